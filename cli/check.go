@@ -26,6 +26,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/cli/view"
 	"github.com/outrigger/outrigger/internal/match"
+	"github.com/outrigger/outrigger/internal/stage"
 	"github.com/outrigger/outrigger/kube"
 	"github.com/outrigger/outrigger/kube/crd"
 	"github.com/outrigger/outrigger/output"
@@ -146,6 +147,12 @@ func (i *installation) policies(ctx context.Context) (string, error) {
 	case err != nil:
 		return "", i.failure(err, "list RolloutPolicies")
 	}
+	for i := range all.Items {
+		policy := &all.Items[i]
+		if err := stage.CheckWindows(policy.Spec.Windows); err != nil {
+			return "", fmt.Errorf("RolloutPolicy %s: %w, so its rollouts do not start; correct it: kubectl edit rolloutpolicy %[1]s", policy.Name, err)
+		}
+	}
 	return fmt.Sprintf("RolloutPolicies are installed (%d)", len(all.Items)), nil
 }
 
@@ -191,7 +198,7 @@ func (i *installation) called(ctx context.Context, installed *admissionregistrat
 	}
 	labels, err := kube.NamespaceLabels(ctx, i)(pod.Namespace)
 	if apierrors.IsNotFound(err) {
-		return unknownError{"namespace " + pod.Namespace + " does not exist (-n)"}
+		return fmt.Errorf("namespace %s does not exist: name another one with -n (kubectl get namespaces)", pod.Namespace)
 	}
 	if err != nil {
 		return i.failure(err, "get namespace "+pod.Namespace)
@@ -233,11 +240,22 @@ func (i *installation) operator(ctx context.Context) (string, error) {
 	case behind != nil:
 		return "", fmt.Errorf("generation %d of SidecarSet %s is not observed for %s: %s", behind.Generation, behind.Name, renewTime, next)
 	case err != nil:
+		if err := i.systemNamespaceExists(ctx); err != nil {
+			return "", err
+		}
 		return "", unknownError{fmt.Sprintf("no Lease %s/%s: the operator runs without --leader-elect, or not at all; the newest generations were observed", i.systemNamespace, operatorLease)}
 	case !renewed:
 		return "", fmt.Errorf("nobody renews Lease %s/%s: the operator is down, or runs without --leader-elect now: %s", i.systemNamespace, operatorLease, next)
 	}
 	return holder + " leads, and has observed all SidecarSets", nil
+}
+
+// systemNamespaceExists returns an error if the system namespace does not exist.
+func (i *installation) systemNamespaceExists(ctx context.Context) error {
+	if apierrors.IsNotFound(i.Get(ctx, client.ObjectKey{Name: i.systemNamespace}, &corev1.Namespace{})) {
+		return fmt.Errorf("namespace %s does not exist: name the namespace of the operator with --system-namespace", i.systemNamespace)
+	}
+	return nil
 }
 
 // renewed waits until the Lease is renewed, and returns its holder. No clock of the cluster is

@@ -82,13 +82,16 @@ func TestCheckProvesThatTheWebhookAnswers(t *testing.T) {
 		})
 	}
 	assert.Equal(t, view.CheckFailed, part(t, "webhook", interceptor.Funcs{}).State, "no webhook is installed")
-	assert.Equal(t, view.Check{Part: "webhook", State: view.CheckUnknown, Message: "namespace default does not exist (-n)"},
+	assert.Equal(t, view.Check{Part: "webhook", State: view.CheckFailed, Message: "namespace default does not exist: name another one with -n (kubectl get namespaces)"},
 		part(t, "webhook", interceptor.Funcs{}, installed(func(*admissionregistrationv1.MutatingWebhook) {})))
 }
 
 func TestCheckCountsRolloutPolicies(t *testing.T) {
 	policy := &outriggerv1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: "canary"}}
 	assert.Equal(t, view.Check{Part: "policies", State: view.CheckOK, Message: "RolloutPolicies are installed (1)"}, part(t, "policies", interceptor.Funcs{}, policy))
+	policy.Spec.Windows = []outriggerv1.RolloutWindow{{Schedule: "0 9 * * *", TimeZone: "Mars/X"}}
+	assert.Equal(t, view.Check{Part: "policies", State: view.CheckFailed, Message: "RolloutPolicy canary: windows[0]: timeZone: unknown time zone Mars/X, " +
+		"so its rollouts do not start; correct it: kubectl edit rolloutpolicy canary"}, part(t, "policies", interceptor.Funcs{}, policy))
 	failing := func(err error) interceptor.Funcs {
 		return interceptor.Funcs{List: func(ctx context.Context, cluster client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 			if _, ok := list.(*outriggerv1.RolloutPolicyList); ok {
@@ -147,7 +150,9 @@ func TestCheckWaitsForASignOfLifeOfTheOperator(t *testing.T) {
 	got = part(t, "operator", limited, lease, behind)
 	assert.Equal(t, view.Check{Part: "operator", State: view.CheckFailed, Message: "generation 2 of SidecarSet logs is not observed for 5s: " +
 		"kubectl -n kruise-system get deployment,pods -l app.kubernetes.io/component=operator"}, got)
-	assert.Equal(t, view.CheckUnknown, part(t, "operator", interceptor.Funcs{}, observed).State, "the operator may run without leader election")
+	assert.Equal(t, view.CheckUnknown, part(t, "operator", interceptor.Funcs{}, observed, namespace("kruise-system")).State, "the operator may run without leader election")
+	assert.Equal(t, view.Check{Part: "operator", State: view.CheckFailed, Message: "namespace kruise-system does not exist: name the namespace of the operator with --system-namespace"},
+		part(t, "operator", interceptor.Funcs{}, observed))
 	never := lease.DeepCopy()
 	never.Spec.RenewTime = nil
 	assert.Equal(t, view.CheckFailed, part(t, "operator", interceptor.Funcs{}, never, observed).State, "a Lease that was made by hand")

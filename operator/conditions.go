@@ -145,7 +145,7 @@ func degraded(p *pass) condition {
 	case lacksTemporal(p):
 		return yes(temporalReason(p), p.temporal.Error()+"; check it: kubectl sidecarset check")
 	case p.fault != runs.Fault{}:
-		return yes(p.fault.Reason, p.fault.Message+faultNext(p.set.Name, p.fault.Reason))
+		return yes(p.fault.Reason, p.fault.Message+faultNext(p.set.Name, p.fault.Reason, p.fault.Message))
 	case p.rollsBack():
 		return yes(v1alpha1.ReasonQuarantined, rolledBack(p.quarantine, p.plan.Phase == protocol.PhaseQuarantined)+
 			"; apply other content, or try it again: kubectl sidecarset retry "+p.set.Name)
@@ -183,7 +183,10 @@ func rolledBack(quarantine *v1alpha1.RolloutQuarantine, ended bool) string {
 }
 
 // faultNext is the next step after the message of a fault. faultOf removes it.
-func faultNext(set, reason string) string {
+func faultNext(set, reason, message string) string {
+	if policy := stage.InvalidPolicy(message); policy != "" {
+		return "; correct RolloutPolicy " + policy + ": kubectl edit rolloutpolicy " + policy
+	}
 	if reason == v1alpha1.ReasonRolloutFailing {
 		return "; see the attempts: kubectl sidecarset open " + set
 	}

@@ -177,11 +177,18 @@ func TestSpec8_DegradedNamesTheWorkloadToRestart(t *testing.T) {
 }
 
 func TestTheFaultOfAnOperatorThatRestartedLacksTheNextStep(t *testing.T) {
-	for _, want := range []runs.Fault{{Reason: "WorkerUnavailable", Message: "nobody"}, {Reason: "RolloutFailing", Message: "fails"}} {
+	for _, want := range []runs.Fault{{Reason: "WorkerUnavailable", Message: "nobody"}, {Reason: "RolloutFailing", Message: "fails"},
+		{Reason: "RolloutFailing", Message: "fails: RolloutPolicy p1: windows[0]: timeZone: unknown time zone Mars/X"}} {
 		p := &pass{set: setAt(generation), observation: observation{fault: want}}
 		setConditions(p)
 		assert.Equal(t, want, faultOf(p.set))
 	}
+}
+
+func TestSpec11_8_TheNextStepAfterAnInvalidWindowIsItsPolicy(t *testing.T) {
+	fault := runs.Fault{Reason: "RolloutFailing", Message: "activity NextBatch fails repeatedly: RolloutPolicy p1: windows[0]: timeZone: unknown time zone Mars/X"}
+	p := &pass{set: setAt(generation), observation: observation{fault: fault}}
+	assert.Equal(t, fault.Message+"; correct RolloutPolicy p1: kubectl edit rolloutpolicy p1", degraded(p).message)
 }
 
 func TestAHotUpgradeIsNamedBesideTheReadyPods(t *testing.T) {

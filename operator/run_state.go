@@ -284,7 +284,7 @@ func (s *runState) recordFault(found runs.Fault, sure bool, now time.Time) {
 func faultOf(set *v1alpha1.SidecarSet) runs.Fault {
 	switch degraded := reasonAndMessage(set, v1alpha1.ConditionDegraded); degraded.reason {
 	case v1alpha1.ReasonWorkerUnavailable, v1alpha1.ReasonRolloutFailing, v1alpha1.ReasonRunUnreadable:
-		return runs.Fault{Reason: degraded.reason, Message: strings.TrimSuffix(degraded.message, faultNext(set.Name, degraded.reason))}
+		return runs.Fault{Reason: degraded.reason, Message: strings.TrimSuffix(degraded.message, faultNext(set.Name, degraded.reason, degraded.message))}
 	}
 	return runs.Fault{}
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 
 	"go.temporal.io/sdk/contrib/envconfig"
@@ -54,6 +55,9 @@ func Identity(role string, env envconfig.EnvLookup) string {
 // Options merges flags, variables and profile. Errors report contradictions and contain no
 // secrets. Files with certificates and keys are read later.
 func (f *Flags) Options(env envconfig.EnvLookup) (Options, error) {
+	if err := checkSwitches(env); err != nil {
+		return Options{}, err
+	}
 	profile, err := f.profile(env)
 	if err != nil {
 		return Options{}, err
@@ -100,6 +104,17 @@ func (f *Flags) ProcessOptions(process string, keys codec.Options) (Options, err
 	return options, err
 }
 
+// checkSwitches rejects values that envconfig ignores.
+func checkSwitches(env envconfig.EnvLookup) error {
+	for _, name := range []string{"TEMPORAL_TLS", "TEMPORAL_TLS_DISABLE_HOST_VERIFICATION"} {
+		value, _ := env.LookupEnv(name)
+		if !slices.Contains([]string{"", "1", "0", "true", "false"}, strings.ToLower(value)) {
+			return fmt.Errorf("%s is %q: use true or false", name, value)
+		}
+	}
+	return nil
+}
+
 // profile returns the profile of the file, overridden by the variables.
 func (f *Flags) profile(env envconfig.EnvLookup) (envconfig.ClientConfigProfile, error) {
 	file, _ := env.LookupEnv("TEMPORAL_CONFIG_FILE")
@@ -117,6 +132,9 @@ func (f *Flags) profile(env envconfig.EnvLookup) (envconfig.ClientConfigProfile,
 		return profile, nil
 	}
 	file = cmp.Or(file, envconfig.DefaultConfigFilePath())
+	if strings.Contains(err.Error(), "unable to find profile") {
+		return envconfig.ClientConfigProfile{}, fmt.Errorf("read the configuration of Temporal, %s: %w (correct --temporal-profile or TEMPORAL_PROFILE, or name another file with --temporal-config-file or TEMPORAL_CONFIG_FILE)", file, err)
+	}
 	if syntax := regexp.MustCompile(`toml: line \d+`).FindString(err.Error()); strings.Contains(err.Error(), "parsing") {
 		// The parser quotes the invalid text, which may be a key.
 		err = fmt.Errorf("not a TOML file of profiles (%s)", cmp.Or(syntax, "a value has another type"))

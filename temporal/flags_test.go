@@ -182,7 +182,9 @@ func TestContradictionsAreRejected(t *testing.T) {
 		{"path and data", Flags{}, variables{"TEMPORAL_TLS_CLIENT_CERT_PATH": "x", "TEMPORAL_TLS_CLIENT_CERT_DATA": secret, "TEMPORAL_TLS_CLIENT_KEY_PATH": "x"}, "the client certificate is given as a path and as data"},
 		{"no header", Flags{Headers: []string{secret}}, nil, "--temporal-grpc-meta: use KEY=VALUE"},
 		{"no file", Flags{ConfigFile: "absent.toml"}, nil, "read the configuration of Temporal: stat absent.toml: no such file or directory"},
-		{"no profile", Flags{ConfigFile: file, Profile: "absent"}, nil, "unable to find profile absent"},
+		{"no profile", Flags{ConfigFile: file, Profile: "absent"}, nil, "unable to find profile absent in config data (correct --temporal-profile or TEMPORAL_PROFILE, or name another file with --temporal-config-file"},
+		{"no switch", Flags{}, variables{"TEMPORAL_TLS": "maybe"}, `TEMPORAL_TLS is "maybe": use true or false`},
+		{"no other switch", Flags{}, variables{"TEMPORAL_TLS_DISABLE_HOST_VERIFICATION": "yes"}, `TEMPORAL_TLS_DISABLE_HOST_VERIFICATION is "yes": use true or false`},
 		{"no TOML", Flags{ConfigFile: writeFile(t, "x.toml", "[profile.default]\napi_key = "+secret)}, nil, "not a TOML file of profiles (toml: line 2)"},
 		{"no string", Flags{ConfigFile: writeFile(t, "y.toml", "[profile.default]\napi_key = [\""+secret+"\"]")}, nil, "not a TOML file of profiles"},
 	} {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/stage"
 )
 
 const (
@@ -88,7 +89,9 @@ func (r *Rollout) next(now time.Time) []string {
 	add(PatchStrategy(r.Name, "paused", "false"), r.PausedBySpec)
 	add(ResumeCommand(r.Name), r.Pause != nil)
 	add("kubectl edit sidecarset "+r.Name, f.progressing == v1alpha1.ReasonInvalid)
-	add("kubectl sidecarset open "+r.Name, f.progressing == v1alpha1.ReasonRolloutFailing)
+	policy := r.invalidPolicy()
+	add("kubectl edit rolloutpolicy "+policy, policy != "")
+	add("kubectl sidecarset open "+r.Name, f.progressing == v1alpha1.ReasonRolloutFailing && policy == "")
 	add(checkCommand, isOutage(f.progressing) || f.progressing == v1alpha1.ReasonRunUnreadable || r.RunUnknown != "" && !r.Phase.Ended())
 	if len(found) == stopped {
 		for _, command := range r.nextOfPhase(now) {
@@ -113,6 +116,18 @@ func (r *Rollout) webhookFails() bool {
 	return slices.ContainsFunc(r.Conditions, func(c Condition) bool {
 		return c.Type == v1alpha1.ConditionInjected && c.Status == "False" && c.Reason == v1alpha1.ReasonWebhookUnavailable
 	})
+}
+
+// invalidPolicy is the RolloutPolicy whose invalid window stops the rollout.
+func (r *Rollout) invalidPolicy() string {
+	for _, c := range r.Conditions {
+		if c.Reason == v1alpha1.ReasonRolloutFailing {
+			if policy := stage.InvalidPolicy(c.Message); policy != "" {
+				return policy
+			}
+		}
+	}
+	return ""
 }
 
 // nextOfPhase has the commands for a rollout that nothing stops.

@@ -92,6 +92,10 @@ func TestStatusNamesTheNextCommand(t *testing.T) {
 		{"kubectl sidecarset check", func(in *Input) { in.Pods, in.Run = in.Pods[1:4], RunInput{Unknown: "u", Unreachable: true} }},
 		{"kubectl sidecarset check; kubectl sidecarset why logs", set(v1alpha1.ReasonWorkerUnavailable)},
 		{"kubectl sidecarset open logs; kubectl sidecarset why logs", set(v1alpha1.ReasonRolloutFailing)},
+		{"kubectl edit rolloutpolicy p1; kubectl sidecarset why logs", func(in *Input) {
+			set(v1alpha1.ReasonRolloutFailing)(in)
+			in.Set.Status.Conditions[0].Message = "fails: RolloutPolicy p1: windows[0]: timeZone: unknown time zone Mars/X"
+		}},
 		{"kubectl edit sidecarset logs; kubectl sidecarset why logs", set(v1alpha1.ReasonInvalid)},
 		{"kubectl sidecarset list --missing", func(in *Input) { in.Pods = nil; without(in) }},
 		{"", func(in *Input) { quiet(in, pod(t, "a", "agent:v2")) }},

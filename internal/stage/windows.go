@@ -2,11 +2,13 @@ package stage
 
 import (
 	"fmt"
+	"strings"
 	"time"
 	_ "time/tzdata" // the container images contain no time zone database
 
 	"github.com/robfig/cron/v3"
 
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
@@ -34,6 +36,28 @@ func Open(s *protocol.Stage, now time.Time) (open bool, opens time.Time, err err
 		}
 	}
 	return false, opens, nil
+}
+
+// CheckWindows returns an error if a window of a RolloutPolicy has a schedule or a time zone that cannot
+// be read.
+func CheckWindows(windows []outriggerv1.RolloutWindow) error {
+	for i, window := range windows {
+		if _, err := firstBegin(protocol.Window{Schedule: window.Schedule, TimeZone: window.TimeZone}, time.Time{}); err != nil {
+			return fmt.Errorf("windows[%d]: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// InvalidPolicy returns the RolloutPolicy of an error about an invalid window, from the text of the
+// error. It is empty for another error.
+func InvalidPolicy(message string) string {
+	_, rest, _ := strings.Cut(message, "RolloutPolicy ")
+	policy, _, ok := strings.Cut(rest, ": windows[")
+	if !ok || strings.Contains(policy, " ") {
+		return ""
+	}
+	return policy
 }
 
 // firstBegin returns the earliest start of the window whose end is after now. The window is open if

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
@@ -65,13 +66,22 @@ func TestSpec11_8_InvalidWindowsAreErrors(t *testing.T) {
 		window protocol.Window
 		says   string
 	}{
-		"schedule":  {protocol.Window{Schedule: "61 9 * * *"}, `RolloutPolicy edge: windows[0]: schedule "61 9 * * *"`},
-		"time zone": {protocol.Window{Schedule: "0 9 * * *", TimeZone: "Europe/Atlantis"}, "RolloutPolicy edge: windows[0]: timeZone: unknown time zone Europe/Atlantis"},
+		"schedule": {protocol.Window{Schedule: "61 9 * * *"}, `RolloutPolicy edge: windows[0]: schedule "61 9 * * *"`},
+		"timeZone": {protocol.Window{Schedule: "0 9 * * *", TimeZone: "Europe/Atlantis"}, "RolloutPolicy edge: windows[0]: timeZone: unknown time zone Europe/Atlantis"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := Closed(during(c.window), time.Now())
 			require.ErrorContains(t, err, c.says)
+			assert.Equal(t, "edge", InvalidPolicy("fails: "+err.Error()))
+			written := outriggerv1.RolloutWindow{Schedule: c.window.Schedule, TimeZone: c.window.TimeZone}
+			require.ErrorContains(t, CheckWindows([]outriggerv1.RolloutWindow{{Schedule: "0 9 * * *"}, written}), "windows[1]: "+name)
 		})
+	}
+}
+
+func TestSpec11_8_OtherErrorsNameNoInvalidPolicy(t *testing.T) {
+	for _, message := range []string{"", "RolloutPolicy edge: gone", "no RolloutPolicy selects it: windows[0]", "windows[0]: x"} {
+		assert.Empty(t, InvalidPolicy(message), message)
 	}
 }
 

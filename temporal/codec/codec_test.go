@@ -158,7 +158,7 @@ func TestUnusableKeysAreSaidAtTheStart(t *testing.T) {
 		want    string
 	}{
 		{"no directory", Options{KeyID: "a"}, "set --temporal-payload-key-dir (TEMPORAL_PAYLOAD_KEY_DIR)"},
-		{"absent", Options{KeyDir: "/absent"}, "read the directory of payload keys: open /absent: no such file or directory"},
+		{"absent", Options{KeyDir: "/absent"}, "read the directory of payload keys: open /absent: no such file or directory (correct --temporal-payload-key-dir or TEMPORAL_PAYLOAD_KEY_DIR)"},
 		{"two ids", Options{KeyDir: dir, KeyID: "a", KeyIDFile: "f"}, "use one of --temporal-payload-key-id and --temporal-payload-key-id-file"},
 		{"unknown id", Options{KeyDir: dir, KeyID: "b"}, `payload key "b" for encryption is not in ` + dir + " (found: a): add its file, or select another key"},
 		{"absent file of the id", Options{KeyDir: dir, KeyIDFile: "/absent"}, "read the id of the payload key for encryption: open /absent"},

@@ -81,7 +81,7 @@ func (k *keyring) ids() string { return strings.Join(slices.Sorted(maps.Keys(k.c
 func (o Options) read() (*keyring, error) {
 	entries, err := os.ReadDir(o.KeyDir)
 	if err != nil {
-		return nil, fmt.Errorf("read the directory of payload keys: %w", err)
+		return nil, fmt.Errorf("read the directory of payload keys: %w (correct --temporal-payload-key-dir or %s)", err, keyDirVariable)
 	}
 	k := &keyring{ciphers: map[string]cipher.AEAD{}, encrypting: o.KeyID}
 	for _, entry := range entries {

@@ -232,7 +232,7 @@ func TestSpec11_1_InvalidPoliciesAreRejected(t *testing.T) {
 		"a negative bake time":   {func(p *outriggerv1.RolloutPolicy) { p.Spec.Steps[0].Bake.Duration = -time.Second }, "bake is a positive duration such as 10m"},
 		"a schedule of six fields": {func(p *outriggerv1.RolloutPolicy) {
 			p.Spec.Windows = []outriggerv1.RolloutWindow{{Schedule: "0 0 9 * * 1-5", Duration: metav1.Duration{Duration: time.Hour}}}
-		}, "spec.windows[0].schedule"},
+		}, `schedule is a cron expression of five fields such as "0 9 * * 1-5"`},
 		"a window without a duration": {func(p *outriggerv1.RolloutPolicy) {
 			p.Spec.Windows = []outriggerv1.RolloutWindow{{Schedule: "0 9 * * 1-5"}}
 		}, "duration is a positive duration such as 8h"},

@@ -98,7 +98,7 @@ type RolloutWindow struct {
 	// the month, month, day of the week. For example, "0 9 * * 1-5" is 9:00 from Monday to Friday.
 	// A start that the change to daylight-saving time skips does not occur.
 	// +kubebuilder:validation:MaxLength=128
-	// +kubebuilder:validation:Pattern=`^([0-9A-Za-z*,/?-]+ +){4}[0-9A-Za-z*,/?-]+$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9A-Za-z*,/?-]+ +){4}[0-9A-Za-z*,/?-]+$')",message="schedule is a cron expression of five fields such as \"0 9 * * 1-5\""
 	Schedule string `json:"schedule"`
 	// Duration is the length of the window, such as 8h.
 	// +kubebuilder:validation:Type=string
