@@ -116,10 +116,17 @@ func (o *observation) hasWork() bool {
 	return len(o.plan.Pods) > 0 || o.plan.Counts.Migrated > 0 || o.failure != nil
 }
 
-// hasWorkFor reports whether a sleeping run would upgrade pods or reset standby twins after a
-// signal. A paused run upgrades no pods.
+// hasWorkFor reports whether a sleeping run would upgrade pods, reset standby twins, or end the wait for
+// upgraded pods after a signal. A paused run upgrades no pods.
 func (o *observation) hasWorkFor(run *runs.Run) bool {
-	return run.Pause == nil && (len(o.plan.Pods) > 0 || o.failure != nil) || o.plan.Counts.Migrated > 0 && !run.Resets()
+	return run.Pause == nil && (len(o.plan.Pods) > 0 || o.failure != nil || o.endsWaitOf(run)) || o.plan.Counts.Migrated > 0 && !run.Resets()
+}
+
+// endsWaitOf reports whether a run waits for upgraded pods that are ready now, so that its step is
+// reached or its rollback has ended. No pod is left that the run could upgrade.
+func (o *observation) endsWaitOf(run *runs.Run) bool {
+	waits := run.Phase == protocol.PhaseWaiting || run.Phase == protocol.PhaseFrozen
+	return waits && (o.plan.Phase == protocol.PhaseStepReached || o.plan.Phase == protocol.PhaseQuarantined)
 }
 
 // awaitsStep reports whether pods are left for a later step. Only a run begins that step.

@@ -190,3 +190,33 @@ func TestARunThatIsAboutToEndIsSignalledAgainSoon(t *testing.T) {
 	assert.False(t, runs.IsThrottled(closing))
 	assert.False(t, temporal.IsUnreachable(closing))
 }
+
+// The last upgraded pods of a step or of a rollback become ready after the run began to sleep.
+func TestSpec11_2_RunsAreWokenAtTheEndOfAStepAndOfARollback(t *testing.T) {
+	ann := &protocol.Pause{By: "ann"}
+	for _, c := range []struct {
+		plan, run protocol.Phase
+		pause     *protocol.Pause
+		want      bool
+	}{
+		{protocol.PhaseStepReached, protocol.PhaseWaiting, nil, true},
+		{protocol.PhaseStepReached, protocol.PhaseFrozen, nil, true},
+		{protocol.PhaseStepReached, protocol.PhaseBaking, nil, false},
+		{protocol.PhaseStepReached, protocol.PhaseAwaitingApproval, nil, false},
+		{protocol.PhaseStepReached, protocol.PhasePaused, ann, false},
+		{protocol.PhaseQuarantined, protocol.PhaseWaiting, nil, true},
+		{protocol.PhaseQuarantined, protocol.PhaseQuarantined, nil, false},
+		{protocol.PhaseWaiting, protocol.PhaseWaiting, nil, false},
+	} {
+		seen := &observation{plan: rollout.Plan{Phase: c.plan}}
+		assert.Equal(t, c.want, seen.hasWorkFor(&runs.Run{Phase: c.run, Pause: c.pause}), "%s in %s", c.plan, c.run)
+	}
+	var state runState
+	now := time.Unix(1000, 0)
+	converging := &observation{plan: rollout.Plan{Phase: protocol.PhaseWaiting, Counts: protocol.Counts{Matched: 2, Converging: 2}}}
+	state.recordCheck(converging, now)
+	for _, phase := range []protocol.Phase{protocol.PhaseStepReached, protocol.PhaseQuarantined} {
+		ready := &observation{plan: rollout.Plan{Phase: phase, Counts: protocol.Counts{Matched: 2}}}
+		assert.Equal(t, minCheckInterval, state.untilCheck(ready, now), "the run is checked soon")
+	}
+}

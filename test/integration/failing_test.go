@@ -32,6 +32,27 @@ func newFailingScenario(t *testing.T, n int, maxUnavailable int32, failure strin
 	return s
 }
 
+// awaitSleep waits until the run sleeps, because it has no pod to upgrade, and upgraded pods are not ready.
+func (s *scenario) awaitSleep() {
+	s.t.Helper()
+	s.awaitStatus("the sleep of the run", func(status protocol.RolloutStatus) bool {
+		return status.Generation == s.set.Generation && status.Phase == protocol.PhaseWaiting && status.Counts.Converging == 2
+	})
+}
+
+// The sleeping run plans again by itself only after minutes.
+func TestSpec11_2_TheLastReadyPodOfAStepBeginsItsBakeTime(t *testing.T) {
+	t.Parallel()
+	s := newFailingScenario(t, 4, 4, `{"maxFailedPods":0}`, bakes(intstr.FromInt32(2), time.Hour))
+	s.upgradeTo("side:v2")
+	s.await(func(v observer.View) bool { return v.Updated == 2 })
+	s.awaitSleep()
+	for _, name := range s.images("side:v2") {
+		s.report(name, "side:v2", "sha256:v2", 1)
+	}
+	s.awaitReason(v1alpha1.ReasonBaking)
+}
+
 func (s *scenario) awaitFailure() string {
 	s.t.Helper()
 	set := s.awaitSet("the quarantine", func(set *v1alpha1.SidecarSet) bool { return set.Status.Rollout.Quarantine != nil })
@@ -52,6 +73,9 @@ func TestSpec11_6_ARolloutWithoutProgressIsRolledBack(t *testing.T) {
 	assert.Equal(t, fmt.Sprintf("no pod became updated and ready within 10s (progressDeadline); upgraded pods that are not ready: 2, such as %[1]s/%[2]s, %[1]s/%[3]s",
 		s.name, upgraded[0], upgraded[1]), s.awaitFailure())
 	s.await(func(v observer.View) bool { return v.Updated == 4 })
+	s.awaitStatus("the sleep of the rollback", func(status protocol.RolloutStatus) bool {
+		return status.Phase == protocol.PhaseWaiting && status.Counts.Remaining == 0 && status.Counts.Converging == 2
+	})
 	for _, name := range upgraded {
 		s.report(name, "side:v1", "sha256:same", 2)
 	}
@@ -70,6 +94,9 @@ func TestSpec11_6_UpgradedPodsThatAreNotReadyFail(t *testing.T) {
 	}
 	assert.Equal(t, fmt.Sprintf("2 pods failed after their upgrade, and 1 are allowed, such as %s/%s (not ready for 4s)", s.name, upgraded[0]), s.awaitFailure())
 	s.await(func(v observer.View) bool { return v.Updated == 6 })
+	s.awaitStatus("the sleep of the rollback", func(status protocol.RolloutStatus) bool {
+		return status.Phase == protocol.PhaseWaiting && status.Counts.Remaining == 0 && status.Counts.Converging == 2
+	})
 	for _, name := range upgraded {
 		s.report(name, "side:v1", "sha256:same", 2)
 	}
