@@ -142,7 +142,7 @@ func (r *run) checkStep(request protocol.StepRequest) error {
 		return err
 	}
 	switch {
-	case s == nil:
+	case s == nil, s.Steps == 0 && s.Quarantine == nil: // an abort makes a stage without steps
 		return fmt.Errorf("the rollout of generation %d has no steps", r.input.Generation)
 	case s.Quarantine != nil:
 		return fmt.Errorf("the rollout of generation %d is rolled back; start it again: kubectl sidecarset retry %s", r.input.Generation, r.input.SidecarSet.Name)
