@@ -61,6 +61,8 @@ func (m *measurement) measure(ctx context.Context) (protocol.Measurement, error)
 		return m.query(ctx, m.input.Gate.Prometheus)
 	case m.input.Gate.Webhook != nil:
 		return m.ask(ctx, m.input.Gate.Webhook)
+	case m.input.Gate.Workflow != nil:
+		return m.runWorkflow(ctx, m.input.Gate.Workflow)
 	}
 	return inconclusive("this version of the worker does not know the kind of the gate"), nil
 }

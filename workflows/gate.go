@@ -70,7 +70,7 @@ func (r *run) gateInput(open *outriggerv1.RolloutGate, state protocol.GateState)
 	}
 	return protocol.MeasureGateInput{
 		SidecarSet: r.input.SidecarSet, Generation: r.input.Generation, Policy: s.Policy, Step: step,
-		Gate: *open, Previous: gate.Previous(state), Pods: r.counts.Updated,
+		Gate: *open, Previous: gate.Previous(state), Pods: r.counts.Updated, Reached: *s.Reached, Attempt: s.GateAttempt,
 	}
 }
 

@@ -56,6 +56,10 @@ type MeasureGateInput struct {
 	Previous string `json:"previous,omitempty"`
 	// Pods is the number of updated pods.
 	Pods int `json:"pods"`
+	// Reached is the time at which the step was reached. Attempt increases with each resume after
+	// which the gates measure again. Both identify the workflow of a gate.
+	Reached time.Time `json:"reached"`
+	Attempt int       `json:"attempt,omitempty"`
 }
 
 // OpenGate returns the first gate of the step that has not succeeded, or nil.

@@ -29,6 +29,8 @@ func Interval(gate *outriggerv1.RolloutGate) time.Duration {
 		return defaultSampleInterval
 	case gate.Webhook != nil && gate.Webhook.Interval != nil:
 		return gate.Webhook.Interval.Duration
+	case gate.Workflow != nil && gate.Workflow.Interval != nil:
+		return gate.Workflow.Interval.Duration
 	}
 	return defaultAskInterval
 }

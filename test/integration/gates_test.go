@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -190,4 +193,49 @@ func TestSpec11_14_TheMeasurementsSurviveALostRun(t *testing.T) {
 	gate := gateOf(s.awaitSet("the first measurement", func(set *v1alpha1.SidecarSet) bool { return gateOf(set).Samples == 1 }))
 	assert.Equal(t, "0.01", gate.Measurements[0].Value)
 	assert.Equal(t, 1, s.watched.View().Updated)
+}
+
+// releaseGate is a workflow of a user. It waits for the signal decide, and returns the phase in it.
+func releaseGate(ctx workflow.Context, input map[string]any) (map[string]any, error) {
+	var phase string
+	workflow.GetSignalChannel(ctx, "decide").Receive(ctx, &phase)
+	return map[string]any{"phase": phase, "message": fmt.Sprint(input["sidecarSet"], " ", input["pods"])}, nil
+}
+
+func TestSpec11_14_AWorkflowDecidesAboutTheNextStep(t *testing.T) {
+	t.Parallel()
+	releases := worker.New(stack.temporal, "releases", worker.Options{})
+	releases.RegisterWorkflowWithOptions(releaseGate, workflow.RegisterOptions{Name: "ReleaseGate"})
+	require.NoError(t, releases.Start())
+	t.Cleanup(releases.Stop)
+	s := newRollbackScenario(t, 4)
+	s.patchPolicy(`{"gates":[{"name":"release","workflow":{"type":"ReleaseGate","taskQueue":"releases","interval":"1s"}}],"steps":[{"name":"canary","upTo":1,"gates":["release"]}]}`)
+	decide := func(attempt int, phase string) {
+		s.t.Helper()
+		set := s.awaitSet("the workflow of the gate", func(set *v1alpha1.SidecarSet) bool {
+			return set.Status.Rollout.Stage != nil && int(set.Status.Rollout.Stage.GateAttempt) == attempt && strings.HasSuffix(gateOf(set).Message, " is running")
+		})
+		id := strings.Fields(gateOf(set).Message)[1]
+		require.NoError(s.t, stack.temporal.SignalWorkflow(s.ctx, id, "", "decide", phase))
+	}
+	s.upgradeTo("side:v2")
+	decide(0, "Inconclusive")
+	assert.Contains(t, s.awaitReason(v1alpha1.ReasonGateInconclusive), "gate release of step 1 of 2 (canary) is inconclusive: "+s.name+" 1")
+	s.signal(protocol.ResumeSignal, protocol.Pause{By: "ann"})
+	decide(1, "Success")
+	s.await(observer.Converged(4))
+	s.awaitGood()
+
+	s.upgradeTo("side:v3")
+	decide(0, "Failure")
+	s.watched.Expect("side:v2")
+	s.awaitReason(v1alpha1.ReasonQuarantined)
+	s.await(observer.Converged(4))
+	assert.Equal(t, 1, s.watched.Asked("side:v3"))
+	_, err := s.requestStep(protocol.RetryUpdate, 0)
+	require.NoError(t, err)
+	s.watched.Expect("side:v3")
+	decide(0, "Success")
+	s.await(observer.Converged(4))
+	s.within(2)
 }

@@ -7,7 +7,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // rollout continue. A gate that fails pauses the rollout, or rolls it back. A gate without a clear
 // answer pauses the rollout.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.prometheus), has(self.webhook)].exists_one(x, x)",message="a gate has exactly one of prometheus and webhook"
+// +kubebuilder:validation:XValidation:rule="[has(self.prometheus), has(self.webhook), has(self.workflow)].exists_one(x, x)",message="a gate has exactly one of prometheus, webhook and workflow"
 type RolloutGate struct {
 	// Name is the name of the gate in steps and messages.
 	// +kubebuilder:validation:MaxLength=63
@@ -17,6 +17,8 @@ type RolloutGate struct {
 	Prometheus *PrometheusGate `json:"prometheus,omitempty"`
 	// Webhook asks a service of yours.
 	Webhook *WebhookGate `json:"webhook,omitempty"`
+	// Workflow starts a workflow of yours, and waits for its result.
+	Workflow *WorkflowGate `json:"workflow,omitempty"`
 }
 
 // PrometheusGate measures the value of a query of Prometheus.
@@ -78,6 +80,26 @@ type WebhookGate struct {
 	Interval *metav1.Duration `json:"interval,omitempty"`
 	// Credentials is a Secret with the credentials of the service.
 	Credentials *GateCredentials `json:"credentials,omitempty"`
+}
+
+// WorkflowGate starts a workflow of yours in the Temporal namespace of Outrigger, and waits for its
+// result, for days if need be. The input has the fields sidecarSet, generation, revision, step and pods.
+// The result has the fields phase and message. The phase is Success, Failure or Inconclusive. A workflow
+// that ends without a result is inconclusive.
+type WorkflowGate struct {
+	// Type is the type of the workflow.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
+	Type string `json:"type"`
+	// TaskQueue is the task queue of your worker.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
+	TaskQueue string `json:"taskQueue"`
+	// Interval is the time between two reads of the result. The default is 30s.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="interval is a duration of at least 1s"
+	Interval *metav1.Duration `json:"interval,omitempty"`
 }
 
 // GateCredentials names a Secret in the namespace of the system. It has the key token, or the keys
