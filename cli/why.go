@@ -35,6 +35,9 @@ func (s *shared) why(ctx context.Context, c *cluster, about string) (model, erro
 		return nil, fmt.Errorf("find the namespace: %w", err)
 	}
 	kind, name, ok := strings.Cut(about, "/")
+	if ok && (kind == "" || strings.Trim(name, "/") == "") {
+		name = ""
+	}
 	if !ok && about != "" {
 		if kind, err = c.kindOf(ctx, namespace, about); err != nil {
 			return nil, err
