@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
@@ -51,6 +52,9 @@ func (s *shared) connectCluster() (*cluster, error) {
 		if err := kube.CheckKubeconfig(); err != nil {
 			return nil, err
 		}
+	}
+	if _, err := clientcmd.ParseTimeout(*s.config.Timeout); err != nil {
+		return nil, fmt.Errorf("--request-timeout %q: use a duration such as 5s or 2m", *s.config.Timeout)
 	}
 	config, err := s.config.ToRESTConfig()
 	if err != nil {

@@ -25,6 +25,14 @@ contexts: [{name: here, context: {cluster: c, user: u}}]
 current-context: here
 `
 
+func TestAnInvalidRequestTimeoutNamesItsFlag(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "kubeconfig"))
+	require.NoError(t, os.WriteFile(os.Getenv("KUBECONFIG"), []byte(twoContexts), 0o600))
+	cmd := NewCommand(genericiooptions.NewTestIOStreamsDiscard())
+	cmd.SetArgs([]string{"list", "--request-timeout=abc"})
+	require.EqualError(t, cmd.ExecuteContext(t.Context()), `--request-timeout "abc": use a duration such as 5s or 2m`)
+}
+
 // An API server counts as unreachable only if it does not answer.
 func TestOnlyADialOrATimeoutIsAnUnreachableAPIServer(t *testing.T) {
 	const unreachable = "cannot be reached"
