@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
 
-	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/podstate"
@@ -107,7 +106,7 @@ func TestSpec8_8_ToolsThatWaitReadTheStateOfARolloutInSteps(t *testing.T) {
 	bakes := &v1alpha1.RolloutStage{Step: 1, Steps: 2, UpTo: new(intstr.FromInt32(2)), Bake: &metav1.Duration{Duration: time.Minute}, ReachedAt: new(metav1.NewMicroTime(time.Unix(990, 0)))}
 	waits := &v1alpha1.RolloutStage{Step: 1, Steps: 2, UpTo: new(intstr.FromInt32(2)), Approval: true, ReachedAt: new(metav1.NewMicroTime(time.Unix(990, 0)))}
 	gated := func(phase string) *v1alpha1.RolloutStage {
-		gate := v1alpha1.StageGate{RolloutGate: outriggerv1.RolloutGate{Name: "errors"}, Phase: phase}
+		gate := v1alpha1.StageGate{Name: "errors", Phase: phase}
 		return &v1alpha1.RolloutStage{Step: 1, Steps: 2, UpTo: new(intstr.FromInt32(2)), Gates: []v1alpha1.StageGate{gate}, ReachedAt: new(metav1.NewMicroTime(time.Unix(990, 0)))}
 	}
 	inconclusive := reached

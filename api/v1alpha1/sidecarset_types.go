@@ -4,8 +4,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-
-	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 )
 
 // SidecarSet declares sidecar containers for the pods it selects.
@@ -527,10 +525,10 @@ type RolloutStage struct {
 	MaxFailedPods *intstr.IntOrString `json:"maxFailedPods,omitempty"`
 	// Rollback is set if the rollout is rolled back, instead of being paused, after such failures.
 	Rollback bool `json:"rollback,omitempty"`
-	// UnreadyFor is the time after which an upgraded pod that is not ready counts as failed. AppRestarts
-	// is the number of restarts of other containers after which it counts as failed.
-	UnreadyFor  *metav1.Duration `json:"unreadyFor,omitempty"`
-	AppRestarts int32            `json:"appRestarts,omitempty"`
+	// UnreadyFor is the time after which an upgraded pod that is not ready counts as failed.
+	UnreadyFor *metav1.Duration `json:"unreadyFor,omitempty"`
+	// AppRestarts is the number of restarts of other containers after which a pod counts as failed.
+	AppRestarts int32 `json:"appRestarts,omitempty"`
 	// ProgressDeadline is the time without a pod that became updated and ready after which the rollout
 	// has failed.
 	ProgressDeadline *metav1.Duration `json:"progressDeadline,omitempty"`
@@ -564,16 +562,19 @@ type RolloutStage struct {
 
 // StageGate is a gate of a step.
 type StageGate struct {
-	// RolloutGate is the definition that the gate had when the step began.
-	outriggerv1.RolloutGate `json:",inline"`
+	// Name is the name of the gate.
+	Name string `json:"name"`
+	// Definition is the gate of the policy when the step began, as JSON.
+	Definition string `json:"definition"`
 	// Phase is Pending, Running, Success, Failure or Inconclusive.
 	Phase string `json:"phase"`
 	// Message gives the reason of the phase.
 	Message string `json:"message,omitempty"`
-	// Samples is the number of samples. FailedSamples and InconclusiveSamples are the numbers of these
-	// that failed, and that had no clear answer.
-	Samples             int32 `json:"taken,omitempty"`
-	FailedSamples       int32 `json:"failedSamples,omitempty"`
+	// Samples is the number of samples.
+	Samples int32 `json:"samples,omitempty"`
+	// FailedSamples is the number of samples that failed.
+	FailedSamples int32 `json:"failedSamples,omitempty"`
+	// InconclusiveSamples is the number of samples without a clear answer.
 	InconclusiveSamples int32 `json:"inconclusiveSamples,omitempty"`
 	// Measurements are the last five measurements.
 	// +listType=atomic

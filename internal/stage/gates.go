@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"encoding/json"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,7 +29,7 @@ func gatesOfStatus(s *protocol.Stage, recorded *v1alpha1.RolloutStage) {
 	s.GateAttempt = int(recorded.GateAttempt)
 	for i := range recorded.Gates {
 		gate := &recorded.Gates[i]
-		s.Step.Gates = append(s.Step.Gates, *gate.RolloutGate.DeepCopy())
+		s.Step.Gates = append(s.Step.Gates, definitionOf(gate))
 		if gate.Phase == string(protocol.GatePending) {
 			continue
 		}
@@ -43,13 +44,24 @@ func gatesOfStatus(s *protocol.Stage, recorded *v1alpha1.RolloutStage) {
 	}
 }
 
+// definitionOf returns the definition of a recorded gate. A user can write other text. Such a gate has
+// no kind, and is inconclusive.
+func definitionOf(recorded *v1alpha1.StageGate) outriggerv1.RolloutGate {
+	var gate outriggerv1.RolloutGate
+	if json.Unmarshal([]byte(recorded.Definition), &gate) != nil || gate.Name != recorded.Name {
+		return outriggerv1.RolloutGate{Name: recorded.Name}
+	}
+	return gate
+}
+
 // gatesToStatus records the gates of a stage.
 func gatesToStatus(recorded *v1alpha1.RolloutStage, s *protocol.Stage) {
 	recorded.GateAttempt = int32(s.GateAttempt)
 	for i := range s.Step.Gates {
 		state := s.GateState(i)
+		definition, _ := json.Marshal(&s.Step.Gates[i]) // strings and durations, which JSON can express
 		gate := v1alpha1.StageGate{
-			RolloutGate: *s.Step.Gates[i].DeepCopy(), Phase: string(state.Phase), Message: state.Message,
+			Name: s.Step.Gates[i].Name, Definition: string(definition), Phase: string(state.Phase), Message: state.Message,
 			Samples: int32(state.Samples), FailedSamples: int32(state.Failed), InconclusiveSamples: int32(state.Inconclusive),
 		}
 		for _, m := range state.Measurements {

@@ -254,3 +254,14 @@ func TestSpec11_3_TheOtherLimitsOfAPolicyApplyAfterThePromotionOfItsLastStep(t *
 		})
 	}
 }
+
+func TestSpec11_14_ADefinitionInStatusThatIsNoGateHasNoKind(t *testing.T) {
+	upTo := intstr.FromInt32(1)
+	for name, definition := range map[string]string{"no JSON": "{", "another gate": `{"name":"other"}`, "empty": ""} {
+		set := &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Generation: 2}}
+		set.Status.Rollout = &v1alpha1.RolloutStatus{Generation: 2, Stage: &v1alpha1.RolloutStage{
+			Step: 1, Steps: 1, UpTo: &upTo, Gates: []v1alpha1.StageGate{{Name: "errors", Definition: definition, Phase: "Running"}},
+		}}
+		assert.Equal(t, []outriggerv1.RolloutGate{{Name: "errors"}}, OfStatus(set).Step.Gates, name)
+	}
+}

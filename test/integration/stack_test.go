@@ -306,9 +306,11 @@ func (s *scenario) poll(what string, done func() (bool, error)) {
 	require.NoError(s.t, err, "wait for %s", what)
 }
 
-// kubectl runs kubectl as an administrator. It returns the output, also on failure.
+// kubectl runs kubectl as an administrator. It returns the output, also on failure. It has its own cache
+// of the API, because an earlier cluster may have had the same port.
 func kubectl(ctx context.Context, stdin string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, filepath.Join(bin, "kubectl"), append([]string{"--kubeconfig=" + stack.Kubeconfig}, args...)...)
+	cache := filepath.Join(filepath.Dir(stack.Kubeconfig), "cache")
+	cmd := exec.CommandContext(ctx, filepath.Join(bin, "kubectl"), append([]string{"--kubeconfig=" + stack.Kubeconfig, "--cache-dir=" + cache}, args...)...)
 	cmd.Stdin = strings.NewReader(stdin)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out

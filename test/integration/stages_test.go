@@ -250,7 +250,7 @@ func TestSpec11_1_InvalidPoliciesAreRejected(t *testing.T) {
 		"an unknown gate": {func(p *outriggerv1.RolloutPolicy) { p.Spec.Steps[0].Gates = []string{"errors"} }, "the gates of each step are names of spec.gates"},
 		"a gate without a kind": {func(p *outriggerv1.RolloutPolicy) {
 			p.Spec.Gates = []outriggerv1.RolloutGate{{Name: "errors"}}
-		}, "a gate has exactly one of prometheus and webhook"},
+		}, "a gate has exactly one of prometheus, webhook and workflow"},
 		"a gate with credentials in its address": {func(p *outriggerv1.RolloutPolicy) {
 			p.Spec.Gates = []outriggerv1.RolloutGate{{Name: "errors", Webhook: &outriggerv1.WebhookGate{URL: "http://ann:secret@checks"}}}
 		}, "spec.gates[0].webhook.url"},
