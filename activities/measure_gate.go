@@ -19,11 +19,12 @@ import (
 // maxAnswer limits the answer of a provider, in bytes.
 const maxAnswer = 1 << 20
 
-// NewGateClient returns the HTTP client of gates.
+// NewGateClient returns the HTTP client of gates. It follows no redirect, because a redirect could send
+// the credentials to an address without TLS.
 func NewGateClient() *http.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 1
-	return &http.Client{Transport: transport}
+	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
 // MeasureGate makes one measurement of a gate (SPEC §11.14). It changes nothing, so it can be cancelled

@@ -2,7 +2,6 @@ package activities
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"go.temporal.io/api/enums/v1"
@@ -49,14 +48,15 @@ func (m *measurement) workflowID() string {
 }
 
 func resultOf(ctx context.Context, run sdk.WorkflowRun) (protocol.Measurement, error) {
-	var answer gateAnswer
-	err := run.Get(ctx, &answer)
-	switch {
-	case errors.Is(err, converter.ErrUnableToDecode):
-		return inconclusive("the result of workflow " + run.GetID() + " has no phase: " + err.Error()), nil
-	case err != nil:
+	var raw converter.RawValue
+	if err := run.Get(ctx, &raw); err != nil {
 		return protocol.Measurement{}, fmt.Errorf("read the result of workflow %s: %w", run.GetID(), err)
-	case answer.Phase == protocol.GateRunning:
+	}
+	var answer gateAnswer
+	if err := converter.GetDefaultDataConverter().FromPayload(raw.Payload(), &answer); err != nil {
+		return inconclusive("the result of workflow " + run.GetID() + " has no phase: " + err.Error()), nil
+	}
+	if answer.Phase == protocol.GateRunning {
 		return inconclusive("workflow " + run.GetID() + " has ended, and its result is Running"), nil
 	}
 	return answer.measurement(), nil

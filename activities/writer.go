@@ -244,8 +244,10 @@ type outcome struct {
 	stopped  string
 	// frozen is set if a RolloutFreeze ended the batch.
 	frozen bool
-	// waiting describes the wait of the batch, if it waits for the cluster-wide limit.
+	// waiting describes the wait of the batch, if it waits for the cluster-wide limit. waited is set once
+	// it has waited.
 	waiting string
+	waited  bool
 }
 
 // wrote records a write. A write without a resourceVersion may or may not have happened.
@@ -317,14 +319,14 @@ func (o *outcome) stop(err error) {
 func (o *outcome) wait(what string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.waiting = what
+	o.waiting, o.waited = what, o.waited || what != ""
 }
 
-// limited reports whether the batch waits for the cluster-wide limit.
+// limited reports whether the batch waited for the cluster-wide limit at any time.
 func (o *outcome) limited() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.waiting != ""
+	return o.waited
 }
 
 // writes returns the written pods, in the order of pods.

@@ -61,7 +61,7 @@ func listSteps(s *protocol.Stage, phase protocol.Phase) string {
 	if s.Step != nil {
 		current += ", up to " + s.Step.UpTo.String()
 		switch {
-		case phase == protocol.PhaseBaking:
+		case phase == protocol.PhaseBaking && s.Reached != nil:
 			current += ", bakes until " + s.BakeEnd().UTC().Format(time.RFC3339)
 		case phase == protocol.PhaseGateRunning && s.OpenGate() != nil:
 			current += ", waits for gate " + s.OpenGate().Name

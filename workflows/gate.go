@@ -74,10 +74,11 @@ func (r *run) gateInput(open *outriggerv1.RolloutGate, state protocol.GateState)
 	}
 }
 
-// measureAgain removes the measurements of a step whose gate failed or has no clear answer. Its gates
-// measure again from the beginning.
-func measureAgain(s *protocol.Stage) {
-	if s.EndedGate(protocol.GateInconclusive) != nil || s.EndedGate(protocol.GateFailure) != nil {
+// measureAgain removes the measurements of a step whose gate has no clear answer, or whose failed gate
+// paused the run. Its gates measure again from the beginning. A failure without a pause of the policy is
+// kept, because the next plan still has to act upon it.
+func measureAgain(s *protocol.Stage, pausedByPolicy bool) {
+	if s.EndedGate(protocol.GateInconclusive) != nil || pausedByPolicy && s.EndedGate(protocol.GateFailure) != nil {
 		s.Gates, s.GateAttempt = nil, s.GateAttempt+1
 	}
 }

@@ -166,3 +166,19 @@ func (s *stageSuite) TestSpec11_14_AFailedGateIsInTheNextPlan() {
 	s.complete(input(1))
 	s.Len(s.measured, 3)
 }
+
+func (s *stageSuite) TestSpec11_14_AResumeKeepsAFailureThatDidNotPauseTheRun() {
+	for name, c := range map[string]struct {
+		phase    protocol.GatePhase
+		byPolicy bool
+		kept     bool
+	}{
+		"a failure before a pause by a user": {protocol.GateFailure, false, true},
+		"a failure that paused the run":      {protocol.GateFailure, true, false},
+		"no clear answer":                    {protocol.GateInconclusive, false, false},
+	} {
+		stage := &protocol.Stage{Step: &protocol.Step{}, Gates: []protocol.GateState{{Name: "errors", Phase: c.phase}}}
+		measureAgain(stage, c.byPolicy)
+		s.Equal(c.kept, len(stage.Gates) > 0, name)
+	}
+}

@@ -75,7 +75,7 @@ func (r *run) acceptFailed(ctx workflow.Context) error {
 	}
 	resumed := *s
 	resumed.Accept = true
-	measureAgain(&resumed)
+	measureAgain(&resumed, r.paused.ByPolicy())
 	r.progress.Stage = &resumed
 	return r.recordStage(ctx)
 }

@@ -419,7 +419,7 @@ type UpgradeBatchResult struct {
 	Failing bool `json:"failing,omitempty"`
 	// Quiet is set if no pod was upgraded for a while before the batch ended.
 	Quiet bool `json:"quiet,omitempty"`
-	// Limited is set if the batch ended while it waited for the cluster-wide limit. Took is the time
+	// Limited is set if the batch waited for the cluster-wide limit at any time. Took is the time
 	// that the worker took. Both are only set with a ProgressDeadline.
 	Limited bool          `json:"limited,omitempty"`
 	Took    time.Duration `json:"took,omitempty"`

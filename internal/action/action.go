@@ -62,6 +62,8 @@ func Refused(a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet, now time.Ti
 		return fmt.Sprintf("SidecarSet %s does not exist; kubectl get sidecarsets lists the SidecarSets", a.Spec.SidecarSet)
 	case a.Status.Target != nil && a.Status.Target.UID != set.UID:
 		return fmt.Sprintf("SidecarSet %s was deleted and created again; create the action again", set.Name)
+	case a.Status.Target != nil && a.Status.Target.Generation != set.Generation:
+		return fmt.Sprintf("SidecarSet %s has changed from generation %d to %d since the action was sent; create the action again", set.Name, a.Status.Target.Generation, set.Generation)
 	case a.Spec.Generation != 0 && a.Spec.Generation != set.Generation:
 		return fmt.Sprintf("the action is for generation %d, and SidecarSet %s has generation %d; create the action again with this generation", a.Spec.Generation, set.Name, set.Generation)
 	case now.Sub(a.CreationTimestamp.Time) >= lifetime:
@@ -86,6 +88,9 @@ type Run struct {
 func Target(a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet, run Run) (target *outriggerv1.RolloutActionTarget, wait, rejected string) {
 	target = &outriggerv1.RolloutActionTarget{UID: set.UID, Generation: set.Generation}
 	switch pauses := a.Spec.Verb == outriggerv1.VerbPause || a.Spec.Verb == outriggerv1.VerbResume; {
+	case !run.Open && !pauses && set.Status.Rollout != nil && set.Status.Rollout.Generation == set.Generation:
+		// The next run belongs to content that the user has not seen.
+		return nil, "", NoRun(a, set)
 	case !run.Open:
 		return nil, NoRun(a, set), ""
 	case pauses:

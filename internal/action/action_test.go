@@ -43,6 +43,9 @@ func TestSpec11_13_AnActionForAnotherSidecarSetIsRefused(t *testing.T) {
 		"SidecarSet logs was deleted and created again; create the action again": func(a *outriggerv1.RolloutAction, _ *v1alpha1.SidecarSet) {
 			a.Status.Target = &outriggerv1.RolloutActionTarget{UID: "earlier"}
 		},
+		"SidecarSet logs has changed from generation 2 to 3 since the action was sent; create the action again": func(a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet) {
+			a.Status.Target = &outriggerv1.RolloutActionTarget{UID: set.UID, Generation: 2}
+		},
 		"the action is for generation 2, and SidecarSet logs has generation 3; create the action again with this generation": func(a *outriggerv1.RolloutAction, _ *v1alpha1.SidecarSet) {
 			a.Spec.Generation = 2
 		},
@@ -94,6 +97,18 @@ func TestSpec11_13_AnActionIsForOneStepOfOneGeneration(t *testing.T) {
 			assert.Equal(t, &outriggerv1.RolloutActionTarget{UID: "s", Generation: 3, Step: c.step}, target, name)
 		}
 	}
+}
+
+// The next run would belong to content that the user has not seen.
+func TestSpec11_13_AnActionDoesNotWaitForTheRolloutOfLaterContent(t *testing.T) {
+	a, set, run := example(outriggerv1.VerbApprove)
+	run.Open = false
+	_, wait, _ := Target(a, set, run)
+	assert.NotEmpty(t, wait, "the run of the generation has not started")
+	set.Status.Rollout = &v1alpha1.RolloutStatus{Generation: set.Generation}
+	_, wait, rejected := Target(a, set, run)
+	assert.Empty(t, wait)
+	assert.Contains(t, rejected, "the SidecarSet has no open run")
 }
 
 func TestSpec11_13_ARunGetsTheUserTheStepAndTheReason(t *testing.T) {

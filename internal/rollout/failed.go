@@ -27,15 +27,12 @@ type FailedPods struct {
 // because they are restarts since an older upgrade. An updated pod was available with its content if
 // the rollout of this content has ended, so an upgrade is not the cause of its failure.
 func FindFailed(version *podstate.Version, pods []Pod) (failed FailedPods) {
-	var updated, old, oldFailed int
+	var updated int
+	var control controlGroup
 	for i := range pods {
 		pod := &pods[i]
 		switch {
-		case inControlGroup(version, pod):
-			old++
-			if pod.Unhealthy != "" || version.FailedStart(pod.Pod) != nil {
-				oldFailed++
-			}
+		case control.add(version, pod):
 			continue
 		case !pod.Updated, !pod.UpgradedToVersion, pod.RolloutEnded:
 			continue
@@ -50,9 +47,7 @@ func FindFailed(version *podstate.Version, pods []Pod) (failed FailedPods) {
 			failed.Example, failed.Detail = name, detail
 		}
 	}
-	if old > 0 {
-		failed.Count = max(failed.Count-(oldFailed*updated+old-1)/old, 0)
-	}
+	failed.Count = max(failed.Count-control.expected(updated), 0)
 	return failed
 }
 
@@ -67,14 +62,42 @@ func failure(version *podstate.Version, pod *Pod) string {
 	return pod.Unhealthy
 }
 
-// inControlGroup reports whether a pod shows failures that no upgrade of this rollout caused. Pods that
-// are not ready are upgraded first, so a pod that was unavailable before its upgrade stays in the group
-// until it is ready.
-func inControlGroup(version *podstate.Version, pod *Pod) bool {
-	if !pod.Updated {
-		return pod.Upgradable
+// controlGroup are the pods that show failures that no upgrade of this rollout caused: the pods that are
+// not updated yet, and the updated pods that were unavailable before their upgrade and are not healthy
+// since. The latter are upgraded first.
+type controlGroup struct {
+	old, oldFailed int
+	// dead are the updated pods of the group.
+	dead int
+}
+
+// add adds a pod to the group, and reports whether the pod belongs to it.
+func (c *controlGroup) add(version *podstate.Version, pod *Pod) bool {
+	starts := version.FailedStart(pod.Pod) == nil
+	switch {
+	case !pod.Updated && pod.Upgradable:
+		c.old++
+		if pod.Unhealthy != "" || !starts {
+			c.oldFailed++
+		}
+		return true
+	case pod.Updated && pod.UnavailableBefore && pod.Unhealthy != "" && pod.Crashes < MaxCrashes && starts:
+		c.dead++
+		return true
 	}
-	return pod.UnavailableBefore && pod.Unhealthy != "" && pod.Crashes < MaxCrashes && version.FailedStart(pod.Pod) == nil
+	return false
+}
+
+// expected returns how many of the updated pods fail in any case. While few pods of the older version
+// are left, a dead pod of the group stands for one updated pod, and not for a large share of them.
+func (c *controlGroup) expected(updated int) int {
+	share := func(failed, group int) int {
+		if group == 0 {
+			return 0
+		}
+		return (failed*updated + group - 1) / group
+	}
+	return max(share(c.oldFailed, c.old), share(c.oldFailed+c.dead, max(c.old+c.dead, updated)))
 }
 
 // Accept returns the stage after a resume. The limit of the stage increases by the number of the pods

@@ -119,6 +119,8 @@ func TestSpec11_6_PodsThatAreUnhealthyUnderBothVersionsDoNotCount(t *testing.T) 
 		{"a tenth of both versions", join(unhealthy(restart, 5), serving(updated, 45), unhealthy(oldDown, 5), serving(old, 45)), 0},
 		{"the dead pods of the older version are upgraded first", join(unhealthy(restart, 5), serving(updated, 45), unhealthy(deadWhen, 5), serving(old, 45)), 0},
 		{"pods that were unavailable before their upgrade", join(unhealthy(deadWhen, 5), serving(updated, 45), serving(old, 50)), 0},
+		{"only a dead pod of the older version is left", join(unhealthy(restart, 9), unhealthy(deadWhen, 1)), 8},
+		{"few pods of the older version are left", join(unhealthy(restart, 16), serving(updated, 79), unhealthy(deadWhen, 1), serving(old, 5)), 15},
 		{"more upgraded pods", join(unhealthy(restart, 8), serving(updated, 42), unhealthy(oldDown, 5), serving(old, 45)), 3},
 	} {
 		t.Run(c.name, func(t *testing.T) { assert.Equal(t, c.failed, FindFailed(version, c.pods).Count) })
