@@ -142,8 +142,10 @@ func (r *run) checkStep(request protocol.StepRequest) error {
 		return err
 	}
 	switch {
-	case s == nil, s.Steps == 0 && s.Quarantine == nil: // an abort makes a stage without steps
+	case s == nil:
 		return fmt.Errorf("the rollout of generation %d has no steps", r.input.Generation)
+	case s.Steps == 0 && s.Quarantine == nil && !s.Done: // the next plan reads the steps
+		return fmt.Errorf("the first step of generation %d has not begun; try again", r.input.Generation)
 	case s.Quarantine != nil:
 		return fmt.Errorf("the rollout of generation %d is rolled back; start it again: kubectl sidecarset retry %s", r.input.Generation, r.input.SidecarSet.Name)
 	case s.Done:

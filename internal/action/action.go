@@ -108,12 +108,14 @@ func Target(a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet, run Run) (ta
 // stepOf returns the number of the current step, from 1, if the action is for it.
 func stepOf(a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet, s *protocol.Stage) (step int, wait, rejected string) {
 	switch {
-	case s == nil || s.Generation != set.Generation || s.Steps == 0 && s.Quarantine == nil:
+	case s == nil || s.Generation != set.Generation:
 		return 0, "", "the rollout has no steps: no RolloutPolicy selects the SidecarSet (kubectl get rolloutpolicies), or the first step has not begun" + seeStatus(set)
 	case s.Quarantine != nil:
 		return 0, "", fmt.Sprintf("the rollout of generation %d is rolled back; start it again with verb retry", set.Generation)
 	case s.Done:
 		return 0, "", "all steps of the rollout have ended" + seeStatus(set)
+	case s.Steps == 0:
+		return 0, "the first step has not begun" + seeStatus(set), ""
 	case s.Step == nil:
 		return 0, s.Title() + " has not begun" + seeStatus(set), ""
 	case a.Spec.Step != nil && !names(*a.Spec.Step, s):

@@ -79,6 +79,7 @@ func TestSpec11_13_AnActionIsForOneStepOfOneGeneration(t *testing.T) {
 		"a pause":     {verb: outriggerv1.VerbPause, change: func(_ *outriggerv1.RolloutAction, run *Run) { run.Generation = 2 }},
 		"too early":   {verb: outriggerv1.VerbRetry, change: func(_ *outriggerv1.RolloutAction, run *Run) { run.Generation = 2 }, wait: "the rollout of generation 3 has not begun (kubectl sidecarset status logs)"},
 		"no step yet": {verb: outriggerv1.VerbApprove, change: func(_ *outriggerv1.RolloutAction, run *Run) { run.Stage.Step = nil }, wait: "step 2 of 4 has not begun (kubectl sidecarset status logs)"},
+		"no plan yet": {verb: outriggerv1.VerbPromote, change: func(_ *outriggerv1.RolloutAction, run *Run) { run.Stage = &protocol.Stage{Generation: 3} }, wait: "the first step has not begun (kubectl sidecarset status logs)"},
 		"the end":     {verb: outriggerv1.VerbApprove, change: func(_ *outriggerv1.RolloutAction, run *Run) { run.Stage.Done = true }, rejected: "all steps of the rollout have ended (kubectl sidecarset status logs)"},
 		"rolled back": {verb: outriggerv1.VerbApprove, change: func(_ *outriggerv1.RolloutAction, run *Run) { run.Stage.Quarantine = &protocol.Quarantine{} },
 			rejected: "the rollout of generation 3 is rolled back; start it again with verb retry"},
