@@ -28,7 +28,10 @@ const minReplayed = 3
 // replayHistories replays every run of the tests. It is called after the last test, and before a
 // test that deletes the data of Temporal.
 func replayHistories(ctx context.Context) error {
-	list, err := stack.temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{Namespace: cluster.TemporalNamespace})
+	// A test of gates also runs a workflow of its own.
+	list, err := stack.temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+		Namespace: cluster.TemporalNamespace, Query: "WorkflowType = '" + protocol.RolloutWorkflow + "'",
+	})
 	if err != nil {
 		return fmt.Errorf("list the runs to replay: %w", err)
 	}
