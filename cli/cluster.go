@@ -15,7 +15,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -116,7 +115,7 @@ func (c *cluster) set(ctx context.Context, name string) (*v1alpha1.SidecarSet, e
 	}
 	var set v1alpha1.SidecarSet
 	err := c.Get(ctx, client.ObjectKey{Name: name}, &set)
-	if apierrors.IsNotFound(err) && !missingKind(err) {
+	if apierrors.IsNotFound(err) && !kube.MissingKind(err) {
 		return nil, c.noSuchSet(ctx, name)
 	}
 	if err != nil {
@@ -206,7 +205,7 @@ func (c *cluster) policy(ctx context.Context, set *v1alpha1.SidecarSet) *outrigg
 // policies lists the RolloutPolicies. A cluster without their CustomResourceDefinition has none.
 func (c *cluster) policies(ctx context.Context) ([]outriggerv1.RolloutPolicy, error) {
 	var list outriggerv1.RolloutPolicyList
-	if err := c.List(ctx, &list); err != nil && !missingKind(err) {
+	if err := c.List(ctx, &list); err != nil && !kube.MissingKind(err) {
 		return nil, explain(err, "list RolloutPolicies")
 	}
 	return list.Items, nil
@@ -238,21 +237,10 @@ func (c *cluster) user(ctx context.Context) string {
 	return review.Status.UserInfo.Username
 }
 
-// missingKind reports whether the cluster has no CRD of SidecarSets.
-func missingKind(err error) bool {
-	var status apierrors.APIStatus
-	if meta.IsNoMatchError(err) {
-		return true
-	}
-	// If discovery was cached or is forbidden, the request fails with NotFound without a resource
-	// name.
-	return apierrors.IsNotFound(err) && errors.As(err, &status) && (status.Status().Details == nil || status.Status().Details.Name == "")
-}
-
 // explain adds the failed action and, if it is known, a remedy.
 func explain(err error, action string) error {
 	switch {
-	case missingKind(err):
+	case kube.MissingKind(err):
 		return fmt.Errorf("%s: this cluster does not know SidecarSets (CRD sidecarsets.apps.kruise.io): is it the right one (--context), and is Outrigger installed in it?", action)
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("%s: not allowed: %w; ask for a role that grants that verb on that resource", action, err)

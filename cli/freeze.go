@@ -18,6 +18,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/cli/view"
 	"github.com/outrigger/outrigger/internal/stage"
+	"github.com/outrigger/outrigger/kube"
 	"github.com/outrigger/outrigger/output"
 )
 
@@ -134,7 +135,7 @@ func rolls(set *v1alpha1.SidecarSet) bool {
 
 // explainFreezes is explain for RolloutFreezes.
 func explainFreezes(err error, action string) error {
-	if missingKind(err) {
+	if kube.MissingKind(err) {
 		return fmt.Errorf("%s: this cluster does not know RolloutFreezes (CRD rolloutfreezes.outrigger.io): install the definitions of this release, and restart the operator", action)
 	}
 	return explain(err, action)

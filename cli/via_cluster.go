@@ -15,6 +15,7 @@ import (
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/internal/action"
+	"github.com/outrigger/outrigger/kube"
 )
 
 const (
@@ -42,7 +43,7 @@ func (s *shared) act(ctx context.Context, c *cluster, name string, spec outrigge
 	}
 	a := &outriggerv1.RolloutAction{ObjectMeta: metav1.ObjectMeta{GenerateName: string(spec.Verb) + "-"}, Spec: spec}
 	switch err := c.live.Create(ctx, a); {
-	case missingKind(err):
+	case kube.MissingKind(err):
 		return nil, fmt.Errorf("%s the rollout of SidecarSet %s: this cluster does not know RolloutActions; apply config/crd, or leave out --via-cluster", spec.Verb, set.Name)
 	case err != nil:
 		return nil, explain(err, "create a RolloutAction")

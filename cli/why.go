@@ -58,7 +58,7 @@ func (s *shared) why(ctx context.Context, c *cluster, about string) (model, erro
 	}
 	// The output of other commands names pods by NAMESPACE/POD.
 	m, err := s.whyPod(ctx, c, client.ObjectKey{Namespace: kind, Name: name})
-	if apierrors.IsNotFound(err) && !missingKind(err) {
+	if apierrors.IsNotFound(err) && !kube.MissingKind(err) {
 		return nil, fmt.Errorf("there is no pod %s in namespace %s: use pod/NAME, NAMESPACE/POD or sidecarset/NAME", name, kind)
 	}
 	return m, err

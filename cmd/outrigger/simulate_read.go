@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/utils/clock"
@@ -126,7 +125,7 @@ func (s simulationSource) read(ctx context.Context, name string, policy *outrigg
 		return nil, nil, err
 	}
 	var freezes outriggerv1.RolloutFreezeList
-	if err := s.List(ctx, &freezes); err != nil && !isUndefined(err) {
+	if err := s.List(ctx, &freezes); err != nil && !kube.MissingKind(err) {
 		return nil, nil, fmt.Errorf("list RolloutFreezes: %w", err)
 	}
 	in.Freezes = freezes.Items
@@ -139,7 +138,7 @@ func (s simulationSource) set(ctx context.Context, name string) (*v1alpha1.Sidec
 	set := &v1alpha1.SidecarSet{}
 	err := s.Get(ctx, client.ObjectKey{Name: name}, set)
 	switch {
-	case isUndefined(err):
+	case kube.MissingKind(err):
 		return nil, fmt.Errorf("read SidecarSet %s: this cluster does not know SidecarSets: install Outrigger, or correct --kubeconfig", name)
 	case apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("SidecarSet %s does not exist: kubectl get sidecarsets lists the names for --sidecarset", name)
@@ -163,7 +162,7 @@ func (s simulationSource) validated(ctx context.Context, policy *outriggerv1.Rol
 	switch status := apierrors.APIStatus(nil); {
 	case err == nil:
 		return stored, nil, nil
-	case isUndefined(err):
+	case kube.MissingKind(err):
 		return policy, []string{"the API server did not validate the policy, because the definition of RolloutPolicies is not installed (apply config/crd)"}, nil
 	case apierrors.IsForbidden(err):
 		return policy, []string{"the API server did not validate the policy, because you may not create RolloutPolicies"}, nil
@@ -180,7 +179,7 @@ func (s simulationSource) validated(ctx context.Context, policy *outriggerv1.Rol
 // whetherItApplies returns the reason for which a policy would not apply to a SidecarSet, if any.
 func (s simulationSource) whetherItApplies(ctx context.Context, set *v1alpha1.SidecarSet, policy *outriggerv1.RolloutPolicy) ([]string, error) {
 	var all outriggerv1.RolloutPolicyList
-	if err := s.List(ctx, &all); err != nil && !isUndefined(err) {
+	if err := s.List(ctx, &all); err != nil && !kube.MissingKind(err) {
 		return nil, fmt.Errorf("list RolloutPolicies: %w", err)
 	}
 	alone, err := stage.PolicyOf(set, []outriggerv1.RolloutPolicy{*policy})
@@ -272,11 +271,4 @@ func (s simulationSource) budgets(ctx context.Context, pods []*corev1.Pod) (*rol
 		byNamespace[pod.Namespace] = found
 	}
 	return rollout.NewBudgets(all.Items, byNamespace), nil
-}
-
-// isUndefined reports whether the cluster lacks the definition of a kind. The API server answers
-// NotFound without a name if discovery is outdated.
-func isUndefined(err error) bool {
-	status := apierrors.APIStatus(nil)
-	return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) && errors.As(err, &status) && (status.Status().Details == nil || status.Status().Details.Name == "")
 }

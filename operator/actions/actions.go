@@ -3,7 +3,6 @@
 package actions
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,10 +12,8 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -54,23 +51,15 @@ type Controller struct {
 }
 
 // AddTo adds the controller to a manager. In a cluster without the definition of RolloutActions, AddTo
-// adds nothing, because a watch of a missing kind never starts. The watch has a cache of its own.
-// Otherwise, an operator without the permission to watch RolloutActions would not start.
+// adds nothing.
 func (c *Controller) AddTo(mgr manager.Manager) error {
-	kind := outriggerv1.GroupVersion.WithKind("RolloutAction")
-	_, err := mgr.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
-	if meta.IsNoMatchError(err) {
+	watched, err := kube.OptionalCache(mgr, outriggerv1.GroupVersion.WithKind("RolloutAction"))
+	if err != nil {
+		return err
+	}
+	if watched == nil {
 		mgr.GetLogger().Info("RolloutActions are not installed; to use them, apply config/crd, config/rbac and config/webhook, and restart the operator")
 		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("find out whether RolloutActions are installed: %w", err)
-	}
-	watched, err := cache.New(mgr.GetConfig(), cache.Options{
-		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), DefaultTransform: cache.TransformStripManagedFields(),
-	})
-	if err != nil {
-		return fmt.Errorf("set up the watch over RolloutActions: %w", err)
 	}
 	added, err := controller.New("rolloutaction", mgr, controller.Options{
 		Reconciler: c, MaxConcurrentReconciles: concurrency, CacheSyncTimeout: math.MaxInt64,
@@ -78,8 +67,7 @@ func (c *Controller) AddTo(mgr manager.Manager) error {
 	if err != nil {
 		return fmt.Errorf("set up the controller of RolloutActions: %w", err)
 	}
-	err = cmp.Or(mgr.Add(watched), added.Watch(source.Kind(watched, &outriggerv1.RolloutAction{},
-		&handler.TypedEnqueueRequestForObject[*outriggerv1.RolloutAction]{}, reopened())))
+	err = added.Watch(source.Kind(watched, &outriggerv1.RolloutAction{}, &handler.TypedEnqueueRequestForObject[*outriggerv1.RolloutAction]{}, reopened()))
 	if err != nil {
 		return fmt.Errorf("set up the watch over RolloutActions: %w", err)
 	}

@@ -9,9 +9,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -24,6 +22,7 @@ import (
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/stage"
+	"github.com/outrigger/outrigger/kube"
 )
 
 // interval is the time from an event to the next write. All events of this time cause one write of
@@ -39,26 +38,16 @@ type Writer struct {
 }
 
 // AddTo adds a Writer to a manager. In a cluster without the definition of RolloutPolicies, AddTo
-// adds nothing, because a watch of a missing kind never starts. If the definition is installed
-// later, the operator writes no status of RolloutPolicies until it restarts.
-//
-// The Writer uses a separate cache. Otherwise, an operator without the permission to watch
-// RolloutPolicies, such as one whose image is updated before the ClusterRole, would not start.
+// adds nothing. If the definition is installed later, the operator writes no status of
+// RolloutPolicies until it restarts.
 func AddTo(mgr manager.Manager, direct client.Client) error {
-	kind := outriggerv1.GroupVersion.WithKind("RolloutPolicy")
-	_, err := mgr.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
-	if meta.IsNoMatchError(err) {
+	policies, err := kube.OptionalCache(mgr, outriggerv1.GroupVersion.WithKind("RolloutPolicy"))
+	if err != nil {
+		return err
+	}
+	if policies == nil {
 		mgr.GetLogger().Info("RolloutPolicies are not installed, so no rollout has steps; to use them, apply config/crd, and restart the operator")
 		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("find out whether RolloutPolicies are installed: %w", err)
-	}
-	policies, err := cache.New(mgr.GetConfig(), cache.Options{
-		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), DefaultTransform: cache.TransformStripManagedFields(),
-	})
-	if err != nil {
-		return fmt.Errorf("set up the watch over RolloutPolicies: %w", err)
 	}
 	c, err := controller.New("rolloutpolicy", mgr, controller.Options{
 		Reconciler: &Writer{sets: mgr.GetClient(), policies: policies, writer: direct}, CacheSyncTimeout: math.MaxInt64,
@@ -66,7 +55,7 @@ func AddTo(mgr manager.Manager, direct client.Client) error {
 	if err != nil {
 		return fmt.Errorf("set up the status of RolloutPolicies: %w", err)
 	}
-	err = cmp.Or(mgr.Add(policies),
+	err = cmp.Or(
 		c.Watch(source.Kind(policies, &outriggerv1.RolloutPolicy{}, all[*outriggerv1.RolloutPolicy](), predicate.TypedGenerationChangedPredicate[*outriggerv1.RolloutPolicy]{})),
 		c.Watch(source.Kind(mgr.GetCache(), &v1alpha1.SidecarSet{}, all[*v1alpha1.SidecarSet](), predicate.TypedLabelChangedPredicate[*v1alpha1.SidecarSet]{})))
 	if err != nil {
