@@ -46,7 +46,7 @@ func (n *nextBatch) stage(ctx context.Context, set *v1alpha1.SidecarSet) (*proto
 // checkGates returns an error if a gate of the next step is invalid. The step does not begin until the
 // policy is corrected.
 func checkGates(s *protocol.Stage) error {
-	if !stage.Limits(s) {
+	if !s.Limits() {
 		return nil
 	}
 	for i := range s.Step.Gates {

@@ -15,20 +15,6 @@ const outage = time.Minute
 // minDeadlineWait is the shortest wait for the progress deadline, and for a pod that may fail.
 const minDeadlineWait = time.Second
 
-// followProgress records since when no pod has become updated and ready. The progress deadline starts
-// again when it begins to apply, and with each pod that becomes updated and ready (SPEC §11.6).
-func (r *run) followProgress(ctx workflow.Context, plan protocol.NextBatchResult) {
-	stall := r.progress.Stall
-	switch {
-	case !plan.ProgressDue:
-		r.progress.Stall = nil
-	case stall == nil || plan.Counts.UpdatedReady > stall.Ready:
-		r.progress.Stall = &protocol.Stall{Since: workflow.Now(ctx), Ready: plan.Counts.UpdatedReady}
-	default:
-		r.progress.Stall = &protocol.Stall{Since: stall.Since, Ready: plan.Counts.UpdatedReady}
-	}
-}
-
 // deadlineLeft returns the time until the progress deadline is over. runs is false if no deadline
 // applies.
 func (r *run) deadlineLeft(ctx workflow.Context) (left time.Duration, runs bool) {
@@ -47,9 +33,9 @@ func (r *run) overdue(ctx workflow.Context) *protocol.Stall {
 	return nil
 }
 
-// wasDown reports whether an outage delayed an answer or a timer that was due after a time. The
-// progress deadline then starts again with the next plan.
-func (r *run) wasDown(ctx workflow.Context, began time.Time, after time.Duration) bool {
+// dropStallAfterOutage drops the stall if an outage delayed an answer or a timer that was due after a
+// time. The progress deadline then starts again with the next plan.
+func (r *run) dropStallAfterOutage(ctx workflow.Context, began time.Time, after time.Duration) (dropped bool) {
 	if r.progress.Stall == nil || workflow.Now(ctx).Sub(began)-after <= outage {
 		return false
 	}

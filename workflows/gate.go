@@ -2,7 +2,6 @@ package workflows
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -54,10 +53,7 @@ func (r *run) awaitGate(ctx workflow.Context, message string) error {
 // back, or pauses it, as after failed pods.
 func (r *run) recordMeasurement(ctx workflow.Context, open *outriggerv1.RolloutGate, state protocol.GateState, measured protocol.Measurement) error {
 	state = gate.Record(open, state, measured)
-	next := *r.progress.Stage
-	next.Gates = slices.DeleteFunc(slices.Clone(next.Gates), func(known protocol.GateState) bool { return known.Name == state.Name })
-	next.Gates = append(next.Gates, state)
-	r.progress.Stage = &next
+	r.progress.Stage = r.progress.Stage.WithGate(state)
 	r.log(ctx).Info("gate measured", "gate", state.Name, "phase", string(state.Phase), "value", measured.Value, "message", state.Message)
 	return r.recordStage(ctx)
 }

@@ -53,7 +53,7 @@ func (r *run) step(ctx workflow.Context) error {
 	if len(next.FalseConditions) > 0 {
 		began := workflow.Now(ctx)
 		err := r.writeConditions(ctx, next.FalseConditions)
-		r.wasDown(ctx, began, 0)
+		r.dropStallAfterOutage(ctx, began, 0)
 		if err != nil || len(next.Pods) == 0 {
 			return err
 		}

@@ -142,13 +142,13 @@ func (r *run) nextBatch(ctx workflow.Context) (next protocol.NextBatchResult, an
 	})
 	err = workflow.Await(ctx, func() bool { return answer.IsReady() || r.hasSignals() })
 	if err != nil || !answer.IsReady() {
-		r.wasDown(ctx, now, 0)
+		r.dropStallAfterOutage(ctx, now, 0)
 		return next, false, err
 	}
 	if err := answer.Get(ctx, &next); err != nil {
 		return next, false, fmt.Errorf("choose the next batch of generation %d: %w", r.input.Generation, err)
 	}
-	if r.wasDown(ctx, now, next.Took) && next.Failure != nil && next.Failure.Overdue {
+	if r.dropStallAfterOutage(ctx, now, next.Took) && next.Failure != nil && next.Failure.Overdue {
 		return next, false, nil
 	}
 	used := next.Stage
@@ -159,7 +159,7 @@ func (r *run) nextBatch(ctx workflow.Context) (next protocol.NextBatchResult, an
 		return next, false, err
 	}
 	r.counts = next.Counts
-	r.followProgress(ctx, next)
+	r.progress.Stall = protocol.FollowStall(r.progress.Stall, next.ProgressDue, next.Counts.UpdatedReady, workflow.Now(ctx))
 	r.again = next.Again
 	r.rejected().forget(next.Gone)
 	r.rejectedConditions().forget(next.GoneConditions)
@@ -248,7 +248,8 @@ func (r *run) upgrade(ctx workflow.Context, next protocol.NextBatchResult) (resu
 		end()
 	}
 	err = batch.Get(ctx, &result)
-	if r.wasDown(ctx, began, result.Took) || result.Limited {
+	r.dropStallAfterOutage(ctx, began, result.Took)
+	if result.Limited {
 		r.progress.Stall = nil
 	}
 	if err != nil && upgrading.Err() != nil && ctx.Err() == nil {

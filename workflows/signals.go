@@ -99,7 +99,7 @@ func (r *run) awaitSignal(ctx workflow.Context, reason string) error {
 func (r *run) awaitSignalFor(ctx workflow.Context, timeout time.Duration, reason string) error {
 	began := workflow.Now(ctx)
 	signalled, err := workflow.AwaitWithOptions(ctx, waitOptions(timeout, reason), r.hasSignals)
-	r.wasDown(ctx, began, timeout)
+	r.dropStallAfterOutage(ctx, began, timeout)
 	r.woken = r.woken || !signalled
 	return err
 }

@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
@@ -68,19 +69,11 @@ func (s *Stage) OpenGate() *outriggerv1.RolloutGate {
 		return nil
 	}
 	for i := range s.Step.Gates {
-		if s.GateState(i).Phase != GateSuccess {
+		if s.StateOf(s.Step.Gates[i].Name).Phase != GateSuccess {
 			return &s.Step.Gates[i]
 		}
 	}
 	return nil
-}
-
-// GateState returns the state of a gate of the step.
-func (s *Stage) GateState(i int) GateState {
-	if i < len(s.Gates) {
-		return s.Gates[i]
-	}
-	return GateState{Name: s.Step.Gates[i].Name, Phase: GatePending}
 }
 
 // StateOf returns the state of a gate of the step by its name.
@@ -91,6 +84,14 @@ func (s *Stage) StateOf(name string) GateState {
 		}
 	}
 	return GateState{Name: name, Phase: GatePending}
+}
+
+// WithGate returns a copy of the stage with the state of the gate that measures, which is the last one.
+func (s *Stage) WithGate(state GateState) *Stage {
+	next := *s
+	next.Gates = slices.DeleteFunc(slices.Clone(s.Gates), func(known GateState) bool { return known.Name == state.Name })
+	next.Gates = append(next.Gates, state)
+	return &next
 }
 
 // EndedGate returns the gate of the step that ended with a phase, or nil.

@@ -136,6 +136,19 @@ type Stall struct {
 	Ready int `json:"ready"`
 }
 
+// FollowStall returns the stall after a plan, in which a number of updated pods is ready. The stall begins
+// when the progress deadline begins to apply, and again with each pod that becomes updated and ready. It
+// is nil while the deadline does not apply.
+func FollowStall(stall *Stall, due bool, ready int, now time.Time) *Stall {
+	switch {
+	case !due:
+		return nil
+	case stall == nil || ready > stall.Ready:
+		return &Stall{Since: now, Ready: ready}
+	}
+	return &Stall{Since: stall.Since, Ready: ready}
+}
+
 // Failure is the reason to pause or to roll back a rollout.
 type Failure struct {
 	// Pods is the number of failed pods.
@@ -150,11 +163,17 @@ type Failure struct {
 // ProgressDeadline returns the time without a pod that became updated and ready after which a rollout
 // has failed. Without a deadline, it is 0.
 func (s *Stage) ProgressDeadline() time.Duration {
-	if s == nil || s.Done || s.Step == nil || s.Quarantine != nil {
+	if !s.Limits() {
 		return 0
 	}
 	return s.Step.ProgressDeadline
 }
+
+// Limits reports whether a stage limits the pods that are upgraded.
+func (s *Stage) Limits() bool { return s.HasStep() && s.Quarantine == nil }
+
+// HasStep reports whether a stage has a current step. It also has one during a rollback.
+func (s *Stage) HasStep() bool { return s != nil && !s.Done && s.Step != nil }
 
 // BakeEnd returns the time at which the bake time of a reached step is over.
 func (s *Stage) BakeEnd() time.Time { return s.Reached.Add(s.Step.Bake) }

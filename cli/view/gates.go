@@ -12,7 +12,7 @@ func gatesOf(s *protocol.Stage) (gates []protocol.GateState) {
 		return nil
 	}
 	for i := range s.Step.Gates {
-		gates = append(gates, s.GateState(i))
+		gates = append(gates, s.StateOf(s.Step.Gates[i].Name))
 	}
 	return gates
 }

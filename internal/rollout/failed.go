@@ -151,7 +151,7 @@ func Failure(set *v1alpha1.SidecarSet, pods []Pod, plan *Plan, current *protocol
 
 // gateFailure returns the failure of a gate of the current step, or nil (SPEC §11.14).
 func gateFailure(set *v1alpha1.SidecarSet, current *protocol.Stage) *protocol.Failure {
-	if !stage.Limits(current) {
+	if !current.Limits() {
 		return nil
 	}
 	state := current.EndedGate(protocol.GateFailure)

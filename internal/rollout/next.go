@@ -119,7 +119,7 @@ func (p *planner) phase() protocol.Phase {
 // unready does not revoke it.
 func (p *planner) stepReached() bool {
 	counts := &p.plan.Counts
-	if !stage.Limits(p.stage) || counts.Remaining == 0 {
+	if !p.stage.Limits() || counts.Remaining == 0 {
 		return false
 	}
 	return p.stage.Reached != nil || p.plan.allowed == 0 && counts.Converging+counts.Migrating == 0

@@ -159,7 +159,7 @@ func (s *simulation) advance() error {
 		return err
 	}
 	if failure == nil {
-		s.observeProgress(&plan)
+		s.stall = protocol.FollowStall(s.stall, rollout.ProgressDue(&plan, s.stage), plan.Counts.UpdatedReady, s.now)
 		failure = rollout.Overdue(s.set, s.pods, &plan, s.stage, s.overdue())
 	}
 	switch {
@@ -216,16 +216,6 @@ func (s *simulation) upgrade(plan *rollout.Plan) {
 	unavailable := s.result.Most.observe(s.pods, s.in.Cluster.Domain)
 	s.result.addBatch(s.now, s.title(), len(plan.Pods), unavailable, s.started)
 	s.started = true
-}
-
-// observeProgress begins the time of the progress deadline again after each progress.
-func (s *simulation) observeProgress(plan *rollout.Plan) {
-	switch {
-	case !rollout.ProgressDue(plan, s.stage):
-		s.stall = nil
-	case s.stall == nil || plan.Counts.UpdatedReady > s.stall.Ready:
-		s.stall = &protocol.Stall{Since: s.now, Ready: plan.Counts.UpdatedReady}
-	}
 }
 
 func (s *simulation) deadline() time.Time { return s.stall.Since.Add(s.stage.ProgressDeadline()) }
@@ -320,10 +310,7 @@ func (s *simulation) measureGate() {
 		return
 	}
 	state = gate.Record(open, state, protocol.Measurement{Phase: protocol.GateSuccess, Time: s.now})
-	measured := *s.stage
-	measured.Gates = slices.DeleteFunc(slices.Clone(measured.Gates), func(known protocol.GateState) bool { return known.Name == state.Name })
-	measured.Gates = append(measured.Gates, state)
-	s.stage = &measured
+	s.stage = s.stage.WithGate(state)
 }
 
 // continueAt moves the time to the next event, at the latest to a time. Pods whose time has come become

@@ -58,7 +58,7 @@ func definitionOf(recorded *v1alpha1.StageGate) outriggerv1.RolloutGate {
 func gatesToStatus(recorded *v1alpha1.RolloutStage, s *protocol.Stage) {
 	recorded.GateAttempt = int32(s.GateAttempt)
 	for i := range s.Step.Gates {
-		state := s.GateState(i)
+		state := s.StateOf(s.Step.Gates[i].Name)
 		definition, _ := json.Marshal(&s.Step.Gates[i]) // strings and durations, which JSON can express
 		gate := v1alpha1.StageGate{
 			Name: s.Step.Gates[i].Name, Definition: string(definition), Phase: string(state.Phase), Message: state.Message,

@@ -126,17 +126,12 @@ func durationOf(d *metav1.Duration) time.Duration {
 	return d.Duration
 }
 
-// Limits reports whether a stage limits the pods that are upgraded.
-func Limits(s *protocol.Stage) bool { return hasStep(s) && s.Quarantine == nil }
-
-func hasStep(s *protocol.Stage) bool { return s != nil && !s.Done && s.Step != nil }
-
 // Allowed returns how many of the remaining pods the current step lets the rollout upgrade (SPEC
 // §11.2.1). updated is the number of pods that are updated already. Without a step, all remaining
 // pods are allowed.
 func Allowed(s *protocol.Stage, updated, remaining int) (int, error) {
 	switch {
-	case !Limits(s):
+	case !s.Limits():
 		return remaining, nil
 	case s.Reached != nil:
 		return 0, nil
@@ -151,7 +146,7 @@ func Allowed(s *protocol.Stage, updated, remaining int) (int, error) {
 // MaxFailed returns the number of failed pods above which a rollout with this number of pods is
 // paused (SPEC §11.6). limited is false if the stage has no limit.
 func MaxFailed(s *protocol.Stage, pods int) (limit int, limited bool, err error) {
-	if !Limits(s) || s.Step.MaxFailed == nil {
+	if !s.Limits() || s.Step.MaxFailed == nil {
 		return 0, false, nil
 	}
 	limit, err = intstr.GetScaledValueFromIntOrPercent(s.Step.MaxFailed, pods, false)
@@ -163,11 +158,11 @@ func MaxFailed(s *protocol.Stage, pods int) (limit int, limited bool, err error)
 
 // ObservesHealth reports whether a stage counts pods that are not ready, or whose app restarted.
 func ObservesHealth(s *protocol.Stage) bool {
-	return Limits(s) && s.Step.MaxFailed != nil && (s.Step.UnreadyFor > 0 || s.Step.AppRestarts > 0)
+	return s.Limits() && s.Step.MaxFailed != nil && (s.Step.UnreadyFor > 0 || s.Step.AppRestarts > 0)
 }
 
 // LimitsUnavailable reports whether a stage limits the pods that upgrades make unavailable at once,
 // in addition to maxUnavailable (SPEC §11.9, §11.10, §11.11).
 func LimitsUnavailable(s *protocol.Stage) bool {
-	return hasStep(s) && (s.Step.MaxPerOwner > 0 || s.Step.Domains != nil || s.Step.RespectBudgets)
+	return s.HasStep() && (s.Step.MaxPerOwner > 0 || s.Step.Domains != nil || s.Step.RespectBudgets)
 }

@@ -93,7 +93,7 @@ func TestSpec11_2_StepsAreReadWhenTheyBegin(t *testing.T) {
 		done, err := Resolve(edge(), between, changed)
 		require.NoError(t, err)
 		assert.True(t, done.Done, name)
-		assert.False(t, Limits(done), name)
+		assert.False(t, done.Limits(), name)
 	}
 
 	none, err := Resolve(edge(), nil, nil)
@@ -264,4 +264,16 @@ func TestSpec11_14_ADefinitionInStatusThatIsNoGateHasNoKind(t *testing.T) {
 		}}
 		assert.Equal(t, []outriggerv1.RolloutGate{{Name: "errors"}}, OfStatus(set).Step.Gates, name)
 	}
+}
+
+func TestSpec11_14_AGateThatStatusOmitsIsPending(t *testing.T) {
+	upTo := intstr.FromInt32(1)
+	set := &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Generation: 2}}
+	set.Status.Rollout = &v1alpha1.RolloutStatus{Generation: 2, Stage: &v1alpha1.RolloutStage{Step: 1, Steps: 1, UpTo: &upTo, Gates: []v1alpha1.StageGate{
+		{Name: "first", Phase: "Pending"}, {Name: "second", Phase: "Success"},
+	}}}
+	stage := OfStatus(set)
+	assert.Equal(t, "first", stage.OpenGate().Name)
+	stage = stage.WithGate(protocol.GateState{Name: "first", Phase: protocol.GateSuccess})
+	assert.Nil(t, stage.OpenGate(), "each gate is measured once, whatever the order in status")
 }

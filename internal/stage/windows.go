@@ -20,7 +20,7 @@ import (
 // change to daylight-saving time skips the start of a window, the window does not open on this day.
 // If the start occurs twice, because the clock is set back, the window opens twice.
 func Open(s *protocol.Stage, now time.Time) (open bool, opens time.Time, err error) {
-	if !Limits(s) || len(s.Step.Windows) == 0 {
+	if !s.Limits() || len(s.Step.Windows) == 0 {
 		return true, time.Time{}, nil
 	}
 	for i, window := range s.Step.Windows {
