@@ -88,7 +88,7 @@ func TestSpec11_6_RestartsOfTheAppCountFromTheUpgradeOn(t *testing.T) {
 	}
 	pods := []Pod{withHealth("a", updated, true, 20)}
 	h.Observe("logs", "newer", pods, fiveMinutes, noon)
-	assert.Empty(t, pods[0].Unhealthy, "other content begins anew")
+	assert.Empty(t, pods[0].Unhealthy, "the counts of other content start again")
 }
 
 // A node with pods of both versions dies.

@@ -1,0 +1,222 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// SidecarSetStatus is the state that the operator observed.
+type SidecarSetStatus struct {
+	// ObservedGeneration is the generation of the counts.
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// MatchedPods is the number of pods that this SidecarSet injected and manages.
+	MatchedPods int32 `json:"matchedPods"`
+	// UpdatedPods is the number of matched pods with the newest version.
+	UpdatedPods int32 `json:"updatedPods"`
+	// ReadyPods is the number of matched pods that are ready.
+	ReadyPods int32 `json:"readyPods"`
+	// UpdatedReadyPods is the number of matched pods that are updated and ready.
+	UpdatedReadyPods int32 `json:"updatedReadyPods,omitempty"`
+	// LatestRevision is the name of the current ControllerRevision.
+	LatestRevision string `json:"latestRevision,omitempty"`
+	// CollisionCount makes the names of revisions unique.
+	CollisionCount *int32 `json:"collisionCount,omitempty"`
+	// Rollout is the workflow run of the newest generation.
+	Rollout *RolloutStatus `json:"rollout,omitempty"`
+	// GoodRevisions are revisions whose rollout ended, newest first. Every pod with
+	// such a revision was available after its upgrade. If the pod becomes
+	// unavailable later, the upgrade is not the cause.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	GoodRevisions []GoodRevision `json:"goodRevisions,omitempty"`
+	// Conditions are Progressing, Available, Degraded, Injected, Ready and Stalled.
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// MaxGoodRevisions limits the length of status.goodRevisions.
+const MaxGoodRevisions = 10
+
+// GoodRevision is a revision whose rollout ended with RolloutComplete or
+// PartitionReached.
+type GoodRevision struct {
+	// Revision is the name of the ControllerRevision.
+	Revision string `json:"revision"`
+	// Hash is the hash of the content, as in the annotation of the pods.
+	Hash string `json:"hash"`
+	// ResourceVersion is the resourceVersion of the SidecarSet when the operator recorded the end
+	// of the rollout. Upgrades for a later resourceVersion are not covered by this entry. If
+	// resourceVersion is empty, pods had the content before Outrigger managed the SidecarSet, and
+	// the entry covers only pods that Outrigger has not upgraded.
+	ResourceVersion string `json:"resourceVersion,omitempty"`
+}
+
+// LastGoodRevision returns the revision whose rollout ended last, or nil.
+func (s *SidecarSetStatus) LastGoodRevision() *GoodRevision {
+	for i := range s.GoodRevisions {
+		if s.GoodRevisions[i].ResourceVersion != "" {
+			return &s.GoodRevisions[i]
+		}
+	}
+	return nil
+}
+
+// RolloutStatus refers to the workflow run of a generation.
+type RolloutStatus struct {
+	// Generation is the last generation that Temporal accepted.
+	Generation int64 `json:"generation"`
+	// WorkflowID is the workflow id of the run. All generations have the same id.
+	WorkflowID string `json:"workflowID"`
+	// URL is the address of the run in the Temporal UI, if a UI is configured.
+	URL string `json:"url,omitempty"`
+	// Pause is the pause by signal or update that is in force. A lost run is recreated with this
+	// pause.
+	Pause *RolloutPause `json:"hold,omitempty"`
+	// Policy is the RolloutPolicy that divides the rollout into steps, if any.
+	Policy string `json:"policy,omitempty"`
+	// Stage is the position within the steps of the policy. A lost run is recreated with this
+	// stage.
+	Stage *RolloutStage `json:"stage,omitempty"`
+	// Quarantine is set after the rollout has failed and is rolled back. It applies to the content
+	// with its hash, also in later generations.
+	Quarantine *RolloutQuarantine `json:"quarantine,omitempty"`
+}
+
+// RolloutQuarantine is content that pods must not get, because its rollout failed.
+type RolloutQuarantine struct {
+	// Hash is the hash of the content, as in the annotation of the pods.
+	Hash string `json:"hash"`
+	// Revision is the name of the ControllerRevision to which pods are rolled back. New pods get
+	// this revision, too.
+	Revision string `json:"revision"`
+	// Reason is the reason of the rollback.
+	Reason string `json:"reason,omitempty"`
+	// Since is the time at which the rollback began.
+	Since metav1.Time `json:"since"`
+}
+
+// RolloutStage is the position of a rollout within the steps of a RolloutPolicy.
+type RolloutStage struct {
+	// Step is the number of the current step, from 1.
+	// +kubebuilder:validation:Minimum=1
+	Step int32 `json:"step"`
+	// Steps is the number of steps of the policy.
+	Steps int32 `json:"steps"`
+	// Name is the name of the current step.
+	Name string `json:"name,omitempty"`
+	// UpTo is the number or the percentage of pods that are updated at the end of the step.
+	// +kubebuilder:validation:XIntOrString
+	UpTo *intstr.IntOrString `json:"upTo,omitempty"`
+	// Bake is the bake time of the step.
+	Bake *metav1.Duration `json:"bake,omitempty"`
+	// Approval reports whether the step waits for an approval after its bake time.
+	Approval bool `json:"approval,omitempty"`
+	// MaxFailedPods is the number or the percentage of failed pods above which the rollout is
+	// paused.
+	// +kubebuilder:validation:XIntOrString
+	MaxFailedPods *intstr.IntOrString `json:"maxFailedPods,omitempty"`
+	// Rollback is set if the rollout is rolled back, instead of being paused, after such failures.
+	Rollback bool `json:"rollback,omitempty"`
+	// UnreadyFor is the time after which an upgraded pod that is not ready counts as failed.
+	UnreadyFor *metav1.Duration `json:"unreadyFor,omitempty"`
+	// AppRestarts is the number of restarts of other containers after which a pod counts as failed.
+	AppRestarts int32 `json:"appRestarts,omitempty"`
+	// ProgressDeadline is the time without a pod that became updated and ready after which the rollout
+	// has failed.
+	ProgressDeadline *metav1.Duration `json:"progressDeadline,omitempty"`
+	// MaxUnavailablePerOwner is the number of pods of one owner that upgrades may make unavailable
+	// at once. 0 means that there is no limit.
+	MaxUnavailablePerOwner int32 `json:"maxUnavailablePerOwner,omitempty"`
+	// Domains limits the domains in which upgrades of the step make pods unavailable at once.
+	Domains *StepDomains `json:"domains,omitempty"`
+	// RespectPodDisruptionBudgets reports whether upgrades of the step respect PodDisruptionBudgets.
+	RespectPodDisruptionBudgets bool `json:"respectPodDisruptionBudgets,omitempty"`
+	// Windows are the times at which upgrades of the step may start.
+	// +listType=atomic
+	Windows []StepWindow `json:"windows,omitempty"`
+	// ToleratedPods is the number of failed pods that a resume accepted.
+	ToleratedPods int32 `json:"toleratedPods,omitempty"`
+	// AcceptFailedPods is set after a resume until the run has counted the failed pods.
+	AcceptFailedPods bool `json:"acceptFailedPods,omitempty"`
+	// ReachedAt is the time at which all pods of the step were updated and ready.
+	ReachedAt *metav1.MicroTime `json:"reachedAt,omitempty"`
+	// ApprovedBy is the approval of the step.
+	ApprovedBy *StepApproval `json:"approvedBy,omitempty"`
+	// Gates are the gates of the step, with their measurements.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	Gates []StageGate `json:"gates,omitempty"`
+	// GateAttempt counts the resumes after which the gates of the step measured again.
+	GateAttempt int32 `json:"gateAttempt,omitempty"`
+	// Done reports that no step limits the rollout any more.
+	Done bool `json:"done,omitempty"`
+}
+
+// StageGate is a gate of a step.
+type StageGate struct {
+	// Name is the name of the gate.
+	Name string `json:"name"`
+	// Definition is the gate of the policy when the step began, as JSON.
+	Definition string `json:"definition"`
+	// Phase is Pending, Running, Success, Failure or Inconclusive.
+	Phase string `json:"phase"`
+	// Message gives the reason of the phase.
+	Message string `json:"message,omitempty"`
+	// Samples is the number of samples.
+	Samples int32 `json:"samples,omitempty"`
+	// FailedSamples is the number of samples that failed.
+	FailedSamples int32 `json:"failedSamples,omitempty"`
+	// InconclusiveSamples is the number of samples without a clear answer.
+	InconclusiveSamples int32 `json:"inconclusiveSamples,omitempty"`
+	// Measurements are the last five measurements.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=5
+	Measurements []GateMeasurement `json:"measurements,omitempty"`
+}
+
+// GateMeasurement is one measurement of a gate.
+type GateMeasurement struct {
+	// Value is the measured number, such as 0.013. It is empty if the measurement has no number.
+	Value string `json:"value,omitempty"`
+	// Phase is Success, Failure, Inconclusive or Running.
+	Phase string `json:"phase"`
+	// Message gives the reason of the phase.
+	Message string `json:"message,omitempty"`
+	// Time is the time of the measurement.
+	Time metav1.MicroTime `json:"time"`
+}
+
+// StepDomains limits the domains in which upgrades make pods unavailable at once.
+type StepDomains struct {
+	// TopologyKey is the label of nodes whose values are the domains.
+	TopologyKey string `json:"topologyKey"`
+	// MaxUnavailableDomains is the number of these domains.
+	MaxUnavailableDomains int32 `json:"maxUnavailableDomains"`
+}
+
+// StepWindow is a recurring period in which upgrades may start.
+type StepWindow struct {
+	// Schedule is the cron expression of the start.
+	Schedule string `json:"schedule"`
+	// Duration is the length of the window.
+	Duration metav1.Duration `json:"duration"`
+	// TimeZone is the time zone of the schedule.
+	TimeZone string `json:"timeZone,omitempty"`
+}
+
+// StepApproval is an approval of a step.
+type StepApproval struct {
+	// By is the user that approved the step.
+	By string `json:"by,omitempty"`
+	// Reason is the reason of the approval.
+	Reason string `json:"reason,omitempty"`
+}
+
+// RolloutPause is a pause by signal or update.
+type RolloutPause struct {
+	// By is the user that paused the run.
+	By string `json:"who,omitempty"`
+	// Reason is the reason of the pause.
+	Reason string `json:"why,omitempty"`
+}
