@@ -29,7 +29,6 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/dev/cluster"
 	"github.com/outrigger/outrigger/dev/observer"
-	"github.com/outrigger/outrigger/kube"
 	"github.com/outrigger/outrigger/operator/actions"
 	"github.com/outrigger/outrigger/operator/runs"
 	temporaloptions "github.com/outrigger/outrigger/temporal"
@@ -170,17 +169,7 @@ func TestSpec11_13_AnActionWithoutAWorkerExpiresAndHasNoEffectLater(t *testing.T
 // The operator works without the permission to watch actions, and carries them out once it has it.
 func TestSpec11_13_TheOperatorWorksWithoutThePermissionForActions(t *testing.T) {
 	t.Parallel()
-	c, err := cluster.Start(t.Context(), cluster.Options{Dir: t.TempDir(), WithoutNodes: true, WithoutTemporal: true})
-	require.NoError(t, err)
-	t.Cleanup(c.Shutdown)
-	c.TemporalAddress = stack.TemporalAddress
-	config, err := c.RESTConfig()
-	require.NoError(t, err)
-	scheme, err := kube.NewScheme()
-	require.NoError(t, err)
-	require.NoError(t, rbacv1.AddToScheme(scheme))
-	direct, err := client.New(config, client.Options{Scheme: scheme})
-	require.NoError(t, err)
+	c, direct := startControlPlane(t, rbacv1.AddToScheme)
 	s := &scenario{t: t, ctx: t.Context()}
 
 	role := &rbacv1.ClusterRole{}
@@ -221,13 +210,7 @@ func TestSpec11_13_TheOperatorWorksWithoutThePermissionForActions(t *testing.T) 
 // An action whose user was not written by the webhook is not carried out.
 func TestSpec11_13_AnActionWithoutAConfirmedUserIsRejected(t *testing.T) {
 	t.Parallel()
-	c, err := cluster.Start(t.Context(), cluster.Options{Dir: t.TempDir(), WithoutNodes: true, WithoutTemporal: true})
-	require.NoError(t, err)
-	t.Cleanup(c.Shutdown)
-	config, err := c.RESTConfig()
-	require.NoError(t, err)
-	direct, err := client.New(config, client.Options{Scheme: stack.kube.Scheme()})
-	require.NoError(t, err)
+	_, direct := startControlPlane(t)
 	require.NoError(t, direct.Create(t.Context(), labelledSet("logs", "none")))
 	controller := controllerAt(clock.RealClock{}, stack.TemporalAddress, stack.temporal)
 	controller.Client = direct
@@ -249,9 +232,7 @@ func TestSpec11_13_AnActionWithoutAConfirmedUserIsRejected(t *testing.T) {
 // examples/recipes/actions restricts approvals to a group.
 func TestSpec11_13_OnlyReleaseManagersApprove(t *testing.T) {
 	t.Parallel()
-	c, err := cluster.Start(t.Context(), cluster.Options{Dir: t.TempDir(), WithoutNodes: true, WithoutTemporal: true})
-	require.NoError(t, err)
-	t.Cleanup(c.Shutdown)
+	c, _ := startControlPlane(t)
 	run := func(args ...string) (string, error) {
 		out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "kubectl"), append([]string{"--kubeconfig=" + c.Kubeconfig}, args...)...).CombinedOutput()
 		return string(out), err

@@ -19,7 +19,6 @@ import (
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/dev/cluster"
-	"github.com/outrigger/outrigger/kube"
 )
 
 // createUntilEnd creates an object that is deleted at the end of the test.
@@ -91,16 +90,7 @@ func TestSpec11_1_StatusOfAPolicyNamesItsSidecarSets(t *testing.T) {
 // definitions.
 func TestSpec11_1_TheOperatorWorksWithoutRolloutPolicies(t *testing.T) {
 	t.Parallel()
-	c, err := cluster.Start(t.Context(), cluster.Options{Dir: t.TempDir(), WithoutNodes: true, WithoutTemporal: true})
-	require.NoError(t, err)
-	t.Cleanup(c.Shutdown)
-	c.TemporalAddress = stack.TemporalAddress
-	config, err := c.RESTConfig()
-	require.NoError(t, err)
-	scheme, err := kube.NewScheme()
-	require.NoError(t, err)
-	direct, err := client.New(config, client.Options{Scheme: scheme})
-	require.NoError(t, err)
+	c, direct := startControlPlane(t)
 	awaits := func(done func(context.Context) (bool, error)) {
 		t.Helper()
 		require.NoError(t, wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true, done))

@@ -123,6 +123,26 @@ func connect() error {
 	return err
 }
 
+// startControlPlane starts a control plane of a test's own, with a client. Its roles use the Temporal
+// of the stack.
+func startControlPlane(t *testing.T, add ...func(*runtime.Scheme) error) (*cluster.Cluster, client.Client) {
+	t.Helper()
+	c, err := cluster.Start(t.Context(), cluster.Options{Dir: t.TempDir(), WithoutNodes: true, WithoutTemporal: true})
+	require.NoError(t, err)
+	t.Cleanup(c.Shutdown)
+	c.TemporalAddress = stack.TemporalAddress
+	config, err := c.RESTConfig()
+	require.NoError(t, err)
+	scheme, err := kube.NewScheme()
+	require.NoError(t, err)
+	for _, to := range add {
+		require.NoError(t, to(scheme))
+	}
+	direct, err := client.New(config, client.Options{Scheme: scheme})
+	require.NoError(t, err)
+	return c, direct
+}
+
 // scenario is a namespace with its own SidecarSet and pods.
 type scenario struct {
 	t       *testing.T
