@@ -44,6 +44,7 @@ func TestEachCommandWritesJSONAndYAML(t *testing.T) {
 
 func TestInvalidArgumentsAreRejected(t *testing.T) {
 	s, set, _ := fourRevisionsCluster(t)
+	require.NoError(t, s.Create(t.Context(), namespace("default")))
 	for want, args := range map[string][]string{
 		`name a SidecarSet`:                                                                    {"status", ""},
 		`name a SidecarSet: "sidecarset/" has none`:                                            {"status", "sidecarset/"},
@@ -57,19 +58,22 @@ func TestInvalidArgumentsAreRejected(t *testing.T) {
 		`--image "agent=AGENT": the repository AGENT of the image contains upper-case letters`: {"plan", "logs", "--image=agent=AGENT"},
 		`has no revision ""`:                                                                   {"diff", "logs", ""},
 		`unknown flag: --output (see kubectl sidecarset open --help)`:                          {"open", "logs", "--output=json"},
-		`kubectl sidecarset has no command "rollback" (did you mean undo? see kubectl sidecarset --help)`:                   {"rollback", "logs"},
-		`kubectl sidecarset has no command "frobnicate" (see kubectl sidecarset --help)`:                                    {"frobnicate"},
-		`kubectl sidecarset set has no command "imag" (did you mean image? see kubectl sidecarset set --help)`:              {"set", "imag", "logs"},
-		`missing unit in duration "5": use a duration such as 90s, 5m or 1h30m (see kubectl sidecarset status --help)`:      {"status", "logs", "-w", "--timeout=5"},
-		`unknown unit "x" in duration "5x": use a duration such as 90s, 5m or 1h30m (see kubectl sidecarset status --help)`: {"status", "logs", "-w", "--timeout=5x"},
-		`invalid duration "abc": use a duration such as 90s, 5m or 1h30m (see kubectl sidecarset status --help)`:            {"status", "logs", "-w", "--timeout=abc"},
-		`unknown unit "d" in duration "1d": use a duration such as 90s, 5m or 1h30m (see kubectl sidecarset freeze --help)`: {"freeze", "--for=1d"},
-		`found '=', expected: identifier: use labels such as tier=edge, or "tier in (edge, core)"`:                          {"freeze", "x", "--selector=a==="},
-		`kubectl sidecarset completion has no command "foo" (see kubectl sidecarset completion --help)`:                     {"completion", "foo"},
-		`there is no pod nope in namespace default: use -n or NAMESPACE/POD`:                                                {"why", "pod/nope"},
-		`there is neither a SidecarSet "log" nor such a pod in namespace default (-n); SidecarSets: logs`:                   {"why", "log"},
-		`there is no namespace "nowhere" (kubectl get namespaces)`:                                                          {"list", "--outdated", "-n", "nowhere"},
-		`--to-revision: give a number, a name or a custom v`:                                                                {"undo", "logs", "--to-revision="},
+		`kubectl sidecarset has no command "rollback" (did you mean undo? see kubectl sidecarset --help)`:                                       {"rollback", "logs"},
+		`kubectl sidecarset has no command "frobnicate" (see kubectl sidecarset --help)`:                                                        {"frobnicate"},
+		`kubectl sidecarset set has no command "imag" (did you mean image? see kubectl sidecarset set --help)`:                                  {"set", "imag", "logs"},
+		`missing unit in duration "5": use a duration such as 90s, 5m or 1h30m (see kubectl sidecarset status --help)`:                          {"status", "logs", "-w", "--timeout=5"},
+		`unknown unit "x" in duration "5x": use a duration such as 90s, 5m or 1h30m (see kubectl sidecarset status --help)`:                     {"status", "logs", "-w", "--timeout=5x"},
+		`invalid duration "abc": use a duration such as 90s, 5m or 1h30m (see kubectl sidecarset status --help)`:                                {"status", "logs", "-w", "--timeout=abc"},
+		`unknown unit "d" in duration "1d": use a duration such as 90s, 5m or 1h30m (see kubectl sidecarset freeze --help)`:                     {"freeze", "--for=1d"},
+		`found '=', expected: identifier: use labels such as tier=edge, or "tier in (edge, core)"`:                                              {"freeze", "x", "--selector=a==="},
+		`kubectl sidecarset completion has no command "foo" (see kubectl sidecarset completion --help)`:                                         {"completion", "foo"},
+		`there is no pod nope in namespace default: use -n or NAMESPACE/POD`:                                                                    {"why", "pod/nope"},
+		`there is neither a SidecarSet "log" nor such a pod in namespace default (-n); SidecarSets: logs`:                                       {"why", "log"},
+		`namespace nowhere does not exist: name another one with -n (kubectl get namespaces)`:                                                   {"list", "--outdated", "-n", "nowhere"},
+		`there is no SidecarSet "web", and namespace nope does not exist: name another one with -n (kubectl get namespaces); SidecarSets: logs`: {"why", "web", "-n", "nope"},
+		`there is no pod web: namespace nope does not exist: name another one with -n (kubectl get namespaces)`:                                 {"why", "pod/web", "-n", "nope"},
+		`there is no pod web: namespace other does not exist: use pod/NAME, NAMESPACE/POD or sidecarset/NAME (kubectl get namespaces)`:          {"why", "other/web"},
+		`--to-revision: give a number, a name or a custom v`:                                                                                    {"undo", "logs", "--to-revision="},
 	} {
 		got := s.run(args...)
 		require.ErrorContains(t, got.err, want, "%v: %s", args, got.out)

@@ -198,7 +198,7 @@ func (i *installation) called(ctx context.Context, installed *admissionregistrat
 	}
 	labels, err := kube.NamespaceLabels(ctx, i)(pod.Namespace)
 	if apierrors.IsNotFound(err) {
-		return fmt.Errorf("namespace %s does not exist: name another one with -n (kubectl get namespaces)", pod.Namespace)
+		return noNamespace(pod.Namespace)
 	}
 	if err != nil {
 		return i.failure(err, "get namespace "+pod.Namespace)
@@ -252,7 +252,7 @@ func (i *installation) operator(ctx context.Context) (string, error) {
 
 // systemNamespaceExists returns an error if the system namespace does not exist.
 func (i *installation) systemNamespaceExists(ctx context.Context) error {
-	if apierrors.IsNotFound(i.Get(ctx, client.ObjectKey{Name: i.systemNamespace}, &corev1.Namespace{})) {
+	if i.lacksNamespace(ctx, i.systemNamespace) {
 		return fmt.Errorf("namespace %s does not exist: name the namespace of the operator with --system-namespace", i.systemNamespace)
 	}
 	return nil

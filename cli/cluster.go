@@ -211,6 +211,16 @@ func (c *cluster) policies(ctx context.Context) ([]outriggerv1.RolloutPolicy, er
 	return list.Items, nil
 }
 
+// lacksNamespace reports whether a namespace does not exist. It returns false if that cannot be read.
+func (c *cluster) lacksNamespace(ctx context.Context, name string) bool {
+	return apierrors.IsNotFound(c.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{}))
+}
+
+// noNamespace is the error about a namespace of -n that does not exist.
+func noNamespace(name string) error {
+	return fmt.Errorf("namespace %s does not exist: name another one with -n (kubectl get namespaces)", name)
+}
+
 // namespaceLabels reads each namespace once.
 func (c *cluster) namespaceLabels(ctx context.Context) func(string) (map[string]string, error) {
 	read, known := kube.NamespaceLabels(ctx, c), map[string]map[string]string{}

@@ -7,9 +7,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/cli/view"
@@ -54,8 +51,8 @@ func newList(s *shared) *cobra.Command {
 		case watch:
 			return nil, s.watchList(ctx, c, o)
 		}
-		if b.namespace != "" && apierrors.IsNotFound(c.Get(ctx, client.ObjectKey{Name: b.namespace}, &corev1.Namespace{})) {
-			return nil, fmt.Errorf("there is no namespace %q (kubectl get namespaces)", b.namespace)
+		if b.namespace != "" && c.lacksNamespace(ctx, b.namespace) {
+			return nil, noNamespace(b.namespace)
 		}
 		sets, err := c.sets(ctx)
 		switch {

@@ -50,7 +50,7 @@ func (s *shared) why(ctx context.Context, c *cluster, about string) (model, erro
 	case slices.Contains([]string{"pod", "pods", "po"}, kind):
 		m, err := s.whyPod(ctx, c, client.ObjectKey{Namespace: namespace, Name: name})
 		if apierrors.IsNotFound(err) {
-			return nil, fmt.Errorf("there is no pod %s in namespace %s: use -n or NAMESPACE/POD", name, namespace)
+			return nil, c.noPod(ctx, namespace, name)
 		}
 		return m, err
 	case slices.Contains(setKinds(), kind):
@@ -59,9 +59,20 @@ func (s *shared) why(ctx context.Context, c *cluster, about string) (model, erro
 	// The output of other commands names pods by NAMESPACE/POD.
 	m, err := s.whyPod(ctx, c, client.ObjectKey{Namespace: kind, Name: name})
 	if apierrors.IsNotFound(err) && !kube.MissingKind(err) {
+		if c.lacksNamespace(ctx, kind) {
+			return nil, fmt.Errorf("there is no pod %s: namespace %s does not exist: use pod/NAME, NAMESPACE/POD or sidecarset/NAME (kubectl get namespaces)", name, kind)
+		}
 		return nil, fmt.Errorf("there is no pod %s in namespace %s: use pod/NAME, NAMESPACE/POD or sidecarset/NAME", name, kind)
 	}
 	return m, err
+}
+
+// noPod is the error about a pod that does not exist in the namespace of -n.
+func (c *cluster) noPod(ctx context.Context, namespace, name string) error {
+	if c.lacksNamespace(ctx, namespace) {
+		return fmt.Errorf("there is no pod %s: %w", name, noNamespace(namespace))
+	}
+	return fmt.Errorf("there is no pod %s in namespace %s: use -n or NAMESPACE/POD", name, namespace)
 }
 
 // kindOf returns the kind of the object with a name.
@@ -77,6 +88,8 @@ func (c *cluster) kindOf(ctx context.Context, namespace, name string) (string, e
 		return "", fmt.Errorf("%s is a SidecarSet, and a pod in namespace %s: say sidecarset/%[1]s or pod/%[1]s", name, namespace)
 	case isSet:
 		return "sidecarset", nil
+	case apierrors.IsNotFound(err) && c.lacksNamespace(ctx, namespace):
+		return "", fmt.Errorf("there is no SidecarSet %q, and %w; %s", name, noNamespace(namespace), others(sets))
 	case apierrors.IsNotFound(err):
 		return "", fmt.Errorf("there is neither a SidecarSet %q nor such a pod in namespace %s (-n); %s", name, namespace, others(sets))
 	case err != nil:

@@ -140,6 +140,9 @@ func (r *Rollout) nextOfPhase(now time.Time) (found []string) {
 	if r.Phase == protocol.PhaseQuarantined {
 		return []string{"apply other content, or try it again: " + retryCommand(r.Name)}
 	}
+	if r.Counts.Matched == 0 && r.facts().uninjected == 0 {
+		return r.noPods.next()
+	}
 	undo, waiting, longest := r.undoCommand(), r.Phase == protocol.PhaseWaiting, r.longest()
 	add(undo, r.fails())
 	add("kubectl sidecarset restart "+r.Name, r.Counts.NotUpgradable > 0 && r.Phase == protocol.PhaseComplete)

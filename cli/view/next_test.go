@@ -1,12 +1,14 @@
 package view
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -38,8 +40,11 @@ func TestEachAnswerOfWhyHasACommand(t *testing.T) {
 		"to go back: kubectl sidecarset undo logs":  func(*Input) {},
 		"kubectl describe pod web-5d6-b -n default": func(*Input) {},
 		"kubectl get pods -A -l 'app=web'":          func(in *Input) { in.Pods = nil },
-		"kubectl sidecarset status logs --watch":    func(in *Input) { in.Pods = in.Pods[3:4]; in.Set.Status.Conditions = nil },
-		"kubectl sidecarset history logs":           func(in *Input) { in.Pods = in.Pods[:1] },
+		"namespace nope of the SidecarSet does not exist (kubectl edit sidecarset logs)": func(in *Input) {
+			in.Pods, in.Set.Spec.Namespace, in.NamespaceLabels = nil, "nope", noNamespace
+		},
+		"kubectl sidecarset status logs --watch": func(in *Input) { in.Pods = in.Pods[3:4]; in.Set.Status.Conditions = nil },
+		"kubectl sidecarset history logs":        func(in *Input) { in.Pods = in.Pods[:1] },
 		"WorkerUnavailable: m (kubectl sidecarset check)": func(in *Input) {
 			in.Set.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Reason: v1alpha1.ReasonWorkerUnavailable, Message: "m"}}
 		},
@@ -50,6 +55,11 @@ func TestEachAnswerOfWhyHasACommand(t *testing.T) {
 		require.NoError(t, err)
 		assert.Contains(t, why.Text(Style{Now: noon}), want)
 	}
+}
+
+// noNamespace is an API server without namespaces.
+func noNamespace(name string) (map[string]string, error) {
+	return nil, fmt.Errorf("get namespace: %w", apierrors.NewNotFound(corev1.Resource("namespaces"), name))
 }
 
 func TestStatusNamesTheNextCommand(t *testing.T) {
@@ -98,6 +108,16 @@ func TestStatusNamesTheNextCommand(t *testing.T) {
 		}},
 		{"kubectl edit sidecarset logs; kubectl sidecarset why logs", set(v1alpha1.ReasonInvalid)},
 		{"kubectl sidecarset list --missing", func(in *Input) { in.Pods = nil; without(in) }},
+		{"kubectl get pods -A -l 'app=web'; kubectl edit sidecarset logs", func(in *Input) { quiet(in) }},
+		{"kubectl get pods -n shop -l 'app=web'; kubectl edit sidecarset logs", func(in *Input) { quiet(in); in.Set.Spec.Namespace = "shop" }},
+		{"kubectl get pods -A -l 'app=web'; kubectl get namespaces -l 'team=a'; kubectl edit sidecarset logs", func(in *Input) {
+			quiet(in)
+			in.Set.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
+		}},
+		{"namespace nope of the SidecarSet does not exist: kubectl edit sidecarset logs", func(in *Input) {
+			quiet(in)
+			in.Set.Spec.Namespace, in.NamespaceLabels = "nope", noNamespace
+		}},
 		{"", func(in *Input) { quiet(in, pod(t, "a", "agent:v2")) }},
 		{"", func(in *Input) { quiet(in, pod(t, "a", "agent:v1")) }},
 	} {

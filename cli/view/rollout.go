@@ -58,6 +58,8 @@ type Rollout struct {
 	// unreachable reports that Temporal did not answer the command.
 	unreachable     bool
 	systemNamespace string
+	// noPods is used while no pod is matched.
+	noPods noPods
 }
 
 // Limits of a rollout.
@@ -134,6 +136,9 @@ func NewRollout(in *Input) (*Rollout, error) {
 		Images: images(&set.Spec), Pause: pauseOf(set, in.Run.Status), PausedBySpec: set.Spec.UpdateStrategy.Paused, Conditions: conditions(set), Run: runOf(in),
 		RunUnknown: in.Run.Unknown, Temporal: in.Run.Temporal, Revisions: in.byRevision(matched, version),
 		notResponding: in.Run.NotResponding, unreachable: in.Run.Unreachable, systemNamespace: in.SystemNamespace, stage: current,
+	}
+	if r.Counts.Matched == 0 {
+		r.noPods = newNoPods(in)
 	}
 	run := in.Run.Status
 	r.retried = run != nil && run.Stage != nil && run.Generation == set.Generation && run.Stage.Quarantine == nil

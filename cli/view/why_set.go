@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/podstate"
@@ -227,7 +225,7 @@ func (r *Rollout) end(in *Input, leftOut, missing int) string {
 	case r.Counts.Matched == 0 && leftOut > 0:
 		return ""
 	case r.Counts.Matched == 0:
-		return "no pod is injected with this SidecarSet (kubectl get pods -A -l '" + metav1.FormatLabelSelector(in.Set.Spec.Selector) + "')"
+		return r.noPods.reason()
 	case r.Phase == protocol.PhasePartitionReached:
 		return "spec.updateStrategy.partition (" + r.Limits.Partition + ") keeps the other pods old (" + PatchStrategy(r.Name, "partition", "0") + ")"
 	case r.Phase == protocol.PhaseComplete && in.Set.Spec.UpdateStrategy.Selector != nil && r.Counts.Updated < r.Counts.Matched:
