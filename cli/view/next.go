@@ -98,6 +98,7 @@ func (r *Rollout) next(now time.Time) []string {
 			add(command, true)
 		}
 	}
+	add(r.deleteLostPods(), len(r.LostPods) > 0)
 	add(checkCommand, r.RunUnknown != "" && !r.notResponding)
 	add("kubectl sidecarset list --missing", f.uninjected > 0)
 	add(why, r.Counts.NotUpgradable > 0 && r.Phase != protocol.PhaseNotUpdate)

@@ -6,12 +6,22 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// Nodes reads the nodes of stuck pods. The zero value reads none.
+// Nodes reads the nodes of pods. The zero value reads none.
 type Nodes struct {
 	Get func(name string) (*corev1.Node, error)
-	Now time.Time
+	// List returns the names of all nodes.
+	List func() (sets.Set[string], error)
+	Now  time.Time
+}
+
+// LostPod is a pod that is ready in the API server though its node does not exist.
+type LostPod struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Node      string `json:"node"`
 }
 
 // problem names the node of a pod if the node is lost, with a command. It is empty if the node is
@@ -33,6 +43,61 @@ func (n Nodes) problem(pod *Pod) string {
 		}
 	}
 	return ""
+}
+
+// lost returns the pods whose nodes do not exist. A node that is absent from the list is read once
+// more, because the list may be older than the node.
+func (n Nodes) lost(pods []*Pod) []LostPod {
+	if n.List == nil || n.Get == nil || len(pods) == 0 {
+		return nil
+	}
+	known, err := n.List()
+	if err != nil {
+		return nil
+	}
+	var found []LostPod
+	for _, pod := range pods {
+		if pod.Node == "" || known.Has(pod.Node) {
+			continue
+		}
+		if _, err := n.Get(pod.Node); apierrors.IsNotFound(err) {
+			found = append(found, LostPod{pod.Namespace, pod.Name, pod.Node})
+		}
+	}
+	return found
+}
+
+// addLostPods names the ready pods whose nodes do not exist. The API server shows such pods as ready
+// until Kubernetes deletes them.
+func (r *Rollout) addLostPods(nodes Nodes) {
+	var ready []*Pod
+	for _, pod := range r.pods() {
+		if pod.Ready && !pod.onLostNode {
+			ready = append(ready, pod)
+		}
+	}
+	r.LostPods = nodes.lost(ready)
+}
+
+// lostPodsLine is empty if each ready pod has a node.
+func (r *Rollout) lostPodsLine() string {
+	if len(r.LostPods) == 0 {
+		return ""
+	}
+	first := r.LostPods[0]
+	if n := len(r.LostPods); n > 1 {
+		return fmt.Sprintf("%d pods are shown as ready on nodes that do not exist, such as %s/%s on %s", n, first.Namespace, first.Name, first.Node)
+	}
+	return fmt.Sprintf("%s/%s is shown as ready, but its node %s does not exist", first.Namespace, first.Name, first.Node)
+}
+
+// deleteLostPods is the command that lets the controllers of lost pods recreate them.
+func (r *Rollout) deleteLostPods() string {
+	if len(r.LostPods) == 0 {
+		return ""
+	}
+	first := r.LostPods[0]
+	return fmt.Sprintf("recreate the pods of the deleted node: kubectl delete pods -n %s --field-selector spec.nodeName=%s --force", first.Namespace, first.Node)
 }
 
 // explainNodes adds lost nodes to the reasons of the listed pods that are not ready, or whose

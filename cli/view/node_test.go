@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
@@ -35,7 +36,7 @@ func nodes(read *[]string) Nodes {
 			return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "nodes"}, name)
 		}
 		return nil, errors.New("forbidden")
-	}}
+	}, List: func() (sets.Set[string], error) { return sets.New("node-1", "node-2", "node-4", "node-5"), nil }}
 }
 
 func on(name string) func(*corev1.Pod) {
@@ -72,15 +73,16 @@ func TestTheLostNodeOfAPodIsNamed(t *testing.T) {
 		pod  *corev1.Pod
 		want string
 	}{
-		"not ready":         {pod(t, "p", "agent:v2", on("node-3"), unready), "its node node-3 does not exist: kubectl delete pods -n default --field-selector spec.nodeName=node-3 --force"},
-		"old and not ready": {pod(t, "p", "agent:v1", on("node-1"), unready), "its node node-1 is NotReady for 77s: kubectl describe node node-1"},
-		"last seen ready":   {pod(t, "p", "agent:v2", on("node-3"), written(t, time.Second, ""), func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionTrue }), "its node node-3 does not exist: kubectl delete pods -n default --field-selector spec.nodeName=node-3 --force"},
-		"being deleted":     {pod(t, "p", "agent:v1", on("node-3"), unready, func(p *corev1.Pod) { p.DeletionTimestamp = new(ago(time.Minute)) }), "its node node-3 does not exist: kubectl delete pods -n default --field-selector spec.nodeName=node-3 --force"},
-		"ready":             {pod(t, "p", "agent:v2", on("node-3")), ""},
-		"ended":             {pod(t, "p", "agent:v2", on("node-3"), unready, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }), ""},
-		"on a ready node":   {pod(t, "p", "agent:v2", on("node-2"), unready), ""},
-		"without the right": {pod(t, "p", "agent:v2", on("node-4"), unready), ""},
-		"not scheduled":     {pod(t, "p", "agent:v2", on(""), unready), ""},
+		"not ready":           {pod(t, "p", "agent:v2", on("node-3"), unready), "its node node-3 does not exist: kubectl delete pods -n default --field-selector spec.nodeName=node-3 --force"},
+		"old and not ready":   {pod(t, "p", "agent:v1", on("node-1"), unready), "its node node-1 is NotReady for 77s: kubectl describe node node-1"},
+		"last seen ready":     {pod(t, "p", "agent:v2", on("node-3"), written(t, time.Second, ""), func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionTrue }), "its node node-3 does not exist: kubectl delete pods -n default --field-selector spec.nodeName=node-3 --force"},
+		"being deleted":       {pod(t, "p", "agent:v1", on("node-3"), unready, func(p *corev1.Pod) { p.DeletionTimestamp = new(ago(time.Minute)) }), "its node node-3 does not exist: kubectl delete pods -n default --field-selector spec.nodeName=node-3 --force"},
+		"ready, deleted node": {pod(t, "p", "agent:v2", on("node-3")), "its node node-3 does not exist: kubectl delete pods -n default --field-selector spec.nodeName=node-3 --force"},
+		"ready":               {pod(t, "p", "agent:v2", on("node-1")), ""},
+		"ended":               {pod(t, "p", "agent:v2", on("node-3"), unready, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }), ""},
+		"on a ready node":     {pod(t, "p", "agent:v2", on("node-2"), unready), ""},
+		"without the right":   {pod(t, "p", "agent:v2", on("node-4"), unready), ""},
+		"not scheduled":       {pod(t, "p", "agent:v2", on(""), unready), ""},
 	} {
 		in := PodWhyInput{Pod: one.pod, Sets: []v1alpha1.SidecarSet{*set}, Nodes: nodes(new([]string))}
 		w := NewPodWhy(in)
@@ -89,4 +91,30 @@ func TestTheLostNodeOfAPodIsNamed(t *testing.T) {
 			assert.Contains(t, w.Text(Style{}), "pod/p in default\n  "+one.want+"\n  sidecarset/logs: injected", name)
 		}
 	}
+}
+
+func TestReadyPodsOfDeletedNodesAreNamed(t *testing.T) {
+	in := input(t)
+	in.Pods = []*corev1.Pod{pod(t, "a", "agent:v2", on("node-1")), pod(t, "b", "agent:v2", on("node-3")), pod(t, "c", "agent:v2", on("node-6"))}
+	in.Nodes = nodes(new([]string))
+	r, err := NewRollout(in)
+	require.NoError(t, err)
+	assert.Equal(t, []LostPod{{"default", "b", "node-3"}}, r.LostPods, "node-6 is in no list, and cannot be read")
+	shown := r.Text(Style{Now: noon})
+	assert.Contains(t, shown, "\nLost:      default/b is shown as ready, but its node node-3 does not exist\n")
+	assert.Contains(t, shown, "recreate the pods of the deleted node: kubectl delete pods -n default --field-selector spec.nodeName=node-3 --force")
+	why, err := NewRolloutWhy(in)
+	require.NoError(t, err)
+	assert.Contains(t, why.Reasons, "default/b is shown as ready, but its node node-3 does not exist (recreate the pods of the deleted node: kubectl delete pods -n default --field-selector spec.nodeName=node-3 --force)")
+
+	in.Pods = append(in.Pods, pod(t, "d", "agent:v2", on("node-3")))
+	in.Nodes = nodes(new([]string))
+	r, err = NewRollout(in)
+	require.NoError(t, err)
+	assert.Contains(t, r.Text(Style{Now: noon}), "\nLost:      2 pods are shown as ready on nodes that do not exist, such as default/b on node-3\n")
+
+	in.Nodes.List = func() (sets.Set[string], error) { return nil, errors.New("forbidden") }
+	r, err = NewRollout(in)
+	require.NoError(t, err)
+	assert.Empty(t, r.LostPods, "a user may not list nodes")
 }

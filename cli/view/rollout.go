@@ -48,7 +48,9 @@ type Rollout struct {
 	Policy    string     `json:"policy,omitempty"`
 	Steps     []Step     `json:"steps,omitempty"`
 	Revisions []Revision `json:"revisions,omitempty"`
-	stage     *protocol.Stage
+	// LostPods are shown as ready though their nodes do not exist.
+	LostPods []LostPod `json:"lostPods,omitempty"`
+	stage    *protocol.Stage
 	// retried reports that the run is not rolled back any more, whatever status shows.
 	retried bool
 	// waits is what a reached step waits for.
@@ -144,6 +146,7 @@ func NewRollout(in *Input) (*Rollout, error) {
 	r.retried = run != nil && run.Stage != nil && run.Generation == set.Generation && run.Stage.Quarantine == nil
 	r.waitForLimits(run)
 	r.explainNodes(in.Nodes)
+	r.addLostPods(in.Nodes)
 	r.reached(in.Now)
 	r.frozen()
 	r.rolledBack()

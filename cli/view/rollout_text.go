@@ -46,6 +46,7 @@ func (r *Rollout) head(s Style) []string {
 	fact("Step", strings.Join(r.stepLines(s), "\n"+strings.Repeat(" ", factWidth)))
 	fact("Run", r.runLine(s))
 	fact("Waiting", r.waitingLine(s))
+	fact("Lost", s.Paint.in(Bad, r.lostPodsLine()))
 	for _, c := range r.Conditions {
 		if c.needsAttention() {
 			fact(c.Type, s.Paint.in(Bad, c.Reason)+": "+c.Message)

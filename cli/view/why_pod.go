@@ -33,7 +33,8 @@ type PodWhyInput struct {
 type PodWhy struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// NodeProblem names the lost node of a pod that is not ready.
+	// NodeProblem names the node of a pod if the node does not exist, or if the node and the pod are
+	// not ready.
 	NodeProblem string   `json:"nodeProblem,omitempty"`
 	Sets        []SetWhy `json:"sets"`
 }
@@ -179,8 +180,9 @@ func NewPodWhy(in PodWhyInput) *PodWhy {
 		stuck = stuck || i.inProgress
 		w.Sets = append(w.Sets, one)
 	}
-	if stuck {
-		w.NodeProblem = in.Nodes.problem(&Pod{Namespace: in.Pod.Namespace, Name: in.Pod.Name, Node: in.Pod.Spec.NodeName})
+	pod := &Pod{Namespace: in.Pod.Namespace, Name: in.Pod.Name, Node: in.Pod.Spec.NodeName}
+	if stuck || match.Active(in.Pod) && len(in.Nodes.lost([]*Pod{pod})) > 0 {
+		w.NodeProblem = in.Nodes.problem(pod)
 	}
 	return w
 }

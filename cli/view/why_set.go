@@ -49,6 +49,9 @@ func NewRolloutWhy(in *Input) (*RolloutWhy, error) {
 	case n > 1:
 		reasons = append(reasons, fmt.Sprintf("%d pods are not managed, such as %s/%s: %s (kubectl sidecarset list --outdated)", n, left[0].Namespace, left[0].Name, left[0].Reason))
 	}
+	if lost := r.lostPodsLine(); lost != "" {
+		reasons = append(reasons, lost+" ("+r.deleteLostPods()+")")
+	}
 	if end := r.end(in, len(left), len(missing)); end != "" {
 		reasons = append(reasons, end)
 	}
