@@ -188,6 +188,9 @@ func (r *Rollout) facts() facts {
 			f.uninjected = podsIn(c.Message)
 		}
 	}
+	if isRolledBack(f.progressing) || r.rollback != "" && f.ofReason() == "" {
+		f.progressing = r.rollback // status is older than the run
+	}
 	if slices.ContainsFunc(r.Conditions, func(c Condition) bool { return c.Type == v1alpha1.ConditionStalled && c.Status == "False" }) {
 		f.degraded = ""
 	}

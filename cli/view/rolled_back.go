@@ -3,19 +3,55 @@ package view
 import (
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/revision"
+	"github.com/outrigger/outrigger/internal/rollout"
+	"github.com/outrigger/outrigger/internal/stage"
 )
 
-// rolledBack sets the phase of a rollout that the operator reports as rolled back. The plan of this
-// command is of the newest content, which pods must not get.
-func (r *Rollout) rolledBack() {
+// rolledBack sets phase, message and pods to go of a rollout that is rolled back. Without the former
+// revision, it takes the phase from the status.
+func (r *Rollout) rolledBack(in *Input) error {
+	if r.retried {
+		return nil
+	}
+	if r.stage != nil && r.stage.Quarantine != nil && r.stage.Quarantine.Hash == in.Set.Annotations[v1alpha1.HashAnnotation] {
+		if former := revision.Named(in.Revisions, r.stage.Quarantine.Revision); former != nil {
+			target, err := stage.Target(in.Set, former)
+			if err != nil {
+				return err
+			}
+			return r.planRollback(in, target)
+		}
+	}
 	if !r.Observed {
-		return
+		return nil
 	}
 	for _, c := range r.Conditions {
 		if c.Type == v1alpha1.ConditionProgressing && isRolledBack(c.Reason) {
-			r.Phase, r.Message = protocol.PhaseQuarantined, c.Message
+			r.Phase, r.Message, r.rollback = protocol.PhaseQuarantined, c.Message, c.Reason
 		}
 	}
+	return nil
+}
+
+// planRollback plans the upgrades to the content of the former revision, as the worker does.
+func (r *Rollout) planRollback(in *Input, target *v1alpha1.SidecarSet) error {
+	pods, err := rollout.Population(target, in.Pods, in.NamespaceLabels)
+	if err != nil {
+		return err
+	}
+	confirmed := *r.stage
+	confirmed.Generation = target.Generation
+	plan, err := rollout.NextInStage(target, pods, nil, &confirmed)
+	if err != nil {
+		return err
+	}
+	r.rollback = v1alpha1.ReasonRollingBack
+	if plan.Phase == protocol.PhaseQuarantined {
+		r.rollback = v1alpha1.ReasonQuarantined
+	}
+	r.Phase, r.Message, r.Counts.Remaining = protocol.PhaseQuarantined, plan.Message, plan.Counts.Remaining
+	return nil
 }
 
 // isRolledBack reports whether a reason of Progressing is a rollback, or its end.

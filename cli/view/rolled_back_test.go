@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
@@ -32,5 +33,31 @@ func TestARolledBackRolloutNamesTheRetry(t *testing.T) {
 		require.NoError(t, err)
 		assert.False(t, done, "a retry has begun")
 		assert.True(t, Unfinished(in.Set))
+	}
+}
+
+func TestARollbackIsPlannedFromThePods(t *testing.T) {
+	// The operator may write its status later than the run and the pods change.
+	for _, written := range []string{v1alpha1.ReasonRolloutProgress, v1alpha1.ReasonRollingBack, v1alpha1.ReasonQuarantined} {
+		in := staged(t, 0, -1) // one of four pods has the new content
+		in.Set.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Status: "True", Reason: written, Message: "earlier"}}
+		s := *StageOf(in.Set, nil)
+		s.Quarantine = &protocol.Quarantine{Hash: in.Set.Annotations[v1alpha1.HashAnnotation], Revision: in.Revisions[0].Name, Reason: "3 pods failed"}
+		in.Run.Status = &protocol.RolloutStatus{Generation: in.Set.Generation, Stage: &s}
+		r := newRollout(t, in)
+		assert.Equal(t, v1alpha1.ReasonRollingBack, r.Headline, written)
+		assert.Contains(t, r.Text(Style{}), "1 of 4 updated, 1 of them ready, 1 to go", written)
+		assert.Contains(t, r.Message, "1 pods to go", written)
+		done, err := r.Done()
+		require.NoError(t, err)
+		assert.False(t, done)
+
+		in.Pods[0] = pod(t, "a", "agent:v1")
+		r = newRollout(t, in)
+		assert.Equal(t, v1alpha1.ReasonQuarantined, r.Headline, written)
+		assert.Contains(t, r.Message, "rolled back to revision "+in.Revisions[0].Name+": 3 pods failed", written)
+
+		in.Run.Status.Stage.Quarantine = nil
+		assert.Equal(t, string(protocol.PhaseProgressing), newRollout(t, in).Headline, "%s: a retry has begun", written)
 	}
 }

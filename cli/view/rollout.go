@@ -53,6 +53,8 @@ type Rollout struct {
 	stage    *protocol.Stage
 	// retried reports that the run is not rolled back any more, whatever status shows.
 	retried bool
+	// rollback is the reason of Progressing for a rollback or its end; empty without one.
+	rollback string
 	// waits is what a reached step waits for.
 	waits string
 	// notResponding reports that Temporal answers, and the run does not.
@@ -149,7 +151,9 @@ func NewRollout(in *Input) (*Rollout, error) {
 	r.addLostPods(in.Nodes)
 	r.reached(in.Now)
 	r.frozen()
-	r.rolledBack()
+	if err := r.rolledBack(in); err != nil {
+		return nil, err
+	}
 	if r.Pause != nil && r.Counts.Remaining > 0 {
 		r.Phase = protocol.PhasePaused
 	}
