@@ -188,13 +188,19 @@ func (r *Rollout) facts() facts {
 			f.uninjected = podsIn(c.Message)
 		}
 	}
-	if isRolledBack(f.progressing) || r.rollback != "" && f.ofReason() == "" {
-		f.progressing = r.rollback // status is older than the run
-	}
+	f.rolledBack(r.rollback)
 	if slices.ContainsFunc(r.Conditions, func(c Condition) bool { return c.Type == v1alpha1.ConditionStalled && c.Status == "False" }) {
 		f.degraded = ""
 	}
 	return f
+}
+
+// rolledBack replaces the reason of a status that is older than the run. reason is empty if the run is
+// not rolled back.
+func (f *facts) rolledBack(reason string) {
+	if isRolledBack(f.progressing) || reason != "" && f.ofReason() == "" {
+		f.progressing = reason
+	}
 }
 
 // stoppedBy is the reason of Degraded, unless the rollout continues.

@@ -134,7 +134,7 @@ func (r *Rollout) invalidPolicy() string {
 // nextOfPhase has the commands for a rollout that nothing stops.
 func (r *Rollout) nextOfPhase(now time.Time) (found []string) {
 	add := func(command string, needed bool) {
-		if needed && !slices.Contains(found, command) {
+		if needed && command != "" && !slices.Contains(found, command) {
 			found = append(found, command)
 		}
 	}
@@ -147,16 +147,30 @@ func (r *Rollout) nextOfPhase(now time.Time) (found []string) {
 	undo, waiting, longest := r.undoCommand(), r.Phase == protocol.PhaseWaiting, r.longest()
 	add(undo, r.fails())
 	add("kubectl sidecarset restart "+r.Name, r.Counts.NotUpgradable > 0 && r.Phase == protocol.PhaseComplete)
+	nodeCommand := r.nodeCommand(longest)
+	add(nodeCommand, true)
 	add("kubectl sidecarset why "+r.Name, waiting)
 	switch pod := r.blockedPod(longest); {
 	case pod != nil:
 		add(describeCommand(pod), true)
-	default:
-		add(undo, waiting && longest != nil && !longest.onLostNode && now.Sub(*longest.Since) > undoAfter)
+	case nodeCommand == "":
+		add(undo, waiting && longest != nil && now.Sub(*longest.Since) > undoAfter)
 	}
 	add(endBake+PromoteCommand(r.Name), r.Phase == protocol.PhaseBaking)
 	add("skip the gates: "+PromoteCommand(r.Name), r.Phase == protocol.PhaseGateRunning)
 	add(ApproveCommand(r.Name), r.Phase == protocol.PhaseAwaitingApproval)
-	add(unfreezeCommand(r.frozenBy()), unfreezeCommand(r.frozenBy()) != "")
+	add(unfreezeCommand(r.frozenBy()), true)
 	return found
+}
+
+// nodeCommand is the command for the lost node of the pod that the rollout waits for; empty if the
+// node is not lost.
+func (r *Rollout) nodeCommand(longest *Pod) string {
+	if longest == nil {
+		longest = r.unready()
+	}
+	if longest == nil {
+		return ""
+	}
+	return longest.nodeCommand
 }

@@ -80,7 +80,7 @@ func TestStatusNamesTheNextCommand(t *testing.T) {
 		{"go back: kubectl sidecarset undo logs; kubectl sidecarset why logs", func(*Input) {}},
 		{"kubectl sidecarset why logs; go back: kubectl sidecarset undo logs", func(in *Input) { quiet(in, pod(t, "a", "agent:v2", written(t, 2*time.Minute, ""))) }},
 		{"kubectl sidecarset why logs", func(in *Input) { quiet(in, pod(t, "a", "agent:v2", written(t, 20*time.Second, ""))) }},
-		{"kubectl sidecarset why logs", func(in *Input) {
+		{"kubectl delete pods -n default --field-selector spec.nodeName=node-3 --force; kubectl sidecarset why logs", func(in *Input) {
 			quiet(in, pod(t, "a", "agent:v2", written(t, 2*time.Minute, ""), on("node-3")))
 			in.Nodes = nodes(new([]string))
 		}},

@@ -24,25 +24,30 @@ type LostPod struct {
 	Node      string `json:"node"`
 }
 
-// problem names the node of a pod if the node is lost, with a command. It is empty if the node is
+// problem names the node of a pod if the node is lost, and a command. Both are empty if the node is
 // not lost, or cannot be read.
-func (n Nodes) problem(pod *Pod) string {
+func (n Nodes) problem(pod *Pod) (problem, command string) {
 	if n.Get == nil || pod.Node == "" {
-		return ""
+		return "", ""
 	}
 	node, err := n.Get(pod.Node)
 	if apierrors.IsNotFound(err) {
-		return fmt.Sprintf("its node %s does not exist: kubectl delete pods -n %s --field-selector spec.nodeName=%[1]s --force", pod.Node, pod.Namespace)
+		return "its node " + pod.Node + " does not exist", deletePodsOf(pod.Namespace, pod.Node)
 	}
 	if err != nil {
-		return ""
+		return "", ""
 	}
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
-			return fmt.Sprintf("its node %s is NotReady for %s: kubectl describe node %[1]s", pod.Node, age(n.Now, c.LastTransitionTime.Time))
+			return fmt.Sprintf("its node %s is NotReady for %s", pod.Node, age(n.Now, c.LastTransitionTime.Time)), "kubectl describe node " + pod.Node
 		}
 	}
-	return ""
+	return "", ""
+}
+
+// deletePodsOf is the command after which controllers recreate the pods of a deleted node.
+func deletePodsOf(namespace, node string) string {
+	return fmt.Sprintf("kubectl delete pods -n %s --field-selector spec.nodeName=%s --force", namespace, node)
 }
 
 // lost returns the pods whose nodes do not exist. A node that is absent from the list is read once
@@ -72,7 +77,7 @@ func (n Nodes) lost(pods []*Pod) []LostPod {
 func (r *Rollout) addLostPods(nodes Nodes) {
 	var ready []*Pod
 	for _, pod := range r.pods() {
-		if pod.Ready && !pod.onLostNode {
+		if pod.Ready && pod.nodeCommand == "" {
 			ready = append(ready, pod)
 		}
 	}
@@ -97,7 +102,7 @@ func (r *Rollout) deleteLostPods() string {
 		return ""
 	}
 	first := r.LostPods[0]
-	return fmt.Sprintf("recreate the pods of the deleted node: kubectl delete pods -n %s --field-selector spec.nodeName=%s --force", first.Namespace, first.Node)
+	return "recreate the pods of the deleted node: " + deletePodsOf(first.Namespace, first.Node)
 }
 
 // explainNodes adds lost nodes to the reasons of the listed pods that are not ready, or whose
@@ -107,9 +112,9 @@ func (r *Rollout) explainNodes(nodes Nodes) {
 		if pod.counted() || pod.Ready && pod.tone() != Busy {
 			continue
 		}
-		if problem := nodes.problem(pod); problem != "" {
-			pod.Reason += "; " + problem
-			pod.onLostNode = true
+		if problem, command := nodes.problem(pod); problem != "" {
+			pod.Reason += "; " + problem + ": " + command
+			pod.nodeCommand = command
 		}
 	}
 }

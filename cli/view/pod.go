@@ -53,8 +53,9 @@ type Pod struct {
 	Reason string `json:"why,omitempty"`
 	// Since is the time of the write of an upgrade that is in progress or fails.
 	Since *time.Time `json:"since,omitempty"`
-	// onLostNode pods wait for their node, not for their new image.
-	onLostNode bool
+	// nodeCommand is the command for the lost node of a pod that waits for its node, not for its new
+	// image.
+	nodeCommand string
 	// blocked pods have a container that is no sidecar of the SidecarSet and that cannot start.
 	blocked bool
 }

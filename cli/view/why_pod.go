@@ -182,7 +182,9 @@ func NewPodWhy(in PodWhyInput) *PodWhy {
 	}
 	pod := &Pod{Namespace: in.Pod.Namespace, Name: in.Pod.Name, Node: in.Pod.Spec.NodeName}
 	if stuck || match.Active(in.Pod) && len(in.Nodes.lost([]*Pod{pod})) > 0 {
-		w.NodeProblem = in.Nodes.problem(pod)
+		if problem, command := in.Nodes.problem(pod); problem != "" {
+			w.NodeProblem = problem + ": " + command
+		}
 	}
 	return w
 }
