@@ -118,11 +118,13 @@ func TestSpec11_7_AFreezeEndsByItself(t *testing.T) {
 
 func TestSpec11_7_InvalidFreezesAreRejected(t *testing.T) {
 	t.Parallel()
+	const until = "until is a time in RFC 3339, such as 2026-12-24T18:00:00Z"
 	for name, c := range map[string]struct{ spec, says string }{
-		"no time":                 {"{until: tomorrow}", "spec.until"},
-		"a time without a zone":   {"{until: '2026-11-28T00:00:00'}", "spec.until"},
-		"an impossible time":      {"{until: '2026-13-28T00:00:00Z'}", "spec.until"},
-		"an impossible time zone": {"{until: '2026-11-28T00:00:00+99:00'}", "spec.until"},
+		"a day that no month has": {"{until: '2026-02-30T00:00:00Z'}", until},
+		"no time":                 {"{until: tomorrow}", until},
+		"a time without a zone":   {"{until: '2026-11-28T00:00:00'}", until},
+		"an impossible time":      {"{until: '2026-13-28T00:00:00Z'}", until},
+		"an impossible time zone": {"{until: '2026-11-28T00:00:00+99:00'}", until},
 		"a long reason":           {"{reason: " + strings.Repeat("x", 1025) + "}", "spec.reason"},
 		"an unknown operator":     {"{selector: {matchExpressions: [{key: tier, operator: Near}]}}", "the operators In and NotIn need values"},
 		"In without values":       {"{selector: {matchExpressions: [{key: tier, operator: In}]}}", "the operators In and NotIn need values"},
@@ -131,6 +133,7 @@ func TestSpec11_7_InvalidFreezesAreRejected(t *testing.T) {
 			out, err := kubectl(t.Context(), "{apiVersion: outrigger.io/v1alpha1, kind: RolloutFreeze, metadata: {name: invalid}, spec: "+c.spec+"}", "create", "--dry-run=server", "-f", "-")
 			require.Error(t, err, out)
 			assert.Contains(t, out, c.says)
+			assert.NotContains(t, out, "should match", "a regular expression is no remedy")
 		})
 	}
 }

@@ -122,7 +122,7 @@ func TestSpec11_5_BeforeTheFirstStepNewPodsGetTheLastGoodRevision(t *testing.T) 
 // pods that are recreated get the current content.
 func TestSpec11_5_RecreatedPodsGetContentThatCannotBeUpgradedInPlace(t *testing.T) {
 	t.Parallel()
-	s := newStagedScenario(t, 4, intstr.FromInt32(4), outriggerv1.RolloutStep{UpTo: intstr.FromInt32(0), Approval: &outriggerv1.StepApproval{}})
+	s := newStagedScenario(t, 4, intstr.FromInt32(4), outriggerv1.RolloutStep{UpTo: intstr.FromInt32(1), Approval: &outriggerv1.StepApproval{}})
 	s.awaitGood()
 	s.watched.Expect("side:v2")
 	s.edit(`[{"op":"replace","path":"/spec/containers/0/image","value":"side:v2"},{"op":"add","path":"/spec/containers/0/args","value":["-v"]}]`)

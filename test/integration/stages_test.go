@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -227,15 +228,18 @@ func TestSpec11_1_InvalidPoliciesAreRejected(t *testing.T) {
 		change func(*outriggerv1.RolloutPolicy)
 		says   string
 	}{
-		"a percentage above 100": {func(p *outriggerv1.RolloutPolicy) { p.Spec.Steps[0].UpTo = intstr.FromString("101%") }, "upTo is a number of pods, or a percentage such as 5%"},
-		"a negative number":      {func(p *outriggerv1.RolloutPolicy) { p.Spec.Steps[0].UpTo = intstr.FromInt32(-1) }, "upTo is a number of pods"},
+		"a percentage above 100": {func(p *outriggerv1.RolloutPolicy) { p.Spec.Steps[0].UpTo = intstr.FromString("101%") }, "upTo is a number of pods of at least 1, or a percentage from 1% to 100%"},
+		"a negative number":      {func(p *outriggerv1.RolloutPolicy) { p.Spec.Steps[0].UpTo = intstr.FromInt32(-1) }, "upTo is a number of pods of at least 1"},
 		"a negative bake time":   {func(p *outriggerv1.RolloutPolicy) { p.Spec.Steps[0].Bake.Duration = -time.Second }, "bake is a positive duration such as 10m"},
 		"a schedule of six fields": {func(p *outriggerv1.RolloutPolicy) {
 			p.Spec.Windows = []outriggerv1.RolloutWindow{{Schedule: "0 0 9 * * 1-5", Duration: metav1.Duration{Duration: time.Hour}}}
 		}, `schedule is a cron expression of five fields such as "0 9 * * 1-5"`},
+		"a schedule with an impossible minute": {func(p *outriggerv1.RolloutPolicy) {
+			p.Spec.Windows = []outriggerv1.RolloutWindow{{Schedule: "60 9 * * 1-5", Duration: metav1.Duration{Duration: time.Hour}}}
+		}, `schedule is a cron expression of five fields such as "0 9 * * 1-5": minute, hour`},
 		"a window without a duration": {func(p *outriggerv1.RolloutPolicy) {
 			p.Spec.Windows = []outriggerv1.RolloutWindow{{Schedule: "0 9 * * 1-5"}}
-		}, "duration is a positive duration such as 8h"},
+		}, "duration is a positive duration in hours, minutes and seconds, such as 8h"},
 		"two steps of one name": {func(p *outriggerv1.RolloutPolicy) {
 			p.Spec.Steps = append(p.Spec.Steps, p.Spec.Steps[0])
 			p.Spec.Steps[0].Name, p.Spec.Steps[1].Name = "a", "a"
@@ -247,13 +251,58 @@ func TestSpec11_1_InvalidPoliciesAreRejected(t *testing.T) {
 		"no domain": {func(p *outriggerv1.RolloutPolicy) {
 			p.Spec.Domains = &outriggerv1.RolloutDomains{TopologyKey: "zone", MaxUnavailableDomains: -1}
 		}, "spec.domains.maxUnavailableDomains"},
-		"an unknown gate": {func(p *outriggerv1.RolloutPolicy) { p.Spec.Steps[0].Gates = []string{"errors"} }, "the gates of each step are names of spec.gates"},
+		"an unknown gate": {func(p *outriggerv1.RolloutPolicy) { p.Spec.Steps[0].Gates = []string{"errors"} }, "a step names a gate that is not in spec.gates: add the gate, or remove its name from the step"},
 		"a gate without a kind": {func(p *outriggerv1.RolloutPolicy) {
 			p.Spec.Gates = []outriggerv1.RolloutGate{{Name: "errors"}}
 		}, "a gate has exactly one of prometheus, webhook and workflow"},
 		"a gate with credentials in its address": {func(p *outriggerv1.RolloutPolicy) {
 			p.Spec.Gates = []outriggerv1.RolloutGate{{Name: "errors", Webhook: &outriggerv1.WebhookGate{URL: "http://ann:secret@checks"}}}
-		}, "spec.gates[0].webhook.url"},
+		}, "url has no user and no password: put them into a Secret, and name it in credentials"},
+		"an address without a scheme": {func(p *outriggerv1.RolloutPolicy) {
+			p.Spec.Gates = []outriggerv1.RolloutGate{{Name: "errors", Prometheus: &outriggerv1.PrometheusGate{Query: "up", Success: "value > 0", Address: "prometheus:9090"}}}
+		}, "address begins with http:// or https://, such as http://prometheus.monitoring:9090"},
+		"an address with a query": {func(p *outriggerv1.RolloutPolicy) {
+			p.Spec.Gates = []outriggerv1.RolloutGate{{Name: "errors", Prometheus: &outriggerv1.PrometheusGate{Query: "up", Success: "value > 0", Address: "http://prometheus:9090/?a=b"}}}
+		}, "address has no query and no fragment: remove the part that begins with ? or #"},
+		"an address with a fragment": {func(p *outriggerv1.RolloutPolicy) {
+			p.Spec.Gates = []outriggerv1.RolloutGate{{Name: "errors", Prometheus: &outriggerv1.PrometheusGate{Query: "up", Success: "value > 0", Address: "http://prometheus:9090/#a"}}}
+		}, "address has no query and no fragment: remove the part that begins with ? or #"},
+		"an address with a space": {func(p *outriggerv1.RolloutPolicy) {
+			p.Spec.Gates = []outriggerv1.RolloutGate{{Name: "errors", Prometheus: &outriggerv1.PrometheusGate{Query: "up", Success: "value > 0", Address: "http://prometheus:9090/a b"}}}
+		}, "address is an absolute URL without spaces"},
+		"an address with an impossible port": {func(p *outriggerv1.RolloutPolicy) {
+			p.Spec.Gates = []outriggerv1.RolloutGate{{Name: "errors", Prometheus: &outriggerv1.PrometheusGate{Query: "up", Success: "value > 0", Address: "http://prometheus:port"}}}
+		}, "address is an absolute URL without spaces"},
+		"a url with a fragment": {func(p *outriggerv1.RolloutPolicy) {
+			p.Spec.Gates = []outriggerv1.RolloutGate{{Name: "errors", Webhook: &outriggerv1.WebhookGate{URL: "http://checks/#a"}}}
+		}, "url has no fragment: remove the part that begins with #"},
+		"no pods":    {func(p *outriggerv1.RolloutPolicy) { p.Spec.Steps[0].UpTo = intstr.FromInt32(0) }, "upTo is a number of pods of at least 1"},
+		"no percent": {func(p *outriggerv1.RolloutPolicy) { p.Spec.Steps[0].UpTo = intstr.FromString("0%") }, "or a percentage from 1% to 100%"},
+		"fewer pods than before": {func(p *outriggerv1.RolloutPolicy) {
+			p.Spec.Steps = []outriggerv1.RolloutStep{bakes(intstr.FromString("20%"), time.Second), bakes(intstr.FromInt32(10), time.Second), bakes(intstr.FromInt32(9), time.Second)}
+		}, "upTo includes the pods of earlier steps, so it must not be less than upTo of the step before"},
+		"a smaller percentage than before": {func(p *outriggerv1.RolloutPolicy) {
+			p.Spec.Steps = []outriggerv1.RolloutStep{bakes(intstr.FromString("20%"), time.Second), bakes(intstr.FromString("9%"), time.Second)}
+		}, "upTo includes the pods of earlier steps, so it must not be less than upTo of the step before"},
+		"no bake time":         {func(p *outriggerv1.RolloutPolicy) { p.Spec.Steps[0].Bake.Duration = 0 }, "bake is a positive duration such as 10m; without a bake time, leave it out"},
+		"a name in upper case": {func(p *outriggerv1.RolloutPolicy) { p.Spec.Steps[0].Name = "Canary" }, "name consists of lower-case letters, digits and hyphens"},
+		"a time zone without a name": {func(p *outriggerv1.RolloutPolicy) {
+			p.Spec.Windows = []outriggerv1.RolloutWindow{{Schedule: "0 9 * * 1-5", Duration: metav1.Duration{Duration: time.Hour}, TimeZone: "+01:00"}}
+		}, "timeZone is a name of the time zone database, such as Europe/Berlin"},
+		"two gates of one name": {func(p *outriggerv1.RolloutPolicy) {
+			gate := outriggerv1.RolloutGate{Name: "errors", Webhook: &outriggerv1.WebhookGate{URL: "http://checks"}}
+			p.Spec.Gates = []outriggerv1.RolloutGate{gate, gate}
+		}, `spec.gates[1]: Duplicate value: {"name":"errors"}`},
+		"a gate with two kinds": {func(p *outriggerv1.RolloutPolicy) {
+			gate := outriggerv1.RolloutGate{Name: "errors", Webhook: &outriggerv1.WebhookGate{URL: "http://checks"}, Workflow: &outriggerv1.WorkflowGate{Type: "t", TaskQueue: "q"}}
+			p.Spec.Gates = []outriggerv1.RolloutGate{gate}
+		}, "a gate has exactly one of prometheus, webhook and workflow"},
+		"a deadline of no time": {func(p *outriggerv1.RolloutPolicy) {
+			p.Spec.Failure = &outriggerv1.RolloutFailure{ProgressDeadline: &metav1.Duration{}}
+		}, "progressDeadline is a positive duration such as 30m"},
+		"a negative time to become ready": {func(p *outriggerv1.RolloutPolicy) {
+			p.Spec.Failure = &outriggerv1.RolloutFailure{UnreadyFor: &metav1.Duration{Duration: -time.Second}}
+		}, "unreadyFor is a positive duration such as 5m"},
 		"an unknown operator": {func(p *outriggerv1.RolloutPolicy) {
 			p.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "tier", Operator: "Near"}}
 		}, "the operators In and NotIn need values"},
@@ -268,8 +317,29 @@ func TestSpec11_1_InvalidPoliciesAreRejected(t *testing.T) {
 				require.NoError(t, stack.kube.Delete(t.Context(), policy, client.GracePeriodSeconds(0)))
 			}
 			require.ErrorContains(t, err, c.says)
+			assert.NotContains(t, err.Error(), "should match", "a regular expression is no remedy")
 		})
 	}
+}
+
+// The longest policy must be within the cost that the API server permits for rules.
+func TestSpec11_1_ValidPoliciesAreAccepted(t *testing.T) {
+	t.Parallel()
+	policy := &outriggerv1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: "valid"}}
+	policy.Spec.Selector.MatchLabels = map[string]string{"rollout": "none"}
+	for i := range 50 {
+		upTo := intstr.FromInt32(int32(10 * (i + 1)))
+		if i >= 25 {
+			upTo = intstr.FromString(strconv.Itoa(2*(i+1)) + "%")
+		}
+		policy.Spec.Steps = append(policy.Spec.Steps, outriggerv1.RolloutStep{Name: "step-" + strconv.Itoa(i), UpTo: upTo, Bake: &metav1.Duration{Duration: 90 * time.Minute}})
+	}
+	for i, zone := range []string{"", "UTC", "Europe/Berlin", "Etc/GMT+3"} {
+		policy.Spec.Windows = append(policy.Spec.Windows, outriggerv1.RolloutWindow{Schedule: "*/15,07 0-23/2 ? Jan,2-12 MON-fri,0", Duration: metav1.Duration{Duration: time.Hour + 500*time.Millisecond}, TimeZone: zone})
+		policy.Spec.Gates = append(policy.Spec.Gates, outriggerv1.RolloutGate{Name: "gate-" + strconv.Itoa(i), Webhook: &outriggerv1.WebhookGate{URL: "https://checks.example.com:8443/a?b=c"}})
+	}
+	policy.Spec.Gates = append(policy.Spec.Gates, outriggerv1.RolloutGate{Name: "prometheus", Prometheus: &outriggerv1.PrometheusGate{Address: "http://[::1]:9090/prefix", Query: "up", Success: "value > 0"}})
+	require.NoError(t, stack.kube.Create(t.Context(), policy, client.DryRunAll))
 }
 
 func TestSpec11_6_FailedPodsPauseTheRollout(t *testing.T) {

@@ -11,7 +11,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 type RolloutGate struct {
 	// Name is the name of the gate in steps and messages.
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="name consists of lower-case letters, digits and hyphens, and begins and ends with a letter or a digit, such as canary"
 	Name string `json:"name"`
 	// Prometheus measures the value of a query.
 	Prometheus *PrometheusGate `json:"prometheus,omitempty"`
@@ -27,7 +27,10 @@ type RolloutGate struct {
 type PrometheusGate struct {
 	// Address is the address of Prometheus, such as http://prometheus.monitoring:9090.
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:Pattern=`^https?://[^\s/@?]+([/?][^\s]*)?$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#]')",message="address begins with http:// or https://, such as http://prometheus.monitoring:9090"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^[^:]*://[^/?#]*@')",message="address has no user and no password: put them into a Secret, and name it in credentials"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('[?#]')",message="address has no query and no fragment: remove the part that begins with ? or #, and write the query into the field query"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('[[:space:]]') && isURL(self)",message="address is an absolute URL without spaces, such as http://prometheus.monitoring:9090"
 	Address string `json:"address"`
 	// Query is a query whose answer is a scalar, or a vector with one element. It is a template of
 	// Go's text/template with the fields SidecarSet, Revision, Generation and Step.
@@ -37,7 +40,7 @@ type PrometheusGate struct {
 	// Interval is the time between two samples. The default is 1m.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="interval is a duration of at least 1s"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[+]?([0-9]*[.]?[0-9]*(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1s')",message="interval is a duration of at least 1s"
 	Interval *metav1.Duration `json:"interval,omitempty"`
 	// Samples is the number of samples that the gate takes. The default is 1.
 	// +kubebuilder:validation:Minimum=1
@@ -66,17 +69,20 @@ type PrometheusGate struct {
 type WebhookGate struct {
 	// URL is the address of the service.
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:Pattern=`^https?://[^\s/@?]+([/?][^\s]*)?$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#]')",message="url begins with http:// or https://, such as https://checks.example.com/rollouts"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^[^:]*://[^/?#]*@')",message="url has no user and no password: put them into a Secret, and name it in credentials"
+	// +kubebuilder:validation:XValidation:rule="!self.contains('#')",message="url has no fragment: remove the part that begins with #"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('[[:space:]]') && isURL(self)",message="url is an absolute URL without spaces, such as https://checks.example.com/rollouts"
 	URL string `json:"url"`
 	// Timeout is the time that the service has to answer. The default is 10s.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s') && duration(self) <= duration('60s')",message="timeout is a duration of at most 60s"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[+]?([0-9]*[.]?[0-9]*(ns|us|µs|ms|s|m|h))+$') && duration(self) > duration('0s') && duration(self) <= duration('60s')",message="timeout is a duration of at most 60s"
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 	// Interval is the time after the answer Running until the gate asks again. The default is 30s.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="interval is a duration of at least 1s"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[+]?([0-9]*[.]?[0-9]*(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1s')",message="interval is a duration of at least 1s"
 	Interval *metav1.Duration `json:"interval,omitempty"`
 	// Credentials is a Secret with the credentials of the service.
 	Credentials *GateCredentials `json:"credentials,omitempty"`
@@ -98,7 +104,7 @@ type WorkflowGate struct {
 	// Interval is the time between two reads of the result. The default is 30s.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="interval is a duration of at least 1s"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[+]?([0-9]*[.]?[0-9]*(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1s')",message="interval is a duration of at least 1s"
 	Interval *metav1.Duration `json:"interval,omitempty"`
 }
 

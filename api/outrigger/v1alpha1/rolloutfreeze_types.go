@@ -39,8 +39,9 @@ type RolloutFreezeSpec struct {
 	// Until is the time at which the freeze ends, such as 2026-11-28T00:00:00Z. Without it, the
 	// freeze ends once it is deleted.
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Format=date-time
-	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$') && timestamp(self) > timestamp('0001-01-01T00:00:00Z')",message="until is a time in RFC 3339, such as 2026-12-24T18:00:00Z"
 	Until *metav1.Time `json:"until,omitempty"`
 	// AllowRollback lets rollbacks upgrade pods during the freeze. The default is true.
 	// +kubebuilder:default=true

@@ -35,7 +35,7 @@ type RolloutPolicyList struct {
 
 // RolloutPolicySpec is the wanted behavior of rollouts.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.steps) || self.steps.all(s, !has(s.gates) || s.gates.all(name, has(self.gates) && self.gates.exists(gate, gate.name == name)))",message="the gates of each step are names of spec.gates"
+// +kubebuilder:validation:XValidation:rule="!has(self.steps) || self.steps.all(s, !has(s.gates) || s.gates.all(name, has(self.gates) && self.gates.exists(gate, gate.name == name)))",message="a step names a gate that is not in spec.gates: add the gate, or remove its name from the step"
 type RolloutPolicySpec struct {
 	// Selector selects SidecarSets by their labels. An empty selector selects every SidecarSet.
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && size(e.values) > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || size(e.values) == 0))",message="selector: the operators In and NotIn need values; Exists and DoesNotExist have none"
@@ -52,6 +52,7 @@ type RolloutPolicySpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=50
 	// +kubebuilder:validation:XValidation:rule="self.all(a, !has(a.name) || self.exists_one(b, has(b.name) && b.name == a.name))",message="the names of steps must differ"
+	// +kubebuilder:validation:XValidation:rule="[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48].all(i, i + 1 >= size(self) || (type(self[i].upTo) == int ? type(self[i + 1].upTo) != int || self[i].upTo <= self[i + 1].upTo : type(self[i + 1].upTo) == int || !self[i].upTo.matches('^[0-9]{1,3}%$') || !self[i + 1].upTo.matches('^[0-9]{1,3}%$') || int(self[i].upTo.replace('%', '')) <= int(self[i + 1].upTo.replace('%', ''))))",message="upTo includes the pods of earlier steps, so it must not be less than upTo of the step before"
 	Steps []RolloutStep `json:"steps,omitempty"`
 	// MaxUnavailablePerOwner is the number of pods of one owner that upgrades may make unavailable at
 	// once, such as 1. An owner is the controller of a pod: a ReplicaSet, StatefulSet, DaemonSet or
@@ -98,16 +99,17 @@ type RolloutWindow struct {
 	// the month, month, day of the week. For example, "0 9 * * 1-5" is 9:00 from Monday to Friday.
 	// A start that the change to daylight-saving time skips does not occur.
 	// +kubebuilder:validation:MaxLength=128
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9A-Za-z*,/?-]+ +){4}[0-9A-Za-z*,/?-]+$')",message="schedule is a cron expression of five fields such as \"0 9 * * 1-5\""
+	// +kubebuilder:validation:XValidation:rule="self.matches('(?i)^ *([*?]|[0-5]?[0-9](-[0-5]?[0-9])?)(/[1-9][0-9]*)?(,([*?]|[0-5]?[0-9](-[0-5]?[0-9])?)(/[1-9][0-9]*)?)* +([*?]|([01]?[0-9]|2[0-3])(-([01]?[0-9]|2[0-3]))?)(/[1-9][0-9]*)?(,([*?]|([01]?[0-9]|2[0-3])(-([01]?[0-9]|2[0-3]))?)(/[1-9][0-9]*)?)* +([*?]|(0?[1-9]|[12][0-9]|3[01])(-(0?[1-9]|[12][0-9]|3[01]))?)(/[1-9][0-9]*)?(,([*?]|(0?[1-9]|[12][0-9]|3[01])(-(0?[1-9]|[12][0-9]|3[01]))?)(/[1-9][0-9]*)?)* +([*?]|(0?[1-9]|1[0-2]|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)(-(0?[1-9]|1[0-2]|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec))?)(/[1-9][0-9]*)?(,([*?]|(0?[1-9]|1[0-2]|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)(-(0?[1-9]|1[0-2]|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec))?)(/[1-9][0-9]*)?)* +([*?]|([0-6]|sun|mon|tue|wed|thu|fri|sat)(-([0-6]|sun|mon|tue|wed|thu|fri|sat))?)(/[1-9][0-9]*)?(,([*?]|([0-6]|sun|mon|tue|wed|thu|fri|sat)(-([0-6]|sun|mon|tue|wed|thu|fri|sat))?)(/[1-9][0-9]*)?)* *$')",message="schedule is a cron expression of five fields such as \"0 9 * * 1-5\": minute, hour, day of the month, month, day of the week from 0 (Sunday) to 6"
 	Schedule string `json:"schedule"`
 	// Duration is the length of the window, such as 8h.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="duration is a positive duration such as 8h"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[+]?([0-9]*[.]?[0-9]*(ns|us|µs|ms|s|m|h))+$') && duration(self) > duration('0s')",message="duration is a positive duration in hours, minutes and seconds, such as 8h"
 	Duration metav1.Duration `json:"duration"`
 	// TimeZone is the name of the time zone of the schedule, such as Europe/Berlin. The default is
 	// UTC.
 	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self == '' || (self.matches('^[A-Za-z][A-Za-z0-9_+/-]*$') && self != 'Local')",message="timeZone is a name of the time zone database, such as Europe/Berlin"
 	TimeZone string `json:"timeZone,omitempty"`
 }
 
@@ -131,7 +133,7 @@ type RolloutFailure struct {
 	// since, counts as failed, such as 5m. Without it, a pod that is not ready does not count.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="unreadyFor is a positive duration such as 5m"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[+]?([0-9]*[.]?[0-9]*(ns|us|µs|ms|s|m|h))+$') && duration(self) > duration('0s')",message="unreadyFor is a positive duration such as 5m"
 	UnreadyFor *metav1.Duration `json:"unreadyFor,omitempty"`
 	// AppRestarts is the number of restarts of the containers that are no sidecars after which an
 	// upgraded pod counts as failed, such as 1. Without it, these restarts do not count.
@@ -142,7 +144,7 @@ type RolloutFailure struct {
 	// has failed. The time starts again with each such pod. Without it, a rollout waits without end.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="progressDeadline is a positive duration such as 30m"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[+]?([0-9]*[.]?[0-9]*(ns|us|µs|ms|s|m|h))+$') && duration(self) > duration('0s')",message="progressDeadline is a positive duration such as 30m"
 	ProgressDeadline *metav1.Duration `json:"progressDeadline,omitempty"`
 }
 
@@ -160,19 +162,19 @@ const (
 type RolloutStep struct {
 	// Name is the name of the step in messages and commands.
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="name consists of lower-case letters, digits and hyphens, and begins and ends with a letter or a digit, such as canary"
 	Name string `json:"name,omitempty"`
 	// UpTo is the number of pods that are updated at the end of the step, including the pods of
 	// earlier steps. A percentage refers to the pods that the rollout upgrades, and is rounded
 	// up.
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=4
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^([0-9]|[1-9][0-9]|100)%$')",message="upTo is a number of pods, or a percentage such as 5%"
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^([1-9]|[1-9][0-9]|100)%$')",message="upTo is a number of pods of at least 1, or a percentage from 1% to 100%"
 	UpTo intstr.IntOrString `json:"upTo"`
 	// Bake is the time that the step waits after all its pods are updated and ready. No pod is
 	// upgraded during this time.
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="bake is a positive duration such as 10m"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[+]?([0-9]*[.]?[0-9]*(ns|us|µs|ms|s|m|h))+$') && duration(self) > duration('0s')",message="bake is a positive duration such as 10m; without a bake time, leave it out"
 	// +kubebuilder:validation:MaxLength=32
 	Bake *metav1.Duration `json:"bake,omitempty"`
 	// Approval makes the step wait for an approval after its bake time.
