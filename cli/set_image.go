@@ -107,14 +107,19 @@ func (s *shared) setImage(ctx context.Context, c *cluster, of string, images []s
 	return done, nil
 }
 
-// showPause completes the status of an unfinished rollout with the pause of its run, which the
-// operator records later.
+// showPause replaces the pause in status by the pause of the open run, because the operator records
+// a pause and its end later. Without an answer of the run, the pause in status stays.
 func (s *shared) showPause(ctx context.Context, set *v1alpha1.SidecarSet) {
-	if !view.Unfinished(set) || set.Status.Rollout == nil || set.Status.Rollout.Pause != nil {
+	status := set.Status.Rollout
+	if status == nil || status.Pause == nil && !view.Unfinished(set) {
 		return
 	}
-	if run := s.readRun(ctx, set).Status; run != nil && run.Pause != nil {
-		set.Status.Rollout.Pause = &v1alpha1.RolloutPause{By: run.Pause.By, Reason: run.Pause.Reason}
+	run := s.readRun(ctx, set).Status
+	if run == nil {
+		return
+	}
+	if status.Pause = nil; run.Pause != nil {
+		status.Pause = &v1alpha1.RolloutPause{By: run.Pause.By, Reason: run.Pause.Reason}
 	}
 }
 

@@ -76,6 +76,7 @@ func (s *shared) requestStep(ctx context.Context, c *cluster, name, update strin
 	if err != nil {
 		return nil, fmt.Errorf("%s the rollout of SidecarSet %s: %w", update, set.Name, err)
 	}
+	s.showPause(ctx, set) // a promotion may end a pause
 	answer := stepAnswer{Name: set.Name, StepResult: result, next: nextOfRollout(set)}
 	if continues := view.Continues(set.Name, current, s.now()); continues != "" && update == protocol.ApproveUpdate {
 		answer.next = append([]string{continues}, answer.next...)

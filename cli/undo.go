@@ -46,11 +46,11 @@ func newUndo(s *shared) *cobra.Command {
 		if to == "" && cmd.Flags().Changed("to-revision") {
 			return nil, errors.New("--to-revision: give a number, a name or a custom version; without the flag it is the one before")
 		}
-		return c.undo(ctx, args[0], to, dryRun)
+		return s.undo(ctx, c, args[0], to, dryRun)
 	}, output.JSON, output.YAML)
 }
 
-func (c *cluster) undo(ctx context.Context, name, reference, dryRun string) (model, error) {
+func (s *shared) undo(ctx context.Context, c *cluster, name, reference, dryRun string) (model, error) {
 	v, err := c.versions(ctx, name)
 	if err != nil {
 		return nil, err
@@ -75,6 +75,7 @@ func (c *cluster) undo(ctx context.Context, name, reference, dryRun string) (mod
 	if err := c.live.Get(ctx, client.ObjectKeyFromObject(v.set), set); err != nil {
 		return nil, explain(err, "get SidecarSet "+v.set.Name)
 	}
+	s.showPause(ctx, v.set)
 	done := undone{set, fmt.Sprintf("sidecarset/%s is at revision %s already", v.set.Name, labelOf(to)), nextOfRollout(v.set)}
 	if !revision.Equal(to.Data.Raw, current.Data.Raw) {
 		done.message = fmt.Sprintf("sidecarset/%s goes back to revision %s: %s", v.set.Name, labelOf(to), changedImages(&v.set.Spec, to))

@@ -51,7 +51,7 @@ func (s *shared) act(ctx context.Context, c *cluster, name string, spec outrigge
 	if err := c.awaitAction(ctx, a); err != nil {
 		return nil, fmt.Errorf("%s the rollout of SidecarSet %s: %w", spec.Verb, set.Name, err)
 	}
-	if spec.Verb == outriggerv1.VerbResume {
+	if spec.Verb == outriggerv1.VerbResume || spec.Verb == outriggerv1.VerbAbort {
 		set.Status.Rollout = nil // status may still show the pause that ended
 	}
 	return stepAnswer{Name: set.Name, StepResult: protocol.StepResult{Message: a.Status.Message}, next: nextOfRollout(set)}, nil

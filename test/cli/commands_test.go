@@ -112,9 +112,14 @@ func TestAllOpenRunsArePausedAndResumed(t *testing.T) {
 	assert.Contains(t, out, "sidecarset/two paused")
 	assert.Contains(t, shows(t, "set", "image", "one", "agent=other:bad"), "\npaused: by admin: incident (kubectl sidecarset resume one)\n", "the pause is not in status yet")
 	for _, name := range []string{"one", "two"} {
-		eventually(t, []string{"status", name}, "by admin: incident")
+		kubectl(t, "", "wait", "sidecarset/"+name, "--for=jsonpath={.status.rollout.hold}", "--timeout=30s")
 	}
+	require.NoError(t, stack.Stop("operator"), "status then shows the pause after the resume")
 	shows(t, "resume", "two")
+	undone := shows(t, "undo", "two", "--dry-run=none")
+	require.NoError(t, stack.StartAgain(t.Context(), "operator"))
+	assert.NotContains(t, undone, "paused: ")
+	assert.Contains(t, undone, "next: kubectl sidecarset status two --watch\n")
 	out = shows(t, "resume", "--all")
 	assert.Contains(t, out, "sidecarset/one resumed\n")
 	assert.Contains(t, out, "sidecarset/two ")
