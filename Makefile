@@ -111,6 +111,10 @@ test: controlplane build ## Run all tests except those of the browser
 	go test -timeout 40m -p 2 ./test/manifests $$(go list ./... | grep -v /test/integration); code=$$?; \
 	wait $$first || code=1; wait $$second || code=1; exit $$code
 
+.PHONY: test-large
+test-large: controlplane build ## Test policies with hundreds of pods and SidecarSets, in ten minutes (RUN=TestLargeFreeze)
+	go test -tags large -timeout 30m -count=1 -v ./test/integration -run '$(or $(RUN),TestLarge)'
+
 # This check runs before anything is compiled.
 .PHONY: browser
 browser:
