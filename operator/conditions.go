@@ -3,7 +3,6 @@ package operator
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -165,21 +164,13 @@ func degraded(p *pass) condition {
 	return no(v1alpha1.ReasonAsExpected, "")
 }
 
-// rolledBack describes a rollback. An aborted rollout has not failed.
+// rolledBack describes a rollback. The reason says whether the rollout failed or was aborted.
 func rolledBack(quarantine *v1alpha1.RolloutQuarantine, ended bool) string {
 	verb := "go"
 	if ended {
 		verb = "went"
 	}
-	back := fmt.Sprintf("and its pods %s back to revision %s", verb, quarantine.Revision)
-	if details, aborted := strings.CutPrefix(quarantine.Reason, "aborted"); aborted {
-		by, reason, found := strings.Cut(details, ": ")
-		if found {
-			reason = ": " + reason
-		}
-		return "the rollout was aborted" + strings.Replace(by, " from ", " by ", 1) + ", " + back + reason
-	}
-	return "the content failed, " + back + ": " + quarantine.Reason
+	return fmt.Sprintf("the pods %s back to revision %s: %s", verb, quarantine.Revision, quarantine.Reason)
 }
 
 // faultNext is the next step after the message of a fault. faultOf removes it.

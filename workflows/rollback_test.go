@@ -49,13 +49,13 @@ func (s *stageSuite) TestSpec11_12_AQuarantineIsCarriedToTheNextGeneration() {
 func (s *stageSuite) TestSpec11_12_AnAbortWithoutAFormerRevisionPausesTheRun() {
 	s.script = append([]planFunc{s.next, s.next, func(ctx context.Context, input protocol.NextBatchInput) (protocol.NextBatchResult, error) {
 		s.Equal(&protocol.Approval{By: "ann"}, input.Stage.Aborted)
-		return s.failing(protocol.Failure{Reason: "aborted from ann"})(ctx, input)
+		return s.failing(protocol.Failure{Reason: "ann aborted the rollout of generation 1"})(ctx, input)
 	}}, s.script...)
 	s.request(time.Minute, protocol.AbortUpdate, protocol.StepRequest{Generation: 1, Approval: protocol.Approval{By: "ann"}},
 		"generation 1 is aborted; its pods go back to the revision whose rollout ended last")
 	s.env.RegisterDelayedCallback(func() {
 		status := s.query()
-		s.Equal(&protocol.Pause{By: "ann", Reason: "aborted from ann"}, status.Pause)
+		s.Equal(&protocol.Pause{By: "ann", Reason: "ann aborted the rollout of generation 1"}, status.Pause)
 		s.Nil(status.Stage.Aborted)
 		s.env.SignalWorkflow(protocol.ResumeSignal, protocol.Pause{})
 	}, 2*time.Minute)

@@ -166,7 +166,14 @@ func gateFailure(set *v1alpha1.SidecarSet, current *protocol.Stage) *protocol.Fa
 }
 
 func aborted(set *v1alpha1.SidecarSet, by *protocol.Approval) *protocol.Failure {
-	failure := &protocol.Failure{Reason: "aborted" + protocol.Pause{By: by.By, Reason: by.Reason}.Details()}
+	reason := fmt.Sprintf("the rollout of generation %d was aborted", set.Generation)
+	if by.By != "" {
+		reason = fmt.Sprintf("%s aborted the rollout of generation %d", by.By, set.Generation)
+	}
+	if by.Reason != "" {
+		reason += ": " + by.Reason
+	}
+	failure := &protocol.Failure{Reason: reason}
 	rollBack(failure, set)
 	return failure
 }

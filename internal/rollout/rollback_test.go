@@ -57,18 +57,24 @@ func TestSpec11_12_ARollbackUpgradesOnlyPodsWithTheQuarantinedContent(t *testing
 func TestSpec11_12_AFailureIsRolledBackToTheLastGoodRevision(t *testing.T) {
 	set := unavailable(intstr.FromInt32(2))
 	set.Annotations = map[string]string{v1alpha1.HashAnnotation: "bad"}
+	set.Generation = 3
 	aborted := &protocol.Stage{Generation: set.Generation, Aborted: &protocol.Approval{By: "ann", Reason: "errors"}}
 	pods := matched([]podstate.State{updated, old}...)
 	plan, err := NextInStage(set, pods, nil, aborted)
 	require.NoError(t, err)
 	failure, err := Failure(set, pods, &plan, aborted)
 	require.NoError(t, err)
-	assert.Equal(t, &protocol.Failure{Reason: "aborted from ann: errors; it is not rolled back, because no rollout of other content has ended, or this content was rolled out before"}, failure, "the first rollout has nothing to go back to")
+	assert.Equal(t, &protocol.Failure{Reason: "ann aborted the rollout of generation 3: errors; it is not rolled back, because no rollout of other content has ended, or this content was rolled out before"}, failure, "the first rollout has nothing to go back to")
 
 	set.Status.GoodRevisions = []v1alpha1.GoodRevision{{Revision: "web-1", Hash: "good", ResourceVersion: "1"}}
 	failure, err = Failure(set, pods, &plan, aborted)
 	require.NoError(t, err)
-	assert.Equal(t, &protocol.Quarantine{Hash: "bad", Revision: "web-1", Reason: "aborted from ann: errors"}, failure.Quarantine)
+	assert.Equal(t, &protocol.Quarantine{Hash: "bad", Revision: "web-1", Reason: "ann aborted the rollout of generation 3: errors"}, failure.Quarantine)
+
+	anonymous := &protocol.Stage{Generation: set.Generation, Aborted: &protocol.Approval{}}
+	failure, err = Failure(set, pods, &plan, anonymous)
+	require.NoError(t, err)
+	assert.Equal(t, "the rollout of generation 3 was aborted", failure.Quarantine.Reason)
 
 	set.Status.GoodRevisions[0].Hash = "bad"
 	failure, err = Failure(set, pods, &plan, aborted)

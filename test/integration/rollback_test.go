@@ -80,7 +80,7 @@ func TestSpec11_12_AnAbortedRolloutIsRolledBackAndRetried(t *testing.T) {
 	_, err = s.requestStep(protocol.AbortUpdate, 0)
 	require.NoError(t, err)
 	set := s.awaitQuarantine()
-	assert.Equal(t, "aborted from ann", set.Status.Rollout.Quarantine.Reason)
+	assert.Equal(t, "ann aborted the rollout of generation 2", set.Status.Rollout.Quarantine.Reason)
 	assert.Equal(t, 3, s.watched.Asked("side:v2"))
 	_, err = s.requestStep(protocol.AbortUpdate, 0)
 	require.ErrorContains(t, err, "is rolled back already")
