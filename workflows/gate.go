@@ -1,10 +1,12 @@
 package workflows
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
 
+	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
@@ -20,33 +22,60 @@ const (
 	gateMargin = 20 * time.Second
 )
 
-// awaitGate takes the next measurement of the gate that is open (SPEC §11.14). It ends early when a
-// signal arrives, and after checkInterval, because failed pods count during a measurement, too. The
-// measurement is then repeated, so it never has two results.
-func (r *run) awaitGate(ctx workflow.Context, message string) error {
-	s := r.progress.Stage
-	open := s.OpenGate()
-	state := s.StateOf(open.Name)
-	switch state.Phase {
-	case protocol.GateInconclusive, protocol.GateFailure:
-		return r.pause(ctx, protocol.PauseByPolicy(s.Policy, gate.Reason(s, state)))
+// awaitGate measures the gate that is open (SPEC §11.14), sample after sample. It ends early when a
+// signal arrives, and before checkInterval is over, because failed pods count during a measurement, too.
+// A measurement without an answer is then repeated, so it never has two results.
+func (r *run) awaitGate(ctx workflow.Context) error {
+	began := workflow.Now(ctx)
+	for measured := false; ; measured = true {
+		s := r.progress.Stage
+		open := s.OpenGate()
+		state := s.StateOf(open.Name)
+		switch state.Phase {
+		case protocol.GateInconclusive, protocol.GateFailure:
+			return r.pause(ctx, protocol.PauseByPolicy(s.Policy, gate.Reason(s, state)))
+		}
+		now := workflow.Now(ctx)
+		phase, message := s.Wait(now)
+		if err := r.show(ctx, phase, message); err != nil {
+			return err
+		}
+		wait, left := gate.Wait(open, state, now), r.untilFailure(checkInterval)-now.Sub(began)
+		switch {
+		case !measured && wait > left:
+			return r.awaitSignalFor(ctx, left, message)
+		case measured && wait >= left:
+			return nil
+		}
+		counted, err := r.measure(ctx, open, state, wait)
+		if err != nil || !counted || r.hasSignals() || r.progress.Stage.StateOf(open.Name).Phase != protocol.GateRunning {
+			return err
+		}
 	}
-	if wait := gate.Wait(open, state, workflow.Now(ctx)); wait > 0 {
-		return r.awaitSignalFor(ctx, min(wait, r.untilFailure(checkInterval)), message)
+}
+
+// measure takes one sample after a wait, and reports whether it has an answer. The wait is part of the
+// activity, because a timer of the run would double the events of each sample.
+func (r *run) measure(ctx workflow.Context, open *outriggerv1.RolloutGate, state protocol.GateState, wait time.Duration) (counted bool, err error) {
+	s, input := r.progress.Stage, r.gateInput(open, state)
+	if wait > 0 {
+		input.NotBefore = workflow.Now(ctx).Add(wait)
 	}
-	measuring, cancel := workflow.WithCancel(gateOptions(ctx, open, state))
+	measuring, cancel := workflow.WithCancel(gateOptions(ctx, open, state, wait))
 	defer cancel()
-	answer := workflow.ExecuteActivity(measuring, protocol.MeasureGateActivity, r.gateInput(open, state))
-	answered, err := workflow.AwaitWithOptions(ctx, waitOptions(checkInterval, message), func() bool { return answer.IsReady() || r.hasSignals() })
-	if err != nil || !answered || !answer.IsReady() || r.progress.Stage != s {
-		return err
+	answer := workflow.ExecuteActivity(measuring, protocol.MeasureGateActivity, input)
+	if err := workflow.Await(ctx, func() bool { return answer.IsReady() || r.hasSignals() }); err != nil || !answer.IsReady() || r.progress.Stage != s {
+		return false, err
 	}
 	var measured protocol.Measurement
 	if err := answer.Get(ctx, &measured); err != nil {
-		return fmt.Errorf("measure gate %s of generation %d: %w", open.Name, r.input.Generation, err)
+		if failed, ok := errors.AsType[*temporal.ActivityError](err); ok && failed.RetryState() != enums.RETRY_STATE_NON_RETRYABLE_FAILURE {
+			return false, nil // the provider or the workers are unavailable
+		}
+		return false, fmt.Errorf("measure gate %s of generation %d: %w", open.Name, r.input.Generation, err)
 	}
 	measured.Time = workflow.Now(ctx)
-	return r.recordMeasurement(ctx, open, state, measured)
+	return true, r.recordMeasurement(ctx, open, state, measured)
 }
 
 // recordMeasurement adds a measurement to the stage. After a failure, the next plan rolls the rollout
@@ -85,11 +114,14 @@ func (r *run) pausedByGate() bool {
 	return r.paused != nil && r.paused.ByPolicy() && (s.EndedGate(protocol.GateInconclusive) != nil || s.EndedGate(protocol.GateFailure) != nil)
 }
 
-func gateOptions(ctx workflow.Context, open *outriggerv1.RolloutGate, state protocol.GateState) workflow.Context {
+// gateOptions gives a measurement the wait before it and checkInterval, also if its provider is
+// unavailable.
+func gateOptions(ctx workflow.Context, open *outriggerv1.RolloutGate, state protocol.GateState, wait time.Duration) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		StartToCloseTimeout: gate.Timeout(open) + gateMargin,
-		HeartbeatTimeout:    protocol.HeartbeatTimeout,
-		Summary:             fmt.Sprintf("measure gate %s, sample %d", open.Name, state.Samples+1),
-		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: gateRetryInterval},
+		ScheduleToCloseTimeout: wait + checkInterval,
+		StartToCloseTimeout:    gate.Timeout(open) + gateMargin,
+		HeartbeatTimeout:       protocol.HeartbeatTimeout,
+		Summary:                fmt.Sprintf("measure gate %s, sample %d", open.Name, state.Samples+1),
+		RetryPolicy:            &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: gateRetryInterval},
 	})
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/mock"
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -22,6 +23,9 @@ func (s *stageSuite) gated(values ...float64) {
 	s.policies[0].Spec.Gates = []outriggerv1.RolloutGate{{Name: "errors", Prometheus: &outriggerv1.PrometheusGate{Samples: 2, Success: "value < 1.0", Failure: "value > 2.0"}}}
 	s.policies[0].Spec.Steps = []outriggerv1.RolloutStep{{Name: "canary", UpTo: intstr.FromInt32(1), Bake: &metav1.Duration{Duration: 10 * time.Minute}, Gates: []string{"errors"}}}
 	s.env.RegisterActivityWithOptions(func(_ context.Context, input protocol.MeasureGateInput) (protocol.Measurement, error) {
+		if wait := input.NotBefore.Sub(s.env.Now()); wait > 0 {
+			return protocol.Measurement{}, temporal.NewApplicationErrorWithOptions("not due", protocol.GateNotDue, temporal.ApplicationErrorOptions{NextRetryDelay: wait})
+		}
 		s.measured, s.measuredAt = append(s.measured, input), append(s.measuredAt, s.env.Now().Sub(s.begin))
 		s.Require().NotEmpty(values, "the gate measured more than it should")
 		value := values[0]
@@ -143,6 +147,22 @@ func (s *stageSuite) TestSpec11_14_AnUnavailableProviderIsAskedAgain() {
 	s.complete(input(1))
 	s.Equal(5, attempts)
 	s.GreaterOrEqual(s.upgradedAt[1], 10*time.Minute+15*time.Second, "the backoff is 1, 2, 4 and 8 seconds")
+}
+
+// The run plans again during an outage, because failed pods count.
+func (s *stageSuite) TestSpec11_14_TheRunPlansDuringAnOutageOfTheProvider() {
+	s.gated()
+	s.policies[0].Spec.Gates[0].Prometheus.Samples = 1
+	plans := 0
+	s.env.OnActivity(protocol.MeasureGateActivity, mock.Anything, mock.Anything).Return(func(_ context.Context, input protocol.MeasureGateInput) (protocol.Measurement, error) {
+		if s.env.Now().Sub(s.begin) < 20*time.Minute {
+			plans = len(s.asked)
+			return protocol.Measurement{}, errors.New("connection refused")
+		}
+		return gate.Judge(input.Gate.Prometheus, 0.1, input.Previous, input.Pods), nil
+	})
+	s.complete(input(1))
+	s.GreaterOrEqual(plans, 4, "one plan in five minutes, after the plan of the step and of its bake time")
 }
 
 // The plan decides whether a failed gate rolls back or pauses.

@@ -41,11 +41,11 @@ func (r *run) awaitStep(ctx workflow.Context) error {
 	if phase == protocol.PhaseProgressing {
 		return r.beginNextStep(ctx)
 	}
+	if phase == protocol.PhaseGateRunning {
+		return r.awaitGate(ctx)
+	}
 	if err := r.show(ctx, phase, message); err != nil {
 		return err
-	}
-	if phase == protocol.PhaseGateRunning {
-		return r.awaitGate(ctx, message)
 	}
 	wait := r.untilFailure(checkInterval)
 	if phase != protocol.PhaseAwaitingApproval {

@@ -61,7 +61,14 @@ type MeasureGateInput struct {
 	// which the gates measure again. Both identify the workflow of a gate.
 	Reached time.Time `json:"reached"`
 	Attempt int       `json:"attempt,omitempty"`
+	// NotBefore is the time at which the measurement is due, by the clock of Temporal. Until then, the
+	// activity fails with the type GateNotDue, and Temporal retries it at this time. A wait by retries
+	// adds no event to the history, and occupies no worker.
+	NotBefore time.Time `json:"notBefore,omitzero"`
 }
+
+// GateNotDue is the type of the error of a measurement that is not due.
+const GateNotDue = "GateNotDue"
 
 // OpenGate returns the first gate of the step that has not succeeded, or nil.
 func (s *Stage) OpenGate() *outriggerv1.RolloutGate {

@@ -68,14 +68,20 @@ func (a *TaskAges) prune() { a.since, a.current = a.current, nil }
 // examine reads the symptoms from the pending tasks of an open run.
 func (a *TaskAges) examine(r *Run, queue string, now time.Time) symptoms {
 	a.current = map[string]time.Time{}
-	found := symptoms{idle: r.Task == nil && len(r.Activities) == 0}
+	activities := slices.DeleteFunc(slices.Clone(r.Activities), isNotDue)
+	found := symptoms{idle: r.Task == nil && len(activities) == 0}
 	if r.Task != nil {
 		a.examineTask(&found, r.Task, queue, now)
 	}
-	for _, activity := range r.Activities {
+	for _, activity := range activities {
 		a.examineActivity(&found, activity, queue, now)
 	}
 	return found
+}
+
+// isNotDue reports whether an activity is the next measurement of a gate, which waits as a timer does.
+func isNotDue(pending *workflow.PendingActivityInfo) bool {
+	return pending.NextAttemptScheduleTime != nil && pending.GetLastFailure().GetApplicationFailureInfo().GetType() == protocol.GateNotDue
 }
 
 func (a *TaskAges) examineTask(found *symptoms, pending *workflow.PendingWorkflowTaskInfo, queue string, now time.Time) {

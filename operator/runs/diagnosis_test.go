@@ -15,6 +15,8 @@ import (
 	"go.temporal.io/api/workflow/v1"
 	"google.golang.org/protobuf/types/known/timestamppb"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/outrigger/outrigger/api/protocol"
 )
 
 const (
@@ -45,6 +47,7 @@ func TestSpec8_PendingTasksShowTheFault(t *testing.T) {
 		{"a long batch", Run{Activities: []*workflow.PendingActivityInfo{pending(started, 1, false)}}, "well", "well"},
 		{"an activity without a worker", Run{Activities: []*workflow.PendingActivityInfo{pending(scheduled, 1, false)}}, "unsure", "waiting"},
 		{"between two attempts", Run{Activities: []*workflow.PendingActivityInfo{pending(scheduled, 2, true)}}, "unsure", "unsure"},
+		{"a measurement that is not due", Run{Activities: []*workflow.PendingActivityInfo{notDue()}}, "idle", "idle"},
 		{"between many attempts", Run{Activities: []*workflow.PendingActivityInfo{pending(scheduled, 3, true)}}, "failing", "failing"},
 		{"an attempt after many", Run{Activities: []*workflow.PendingActivityInfo{pending(started, 5, false)}}, "unsure", "well"},
 		{"no worker for another attempt", Run{Activities: []*workflow.PendingActivityInfo{pending(scheduled, 5, false)}}, "failing", "waiting"},
@@ -60,6 +63,12 @@ func TestSpec8_PendingTasksShowTheFault(t *testing.T) {
 			assert.Equal(t, want, nameOf(found), c.name)
 		}
 	}
+}
+
+func notDue() *workflow.PendingActivityInfo {
+	waits := pending(scheduled, 3, true)
+	waits.LastFailure.FailureInfo = &failure.Failure_ApplicationFailureInfo{ApplicationFailureInfo: &failure.ApplicationFailureInfo{Type: protocol.GateNotDue}}
+	return waits
 }
 
 func nameOf(found symptoms) string {

@@ -57,7 +57,7 @@ func TestAllowedImports(t *testing.T) {
 		"internal": append(types, module+"/internal"),
 		// A run records the measurements of gates with internal/gate. A change of its results changes
 		// the run, and needs a version marker.
-		"workflows": {"go.temporal.io/sdk", module + "/api/protocol", module + "/api/outrigger", module + "/internal/gate"},
+		"workflows": {"go.temporal.io/sdk", "go.temporal.io/api/enums", module + "/api/protocol", module + "/api/outrigger", module + "/internal/gate"},
 		// The package that formats the output of the plugin has the same limits.
 		"cli/view": append(types, module+"/internal", module+"/cli/view"),
 	}
