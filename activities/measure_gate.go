@@ -7,7 +7,10 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"time"
 
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -30,6 +33,9 @@ func NewGateClient() *http.Client {
 // MeasureGate makes one measurement of a gate (SPEC §11.14). It changes nothing, so it can be cancelled
 // and repeated at any time. An unavailable provider is an error, and Temporal retries the activity.
 func (a *Activities) MeasureGate(ctx context.Context, input protocol.MeasureGateInput) (protocol.Measurement, error) {
+	if err := notDue(input.NotBefore, activity.GetInfo(ctx).StartedTime); err != nil {
+		return protocol.Measurement{}, err
+	}
 	defer keepHeartbeating(ctx, a.Clock)()
 	ctx, cancel := context.WithTimeout(ctx, gate.Timeout(&input.Gate))
 	defer cancel()
@@ -41,12 +47,30 @@ func (a *Activities) MeasureGate(ctx context.Context, input protocol.MeasureGate
 		return protocol.Measurement{Phase: protocol.GateRunning, Message: "the SidecarSet has changed"}, nil
 	}
 	m := &measurement{Activities: a, input: input, revision: set.Status.LatestRevision}
-	measured, err := m.measure(ctx)
+	problem, err := m.checkCredentials(ctx)
+	if problem != "" {
+		return inconclusive(protocol.Summary(problem)), nil
+	}
+	var measured protocol.Measurement
+	if err == nil {
+		measured, err = m.measure(ctx)
+	}
 	if err != nil {
 		return measured, fmt.Errorf("RolloutPolicy %s: gate %s: %w", input.Policy, input.Gate.Name, err)
 	}
 	measured.Message = protocol.Summary(measured.Message)
 	return measured, nil
+}
+
+// notDue returns an error if a measurement begins before it is due. Both times are from the clock of
+// Temporal. The error is expected, so the SDK neither logs it as an error nor counts it as a failure.
+func notDue(due, began time.Time) error {
+	wait := due.Sub(began)
+	if wait <= 0 {
+		return nil
+	}
+	return temporal.NewApplicationErrorWithOptions("the measurement is due at "+due.UTC().Format(time.RFC3339), protocol.GateNotDue,
+		temporal.ApplicationErrorOptions{NextRetryDelay: wait, Category: temporal.ApplicationErrorCategoryBenign})
 }
 
 // measurement is one MeasureGate activity in progress.
@@ -70,6 +94,12 @@ func (m *measurement) measure(ctx context.Context) (protocol.Measurement, error)
 
 func inconclusive(message string) protocol.Measurement {
 	return protocol.Measurement{Phase: protocol.GateInconclusive, Message: message}
+}
+
+// invalid is the measurement of a gate whose field is invalid. The field is not read from the policy but
+// from the run or from status, so a correction of the policy does not change it.
+func invalid(field, value string, err error) protocol.Measurement {
+	return inconclusive(fmt.Sprintf("%s %q: %s; correct the policy and promote the step", field, value, err))
 }
 
 // send sends a request with the credentials of a gate. The credentials are read at each request, and
@@ -103,6 +133,27 @@ func withoutURL(err error) error {
 		return quoted.Err
 	}
 	return err
+}
+
+// checkCredentials returns a problem if the RolloutPolicy has no gate with the address and the
+// credentials of this gate. The step of a lost run comes from status. Without this check, a user with the
+// permission to write status could choose the address that receives the credentials.
+func (m *measurement) checkCredentials(ctx context.Context) (problem string, err error) {
+	address, credentials := gate.Credentials(&m.input.Gate)
+	if credentials == "" {
+		return "", nil
+	}
+	policies, err := m.policiesSince(ctx, m.Clock.Now())
+	if err != nil {
+		return "", err
+	}
+	for i := range policies {
+		if policies[i].Name == m.input.Policy && gate.Sends(&policies[i].Spec, m.input.Gate.Name, address, credentials) {
+			return "", nil
+		}
+	}
+	return fmt.Sprintf("the Secret %s is not sent, because RolloutPolicy %s has no gate %s with this address and this Secret any more; restore the gate in the policy and resume, or promote the step",
+		credentials, m.input.Policy, m.input.Gate.Name), nil
 }
 
 func (m *measurement) authorize(ctx context.Context, request *http.Request, credentials *outriggerv1.GateCredentials) error {

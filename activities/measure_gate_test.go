@@ -2,6 +2,7 @@ package activities
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,7 +29,15 @@ func measureWith(t *testing.T, define func(url string) outriggerv1.RolloutGate, 
 	t.Helper()
 	provider := httptest.NewServer(answer)
 	t.Cleanup(provider.Close)
+	gate := define(provider.URL)
+	return measureIn(t, outriggerv1.RolloutPolicySpec{Gates: []outriggerv1.RolloutGate{gate}}, gate, secret)
+}
+
+// measureIn makes one measurement in a cluster with a policy.
+func measureIn(t *testing.T, policy outriggerv1.RolloutPolicySpec, gate outriggerv1.RolloutGate, secret *corev1.Secret) (protocol.Measurement, error) {
+	t.Helper()
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(9))
+	require.NoError(t, cluster.Live.(client.Client).Create(t.Context(), edgePolicy(policy)))
 	if secret != nil {
 		require.NoError(t, cluster.Live.(client.Client).Create(t.Context(), secret))
 	}
@@ -36,7 +46,7 @@ func measureWith(t *testing.T, define func(url string) outriggerv1.RolloutGate, 
 	env.RegisterActivity(cluster.MeasureGate)
 	var measured protocol.Measurement
 	result, err := env.ExecuteActivity(cluster.MeasureGate, protocol.MeasureGateInput{
-		SidecarSet: webSetReference, Generation: 2, Policy: "edge", Step: "canary", Gate: define(provider.URL), Pods: 3,
+		SidecarSet: webSetReference, Generation: 2, Policy: "edge", Step: "canary", Gate: gate, Pods: 3,
 	})
 	if err == nil {
 		err = result.Get(&measured)
@@ -91,11 +101,101 @@ func TestSpec11_14_AnAnswerOfPrometheusIsAMeasurement(t *testing.T) {
 	require.ErrorContains(t, err, "/api/v1/query: the answer is 503 Service Unavailable")
 }
 
+// Temporal retries a measurement that is not due at the time at which it is due.
+func TestSpec11_14_AMeasurementWaitsUntilItIsDue(t *testing.T) {
+	due := time.Date(2026, 11, 25, 12, 1, 0, 0, time.UTC)
+	waits, ok := errors.AsType[*temporal.ApplicationError](notDue(due, due.Add(-time.Minute)))
+	require.True(t, ok)
+	assert.Equal(t, protocol.GateNotDue, waits.Type())
+	assert.Equal(t, time.Minute, waits.NextRetryDelay())
+	assert.False(t, waits.NonRetryable())
+	require.NoError(t, notDue(due, due))
+	require.NoError(t, notDue(time.Time{}, due))
+}
+
 func TestSpec11_14_AQueryNamesTheRollout(t *testing.T) {
 	var query string
 	_, err := measureWith(t, errorRate, nil, func(_ http.ResponseWriter, r *http.Request) { query = r.FormValue("query") })
 	require.NoError(t, err)
 	assert.Equal(t, fmt.Sprintf(`errors{set="%s",step="canary",generation="2"}`, webSetReference.Name), query)
+}
+
+// Status may contain a gate that no policy has validated.
+func TestSpec11_14_AnInvalidGateIsInconclusive(t *testing.T) {
+	for says, change := range map[string]func(*outriggerv1.RolloutGate){
+		`prometheus.query "{{.Pod}}": `:   func(g *outriggerv1.RolloutGate) { g.Prometheus.Query = "{{.Pod}}" },
+		`prometheus.address "http://[": `: func(g *outriggerv1.RolloutGate) { g.Prometheus.Address = "http://[" },
+		`success: `:                       func(g *outriggerv1.RolloutGate) { g.Prometheus.Success = "value <" },
+		`webhook.url ":": `:               func(g *outriggerv1.RolloutGate) { *g = hook(":") },
+		"does not know the kind":          func(g *outriggerv1.RolloutGate) { g.Prometheus = nil },
+	} {
+		define := func(url string) outriggerv1.RolloutGate {
+			gate := errorRate(url)
+			change(&gate)
+			return gate
+		}
+		measured, err := measureWith(t, define, nil, answers(200, `{"status":"success","data":{"resultType":"scalar","result":[1,"0.5"]}}`))
+		require.NoError(t, err, says)
+		assert.Equal(t, protocol.GateInconclusive, measured.Phase, says)
+		assert.Contains(t, measured.Message, says)
+	}
+}
+
+// A user with the permission to write status could otherwise choose the address.
+func TestSpec11_14_CredentialsAreSentOnlyToTheAddressInThePolicy(t *testing.T) {
+	asked := 0
+	provider := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ }))
+	t.Cleanup(provider.Close)
+	credentials := &outriggerv1.GateCredentials{Name: "outrigger-gates"}
+	named, asks := errorRate(provider.URL), hook(provider.URL)
+	named.Prometheus.Credentials, asks.Webhook.Credentials = credentials, credentials
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "outrigger-gates", Namespace: "kruise-system"}, Data: map[string][]byte{"token": []byte("s3cret")}}
+	for name, gates := range map[string]func(gate outriggerv1.RolloutGate) []outriggerv1.RolloutGate{
+		"no gate": func(outriggerv1.RolloutGate) []outriggerv1.RolloutGate { return nil },
+		"another name": func(g outriggerv1.RolloutGate) []outriggerv1.RolloutGate {
+			g.Name = "other"
+			return []outriggerv1.RolloutGate{g}
+		},
+		"another address": func(g outriggerv1.RolloutGate) []outriggerv1.RolloutGate {
+			return []outriggerv1.RolloutGate{elsewhere(g)}
+		},
+		"another Secret": func(g outriggerv1.RolloutGate) []outriggerv1.RolloutGate {
+			return []outriggerv1.RolloutGate{withSecret(g, "mine")}
+		},
+		"no Secret": func(g outriggerv1.RolloutGate) []outriggerv1.RolloutGate {
+			return []outriggerv1.RolloutGate{withSecret(g, "")}
+		},
+	} {
+		for _, gate := range []outriggerv1.RolloutGate{named, asks} {
+			measured, err := measureIn(t, outriggerv1.RolloutPolicySpec{Gates: gates(*gate.DeepCopy())}, gate, secret.DeepCopy())
+			require.NoError(t, err, name)
+			assert.Equal(t, protocol.GateInconclusive, measured.Phase, name)
+			assert.Contains(t, measured.Message, "the Secret outrigger-gates is not sent, because RolloutPolicy edge has no gate "+gate.Name, name)
+		}
+	}
+	assert.Zero(t, asked)
+}
+
+func elsewhere(g outriggerv1.RolloutGate) outriggerv1.RolloutGate {
+	if g.Prometheus != nil {
+		g.Prometheus.Address += "0"
+	} else {
+		g.Webhook.URL += "0"
+	}
+	return g
+}
+
+func withSecret(g outriggerv1.RolloutGate, name string) outriggerv1.RolloutGate {
+	credentials := &outriggerv1.GateCredentials{Name: name}
+	if name == "" {
+		credentials = nil
+	}
+	if g.Prometheus != nil {
+		g.Prometheus.Credentials = credentials
+	} else {
+		g.Webhook.Credentials = credentials
+	}
+	return g
 }
 
 func TestSpec11_14_CredentialsAreInTheRequestAndInNoError(t *testing.T) {

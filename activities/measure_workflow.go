@@ -2,9 +2,11 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/activity"
 	sdk "go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
@@ -23,6 +25,9 @@ func (m *measurement) runWorkflow(ctx context.Context, g *outriggerv1.WorkflowGa
 		WorkflowIDConflictPolicy: enums.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
 		WorkflowIDReusePolicy:    enums.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
 	}, g.Type, m.question())
+	if _, rejected := errors.AsType[*serviceerror.InvalidArgument](err); rejected {
+		return invalid("workflow.type and workflow.taskQueue", g.Type+", "+g.TaskQueue, err), nil
+	}
 	if err != nil {
 		return protocol.Measurement{}, fmt.Errorf("start workflow %s (%s): %w", id, g.Type, err)
 	}

@@ -43,6 +43,25 @@ func Timeout(gate *outriggerv1.RolloutGate) time.Duration {
 	return defaultTimeout
 }
 
+// Credentials returns the address of a gate, and the name of the Secret that is sent to it, if any.
+func Credentials(gate *outriggerv1.RolloutGate) (address, secret string) {
+	switch {
+	case gate.Prometheus != nil && gate.Prometheus.Credentials != nil:
+		return gate.Prometheus.Address, gate.Prometheus.Credentials.Name
+	case gate.Webhook != nil && gate.Webhook.Credentials != nil:
+		return gate.Webhook.URL, gate.Webhook.Credentials.Name
+	}
+	return "", ""
+}
+
+// Sends reports whether a policy has a gate that sends a Secret to an address.
+func Sends(policy *outriggerv1.RolloutPolicySpec, name, address, secret string) bool {
+	return slices.ContainsFunc(policy.Gates, func(gate outriggerv1.RolloutGate) bool {
+		named, sent := Credentials(&gate)
+		return gate.Name == name && named == address && sent == secret
+	})
+}
+
 // Wait returns the time until the next measurement of a gate.
 func Wait(gate *outriggerv1.RolloutGate, state protocol.GateState, now time.Time) time.Duration {
 	if len(state.Measurements) == 0 {
