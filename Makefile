@@ -139,7 +139,7 @@ new-release:
 # only one process.
 .PHONY: test-cluster
 test-cluster: controlplane build ## Run the integration tests and the bench on a Temporal cluster (RUN=TestTemporalCluster)
-	@tools/build.sh $(temporalcluster)
+	@tools/build.sh $(temporalcluster) prometheus
 	OUTRIGGER_TEMPORAL=cluster go test -timeout 40m -tags temporalcluster ./test/integration $(if $(RUN),-run '$(RUN)')
 	OUTRIGGER_TEMPORAL=cluster go run ./dev/bench rollout --pods=200 --rounds=1
 

@@ -4,15 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 	corev1 "k8s.io/api/core/v1"
@@ -27,68 +25,12 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// prometheus plays Prometheus. It gives each answer once, and the last answer again and again. An
-// answer is a value, or down or hang.
-type prometheus struct {
-	*httptest.Server
-	mu      sync.Mutex
-	answers []string
-	asked   int
-	// began receives each request that hangs.
-	began chan struct{}
-}
-
-const (
-	down = "down"
-	hang = "hang"
-)
-
-func newPrometheus(t *testing.T, answers ...string) *prometheus {
-	p := &prometheus{answers: answers, began: make(chan struct{}, 100)}
-	p.Server = httptest.NewServer(p)
-	t.Cleanup(p.Close)
-	return p
-}
-
-func (p *prometheus) next() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.asked++
-	answer := p.answers[0]
-	if len(p.answers) > 1 {
-		p.answers = p.answers[1:]
-	}
-	return answer
-}
-
-func (p *prometheus) requests() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.asked
-}
-
-func (p *prometheus) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Header.Get("Authorization") != "Bearer s3cret" {
-		w.WriteHeader(http.StatusUnauthorized)
-		return
-	}
-	switch answer := p.next(); answer {
-	case down:
-		w.WriteHeader(http.StatusInternalServerError)
-	case hang:
-		_ = r.ParseForm() // the server notices the end of the connection once the body is read
-		p.began <- struct{}{}
-		<-r.Context().Done()
-	default:
-		_, _ = fmt.Fprintf(w, `{"status":"success","data":{"resultType":"scalar","result":[0,%q]}}`, answer)
-	}
-}
-
-// gate makes the gate errors with two samples part of the first step of a scenario.
-func (s *scenario) gate(p *prometheus) {
+// gate makes the gate errors part of the first step of a scenario.
+func (s *scenario) gate(p *prometheus, samples int32) {
 	s.t.Helper()
+	p.scenario, p.samples = s, int(samples)
 	gate := outriggerv1.RolloutGate{Name: "errors", Prometheus: &outriggerv1.PrometheusGate{
-		Address: p.URL, Query: `errors{sidecarset="{{.SidecarSet}}"}`, Samples: 2, Interval: &metav1.Duration{Duration: time.Second},
+		Address: p.URL, Query: `errors{sidecarset="{{.SidecarSet}}"}`, Samples: samples, Interval: &metav1.Duration{Duration: time.Second},
 		Success: "value < 0.1", Credentials: &outriggerv1.GateCredentials{Name: "outrigger-gates"},
 	}}
 	step := outriggerv1.RolloutStep{Name: "canary", UpTo: intstr.FromInt32(1), Gates: []string{"errors"}}
@@ -112,27 +54,53 @@ func gateOf(set *v1alpha1.SidecarSet) v1alpha1.StageGate {
 	return v1alpha1.StageGate{}
 }
 
+// verdicts returns the ids of the events with a measurement that the newest run has counted. A
+// measurement that the run has ended does not count.
+func (s *scenario) verdicts() (ids []int64) {
+	s.t.Helper()
+	open := map[int64]bool{}
+	s.events(func(event *historypb.HistoryEvent) {
+		if event.GetActivityTaskScheduledEventAttributes().GetActivityType().GetName() == protocol.MeasureGateActivity {
+			open[event.EventId] = true
+		}
+		delete(open, event.GetActivityTaskCancelRequestedEventAttributes().GetScheduledEventId())
+		if open[event.GetActivityTaskCompletedEventAttributes().GetScheduledEventId()] {
+			ids = append(ids, event.EventId)
+		}
+	})
+	return ids
+}
+
+// A real Prometheus scrapes the target. Each gate has exactly one outcome. The parallel subtests run after
+// the others, which stop the workers and the target.
 func TestSpec11_14_AGateDecidesAboutTheNextStep(t *testing.T) {
 	gateCredentials(t)
+	scraped := startPrometheus(t)
 	t.Run("good", func(t *testing.T) {
-		s, p := newStagedScenario(t, 4, intstr.FromInt32(4)), newPrometheus(t, "0.01", "0.02")
-		s.gate(p)
+		t.Parallel()
+		s, p := newStagedScenario(t, 4, intstr.FromInt32(4)), scraped.answer(t, "0.01", "0.02")
+		s.gate(p, 4)
 		s.upgradeTo("side:v2")
 		s.await(observer.Converged(4))
 		s.awaitPhase(protocol.PhaseComplete)
-		assert.Equal(t, 2, p.requests())
+		verdicts := s.verdicts()
+		require.Len(t, verdicts, 4)
+		// A signal to the run adds events.
+		assert.LessOrEqual(t, min(verdicts[1]-verdicts[0], verdicts[2]-verdicts[1], verdicts[3]-verdicts[2]), int64(7), "a sample adds too many events to the history")
 	})
 	t.Run("bad", func(t *testing.T) {
-		s, p := newRollbackScenario(t, 4), newPrometheus(t, "0.01", "0.5")
-		s.gate(p)
+		t.Parallel()
+		s, p := newRollbackScenario(t, 4), scraped.answer(t, "0.01", "0.5")
+		s.gate(p, 2)
 		s.upgradeTo("side:v2")
 		set := s.awaitQuarantine()
 		assert.Equal(t, "gate errors of step 1 of 2 (canary) failed: 2 of 2 samples, 1 failed, last value 0.5", set.Status.Rollout.Quarantine.Reason)
 		assert.Equal(t, 1, s.watched.Asked("side:v2"))
 	})
 	t.Run("without a clear answer", func(t *testing.T) {
-		s, p := newStagedScenario(t, 4, intstr.FromInt32(4)), newPrometheus(t, "0.01", "NaN", "0.02")
-		s.gate(p)
+		t.Parallel()
+		s, p := newStagedScenario(t, 4, intstr.FromInt32(4)), scraped.answer(t, "0.01", "NaN", "0.02")
+		s.gate(p, 2)
 		s.upgradeTo("side:v2")
 		assert.Contains(t, s.awaitReason(v1alpha1.ReasonGateInconclusive),
 			"paused by RolloutPolicy "+s.name+": gate errors of step 1 of 1 (canary) is inconclusive: 2 of 2 samples, 1 inconclusive (the value is NaN)")
@@ -142,18 +110,32 @@ func TestSpec11_14_AGateDecidesAboutTheNextStep(t *testing.T) {
 		assert.Equal(t, 1, s.watched.View().Updated)
 		s.signal(protocol.ResumeSignal, protocol.Pause{By: "ann"})
 		s.await(observer.Converged(4))
-		assert.Equal(t, 4, p.requests(), "the gate measured again from the beginning")
+		s.awaitPhase(protocol.PhaseComplete)
+		assert.Len(t, s.verdicts(), 4, "the gate measured again from the beginning")
+	})
+	t.Run("the target is away", func(t *testing.T) {
+		s, p := newRollbackScenario(t, 4), scraped.answer(t, away, "0.01")
+		s.gate(p, 2)
+		s.upgradeTo("side:v2")
+		assert.Contains(t, s.awaitReason(v1alpha1.ReasonGateInconclusive), "2 of 2 samples, 1 inconclusive, last value 0.01")
+		gate := gateOf(s.awaitSet("the gate in status", func(set *v1alpha1.SidecarSet) bool { return gateOf(set).Phase == string(protocol.GateInconclusive) }))
+		require.Len(t, gate.Measurements, 2)
+		assert.Equal(t, "the query has no data", gate.Measurements[0].Message)
+		assert.Equal(t, 1, s.watched.View().Updated)
 	})
 	t.Run("down and good again", func(t *testing.T) {
-		s, p := newStagedScenario(t, 4, intstr.FromInt32(4)), newPrometheus(t, down, down, "0.01", down, "0.01")
-		s.gate(p)
+		t.Parallel()
+		s, p := newStagedScenario(t, 4, intstr.FromInt32(4)), scraped.answer(t, "down down 0.01", "down 0.01")
+		s.gate(p, 2)
 		s.upgradeTo("side:v2")
 		s.await(observer.Converged(4))
-		assert.Equal(t, 5, p.requests())
+		s.awaitPhase(protocol.PhaseComplete)
+		assert.Len(t, s.verdicts(), 2)
 	})
 	t.Run("promoted while it hangs", func(t *testing.T) {
-		s, p := newStagedScenario(t, 4, intstr.FromInt32(4)), newPrometheus(t, hang)
-		s.gate(p)
+		t.Parallel()
+		s, p := newStagedScenario(t, 4, intstr.FromInt32(4)), scraped.answer(t, hang)
+		s.gate(p, 2)
 		s.upgradeTo("side:v2")
 		<-p.began
 		assert.Contains(t, s.awaitReason(v1alpha1.ReasonGateRunning), "step 1 of 1 (canary) waits for gate errors; 1 of 4 pods updated")
@@ -162,8 +144,8 @@ func TestSpec11_14_AGateDecidesAboutTheNextStep(t *testing.T) {
 		s.await(observer.Converged(4))
 	})
 	t.Run("both workers are killed during each measurement", func(t *testing.T) {
-		s, p := newStagedScenario(t, 4, intstr.FromInt32(4)), newPrometheus(t, hang, "0.01", hang, "0.02")
-		s.gate(p)
+		s, p := newStagedScenario(t, 4, intstr.FromInt32(4)), scraped.answer(t, "hang 0.01", "hang 0.02")
+		s.gate(p, 2)
 		s.upgradeTo("side:v2")
 		for range 2 {
 			<-p.began
@@ -176,15 +158,16 @@ func TestSpec11_14_AGateDecidesAboutTheNextStep(t *testing.T) {
 		}
 		s.await(observer.Converged(4))
 		s.awaitPhase(protocol.PhaseComplete)
-		assert.Equal(t, 4, p.requests(), "each measurement has one answer")
+		assert.Len(t, s.verdicts(), 2, "no measurement counts twice")
 	})
 }
 
 // A run whose history is lost continues with the measurements in status.
 func TestSpec11_14_TheMeasurementsSurviveALostRun(t *testing.T) {
 	gateCredentials(t)
-	s, p := newStagedScenario(t, 4, intstr.FromInt32(4)), newPrometheus(t, "0.01", hang)
-	s.gate(p)
+	scraped := startPrometheus(t)
+	s, p := newStagedScenario(t, 4, intstr.FromInt32(4)), scraped.answer(t, "0.01", hang)
+	s.gate(p, 2)
 	s.upgradeTo("side:v2")
 	s.awaitSet("the first measurement", func(set *v1alpha1.SidecarSet) bool { return gateOf(set).Samples == 1 })
 	<-p.began
