@@ -46,18 +46,29 @@ func TestInvalidArgumentsAreRejected(t *testing.T) {
 	s, set, _ := fourRevisionsCluster(t)
 	require.NoError(t, s.Create(t.Context(), namespace("default")))
 	for want, args := range map[string][]string{
-		`name a SidecarSet`:                                                                    {"status", ""},
-		`name a SidecarSet: "sidecarset/" has none`:                                            {"status", "sidecarset/"},
-		`name a pod or a SidecarSet: "pod/" has none`:                                          {"why", "pod/"},
-		`name a pod or a SidecarSet: "///" has none`:                                           {"why", "///"},
-		`there is no pod x/y in namespace default`:                                             {"why", "default/x/y"},
-		`--timeout must be positive`:                                                           {"status", "logs", "-w", "--timeout=-1s"},
-		`--runs must be positive`:                                                              {"history", "logs", "--runs=0"},
-		`--image "agent": use CONTAINER=IMAGE`:                                                 {"plan", "logs", "--image=agent"},
-		`has no container "nobody"; it has agent`:                                              {"plan", "logs", "--image=nobody=x"},
-		`--image "agent=AGENT": the repository AGENT of the image contains upper-case letters`: {"plan", "logs", "--image=agent=AGENT"},
-		`has no revision ""`:                                                                   {"diff", "logs", ""},
-		`unknown flag: --output (see kubectl sidecarset open --help)`:                          {"open", "logs", "--output=json"},
+		`name a SidecarSet`:                                                                                   {"status", ""},
+		`name a SidecarSet: "sidecarset/" has none`:                                                           {"status", "sidecarset/"},
+		`name a pod or a SidecarSet: "pod/" has none`:                                                         {"why", "pod/"},
+		`name a pod or a SidecarSet: "///" has none`:                                                          {"why", "///"},
+		`there is no pod x/y in namespace default`:                                                            {"why", "default/x/y"},
+		`--timeout must be positive`:                                                                          {"status", "logs", "-w", "--timeout=-1s"},
+		`--runs must be positive`:                                                                             {"history", "logs", "--runs=0"},
+		`--image "agent": use CONTAINER=IMAGE`:                                                                {"plan", "logs", "--image=agent"},
+		`has no container "nobody"; it has agent`:                                                             {"plan", "logs", "--image=nobody=x"},
+		`--image "agent=AGENT": the repository AGENT of the image contains upper-case letters`:                {"plan", "logs", "--image=agent=AGENT"},
+		`--runs "x": use a whole number (see kubectl sidecarset history --help)`:                              {"history", "logs", "--runs=x"},
+		`--step "canary": use a whole number (see kubectl sidecarset approve --help)`:                         {"approve", "logs", "--step=canary"},
+		`the document is empty: give the manifest of a SidecarSet`:                                            {"plan", "-f", "-"},
+		`--for must be positive, for example 2h`:                                                              {"freeze", "x", "--all", "--for=0s"},
+		`--until "" is no time such as`:                                                                       {"freeze", "x", "--all", "--until="},
+		`--via-cluster is for one SidecarSet: leave out --via-cluster, or name a SidecarSet instead of --all`: {"pause", "--all", "--via-cluster"},
+		`--temporal-ui-url "notaurl" is no URL such as https://temporal.example.com`:                          {"open", "logs", "--temporal-ui-url=notaurl", "--print"},
+		`get without NAME is list, which has no flag --timeout: name a SidecarSet, or leave out the flag`:     {"get", "--timeout=1s"},
+		`get NAME is status, which has no flag --missing: leave out NAME or the flag`:                         {"get", "logs", "--missing"},
+		`"pod/logs" is no SidecarSet: use NAME or sidecarset/NAME`:                                            {"status", "pod/logs"},
+		`"sidecarset/logs/x" is no SidecarSet: use NAME or sidecarset/NAME`:                                   {"pause", "sidecarset/logs/x"},
+		`has no revision ""`: {"diff", "logs", ""},
+		`unknown flag: --output (see kubectl sidecarset open --help)`:                                                                           {"open", "logs", "--output=json"},
 		`kubectl sidecarset has no command "rollback" (did you mean undo? see kubectl sidecarset --help)`:                                       {"rollback", "logs"},
 		`kubectl sidecarset has no command "frobnicate" (see kubectl sidecarset --help)`:                                                        {"frobnicate"},
 		`kubectl sidecarset set has no command "imag" (did you mean image? see kubectl sidecarset set --help)`:                                  {"set", "imag", "logs"},
@@ -78,6 +89,7 @@ func TestInvalidArgumentsAreRejected(t *testing.T) {
 		got := s.run(args...)
 		require.ErrorContains(t, got.err, want, "%v: %s", args, got.out)
 	}
+	assert.Contains(t, s.shows("diff", "logs", "1", "1"), "have the same content")
 	two := manifest(t, set) + "---\n" + manifest(t, set)
 	require.ErrorContains(t, s.runWith(two, "plan", "-f", "-").err, "in -: it holds several documents: give one SidecarSet")
 	unnamed := set.DeepCopy()

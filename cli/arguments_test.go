@@ -64,8 +64,8 @@ func TestGetIsListAndStatus(t *testing.T) {
 	assert.Equal(t, s.shows("list", "-o", "wide"), s.shows("ls", "-o", "wide"))
 	assert.Equal(t, s.shows("list", "-o", "wide"), s.shows("get", "-o", "wide"))
 	assert.Equal(t, withoutKeyDirectory(s.shows("status", "logs", "-o", "yaml")), withoutKeyDirectory(s.shows("get", "sidecarset/logs", "-o", "yaml")))
-	require.EqualError(t, s.run("get", "logs", "--missing").err, "--missing: status has no such flag")
-	require.EqualError(t, s.run("get", "--timeout=1s").err, "--timeout: list has no such flag")
+	require.EqualError(t, s.run("get", "logs", "--missing").err, "get NAME is status, which has no flag --missing: leave out NAME or the flag")
+	require.EqualError(t, s.run("get", "--timeout=1s").err, "get without NAME is list, which has no flag --timeout: name a SidecarSet, or leave out the flag")
 	require.EqualError(t, s.run("get", "logs", "-n", "shop").err, "remove --namespace: status is about the pods of the SidecarSet in all namespaces")
 	require.EqualError(t, s.run("get", "-o", "table").err, `--output "table": use wide, json, yaml`)
 }

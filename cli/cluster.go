@@ -113,6 +113,9 @@ func (c *cluster) set(ctx context.Context, name string) (*v1alpha1.SidecarSet, e
 	if name == "" {
 		return nil, fmt.Errorf("name a SidecarSet: %q has none", given)
 	}
+	if strings.Contains(name, "/") {
+		return nil, fmt.Errorf("%q is no SidecarSet: use NAME or sidecarset/NAME", given)
+	}
 	var set v1alpha1.SidecarSet
 	err := c.Get(ctx, client.ObjectKey{Name: name}, &set)
 	if apierrors.IsNotFound(err) && !kube.MissingKind(err) {

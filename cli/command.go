@@ -2,11 +2,13 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"go.temporal.io/sdk/contrib/envconfig"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -55,6 +57,9 @@ func (s *shared) command() *cobra.Command {
 	root.SetOut(s.Out)
 	root.SetErr(s.ErrOut)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok && invalid.GetFlag().Value.Type() == "int" {
+			return fmt.Errorf("--%s %q: use a whole number (see %s --help)", invalid.GetFlag().Name, invalid.GetValue(), cmd.CommandPath())
+		}
 		example := ""
 		if strings.Contains(err.Error(), "time: ") {
 			example = ": use a duration such as 90s, 5m or 1h30m"

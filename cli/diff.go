@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"strings"
 
@@ -58,6 +59,9 @@ type side struct {
 
 // Text is the unified diff.
 func (d contentDiff) Text(s view.Style) string {
+	if d.From.yaml() == d.To.yaml() {
+		return fmt.Sprintf("%s and %s have the same content\n", d.From.label, d.To.label)
+	}
 	diff := udiff.Unified(d.From.label, d.To.label, d.From.yaml(), d.To.yaml())
 	lines := strings.SplitAfter(diff, "\n")
 	for i, line := range lines {

@@ -26,7 +26,7 @@ func newGet(s *shared) *cobra.Command {
 				switch {
 				case err != nil || cmd.InheritedFlags().Lookup(f.Name) != nil:
 				case as.Flags().Lookup(f.Name) == nil:
-					err = fmt.Errorf("--%s: %s has no such flag", f.Name, as.Name())
+					err = noSuchFlag(f.Name, as == list)
 				default:
 					err = as.Flags().Set(f.Name, f.Value.String())
 				}
@@ -44,4 +44,12 @@ func newGet(s *shared) *cobra.Command {
 	cmd.Flags().AddFlagSet(list.Flags())
 	cmd.Flags().AddFlagSet(status.Flags())
 	return cmd
+}
+
+// noSuchFlag is the error about a flag that only the other form of get has.
+func noSuchFlag(flag string, listed bool) error {
+	if listed {
+		return fmt.Errorf("get without NAME is list, which has no flag --%s: name a SidecarSet, or leave out the flag", flag)
+	}
+	return fmt.Errorf("get NAME is status, which has no flag --%s: leave out NAME or the flag", flag)
 }

@@ -57,6 +57,9 @@ func (s *shared) uiAddress(ctx context.Context, name, base string) (string, erro
 		return "", err
 	}
 	if base != "" {
+		if at, err := url.Parse(base); err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https" {
+			return "", fmt.Errorf("--temporal-ui-url %q is no URL such as https://temporal.example.com (correct the flag or TEMPORAL_UI_URL)", base)
+		}
 		options, err := s.temporal.Options(envconfig.EnvLookupOS)
 		return fmt.Sprintf("%s/namespaces/%s/workflows/%s", strings.TrimSuffix(base, "/"),
 			url.PathEscape(options.Namespace), url.PathEscape(protocol.WorkflowID(set.Name, set.UID))), err

@@ -53,8 +53,10 @@ func (s *shared) updates(update string, cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().StringVar(&reason, "reason", "", "`text` that status, conditions and the run show")
 	cmd.Flags().BoolVar(&all, "all", false, "all SidecarSets with an open run, instead of one")
 	addViaCluster(cmd, &via)
-	cmd.MarkFlagsMutuallyExclusive("all", "via-cluster")
 	return s.prints(s.ofSet(cmd), &output.Flag{}, func(ctx context.Context, c *cluster, args []string) (model, error) {
+		if all && via {
+			return nil, errors.New("--via-cluster is for one SidecarSet: leave out --via-cluster, or name a SidecarSet instead of --all")
+		}
 		if all {
 			return s.updateAll(ctx, c, update, reason)
 		}

@@ -188,6 +188,9 @@ func parseSet(data []byte) (set *v1alpha1.SidecarSet, unknown []string, err erro
 
 // convertSet also returns the unknown fields.
 func convertSet(object map[string]any) (*v1alpha1.SidecarSet, []string, error) {
+	if object == nil {
+		return nil, nil, errors.New("the document is empty: give the manifest of a SidecarSet")
+	}
 	if object["kind"] != "SidecarSet" {
 		return nil, nil, fmt.Errorf("the document is no SidecarSet, but %q", object["kind"])
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -183,8 +184,17 @@ func checkImage(image string) error {
 	if strings.ContainsFunc(image, unicode.IsSpace) {
 		return errors.New("the image contains whitespace, so no node can pull it: remove the whitespace; for several containers, give CONTAINER=IMAGE several times")
 	}
-	repository, _, _ := strings.Cut(image, "@")
+	if scheme, rest, ok := strings.Cut(image, "://"); ok {
+		return fmt.Errorf("the image begins with %s://, so no node can pull it: use %s", scheme, rest)
+	}
+	repository, digest, hasDigest := strings.Cut(image, "@")
+	if hasDigest && !regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+._-]*:[0-9a-fA-F]{32,}$`).MatchString(digest) {
+		return fmt.Errorf("the digest %q of the image is invalid, so no node can pull it: use sha256: and 64 hexadecimal digits", digest)
+	}
 	if tag := strings.LastIndex(repository, ":"); tag > strings.LastIndex(repository, "/") {
+		if name := repository[tag+1:]; !regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`).MatchString(name) {
+			return fmt.Errorf("the tag %q of the image is invalid, so no node can pull it: a tag has letters, digits, _, . and -, such as v2", name)
+		}
 		repository = repository[:tag]
 	}
 	// The host of a registry may contain upper-case letters, the remaining name may not.

@@ -104,12 +104,16 @@ func TestSetImageRejectsUnknownContainers(t *testing.T) {
 	s := newTestCluster(t, imageSet(t))
 	_, before := imagesNow(t, s)
 	for want, args := range map[string][]string{
-		`"nobody=x": SidecarSet logs has no container "nobody"; it has agent, mesh, proxy`:                                           {"agent=agent:v2", "nobody=x"},
-		`"agent=AGENT:v2": the repository AGENT of the image contains upper-case letters, so no node can pull it: use agent`:         {"agent=AGENT:v2"},
-		`"agent=HUB.io/Logs/x": the repository Logs/x of the image contains upper-case letters, so no node can pull it: use logs/x`:  {"agent=HUB.io/Logs/x"},
-		`"agent=hub.io//x": the image has an empty name, so no node can pull it: use an image such as registry.example.com/agent:v2`: {"agent=hub.io//x"},
-		`"agent=:v2": the image has an empty name, so no node can pull it: use an image such as registry.example.com/agent:v2`:       {"agent=:v2"},
-		`"agent=agent:v3": container agent is given twice: give one image for each container`:                                        {"agent=agent:v2", "agent=agent:v3"},
+		`"nobody=x": SidecarSet logs has no container "nobody"; it has agent, mesh, proxy`:                                                         {"agent=agent:v2", "nobody=x"},
+		`"agent=AGENT:v2": the repository AGENT of the image contains upper-case letters, so no node can pull it: use agent`:                       {"agent=AGENT:v2"},
+		`"agent=HUB.io/Logs/x": the repository Logs/x of the image contains upper-case letters, so no node can pull it: use logs/x`:                {"agent=HUB.io/Logs/x"},
+		`"agent=hub.io//x": the image has an empty name, so no node can pull it: use an image such as registry.example.com/agent:v2`:               {"agent=hub.io//x"},
+		`"agent=:v2": the image has an empty name, so no node can pull it: use an image such as registry.example.com/agent:v2`:                     {"agent=:v2"},
+		`"agent=agent:v3": container agent is given twice: give one image for each container`:                                                      {"agent=agent:v2", "agent=agent:v3"},
+		`"agent=agent:": the tag "" of the image is invalid, so no node can pull it: a tag has letters, digits, _, . and -, such as v2`:            {"agent=agent:"},
+		`"agent=agent:-x": the tag "-x" of the image is invalid, so no node can pull it: a tag has letters, digits, _, . and -, such as v2`:        {"agent=agent:-x"},
+		`"agent=agent@sha256:abc": the digest "sha256:abc" of the image is invalid, so no node can pull it: use sha256: and 64 hexadecimal digits`: {"agent=agent@sha256:abc"},
+		`"agent=https://hub.io/agent": the image begins with https://, so no node can pull it: use hub.io/agent`:                                   {"agent=https://hub.io/agent"},
 		`"agent": use CONTAINER=IMAGE`:  {"agent"},
 		`"agent=": use CONTAINER=IMAGE`: {"agent="},
 		`"=x": use CONTAINER=IMAGE`:     {"=x"},

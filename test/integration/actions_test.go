@@ -270,11 +270,12 @@ func TestSpec11_13_OnlyReleaseManagersApprove(t *testing.T) {
 func TestSpec11_13_AnActionIsValidated(t *testing.T) {
 	t.Parallel()
 	for want, spec := range map[string]outriggerv1.RolloutActionSpec{
-		"step needs the verb approve or promote": {SidecarSet: "logs", Verb: outriggerv1.VerbPause, Step: new(intstr.FromInt32(1))},
-		"full needs the verb promote":            {SidecarSet: "logs", Verb: outriggerv1.VerbApprove, Full: true},
-		"Unsupported value":                      {SidecarSet: "logs", Verb: "stop"},
-		"spec.sidecarSet":                        {Verb: outriggerv1.VerbPause},
-		"the reason may have 1024 bytes":         {SidecarSet: "logs", Verb: outriggerv1.VerbPause, Reason: strings.Repeat("日", 1000)},
+		"step is a number from 1, or the name of a step": {SidecarSet: "logs", Verb: outriggerv1.VerbApprove, Step: new(intstr.FromInt32(0))},
+		"step needs the verb approve or promote":         {SidecarSet: "logs", Verb: outriggerv1.VerbPause, Step: new(intstr.FromInt32(1))},
+		"full needs the verb promote":                    {SidecarSet: "logs", Verb: outriggerv1.VerbApprove, Full: true},
+		"Unsupported value":                              {SidecarSet: "logs", Verb: "stop"},
+		"spec.sidecarSet":                                {Verb: outriggerv1.VerbPause},
+		"the reason may have 1024 bytes":                 {SidecarSet: "logs", Verb: outriggerv1.VerbPause, Reason: strings.Repeat("日", 1000)},
 	} {
 		a := &outriggerv1.RolloutAction{ObjectMeta: metav1.ObjectMeta{GenerateName: "invalid-"}, Spec: spec}
 		assert.ErrorContains(t, stack.kube.Create(t.Context(), a), want)

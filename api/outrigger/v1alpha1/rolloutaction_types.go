@@ -69,6 +69,7 @@ type RolloutActionSpec struct {
 	// another step is the current one. Without a step, the action is for the current step.
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : size(self) > 0",message="step is a number from 1, or the name of a step"
 	Step *intstr.IntOrString `json:"step,omitempty"`
 	// Generation is the generation of the SidecarSet that the action is for. The action is rejected
 	// if the SidecarSet has another generation. Without it, the action is for the current generation.
