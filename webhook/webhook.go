@@ -25,6 +25,7 @@ import (
 	"github.com/outrigger/outrigger/webhook/actions"
 	"github.com/outrigger/outrigger/webhook/fallback"
 	"github.com/outrigger/outrigger/webhook/pods"
+	"github.com/outrigger/outrigger/webhook/policies"
 	"github.com/outrigger/outrigger/webhook/registration"
 	"github.com/outrigger/outrigger/webhook/review"
 	"github.com/outrigger/outrigger/webhook/server"
@@ -160,6 +161,7 @@ func (o Options) addHandlers(ctx context.Context, mgr *kube.Manager, srv *server
 	srv.Register(registration.ValidatingPath, sidecarsets.Size(),
 		srv.AtMost(maxConcurrentValidations, "validations", review.Answer(review.Handle(validation))))
 	srv.Register(registration.ActionPath, actions.Size(), review.Answer(review.Handle(admission.HandlerFunc(actions.SetUser))))
+	srv.Register(registration.PolicyPath, policies.Size(), review.Answer(review.Handle(admission.HandlerFunc(policies.Validate))))
 	srv.Register(registration.ConversionPath, sidecarsets.ConversionSize(), sidecarsets.Convert)
 	return synced, nil
 }

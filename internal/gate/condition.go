@@ -28,22 +28,30 @@ const maxCost = 100_000
 
 // Check returns an error if an expression or the template of a gate is invalid.
 func Check(policy string, gate *outriggerv1.RolloutGate) error {
+	if found := Problems(policy, gate); len(found) > 0 {
+		return found[0]
+	}
+	return nil
+}
+
+// Problems returns an error for each expression and template of a gate that is invalid.
+func Problems(policy string, gate *outriggerv1.RolloutGate) (found []error) {
 	if gate.Prometheus == nil {
 		return nil
 	}
 	_, err := Render(gate.Prometheus.Query, Query{SidecarSet: "a", Revision: "b", Step: "c"})
 	if err != nil {
-		return fmt.Errorf("RolloutPolicy %s: gate %s: prometheus.query %q: %w; correct the query", policy, gate.Name, gate.Prometheus.Query, err)
+		found = append(found, fmt.Errorf("RolloutPolicy %s: gate %s: prometheus.query %q: %w; correct the query", policy, gate.Name, gate.Prometheus.Query, err))
 	}
 	for _, field := range []struct{ name, expression string }{{"success", gate.Prometheus.Success}, {"failure", gate.Prometheus.Failure}} {
 		if field.expression == "" {
 			continue
 		}
 		if _, err := compile(field.expression); err != nil {
-			return fmt.Errorf("RolloutPolicy %s: gate %s: prometheus.%s %q: %w; correct the expression", policy, gate.Name, field.name, field.expression, err)
+			found = append(found, fmt.Errorf("RolloutPolicy %s: gate %s: prometheus.%s %q: %w; correct the expression", policy, gate.Name, field.name, field.expression, err))
 		}
 	}
-	return nil
+	return found
 }
 
 // Render returns the query of a template.
@@ -58,7 +66,9 @@ func Render(query string, fields Query) (string, error) {
 }
 
 func compile(expression string) (cel.Program, error) {
-	env, err := cel.NewEnv(cel.Variable("value", cel.DoubleType), cel.Variable("previous", cel.DoubleType), cel.Variable("pods", cel.IntType))
+	// Without comparisons across types, the expression value > 0 would be invalid.
+	env, err := cel.NewEnv(cel.CrossTypeNumericComparisons(true),
+		cel.Variable("value", cel.DoubleType), cel.Variable("previous", cel.DoubleType), cel.Variable("pods", cel.IntType))
 	if err != nil {
 		return nil, fmt.Errorf("declare the variables: %w", err)
 	}

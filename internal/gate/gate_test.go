@@ -85,6 +85,7 @@ func TestSpec11_14_ExpressionsJudgeAValue(t *testing.T) {
 		{"value <= previous", "value > previous", 0.02, "0.01", protocol.GateFailure},
 		{"previous != previous || value <= previous", "", 0.02, "", protocol.GateSuccess},
 		{"value < 0.1 * double(pods)", "", 0.2, "", protocol.GateSuccess},
+		{"value < 1 && value > 0", "value >= 1", 0.2, "", protocol.GateSuccess},
 		{"value < 1.0", "", math.NaN(), "", protocol.GateInconclusive},
 		{"value < 1.0", "", math.Inf(-1), "", protocol.GateInconclusive},
 	} {

@@ -42,11 +42,17 @@ func Open(s *protocol.Stage, now time.Time) (open bool, opens time.Time, err err
 // be read.
 func CheckWindows(windows []outriggerv1.RolloutWindow) error {
 	for i, window := range windows {
-		if _, err := firstBegin(protocol.Window{Schedule: window.Schedule, TimeZone: window.TimeZone}, time.Time{}); err != nil {
+		if err := CheckWindow(window); err != nil {
 			return fmt.Errorf("windows[%d]: %w", i, err)
 		}
 	}
 	return nil
+}
+
+// CheckWindow returns an error if a window has a schedule or a time zone that cannot be read.
+func CheckWindow(window outriggerv1.RolloutWindow) error {
+	_, err := firstBegin(protocol.Window{Schedule: window.Schedule, TimeZone: window.TimeZone}, time.Time{})
+	return err
 }
 
 // InvalidPolicy returns the RolloutPolicy of an error about an invalid window, from the text of the

@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -221,4 +222,28 @@ func TestSpec11_14_AWorkflowDecidesAboutTheNextStep(t *testing.T) {
 	decide(0, "Success")
 	s.await(observer.Converged(4))
 	s.within(2)
+}
+
+// A policy that was stored while the webhook was away stops the start of its step, and can be changed.
+func TestSpec11_1_APolicyThatNoRunCouldFollowIsRejected(t *testing.T) {
+	const invalid = `{"spec":{"gates":[{"name":"errors","prometheus":{"address":"http://prometheus","query":"errors","success":"values < 1.0"}}],"steps":[{"name":"canary","upTo":1,"gates":["errors"]}]}}`
+	s := newStagedScenario(t, 2, intstr.FromInt32(2))
+	patch := func(text string) error {
+		policy := &outriggerv1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: s.name}}
+		return stack.kube.Patch(s.ctx, policy, client.RawPatch(types.MergePatchType, []byte(text)))
+	}
+	err := patch(invalid)
+	require.True(t, apierrors.IsForbidden(err), "%v", err)
+	require.ErrorContains(t, err, "RolloutPolicy "+s.name+`: gate errors: prometheus.success "values < 1.0": `)
+	require.ErrorContains(t, patch(`{"spec":{"windows":[{"schedule":"0 9 * * *","duration":"1h","timeZone":"Europe/Brlin"}]}}`), "windows[0]: timeZone: unknown time zone Europe/Brlin; correct the window")
+
+	require.NoError(t, stack.Stop("webhook"))
+	stored := patch(invalid)
+	require.NoError(t, stack.StartAgain(s.ctx, "webhook"))
+	require.NoError(t, stored, "without the webhook, a policy can be changed")
+	s.upgradeTo("side:v2")
+	assert.Contains(t, s.awaitReason(v1alpha1.ReasonRolloutFailing), "RolloutPolicy "+s.name+`: gate errors: prometheus.success "values < 1.0": `)
+	require.NoError(t, patch(`{"spec":{"matchingPrecedence":7}}`))
+	require.NoError(t, patch(`{"spec":{"gates":null,"steps":null}}`))
+	s.await(observer.Converged(2))
 }

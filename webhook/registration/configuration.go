@@ -21,6 +21,7 @@ const (
 	podWebhook        = "pods.outrigger.io"
 	setWebhook        = "sidecarsets.outrigger.io"
 	actionWebhook     = "rolloutactions.outrigger.io"
+	policyWebhook     = "rolloutpolicies.outrigger.io"
 )
 
 // These are the paths of the webhooks, as in config/webhook.
@@ -33,6 +34,8 @@ const (
 	ValidatingPath = "/validate-sidecarset"
 	// ActionPath writes the user into RolloutActions.
 	ActionPath = "/mutate-rolloutaction"
+	// PolicyPath validates RolloutPolicies.
+	PolicyPath = "/validate-rolloutpolicy"
 	// ConversionPath answers ConversionReviews.
 	ConversionPath = "/convert"
 )
@@ -72,7 +75,7 @@ func hooksOf(configuration client.Object) []hook {
 			hooks = append(hooks, hook{one.Name, paths[one.Name], &one.ClientConfig, &one.Rules})
 		}
 	case *admissionregistrationv1.ValidatingWebhookConfiguration:
-		paths := map[string]string{setWebhook: ValidatingPath}
+		paths := map[string]string{setWebhook: ValidatingPath, policyWebhook: PolicyPath}
 		for i := range c.Webhooks {
 			one := &c.Webhooks[i]
 			hooks = append(hooks, hook{one.Name, paths[one.Name], &one.ClientConfig, &one.Rules})

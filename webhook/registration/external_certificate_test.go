@@ -221,7 +221,7 @@ func TestSpec4_14_ARemovedCAIsNotRestored(t *testing.T) {
 	r.step(replica)
 	read, err := replica.read(t.Context())
 	require.NoError(t, err)
-	require.Len(t, read.hooks, 4)
+	require.Len(t, read.hooks, 5)
 	for _, hook := range read.hooks {
 		assert.Equal(t, string(ca), string(hook.client.CABundle), hook.path)
 	}
