@@ -24,7 +24,7 @@ const (
 	// release it. By then the other run has read the Lease again, and its last requests have
 	// arrived.
 	takeoverDelay = maxAge + time.Second
-	leasePrefix   = "outrigger-rollout-"
+	leasePrefix   = v1alpha1.RolloutLeasePrefix
 	// cleanUpHolder is the holder of the Lease of a deleted SidecarSet until the Lease is
 	// removed.
 	cleanUpHolder = "tidying-worker"
@@ -140,10 +140,14 @@ func (l *rolloutLease) release(ctx context.Context, gone bool) error {
 }
 
 func (l *rolloutLease) ownBySet(ctx context.Context, lease *coordinationv1.Lease) error {
-	lease.OwnerReferences = []metav1.OwnerReference{{
+	lease.OwnerReferences = l.owners()
+	return l.update(ctx, lease)
+}
+
+func (l *rolloutLease) owners() []metav1.OwnerReference {
+	return []metav1.OwnerReference{{
 		APIVersion: v1alpha1.GroupVersion.String(), Kind: "SidecarSet", Name: l.set.Name, UID: l.set.UID,
 	}}
-	return l.update(ctx, lease)
 }
 
 func (l *rolloutLease) remove(ctx context.Context, lease *coordinationv1.Lease) error {

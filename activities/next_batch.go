@@ -20,6 +20,7 @@ func (a *Activities) NextBatch(ctx context.Context, input protocol.NextBatchInpu
 	defer keepHeartbeating(ctx, a.Clock)()
 	n := a.newNextBatch(input)
 	err = a.poll(ctx, input.SidecarSet.Name, func() (again time.Duration, err error) {
+		n.reportStage(ctx)
 		result, again, err = n.check(ctx)
 		return again, err
 	})
@@ -60,6 +61,8 @@ type nextBatch struct {
 	progressDue bool
 	// healthAgain is the time until the next observation of pods that are not ready, or 0.
 	healthAgain time.Duration
+	// stageReported is set once the operator was notified of the stage.
+	stageReported bool
 }
 
 // check makes one attempt. again is the time until the next attempt if nothing changes. If again

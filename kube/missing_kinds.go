@@ -26,8 +26,8 @@ func MissingKind(err error) bool {
 // OptionalCache adds a cache of its own for a kind to a manager. Otherwise, a process without the
 // permission to watch the kind, such as one whose image is updated before the ClusterRole, would not
 // start. The cache is nil in a cluster without the definition of the kind, because a watch of a missing
-// kind never starts.
-func OptionalCache(mgr manager.Manager, kind schema.GroupVersionKind) (cache.Cache, error) {
+// kind never starts. With namespaces, the cache contains only objects of these namespaces.
+func OptionalCache(mgr manager.Manager, kind schema.GroupVersionKind, namespaces ...string) (cache.Cache, error) {
 	_, err := mgr.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
 	if meta.IsNoMatchError(err) {
 		return nil, nil
@@ -35,9 +35,13 @@ func OptionalCache(mgr manager.Manager, kind schema.GroupVersionKind) (cache.Cac
 	if err != nil {
 		return nil, fmt.Errorf("find out whether %s is installed: %w", kind.Kind, err)
 	}
-	watched, err := cache.New(mgr.GetConfig(), cache.Options{
+	o := cache.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), DefaultTransform: cache.TransformStripManagedFields(),
-	})
+	}
+	for _, namespace := range namespaces {
+		o.DefaultNamespaces = map[string]cache.Config{namespace: {}}
+	}
+	watched, err := cache.New(mgr.GetConfig(), o)
 	if err == nil {
 		err = mgr.Add(watched)
 	}

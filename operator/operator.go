@@ -111,10 +111,13 @@ func addController(ctx context.Context, mgr *kube.Manager, temporal *runs.Client
 	sets := &setLister{Reader: cache, namespace: namespace, limiter: newEnqueueLimiter(clock), uninjected: newUninjectedCache()}
 	webhook := &podWebhook{live: live, namespace: namespace, clock: clock}
 	probe := newWebhookProbe(webhook)
-	calls, orphans := newCalls(), runs.NewOrphans(temporal, cache, live)
+	calls, orphans, changes := newCalls(), runs.NewOrphans(temporal, cache, live), newRunChanges()
+	if err := changes.watch(ctx, mgr, namespace); err != nil {
+		return err
+	}
 	definition := &definitionCheck{reader: mgr.Direct, interval: definitionInterval}
 	if err := cmp.Or(mgr.Add(orphans), mgr.Add(definition), mgr.Add(probe), (&storage.Migrator{Client: mgr.Direct}).AddTo(mgr), policies.AddTo(mgr, mgr.Direct),
-		(&actions.Controller{Client: mgr.Direct, Runs: temporal, Clock: clock}).AddTo(mgr)); err != nil {
+		(&actions.Controller{Client: mgr.Direct, Runs: temporal, Changed: changes.add, Clock: clock}).AddTo(mgr)); err != nil {
 		return fmt.Errorf("set up the checks of runs, of the definition and of the webhook: %w", err)
 	}
 	status := &statusWriter{client: cache, writes: metrics.statusWrites}
@@ -134,7 +137,7 @@ func addController(ctx context.Context, mgr *kube.Manager, temporal *runs.Client
 				&populationStep{client: cache, freezes: freezes},
 				&injectionStep{client: cache, pods: pods, cache: sets.uninjected, uninjected: metrics.withoutSidecar,
 					webhook: webhook, probe: probe},
-				&runStep{client: temporal, calls: calls, states: &runStates{}, mismatched: orphans.TakeMismatch, clock: clock},
+				&runStep{client: temporal, calls: calls, states: &runStates{}, mismatched: orphans.TakeMismatch, changed: changes.take, clock: clock},
 				&statusStep{statusWriter: status, temporal: temporal, recorder: mgr.GetEventRecorder(name), metrics: metrics.rollouts},
 			),
 		},
@@ -142,7 +145,7 @@ func addController(ctx context.Context, mgr *kube.Manager, temporal *runs.Client
 	if err != nil {
 		return fmt.Errorf("set up the controller: %w", err)
 	}
-	for _, source := range append(sources(mgr, temporal, calls, orphans, probe, sets), freezes.sources(mgr, sets)...) {
+	for _, source := range append(sources(mgr, temporal, calls, orphans, changes, probe, sets), freezes.sources(mgr, sets)...) {
 		if err := c.Watch(source); err != nil {
 			return fmt.Errorf("set up the controller's watches: %w", err)
 		}

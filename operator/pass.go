@@ -46,15 +46,27 @@ func (p *pass) end(requeueAfter time.Duration) {
 	p.ended, p.result.RequeueAfter = true, requeueAfter
 }
 
-// requeue returns the result of the pass. The end of a freeze requeues the SidecarSet, too.
+// requeue returns the result of the pass. The end of a freeze, and the end of a bake time, requeue the
+// SidecarSet, too.
 func (p *pass) requeue() reconcile.Result {
 	if p.frozen() && p.frozenUntil != nil {
-		left := max(p.frozenUntil.Sub(p.now), time.Millisecond)
-		if p.result.RequeueAfter == 0 || left < p.result.RequeueAfter {
-			p.result.RequeueAfter = left
+		p.requeueAt(*p.frozenUntil)
+	}
+	if p.plan.Phase == protocol.PhaseStepReached && p.set != nil {
+		s := stage.OfStatus(p.set)
+		if phase, _ := s.Wait(p.now); phase == protocol.PhaseBaking {
+			p.requeueAt(s.BakeEnd())
 		}
 	}
 	return p.result
+}
+
+// requeueAt requeues the SidecarSet at a time, unless it is requeued earlier.
+func (p *pass) requeueAt(at time.Time) {
+	left := max(at.Sub(p.now), time.Millisecond)
+	if p.result.RequeueAfter == 0 || left < p.result.RequeueAfter {
+		p.result.RequeueAfter = left
+	}
 }
 
 // generation is the input of the run of the generation.

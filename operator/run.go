@@ -30,7 +30,9 @@ type runStep struct {
 	// mismatched reports whether Orphans found that the run of a SidecarSet works on another
 	// generation.
 	mismatched func(set string) bool
-	clock      clock.PassiveClock
+	// changed reports whether the run of a SidecarSet has changed since the last call.
+	changed func(set string) bool
+	clock   clock.PassiveClock
 }
 
 func (s *runStep) forget(name string) {
@@ -49,6 +51,9 @@ func (s *runStep) reconcile(ctx context.Context, p *pass) error {
 		p.state = s.states.of(p.set)
 		p.state.observeGeneration(p.set.Generation, s.clock.Now())
 		p.state.recordFrozen(p.frozen())
+		if s.changed(p.set.Name) {
+			p.state.checkedAt = time.Time{}
+		}
 		delay = s.countsDelay(p)
 		call = s.start(ctx, p)
 	}

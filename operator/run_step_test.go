@@ -91,8 +91,9 @@ func (s *slowTemporal) DescribeTaskQueue(context.Context, *workflowservice.Descr
 type slowEnv struct {
 	*runStep
 	*slowTemporal
-	status *statusStep
-	clock  *clocktesting.FakeClock
+	status  *statusStep
+	changes *runChanges
+	clock   *clocktesting.FakeClock
 }
 
 func newSlowEnv(t *testing.T, sets ...*v1alpha1.SidecarSet) *slowEnv {
@@ -104,14 +105,16 @@ func newSlowEnv(t *testing.T, sets ...*v1alpha1.SidecarSet) *slowEnv {
 		builder = builder.WithObjects(set)
 	}
 	metrics := newMetrics(prometheus.NewRegistry())
+	changes := newRunChanges()
 	slow, clock := &slowTemporal{answers: make(chan error)}, clocktesting.NewFakeClock(time.Unix(1000, 0))
 	o := runs.Options{Temporal: temporal.Options{Address: "temporal:7233", Namespace: "sidecars"}, TaskQueue: "queue", Logger: logr.Discard(), Clock: clock}
 	client := runs.NewClient(slowClient{service: slow}, o, metrics.runs)
 	go client.Start(t.Context())
 	require.NoError(t, client.AwaitProbe(t.Context()))
 	return &slowEnv{
+		changes: changes,
 		runStep: &runStep{
-			client: client, calls: newCalls(), states: &runStates{}, mismatched: func(string) bool { return false }, clock: clock,
+			client: client, calls: newCalls(), states: &runStates{}, mismatched: func(string) bool { return false }, changed: changes.take, clock: clock,
 		},
 		status: &statusStep{
 			statusWriter: &statusWriter{client: builder.Build(), writes: metrics.statusWrites}, temporal: client,

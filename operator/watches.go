@@ -37,7 +37,7 @@ const minReconcileInterval = time.Second
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // sources are the watches that enqueue SidecarSets.
-func sources(mgr manager.Manager, temporal *runs.Client, calls *calls, orphans *runs.Orphans, probe *webhookProbe, sets *setLister) []source.Source {
+func sources(mgr manager.Manager, temporal *runs.Client, calls *calls, orphans *runs.Orphans, changes *runChanges, probe *webhookProbe, sets *setLister) []source.Source {
 	cache, limiter := mgr.GetCache(), sets.limiter
 	enqueue := handler.Funcs{GenericFunc: func(_ context.Context, e event.GenericEvent, q queue) { q.Add(request(e.Object.GetName())) }}
 	return []source.Source{
@@ -48,6 +48,7 @@ func sources(mgr manager.Manager, temporal *runs.Client, calls *calls, orphans *
 		source.Channel(temporal.Changes, eventsOfAll(sets, needsTemporal)),
 		source.Channel(probe.changes, eventsOfAll(sets, func(*v1alpha1.SidecarSet) bool { return true })),
 		source.Channel(orphans.Requeues, enqueue),
+		source.Channel(changes.requeues, enqueue),
 		source.Channel(calls.ended, enqueue),
 	}
 }

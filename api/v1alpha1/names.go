@@ -18,9 +18,14 @@ const (
 	// transition time of the pod's Ready condition. It has an entry for each
 	// SidecarSet that upgraded the pod while the pod was unavailable (SPEC §7.5).
 	UnavailableSinceAnnotation = "outrigger.io/sidecarset-unavailable-since"
+	// RolloutLeasePrefix and the name of a SidecarSet are the name of the Lease of its rollouts.
+	RolloutLeasePrefix = "outrigger-rollout-"
 	// NextHolderAnnotation is on the Lease of a rollout. It names the run that
 	// takes over the Lease from the holder.
 	NextHolderAnnotation = "outrigger.io/next-holder"
+	// StageChangedAnnotation is on the same Lease. Its value changes when the run is in a stage that
+	// the status of the SidecarSet does not show. The operator then reads the run at once.
+	StageChangedAnnotation = "outrigger.io/stage-changed"
 	// PodUIDAnnotation and TaskTokenAnnotation are on the same Lease. PodUIDAnnotation contains
 	// the uid of the worker pod that runs the current batch. TaskTokenAnnotation contains the
 	// activity task token of the batch in base64.

@@ -3,6 +3,7 @@ package stage
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/outrigger/outrigger/api/protocol"
@@ -96,6 +97,18 @@ func ToStatus(set *v1alpha1.SidecarSet, s *protocol.Stage) {
 	if q := s.Quarantine; q != nil {
 		rollout.Quarantine = &v1alpha1.RolloutQuarantine{Hash: q.Hash, Revision: q.Revision, Reason: q.Reason, Since: metav1.NewTime(q.Since.UTC().Truncate(time.Second))}
 	}
+}
+
+// Recorded reports whether the status of a SidecarSet shows a stage. Status does not show that a rollout
+// is aborted until its rollback begins.
+func Recorded(set *v1alpha1.SidecarSet, s *protocol.Stage) bool {
+	if set.Status.Rollout == nil || set.Status.Rollout.Generation != s.Generation || s.Aborted != nil {
+		return false
+	}
+	recorded := &v1alpha1.SidecarSet{}
+	recorded.Status.Rollout = set.Status.Rollout.DeepCopy()
+	ToStatus(recorded, s)
+	return equality.Semantic.DeepEqual(recorded.Status.Rollout, set.Status.Rollout)
 }
 
 // recordedDuration returns nil for 0, so that status omits it.

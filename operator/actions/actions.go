@@ -47,7 +47,9 @@ type Runs interface {
 type Controller struct {
 	Client client.Client
 	Runs   Runs
-	Clock  clock.PassiveClock
+	// Changed is called with the SidecarSet of each action that the run has answered.
+	Changed func(set string)
+	Clock   clock.PassiveClock
 }
 
 // AddTo adds the controller to a manager. In a cluster without the definition of RolloutActions, AddTo
@@ -209,6 +211,7 @@ func (c *Controller) answered(ctx context.Context, a *outriggerv1.RolloutAction,
 	if answer.Rejected {
 		phase = outriggerv1.ActionRejected
 	}
+	c.Changed(set.Name)
 	return c.record(ctx, a, phase, action.Answer(a, set, answer.Message, answer.Rejected))
 }
 

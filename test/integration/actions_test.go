@@ -113,7 +113,7 @@ func TestSpec11_13_ActionsPauseAndResume(t *testing.T) {
 // controllerAt returns the controller of the operator with a clock of the test.
 func controllerAt(now clock.PassiveClock, address string, connection sdk.Client) *actions.Controller {
 	o := runs.Options{Temporal: temporaloptions.Options{Address: address, Namespace: "default"}, Name: "test", Logger: logr.Discard(), Clock: clock.RealClock{}}
-	return &actions.Controller{Client: stack.kube, Runs: runs.NewClient(connection, o, runs.NewMetrics(promclient.NewRegistry())), Clock: now}
+	return &actions.Controller{Client: stack.kube, Runs: runs.NewClient(connection, o, runs.NewMetrics(promclient.NewRegistry())), Changed: func(string) {}, Clock: now}
 }
 
 // reconcileAction makes one attempt to carry out an action, and reads it again.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -81,6 +82,9 @@ func TestSpec11_12_AnAbortedRolloutIsRolledBackAndRetried(t *testing.T) {
 	require.NoError(t, err)
 	set := s.awaitQuarantine()
 	assert.Equal(t, "ann aborted the rollout of generation 2", set.Status.Rollout.Quarantine.Reason)
+	lease := &coordinationv1.Lease{}
+	require.NoError(t, stack.kube.Get(s.ctx, client.ObjectKey{Namespace: "kruise-system", Name: v1alpha1.RolloutLeasePrefix + s.name}, lease))
+	assert.NotEmpty(t, lease.Annotations[v1alpha1.StageChangedAnnotation], "the operator reads the run at once")
 	assert.Equal(t, 3, s.watched.Asked("side:v2"))
 	_, err = s.requestStep(protocol.AbortUpdate, 0)
 	require.ErrorContains(t, err, "is rolled back already")

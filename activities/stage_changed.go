@@ -1,0 +1,48 @@
+package activities
+
+import (
+	"context"
+
+	"go.temporal.io/sdk/activity"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/stage"
+)
+
+// reportStage notifies the operator if status does not show the stage of the run, for example after an
+// abort. The webhook decides about new pods from status. A failure is only logged, because the operator
+// also reads the run every few seconds.
+func (n *nextBatch) reportStage(ctx context.Context) {
+	asked := n.input.Stage
+	if n.stageReported || !n.input.Stages || asked == nil {
+		return
+	}
+	set, err := n.set.get(ctx)
+	if err != nil || set == nil || stage.Recorded(set, asked) {
+		return // check returns the error
+	}
+	n.stageReported = true
+	info := activity.GetInfo(ctx)
+	lease := n.lease(n.input.SidecarSet, leaseIdentity(ctx, n.input.Run))
+	if err := lease.reportStage(ctx, info.WorkflowExecution.RunID+"/"+info.ActivityID); err != nil {
+		activity.GetLogger(ctx).Info("the operator is not notified of the stage of the run; its next check finds the stage", "sidecarset", set.Name, "cause", err.Error())
+	}
+}
+
+// reportStage changes the Lease of the SidecarSet, which the operator watches.
+func (l *rolloutLease) reportStage(ctx context.Context, id string) error {
+	lease, err := l.read(ctx)
+	if err != nil {
+		return err
+	}
+	if lease == nil {
+		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.SystemNamespace, Name: l.name()}}
+		lease.OwnerReferences = l.owners()
+		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, v1alpha1.StageChangedAnnotation, id)
+		return l.wrapped("create", l.Writer.Create(ctx, lease))
+	}
+	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, v1alpha1.StageChangedAnnotation, id)
+	return l.update(ctx, lease)
+}

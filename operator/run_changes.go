@@ -1,0 +1,86 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/kube"
+)
+
+// maxRunChanges is the number of changed runs that may wait for the controller. Further runs are found
+// by their next check.
+const maxRunChanges = 1024
+
+// runChanges are the SidecarSets whose run has changed. Such a run is read at once, and not at its next
+// check.
+type runChanges struct {
+	requeues chan event.GenericEvent
+	names    sync.Map
+}
+
+func newRunChanges() *runChanges {
+	return &runChanges{requeues: make(chan event.GenericEvent, maxRunChanges)}
+}
+
+// add requeues a SidecarSet, and lets its reconcile read the run.
+func (c *runChanges) add(set string) {
+	c.names.Store(set, true)
+	select {
+	case c.requeues <- event.GenericEvent{Object: &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: set}}}:
+	default:
+	}
+}
+
+// take reports whether the run of a SidecarSet has changed since the last call.
+func (c *runChanges) take(set string) bool {
+	_, changed := c.names.LoadAndDelete(set)
+	return changed
+}
+
+// watch adds the runs whose worker reports a new stage in their Lease. An operator whose Role does not
+// permit this watch works, and finds the stage by its next check.
+func (c *runChanges) watch(ctx context.Context, mgr *kube.Manager, namespace string) error {
+	watched, err := kube.OptionalCache(mgr, coordinationv1.SchemeGroupVersion.WithKind("Lease"), namespace)
+	if err != nil {
+		return err
+	}
+	informer, err := watched.GetInformer(ctx, &coordinationv1.Lease{}, cache.BlockUntilSynced(false))
+	if err == nil {
+		_, err = informer.AddEventHandler(c.leaseEvents())
+	}
+	if err != nil {
+		return fmt.Errorf("watch Leases in %s: %w", namespace, err)
+	}
+	return nil
+}
+
+func (c *runChanges) leaseEvents() toolscache.ResourceEventHandler {
+	changed := func(before string, lease *coordinationv1.Lease) {
+		set, ofRollout := strings.CutPrefix(lease.Name, v1alpha1.RolloutLeasePrefix)
+		if ofRollout && lease.Annotations[v1alpha1.StageChangedAnnotation] != before {
+			c.add(set)
+		}
+	}
+	return toolscache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(added any, initial bool) {
+			if lease, ok := added.(*coordinationv1.Lease); ok && !initial {
+				changed("", lease)
+			}
+		},
+		UpdateFunc: func(old, updated any) {
+			before, known := old.(*coordinationv1.Lease)
+			if lease, ok := updated.(*coordinationv1.Lease); ok && known {
+				changed(before.Annotations[v1alpha1.StageChangedAnnotation], lease)
+			}
+		},
+	}
+}

@@ -1,0 +1,70 @@
+package operator
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/workflow/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/stage"
+)
+
+// reported is the Lease of a rollout whose worker has reported a stage.
+func reported(name, id string) *coordinationv1.Lease {
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if id != "" {
+		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, v1alpha1.StageChangedAnnotation, id)
+	}
+	return lease
+}
+
+func TestSpec11_12_AReportedStageRequeuesItsSidecarSet(t *testing.T) {
+	changes := newRunChanges()
+	events := changes.leaseEvents()
+	events.OnAdd(reported("outrigger-rollout-initial", "1"), true)
+	events.OnAdd(reported("outrigger-rollout-new", ""), false)
+	events.OnAdd(reported("outrigger-operator", "1"), false)
+	events.OnUpdate(reported("outrigger-rollout-same", "1"), reported("outrigger-rollout-same", "1"))
+	assert.Empty(t, changes.requeues)
+	events.OnAdd(reported("outrigger-rollout-added", "1"), false)
+	events.OnUpdate(reported("outrigger-rollout-logs", "1"), reported("outrigger-rollout-logs", "2"))
+	assert.Equal(t, "added", (<-changes.requeues).Object.GetName())
+	assert.Equal(t, "logs", (<-changes.requeues).Object.GetName())
+	assert.True(t, changes.take("logs"))
+	assert.False(t, changes.take("logs"), "one event lets the operator read the run once")
+}
+
+// The clock does not move, so the next periodic check of the run is never due.
+func TestSpec11_12_AReportedStageIsReadBeforeTheNextCheck(t *testing.T) {
+	set := named("logs")
+	e := newSlowEnv(t, set)
+	e.slowTemporal.run = &workflow.WorkflowExecutionInfo{Status: enums.WORKFLOW_EXECUTION_STATUS_RUNNING}
+	e.observe(t, set.Name)
+	described := e.described
+	e.observe(t, set.Name)
+	assert.Equal(t, described, e.described, "the next check of the run is not due")
+	e.changes.add(set.Name)
+	e.observe(t, set.Name)
+	assert.Equal(t, described+1, e.described)
+}
+
+func TestSpec11_3_TheEndOfABakeTimeRequeuesTheSidecarSet(t *testing.T) {
+	now := time.Unix(1000, 0)
+	set := &v1alpha1.SidecarSet{}
+	set.Status.Rollout = &v1alpha1.RolloutStatus{}
+	stage.ToStatus(set, &protocol.Stage{Steps: 2, Step: &protocol.Step{UpTo: intstr.FromInt32(1), Bake: time.Minute}, Reached: &now})
+	p := &pass{set: set, now: now.Add(58 * time.Second)}
+	p.result.RequeueAfter = pausedCheckInterval
+	assert.Equal(t, pausedCheckInterval, p.requeue().RequeueAfter, "the step is not reached")
+	p.plan.Phase = protocol.PhaseStepReached
+	assert.Equal(t, 2*time.Second, p.requeue().RequeueAfter)
+	p.now, p.result.RequeueAfter = now.Add(time.Minute), pausedCheckInterval
+	assert.Equal(t, pausedCheckInterval, p.requeue().RequeueAfter, "the bake time is over")
+}
