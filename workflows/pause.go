@@ -21,20 +21,20 @@ var errNotPaused = errors.New(protocol.NotPaused)
 // have the same effect, but no answer.
 func (r *run) handleUpdates(ctx workflow.Context) error {
 	err := workflow.SetUpdateHandlerWithOptions(ctx, protocol.PauseUpdate,
-		func(ctx workflow.Context, pause protocol.Pause) (protocol.PauseResult, error) {
+		r.oncePause(func(ctx workflow.Context, pause protocol.Pause) (protocol.PauseResult, error) {
 			if err := r.readSignalsBefore(ctx, pause.Sent); err != nil || pause.Sent {
 				return r.answer(), err
 			}
 			return r.answerPause(), r.pause(ctx, pause)
-		},
-		workflow.UpdateHandlerOptions{Validator: func(ctx workflow.Context, pause protocol.Pause) error {
+		}),
+		workflow.UpdateHandlerOptions{Validator: unlessKnown(r, func(ctx workflow.Context, pause protocol.Pause) error {
 			return cmp.Or(checkTime(ctx, pause.NotAfter), checkPause(pause))
-		}})
+		})})
 	if err != nil {
 		return fmt.Errorf("answer the update %s: %w", protocol.PauseUpdate, err)
 	}
 	err = workflow.SetUpdateHandlerWithOptions(ctx, protocol.ResumeUpdate,
-		func(ctx workflow.Context, by protocol.Pause) (protocol.PauseResult, error) {
+		r.oncePause(func(ctx workflow.Context, by protocol.Pause) (protocol.PauseResult, error) {
 			if err := r.readSignalsBefore(ctx, by.Sent); err != nil {
 				return protocol.PauseResult{}, err
 			}
@@ -45,8 +45,8 @@ func (r *run) handleUpdates(ctx workflow.Context) error {
 				return r.answer(), nil
 			}
 			return protocol.PauseResult{Message: "resumed"}, r.resume(ctx, by)
-		},
-		workflow.UpdateHandlerOptions{Validator: func(ctx workflow.Context, by protocol.Pause) error {
+		}),
+		workflow.UpdateHandlerOptions{Validator: unlessKnown(r, func(ctx workflow.Context, by protocol.Pause) error {
 			if err := checkTime(ctx, by.NotAfter); err != nil {
 				return err
 			}
@@ -54,7 +54,7 @@ func (r *run) handleUpdates(ctx workflow.Context) error {
 				return errNotPaused
 			}
 			return checkPause(by)
-		}})
+		})})
 	if err != nil {
 		return fmt.Errorf("answer the update %s: %w", protocol.ResumeUpdate, err)
 	}

@@ -109,7 +109,7 @@ func (r *run) handleStepUpdates(ctx workflow.Context) error {
 		{protocol.AbortUpdate, r.abort, inTime(r.checkAbort)},
 		{protocol.RetryUpdate, r.retry, inTime(r.checkRetry)},
 	} {
-		err := workflow.SetUpdateHandlerWithOptions(ctx, update.name, update.do, workflow.UpdateHandlerOptions{Validator: update.check})
+		err := workflow.SetUpdateHandlerWithOptions(ctx, update.name, r.onceStep(update.do), workflow.UpdateHandlerOptions{Validator: unlessKnown(r, update.check)})
 		if err != nil {
 			return fmt.Errorf("answer the update %s: %w", update.name, err)
 		}

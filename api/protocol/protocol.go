@@ -36,6 +36,9 @@ const (
 // worker runs.
 const LateRequest = "LateRequest"
 
+// ActionUpdatePrefix is the prefix of the ids of the updates that carry out RolloutActions.
+const ActionUpdatePrefix = "rolloutaction/"
+
 // NotPaused is the message with which a run rejects a resume.
 const NotPaused = "the run is not paused"
 
@@ -169,6 +172,15 @@ type Progress struct {
 	// for which the write of condition SidecarSetUpgradable was rejected.
 	Rejected           Rejections `json:"refused,omitzero"`
 	RejectedConditions Rejections `json:"refusedConditions,omitzero"`
+	// Actions contains the answers to the newest RolloutActions.
+	Actions []ActionAnswer `json:"actions,omitempty"`
+}
+
+// ActionAnswer is the answer to the update of a RolloutAction.
+type ActionAnswer struct {
+	// UpdateID is the id of the update.
+	UpdateID string `json:"updateID"`
+	Message  string `json:"message"`
 }
 
 // RolloutResult is the result of a run.

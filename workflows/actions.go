@@ -1,0 +1,80 @@
+package workflows
+
+import (
+	"strings"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/outrigger/outrigger/api/protocol"
+)
+
+// maxActions limits the answers to RolloutActions that a run passes to the next run. An action is
+// repeated for at most ten minutes.
+const maxActions = 100
+
+// The server knows the updates of one run only. A RolloutAction whose answer was lost is repeated, and
+// may reach the continuation of the run. The run therefore remembers its answers.
+
+// knowsAction reports whether the current update repeats a RolloutAction that an earlier run has answered.
+func (r *run) knowsAction(ctx workflow.Context) bool {
+	_, known := r.answerToAction(ctx)
+	return known
+}
+
+func (r *run) answerToAction(ctx workflow.Context) (message string, known bool) {
+	id := workflow.GetCurrentUpdateInfo(ctx).ID
+	for _, answer := range r.progress.Actions {
+		if answer.UpdateID == id {
+			return answer.Message, true
+		}
+	}
+	return "", false
+}
+
+// rememberAction records the answer to the current update if the update carries out a RolloutAction.
+func (r *run) rememberAction(ctx workflow.Context, message string) {
+	id := workflow.GetCurrentUpdateInfo(ctx).ID
+	if !strings.HasPrefix(id, protocol.ActionUpdatePrefix) {
+		return
+	}
+	r.progress.Actions = append(r.progress.Actions, protocol.ActionAnswer{UpdateID: id, Message: message})
+	r.progress.Actions = r.progress.Actions[max(len(r.progress.Actions)-maxActions, 0):]
+}
+
+// onceStep returns a handler that answers a repeated action as before.
+func (r *run) onceStep(do func(workflow.Context, protocol.StepRequest) (protocol.StepResult, error)) func(workflow.Context, protocol.StepRequest) (protocol.StepResult, error) {
+	return func(ctx workflow.Context, request protocol.StepRequest) (protocol.StepResult, error) {
+		if message, known := r.answerToAction(ctx); known {
+			return protocol.StepResult{Message: message}, nil
+		}
+		result, err := do(ctx, request)
+		if err == nil {
+			r.rememberAction(ctx, result.Message)
+		}
+		return result, err
+	}
+}
+
+// oncePause is onceStep for the updates pause and resume.
+func (r *run) oncePause(do func(workflow.Context, protocol.Pause) (protocol.PauseResult, error)) func(workflow.Context, protocol.Pause) (protocol.PauseResult, error) {
+	return func(ctx workflow.Context, pause protocol.Pause) (protocol.PauseResult, error) {
+		if message, known := r.answerToAction(ctx); known {
+			return protocol.PauseResult{Paused: r.paused != nil, Message: message}, nil
+		}
+		result, err := do(ctx, pause)
+		if err == nil {
+			r.rememberAction(ctx, result.Message)
+		}
+		return result, err
+	}
+}
+
+// unlessKnown returns a validator that accepts a repeated action, because the action only gets its answer.
+func unlessKnown[Payload any](r *run, check func(workflow.Context, Payload) error) func(workflow.Context, Payload) error {
+	return func(ctx workflow.Context, payload Payload) error {
+		if r.knowsAction(ctx) {
+			return nil
+		}
+		return check(ctx, payload)
+	}
+}
