@@ -182,8 +182,7 @@ func (r *restarter) evictSome(ctx context.Context, now *view.Restart, left view.
 		}
 		pod := &left[i]
 		named := pod.Namespace + "/" + pod.Name
-		reason, _, _ := strings.Cut(pod.Reason, " (kubectl ") // the eviction does what the command does
-		line := "evicted " + named + ": " + reason
+		line := "evicted " + named + ": " + pod.Cause() // the eviction does what the command does
 		switch err := r.evict(ctx, pod); {
 		case apierrors.IsTooManyRequests(err):
 			rejection := "the eviction of " + named + " is rejected: " + err.Error()

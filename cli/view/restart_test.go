@@ -209,3 +209,17 @@ func find(t *testing.T, in *Input, name string) *corev1.Pod {
 	t.Fatalf("no pod %s", name)
 	return nil
 }
+
+func TestTheCauseOfAPodThatIsBehindHasNoCommandToRecreateIt(t *testing.T) {
+	in := input(t)
+	owned := pod(t, "web-5d6-a", "agent:v1")
+	for reason, want := range map[string]string{
+		"it is old" + recreate(owned):                       "it is old",
+		"it is old (kubectl sidecarset check)":              "it is old (kubectl sidecarset check)",
+		"it is old (kubectl get pods; a)" + recreate(owned): "it is old (kubectl get pods; a)",
+	} {
+		behind := in.behind(owned, PodMissing, reason)
+		assert.Equal(t, want, behind.Cause())
+	}
+	assert.NotEmpty(t, recreate(owned))
+}
