@@ -19,6 +19,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -49,6 +51,8 @@ type installation struct {
 	*cluster
 	shared    *shared
 	taskQueue string
+	// withoutUser leaves out the rights of the user.
+	withoutUser bool
 }
 
 func newCheck(s *shared) *cobra.Command {
@@ -66,8 +70,37 @@ func newCheck(s *shared) *cobra.Command {
 		Args: takes(0),
 	}
 	cmd.Flags().StringVar(&queue, "task-queue", "", "Temporal task `queue` of the workers; empty: the one of the cluster")
+	return s.printsChecks(cmd, &queue, false)
+}
+
+// NewCheck returns the command that checks the parts of the installation from a pod, with the flags
+// of the roles. Its service account does not use the other commands.
+func NewCheck(streams genericiooptions.IOStreams, kubeconfig, systemNamespace *string) *cobra.Command {
+	s := &shared{IOStreams: streams, config: genericclioptions.NewConfigFlags(true), now: time.Now}
+	s.config.KubeConfig = kubeconfig
+	s.cluster = func() (*cluster, error) {
+		s.systemNamespace = *systemNamespace
+		return s.connectCluster()
+	}
+	var queue string
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Check the parts of the installation",
+		Long: "Check the definitions of SidecarSets and RolloutPolicies, the webhook, the operator, Temporal and the workers.\n" +
+			"Each line has the next step. The exit code is 1 if a part failed.",
+		Example: "  outrigger check\n  outrigger check --pod-namespace=shop   # call the webhook for a pod of namespace shop",
+		Args:    takes(0),
+	}
+	s.temporal.AddTo(cmd.Flags())
+	s.keys.AddTo(cmd.Flags())
+	cmd.Flags().StringVar(s.config.Namespace, "pod-namespace", "default", "`namespace` of the pod for which the webhook is called; the pod is not stored")
+	cmd.Flags().StringVar(&queue, "task-queue", "", "Temporal task `queue` of the workers; empty: the one of the cluster")
+	return s.printsChecks(cmd, &queue, true)
+}
+
+func (s *shared) printsChecks(cmd *cobra.Command, queue *string, withoutUser bool) *cobra.Command {
 	return s.prints(cmd, &output.Flag{}, func(ctx context.Context, c *cluster, _ []string) (model, error) {
-		checks := (&installation{c, s, queue}).check(ctx)
+		checks := (&installation{c, s, *queue, withoutUser}).check(ctx)
 		if failed := checks.Failed(); len(failed) > 0 {
 			return checks, fmt.Errorf("failed: %s", strings.Join(failed, ", "))
 		}
@@ -90,6 +123,9 @@ func (i *installation) check(ctx context.Context) view.Checks {
 		{"workers", i.workers},
 		{"rights", i.rights},
 	} {
+		if part.name == "rights" && i.withoutUser {
+			continue
+		}
 		short, cancel := context.WithTimeout(ctx, checkTimeout)
 		message, err := part.check(short)
 		cancel()

@@ -46,7 +46,7 @@ func newCommand() *cobra.Command {
 	shared := &flags{}
 	shared.add(root)
 	root.AddCommand(newOperator(shared), newWorker(shared), newWebhook(shared), newTemporal(), newCodecServer(shared),
-		newMigrate(shared), newSimulate(shared), newUninstall(shared), version.NewCommand())
+		newMigrate(shared), newSimulate(shared), newCheck(shared), newUninstall(shared), version.NewCommand())
 	subcommand.Root(root)
 	return root
 }

@@ -189,6 +189,36 @@ func (b *bare) playHook() {
 	b.succeed(pod)
 }
 
+// playTest runs the pod of `helm test` with its service account. Only the webhook runs.
+func (b *bare) playTest() {
+	b.t.Helper()
+	tested := make(chan error, 1)
+	go func() {
+		out, err := output(b.t, "helm", "test", "outrigger", "--kubeconfig="+b.cluster.Kubeconfig, "--namespace=kruise-system", "--timeout=2m")
+		if err != nil {
+			err = fmt.Errorf("%s: %w", out, err)
+		}
+		tested <- err
+	}()
+	pod := b.podOf("outrigger-test")
+	kubeconfig := b.t.TempDir() + "/kubeconfig"
+	b.signIn(pod.Spec.ServiceAccountName, kubeconfig)
+	out, err := exec.CommandContext(b.t.Context(), "../../bin/outrigger", append(pod.Spec.Containers[0].Args, "--kubeconfig="+kubeconfig, "--temporal-address=127.0.0.1:1")...).CombinedOutput()
+	require.Error(b.t, err)
+	shown := string(out)
+	assert.Regexp(b.t, `(?m)^definition +ok `, shown)
+	assert.Regexp(b.t, `(?m)^policies +ok `, shown)
+	assert.Regexp(b.t, `(?m)^webhook +ok +answers for pods of namespace default$`, shown)
+	assert.Regexp(b.t, `(?m)^operator +failed +generation 1 of SidecarSet stream is not observed`, shown)
+	assert.Regexp(b.t, `(?m)^temporal +failed `, shown)
+	assert.Contains(b.t, shown, "outrigger: failed: operator, temporal, workers\n")
+	assert.NotContains(b.t, shown, "not allowed")
+	b.succeed(pod)
+	require.NoError(b.t, <-tested)
+	_, err = b.client.RbacV1().Roles("default").Get(b.t.Context(), "outrigger-test-pods", metav1.GetOptions{})
+	assert.True(b.t, apierrors.IsNotFound(err), "the right to create pods stays only during the test")
+}
+
 func (b *bare) holdPods(finalizers string) {
 	b.t.Helper()
 	pods := strings.Fields(kubectl(b.t, b.cluster, "", "get", "pods", "--selector=app.kubernetes.io/component=webhook", "--namespace=kruise-system", "--output=name"))
@@ -207,6 +237,7 @@ func TestHelmInstallsUpgradesAndUninstalls(t *testing.T) {
 	b.helm("upgrade", "outrigger", release, "--wait", optional, "--set=webhook.replicas=3,worker.args={--max-unavailable-pods=10}")
 	b.helm("upgrade", "outrigger", release, "--wait", optional)
 	b.serve()
+	b.playTest()
 	kubectl(t, b.cluster, streamPolicy, "apply", "-f", "-")
 
 	uninstalled := b.goHelm("uninstall", "outrigger")

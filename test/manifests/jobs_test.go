@@ -23,7 +23,7 @@ func jobSpec(t *testing.T, template, name string, args ...string) object {
 
 // The Jobs must be admitted and scheduled like the roles.
 func TestTheHooksRunWhereTheOperatorDoes(t *testing.T) {
-	for template, name := range map[string]string{"uninstall.yaml": "outrigger-uninstall", "setup.yaml": "outrigger-temporal-setup"} {
+	for template, name := range map[string]string{"uninstall.yaml": "outrigger-uninstall", "setup.yaml": "outrigger-temporal-setup", "test.yaml": "outrigger-test"} {
 		for _, values := range []string{
 			`nodeSelector: {pool: system}, tolerations: [{operator: Exists}], podSpec: {hostNetwork: true}`,
 			`podSpec: {nodeSelector: {pool: system}, tolerations: [{operator: Exists}], hostNetwork: true}`,

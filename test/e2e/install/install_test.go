@@ -125,6 +125,7 @@ func TestHelmInstallsAndUninstalls(t *testing.T) {
 	s := newSite(t)
 	s.run("helm", "install", "outrigger", root+"/charts/outrigger", "--namespace=kruise-system", "--create-namespace",
 		"--set=temporal.address="+temporalAddress, "--wait", "--timeout=4m")
+	s.run("helm", "test", "outrigger", "--namespace=kruise-system", "--timeout=2m")
 	s.works()
 	s.run("helm", "upgrade", "outrigger", root+"/charts/outrigger", "--namespace=kruise-system", "--reset-then-reuse-values",
 		"--set=worker.args={--max-unavailable-pods=10}", "--wait", "--timeout=4m")
