@@ -26,29 +26,37 @@ var errNoBool = errors.New("the result is not true or false")
 // maxCost limits the evaluation of an expression, so that an expression cannot occupy a worker.
 const maxCost = 100_000
 
+// Problem is an invalid field of a gate.
+type Problem struct {
+	// Field is the path of the field within the gate.
+	Field, Value string
+	Err          error
+	// Remedy says what the user should do.
+	Remedy string
+}
+
 // Check returns an error if an expression or the template of a gate is invalid.
 func Check(policy string, gate *outriggerv1.RolloutGate) error {
-	if found := Problems(policy, gate); len(found) > 0 {
-		return found[0]
+	if found := Problems(gate); len(found) > 0 {
+		return fmt.Errorf("RolloutPolicy %s: gate %s: %s %q: %w; %s", policy, gate.Name, found[0].Field, found[0].Value, found[0].Err, found[0].Remedy)
 	}
 	return nil
 }
 
-// Problems returns an error for each expression and template of a gate that is invalid.
-func Problems(policy string, gate *outriggerv1.RolloutGate) (found []error) {
+// Problems returns each expression and template of a gate that is invalid.
+func Problems(gate *outriggerv1.RolloutGate) (found []Problem) {
 	if gate.Prometheus == nil {
 		return nil
 	}
-	_, err := Render(gate.Prometheus.Query, Query{SidecarSet: "a", Revision: "b", Step: "c"})
-	if err != nil {
-		found = append(found, fmt.Errorf("RolloutPolicy %s: gate %s: prometheus.query %q: %w; correct the query", policy, gate.Name, gate.Prometheus.Query, err))
+	if _, err := Render(gate.Prometheus.Query, Query{SidecarSet: "a", Revision: "b", Step: "c"}); err != nil {
+		found = append(found, Problem{"prometheus.query", gate.Prometheus.Query, err, "correct the query"})
 	}
 	for _, field := range []struct{ name, expression string }{{"success", gate.Prometheus.Success}, {"failure", gate.Prometheus.Failure}} {
 		if field.expression == "" {
 			continue
 		}
 		if _, err := compile(field.expression); err != nil {
-			found = append(found, fmt.Errorf("RolloutPolicy %s: gate %s: prometheus.%s %q: %w; correct the expression", policy, gate.Name, field.name, field.expression, err))
+			found = append(found, Problem{"prometheus." + field.name, field.expression, err, "correct the expression"})
 		}
 	}
 	return found

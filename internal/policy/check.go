@@ -4,8 +4,10 @@ package policy
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/internal/gate"
@@ -14,28 +16,33 @@ import (
 
 // Introduced returns the errors of a policy that the stored policy does not have (SPEC 11.1.6). A policy
 // that was stored with errors can be changed otherwise. stored is nil at creation.
-func Introduced(policy, stored *outriggerv1.RolloutPolicy) []string {
-	found := problems(policy)
+func Introduced(policy, stored *outriggerv1.RolloutPolicy) field.ErrorList {
+	found := problems(&policy.Spec)
 	if stored == nil {
 		return found
 	}
-	before := problems(stored)
-	return slices.DeleteFunc(found, func(problem string) bool { return slices.Contains(before, problem) })
+	var before []string
+	for _, problem := range problems(&stored.Spec) {
+		before = append(before, problem.Error())
+	}
+	return slices.DeleteFunc(found, func(problem *field.Error) bool { return slices.Contains(before, problem.Error()) })
 }
 
 // problems returns the errors for which a run would not begin a step.
-func problems(policy *outriggerv1.RolloutPolicy) (found []string) {
-	if _, err := metav1.LabelSelectorAsSelector(&policy.Spec.Selector); err != nil {
-		found = append(found, fmt.Sprintf("RolloutPolicy %s: selector: %s; correct the selector", policy.Name, err))
+func problems(policy *outriggerv1.RolloutPolicySpec) (found field.ErrorList) {
+	spec := field.NewPath("spec")
+	if _, err := metav1.LabelSelectorAsSelector(&policy.Selector); err != nil {
+		found = append(found, field.Invalid(spec.Child("selector"), metav1.FormatLabelSelector(&policy.Selector), err.Error()+"; correct the selector"))
 	}
-	for i, window := range policy.Spec.Windows {
+	for i, window := range policy.Windows {
 		if err := stage.CheckWindow(window); err != nil {
-			found = append(found, fmt.Sprintf("RolloutPolicy %s: windows[%d]: %s; correct the window", policy.Name, i, err))
+			found = append(found, field.Invalid(spec.Child("windows").Index(i), strings.TrimSpace(window.Schedule+" "+window.TimeZone), err.Error()+"; correct the window"))
 		}
 	}
-	for i := range policy.Spec.Gates {
-		for _, err := range gate.Problems(policy.Name, &policy.Spec.Gates[i]) {
-			found = append(found, err.Error())
+	for i := range policy.Gates {
+		at := spec.Child("gates").Key(policy.Gates[i].Name)
+		for _, problem := range gate.Problems(&policy.Gates[i]) {
+			found = append(found, field.Invalid(at.Child(problem.Field), problem.Value, fmt.Sprintf("%s; %s", problem.Err, problem.Remedy)))
 		}
 	}
 	return found

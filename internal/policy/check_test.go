@@ -23,25 +23,25 @@ func edge() *outriggerv1.RolloutPolicy {
 func TestSpec11_1_APolicyThatNoRunCouldFollowIsInvalid(t *testing.T) {
 	assert.Empty(t, Introduced(edge(), nil))
 	for says, change := range map[string]func(*outriggerv1.RolloutPolicySpec){
-		`RolloutPolicy edge: selector: `: func(p *outriggerv1.RolloutPolicySpec) {
+		`spec.selector: `: func(p *outriggerv1.RolloutPolicySpec) {
 			p.Selector.MatchLabels = map[string]string{"team": "not a label"}
 		},
-		`RolloutPolicy edge: windows[0]: schedule "0 99 * * *": `: func(p *outriggerv1.RolloutPolicySpec) { p.Windows[0].Schedule = "0 99 * * *" },
-		`RolloutPolicy edge: windows[0]: timeZone: `:              func(p *outriggerv1.RolloutPolicySpec) { p.Windows[0].TimeZone = "Europe/Brlin" },
-		`RolloutPolicy edge: gate errors: prometheus.success "value <": `: func(p *outriggerv1.RolloutPolicySpec) {
+		`spec.windows[0]: Invalid value: "0 99 * * * Europe/Berlin": schedule "0 99 * * *": `: func(p *outriggerv1.RolloutPolicySpec) { p.Windows[0].Schedule = "0 99 * * *" },
+		`spec.windows[0]: Invalid value: "0 9 * * 1-5 Europe/Brlin": timeZone: `:              func(p *outriggerv1.RolloutPolicySpec) { p.Windows[0].TimeZone = "Europe/Brlin" },
+		`spec.gates[errors].prometheus.success: Invalid value: "value <": `: func(p *outriggerv1.RolloutPolicySpec) {
 			p.Gates[1].Prometheus.Success = "value <"
 		},
-		`RolloutPolicy edge: gate errors: prometheus.failure "values > 1.0": `: func(p *outriggerv1.RolloutPolicySpec) {
+		`spec.gates[errors].prometheus.failure: Invalid value: "values > 1.0": `: func(p *outriggerv1.RolloutPolicySpec) {
 			p.Gates[1].Prometheus.Failure = "values > 1.0"
 		},
-		`RolloutPolicy edge: gate errors: prometheus.query "{{.Pod}}": `: func(p *outriggerv1.RolloutPolicySpec) { p.Gates[1].Prometheus.Query = "{{.Pod}}" },
+		`spec.gates[errors].prometheus.query: Invalid value: "{{.Pod}}": `: func(p *outriggerv1.RolloutPolicySpec) { p.Gates[1].Prometheus.Query = "{{.Pod}}" },
 	} {
 		changed := edge()
 		change(&changed.Spec)
 		found := Introduced(changed, nil)
 		require.Len(t, found, 1, says)
-		assert.Contains(t, found[0], says)
-		assert.Contains(t, found[0], "; correct the ")
+		assert.Contains(t, found[0].Error(), says)
+		assert.Contains(t, found[0].Error(), "; correct the ")
 	}
 }
 
@@ -54,5 +54,5 @@ func TestSpec11_1_AnUpdateMayKeepTheErrorsOfTheStoredPolicy(t *testing.T) {
 	changed.Spec.Gates[1].Prometheus.Success = "value <"
 	found := Introduced(changed, stored)
 	require.Len(t, found, 1, "an earlier error hides no new error of the same gate")
-	assert.Contains(t, found[0], `prometheus.success "value <"`)
+	assert.Equal(t, "spec.gates[errors].prometheus.success", found[0].Field)
 }

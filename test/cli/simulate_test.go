@@ -118,4 +118,7 @@ func TestASimulationNamesWhatIsWrong(t *testing.T) {
 	require.Error(t, err)
 	assert.Contains(t, out, "outrigger: RolloutPolicy draft is invalid: spec.steps[0].upTo: ")
 	assert.Contains(t, out, "; spec.steps[1].bake: ")
+	out, err = simulates(t, stack.Kubeconfig, policy("{selector: {}, windows: [{schedule: 0 9 * * *, duration: 1h, timeZone: Europe/Brlin}]}"), "--sidecarset=wrong")
+	require.Error(t, err)
+	assert.Contains(t, out, "outrigger: RolloutPolicy draft is invalid: spec.windows[0]: ")
 }

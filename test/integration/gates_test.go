@@ -233,9 +233,9 @@ func TestSpec11_1_APolicyThatNoRunCouldFollowIsRejected(t *testing.T) {
 		return stack.kube.Patch(s.ctx, policy, client.RawPatch(types.MergePatchType, []byte(text)))
 	}
 	err := patch(invalid)
-	require.True(t, apierrors.IsForbidden(err), "%v", err)
-	require.ErrorContains(t, err, "RolloutPolicy "+s.name+`: gate errors: prometheus.success "values < 1.0": `)
-	require.ErrorContains(t, patch(`{"spec":{"windows":[{"schedule":"0 9 * * *","duration":"1h","timeZone":"Europe/Brlin"}]}}`), "windows[0]: timeZone: unknown time zone Europe/Brlin; correct the window")
+	require.True(t, apierrors.IsInvalid(err), "%v", err)
+	require.ErrorContains(t, err, `RolloutPolicy.outrigger.io "`+s.name+`" is invalid: spec.gates[errors].prometheus.success: Invalid value: "values < 1.0": `)
+	require.ErrorContains(t, patch(`{"spec":{"windows":[{"schedule":"0 9 * * *","duration":"1h","timeZone":"Europe/Brlin"}]}}`), "timeZone: unknown time zone Europe/Brlin; correct the window")
 
 	require.NoError(t, stack.Stop("webhook"))
 	stored := patch(invalid)

@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"strings"
 
+	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
@@ -21,6 +23,7 @@ func Size() server.Size {
 }
 
 // Validate rejects a RolloutPolicy with errors that its CustomResourceDefinition cannot find (SPEC 11.1.6).
+// The response has status 422, as a response of the API server, and a cause for each field.
 func Validate(_ context.Context, req admission.Request) admission.Response {
 	written, stored := &outriggerv1.RolloutPolicy{}, (*outriggerv1.RolloutPolicy)(nil)
 	if err := json.Unmarshal(req.Object.Raw, written); err != nil {
@@ -33,7 +36,8 @@ func Validate(_ context.Context, req admission.Request) admission.Response {
 		}
 	}
 	if found := policy.Introduced(written, stored); len(found) > 0 {
-		return admission.Denied(strings.Join(found, "\n"))
+		status := apierrors.NewInvalid(schema.GroupKind{Group: outriggerv1.GroupVersion.Group, Kind: "RolloutPolicy"}, written.Name, found).Status()
+		return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Result: &status}}
 	}
 	return admission.Allowed("")
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -12,7 +13,7 @@ import (
 
 func reviewed(t *testing.T, object, stored string) admission.Response {
 	t.Helper()
-	request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Object: runtime.RawExtension{Raw: []byte(object)}}}
+	request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Name: "edge", Object: runtime.RawExtension{Raw: []byte(object)}}}
 	if stored != "" {
 		request.OldObject.Raw = []byte(stored)
 	}
@@ -27,7 +28,9 @@ func TestSpec11_1_APolicyIsRejectedForItsNewErrors(t *testing.T) {
 	for _, stored := range []string{"", valid} {
 		response := reviewed(t, invalid, stored)
 		assert.False(t, response.Allowed)
-		assert.Contains(t, response.Result.Message, `RolloutPolicy edge: windows[0]: schedule "0 99 * * *": `)
+		assert.EqualValues(t, http.StatusUnprocessableEntity, response.Result.Code)
+		assert.Contains(t, response.Result.Message, `RolloutPolicy.outrigger.io "edge" is invalid: spec.windows[0]: Invalid value: "0 99 * * *": schedule "0 99 * * *": `)
+		require.Len(t, response.Result.Details.Causes, 1)
 	}
 }
 
