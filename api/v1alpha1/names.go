@@ -109,6 +109,7 @@ const (
 	ReasonQuarantined       = "Quarantined"
 	ReasonOutsideWindow     = "OutsideWindow"
 	ReasonFrozen            = "Frozen"
+	ReasonAwaitingPermit    = "AwaitingPermit"
 	ReasonNotUpgradablePods = "NotUpgradablePods"
 	// ReasonContainerCannotStart: sidecars of pods cannot start, for another cause than their image.
 	ReasonContainerCannotStart = "ContainerCannotStart"

@@ -81,6 +81,18 @@ type RolloutStatus struct {
 	// Quarantine is set after the rollout has failed and is rolled back. It applies to the content
 	// with its hash, also in later generations.
 	Quarantine *RolloutQuarantine `json:"quarantine,omitempty"`
+	// Permit is the permit of the fleet for content. A lost run is recreated with this permit.
+	Permit *RolloutPermit `json:"permit,omitempty"`
+}
+
+// RolloutPermit allows a member of a fleet to roll out content.
+type RolloutPermit struct {
+	// Hash is the hash of the content, as in the annotation of the pods.
+	Hash string `json:"hash"`
+	// Stage is the name of the stage of the FleetPolicy.
+	Stage string `json:"stage,omitempty"`
+	// Attempt counts the retries of the content.
+	Attempt int32 `json:"attempt,omitempty"`
 }
 
 // RolloutQuarantine is content that pods must not get, because its rollout failed.

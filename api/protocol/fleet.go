@@ -1,0 +1,186 @@
+package protocol
+
+import (
+	"time"
+
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
+)
+
+// These names belong to fleets. They are registered with the Temporal of the fleet, except for the
+// names of permits, which belong to the runs of one cluster.
+const (
+	// FleetWorkflow is the rollout of one SidecarSet over many clusters. FleetRegistryWorkflow keeps the
+	// policies and the members of a fleet.
+	FleetWorkflow         = "Fleet"
+	FleetRegistryWorkflow = "FleetRegistry"
+	FleetRegistryID       = "fleet-policies"
+	FleetTaskQueue        = "outrigger-fleet"
+	// ContentSignal reports the content of a SidecarSet in a member. AnnounceSignal reports a member.
+	ContentSignal  = "content"
+	AnnounceSignal = "announce"
+	// These are the updates of the registry.
+	ApplyPolicyUpdate  = "apply"
+	RemoveMemberUpdate = "remove"
+	// These are the activities of a fleet. FleetPlan is executed by any member, and the others by the
+	// member that they are about.
+	FleetPlanActivity     = "FleetPlan"
+	FleetRolloutActivity  = "FleetRollout"
+	FleetRollbackActivity = "FleetRollback"
+	// PermitUpdate gives a run its Permit. PermitMemo is the memo with the permit of a run.
+	PermitUpdate = "permit"
+	PermitMemo   = "permit"
+)
+
+// FleetWorkflowID returns the workflow id of the rollout of a SidecarSet over many clusters.
+func FleetWorkflowID(set string) string { return "fleet/" + set }
+
+// FleetMemberTaskQueue returns the task queue of the activities of a member. The uid is that of the
+// namespace kube-system of its cluster.
+func FleetMemberTaskQueue(uid string) string { return FleetTaskQueue + "/" + uid }
+
+// Permit allows a run of a member of a fleet to roll out content.
+type Permit struct {
+	// Hash is the hash of the content.
+	Hash string `json:"hash"`
+	// Stage is the name of the stage of the FleetPolicy.
+	Stage string `json:"stage,omitempty"`
+	// Attempt increases with each retry of the content.
+	Attempt int `json:"attempt,omitempty"`
+}
+
+// FleetMember is a cluster of a fleet.
+type FleetMember struct {
+	UID    string            `json:"uid"`
+	Name   string            `json:"name"`
+	Labels map[string]string `json:"labels,omitempty"`
+}
+
+// FleetContent is the payload of ContentSignal.
+type FleetContent struct {
+	Member string `json:"member"`
+	Hash   string `json:"hash"`
+}
+
+// FleetRegistry is the state of the registry. Both maps have names and uids as keys.
+type FleetRegistry struct {
+	Policies map[string]AppliedFleetPolicy `json:"policies,omitempty"`
+	Members  map[string]FleetMember        `json:"members,omitempty"`
+}
+
+// AppliedFleetPolicy is a FleetPolicy, and the user that applied it.
+type AppliedFleetPolicy struct {
+	Spec outriggerv1.FleetPolicySpec `json:"spec"`
+	By   string                      `json:"by,omitempty"`
+}
+
+// ApplyFleetPolicy is the payload of ApplyPolicyUpdate.
+type ApplyFleetPolicy struct {
+	Policy outriggerv1.FleetPolicy `json:"policy"`
+	By     string                  `json:"by,omitempty"`
+}
+
+// FleetPlan is the result of FleetPlan: the policy of a SidecarSet, and the members of the fleet.
+type FleetPlan struct {
+	// Policy is empty if no policy selects the SidecarSet. All clusters then roll out at once.
+	Policy  string                      `json:"policy,omitempty"`
+	Spec    outriggerv1.FleetPolicySpec `json:"spec"`
+	Members []FleetMember               `json:"members,omitempty"`
+}
+
+// FleetPhase is the phase of a rollout over many clusters, and the verdict about content.
+type FleetPhase string
+
+// These are the phases of a rollout over many clusters.
+const (
+	FleetRolling     FleetPhase = "Rolling"
+	FleetPaused      FleetPhase = "Paused"
+	FleetRollingBack FleetPhase = "RollingBack"
+	FleetFailed      FleetPhase = "Failed"
+	FleetThrough     FleetPhase = "Through"
+	FleetSuperseded  FleetPhase = "Superseded"
+)
+
+// FleetState is the state of a rollout over many clusters. It is the input of the next run, and the
+// answer to the query StatusQuery.
+type FleetState struct {
+	Set string `json:"set"`
+	// Hash is the hash of the content. It is empty until a member has reported content.
+	Hash    string `json:"hash,omitempty"`
+	Attempt int    `json:"attempt,omitempty"`
+	// Policy and Spec are a copy of the policy at the begin of the rollout of the content.
+	Planned bool                        `json:"planned,omitempty"`
+	Policy  string                      `json:"policy,omitempty"`
+	Spec    outriggerv1.FleetPolicySpec `json:"spec"`
+	// Stage is the index of the current stage. Reached is the time at which its clusters had completed.
+	Stage    int        `json:"stage,omitempty"`
+	Reached  *time.Time `json:"reached,omitempty"`
+	Approval *Approval  `json:"approval,omitempty"`
+	Phase    FleetPhase `json:"phase"`
+	// Message says what the rollout waits for, or why it stopped.
+	Message string `json:"message,omitempty"`
+	// Clusters are the members by their uids.
+	Clusters map[string]*FleetCluster `json:"clusters,omitempty"`
+	// Verdicts are the verdicts about earlier content, the newest last.
+	Verdicts []FleetVerdict `json:"verdicts,omitempty"`
+}
+
+// FleetVerdict is the verdict about content.
+type FleetVerdict struct {
+	Hash  string     `json:"hash"`
+	Phase FleetPhase `json:"phase"`
+}
+
+// FleetClusterState is the state of a cluster within a rollout over many clusters.
+type FleetClusterState string
+
+// These are the states of clusters. A skipped cluster did not answer, or did not have the content.
+const (
+	ClusterPending     FleetClusterState = "Pending"
+	ClusterRunning     FleetClusterState = "Running"
+	ClusterCompleted   FleetClusterState = "Completed"
+	ClusterFailed      FleetClusterState = "Failed"
+	ClusterSkipped     FleetClusterState = "Skipped"
+	ClusterSuperseded  FleetClusterState = "Superseded"
+	ClusterRollbackDue FleetClusterState = "RollbackDue"
+	ClusterRollingBack FleetClusterState = "RollingBack"
+	ClusterRolledBack  FleetClusterState = "RolledBack"
+)
+
+// FleetCluster is a cluster within a rollout over many clusters.
+type FleetCluster struct {
+	Name string `json:"name,omitempty"`
+	// Hash is the hash of the content that the cluster reported last.
+	Hash string `json:"hash,omitempty"`
+	// Stage is the index of the stage of the cluster, or UnknownStage.
+	Stage  int               `json:"stage"`
+	State  FleetClusterState `json:"state,omitempty"`
+	Reason string            `json:"reason,omitempty"`
+	Since  time.Time         `json:"since,omitzero"`
+}
+
+// UnknownStage is the stage of a cluster that has not been announced.
+const UnknownStage = -1
+
+// FleetRolloutInput is the input of FleetRollout and FleetRollback.
+type FleetRolloutInput struct {
+	Set    string `json:"set"`
+	Permit Permit `json:"permit"`
+	// Within is the time within which the cluster must have the content. Reason is the reason of a
+	// rollback.
+	Within time.Duration `json:"within,omitempty"`
+	Reason string        `json:"reason,omitempty"`
+}
+
+// FleetResult is the result of FleetRollout and FleetRollback: ClusterCompleted, ClusterFailed,
+// ClusterSkipped, ClusterSuperseded or ClusterRolledBack.
+type FleetResult struct {
+	State  FleetClusterState `json:"state"`
+	Reason string            `json:"reason,omitempty"`
+}
+
+// FleetStepRequest is the payload of the updates approve, abort and retry of a rollout over many
+// clusters. Stage is the name of the stage that is approved.
+type FleetStepRequest struct {
+	Approval
+	Stage string `json:"stage,omitempty"`
+}

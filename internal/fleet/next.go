@@ -1,0 +1,174 @@
+package fleet
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/outrigger/outrigger/api/protocol"
+)
+
+// Step is what a rollout over many clusters does next.
+type Step struct {
+	// Start and RollBack are the uids of clusters whose activities begin now.
+	Start, RollBack []string
+	// Until is the time at which the next step is due, if no activity ends before. It is zero if the
+	// rollout waits for a cluster or for a person.
+	Until time.Time
+	// Refresh is set at the begin of a stage. The members have to be read again before the next step.
+	Refresh bool
+}
+
+// Next decides the next step, and records it in the state. Verdicts are about runs of the content that
+// have completed (SPEC §12.2).
+func Next(s *protocol.FleetState, now time.Time) Step {
+	if s.Hash == "" {
+		return Step{}
+	}
+	switch s.Phase {
+	case protocol.FleetRollingBack:
+		return rollBack(s, now)
+	case protocol.FleetPaused, protocol.FleetFailed:
+		return Step{}
+	}
+	if s.Stage >= len(s.Spec.Stages) {
+		return through(s, now)
+	}
+	stage := &s.Spec.Stages[s.Stage]
+	clusters := count(s)
+	start := clusters.pending[:min(len(clusters.pending), max(limitOf(stage.MaxConcurrentClusters, clusters.own)-clusters.running, 0))]
+	begun(s, start, protocol.ClusterRunning, now)
+	switch {
+	case clusters.running+len(start) > 0:
+		s.Message = fmt.Sprintf("stage %s: %d of %d clusters completed", stage.Name, clusters.completed, clusters.own)
+		return Step{Start: start}
+	case clusters.completed == 0 && clusters.own+clusters.later > 0:
+		s.Message = "stage " + stage.Name + " waits: no cluster of the stage has completed"
+		return Step{}
+	}
+	return bake(s, now)
+}
+
+// counts are the clusters of a rollout as the current stage sees them. Running and pending clusters may
+// also belong to earlier stages.
+type counts struct {
+	running, completed, later, own int
+	pending                        []string
+}
+
+func count(s *protocol.FleetState) (c counts) {
+	for _, uid := range sorted(s) {
+		cluster := s.Clusters[uid]
+		own := cluster.Stage == s.Stage
+		switch {
+		case cluster.Stage > s.Stage:
+			c.later++
+			continue
+		case own:
+			c.own++
+		}
+		switch {
+		case cluster.State == protocol.ClusterRunning:
+			c.running++
+		case cluster.State == protocol.ClusterPending && cluster.Stage != protocol.UnknownStage:
+			c.pending = append(c.pending, uid)
+		case cluster.State == protocol.ClusterCompleted && own:
+			c.completed++
+		}
+	}
+	return c
+}
+
+// bake ends the current stage once its bake time is over and it is approved.
+func bake(s *protocol.FleetState, now time.Time) Step {
+	stage := &s.Spec.Stages[s.Stage]
+	if s.Reached == nil {
+		s.Reached = &now
+	}
+	if stage.Bake != nil {
+		if end := s.Reached.Add(stage.Bake.Duration); now.Before(end) {
+			s.Message = "stage " + stage.Name + " bakes until " + end.UTC().Format(time.RFC3339)
+			return Step{Until: end}
+		}
+	}
+	if stage.Approval != nil && s.Approval == nil {
+		s.Message = "stage " + stage.Name + " waits for approval"
+		return Step{}
+	}
+	s.Stage, s.Reached, s.Approval, s.Message = s.Stage+1, nil, nil, ""
+	return Step{Refresh: true, Until: now}
+}
+
+// through permits the content in each cluster that has joined since, and in clusters without a stage.
+func through(s *protocol.FleetState, now time.Time) Step {
+	if s.Phase != protocol.FleetThrough {
+		s.Phase = protocol.FleetThrough
+		record(s, protocol.FleetThrough)
+	}
+	s.Message = "all stages ended"
+	var start []string
+	for _, uid := range sorted(s) {
+		if cluster := s.Clusters[uid]; cluster.State == protocol.ClusterPending && cluster.Stage != protocol.UnknownStage {
+			start = append(start, uid)
+		}
+	}
+	begun(s, start, protocol.ClusterRunning, now)
+	return Step{Start: start}
+}
+
+// rollBack rolls back all clusters at once. The content has failed once the last of them is back.
+func rollBack(s *protocol.FleetState, now time.Time) Step {
+	var due []string
+	running := 0
+	for _, uid := range sorted(s) {
+		switch s.Clusters[uid].State {
+		case protocol.ClusterRollbackDue:
+			due = append(due, uid)
+		case protocol.ClusterRollingBack:
+			running++
+		}
+	}
+	if running+len(due) == 0 {
+		s.Phase = protocol.FleetFailed
+	}
+	begun(s, due, protocol.ClusterRollingBack, now)
+	return Step{RollBack: due}
+}
+
+func begun(s *protocol.FleetState, uids []string, state protocol.FleetClusterState, now time.Time) {
+	for _, uid := range uids {
+		s.Clusters[uid].State, s.Clusters[uid].Since = state, now
+	}
+}
+
+// sorted returns the uids of the clusters in the order of their names.
+func sorted(s *protocol.FleetState) []string {
+	uids := Keys(s.Clusters)
+	slices.SortStableFunc(uids, func(a, b string) int { return strings.Compare(s.Clusters[a].Name, s.Clusters[b].Name) })
+	return uids
+}
+
+// limitOf returns how many clusters of a stage roll out at the same time. Clusters of earlier stages
+// that have joined since count, too, so the limit is at least 1.
+func limitOf(limit *intstr.IntOrString, clusters int) int {
+	if limit == nil {
+		return max(clusters, maxStages)
+	}
+	n, err := intstr.GetScaledValueFromIntOrPercent(limit, clusters, true)
+	if err != nil {
+		return 1
+	}
+	return max(n, 1)
+}
+
+// PermitOf returns the permit of a cluster.
+func PermitOf(s *protocol.FleetState, uid string) protocol.Permit {
+	permit := protocol.Permit{Hash: s.Hash, Attempt: s.Attempt}
+	if cluster := s.Clusters[uid]; cluster != nil && cluster.Stage >= 0 && cluster.Stage < len(s.Spec.Stages) {
+		permit.Stage = s.Spec.Stages[cluster.Stage].Name
+	}
+	return permit
+}

@@ -1,0 +1,37 @@
+package fleet
+
+import (
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/rollout"
+)
+
+// AwaitingPermit is the message of a rollout without a permit.
+const AwaitingPermit = "the rollout waits for a permit of the fleet"
+
+// Permitted reports whether a member of a fleet may roll out the content of a completed SidecarSet
+// (SPEC §12.5). granted is the permit of the run, if any. Content whose rollout ended last needs no
+// permit, so that a cluster that joins a fleet continues.
+func Permitted(set *v1alpha1.SidecarSet, granted *protocol.Permit) bool {
+	hash := set.Annotations[v1alpha1.HashAnnotation]
+	if granted != nil && granted.Hash == hash {
+		return true
+	}
+	if status := set.Status.Rollout; status != nil && status.Permit != nil && status.Permit.Hash == hash {
+		return true
+	}
+	good := set.Status.LastGoodRevision()
+	return good != nil && good.Hash == hash
+}
+
+// Hold removes the upgrades from the plan of a rollout without a permit. Such a rollout does not end,
+// because its end would permit its content. A rollback needs no permit.
+func Hold(plan *rollout.Plan) bool {
+	switch plan.Phase {
+	case protocol.PhaseComplete, protocol.PhasePartitionReached:
+		plan.Phase, plan.Frozen, plan.Message = protocol.PhaseFrozen, AwaitingPermit, AwaitingPermit+"; "+plan.Message
+		return true
+	}
+	plan.Freeze(AwaitingPermit)
+	return plan.Phase == protocol.PhaseFrozen
+}

@@ -1,0 +1,237 @@
+package fleet
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
+	"github.com/outrigger/outrigger/api/protocol"
+)
+
+// maxVerdicts limits the verdicts that a state keeps.
+const maxVerdicts = 50
+
+// maxText limits names and reasons of people, in bytes each.
+const maxText = 1024
+
+// Effect is the effect of a report of content.
+type Effect int
+
+// These are the effects of a report. After Joined, the plan has to be read again if the cluster is
+// new. After Superseded, the state is that of the new content.
+const (
+	Nothing Effect = iota
+	Joined
+	Superseded
+)
+
+// Report records the content of a cluster (SPEC §12.3). Other content supersedes the current content
+// if it has never been reported, or if the cluster had the current content before. Otherwise, the
+// cluster is behind. Content that failed is refused.
+func Report(s *protocol.FleetState, content protocol.FleetContent) Effect {
+	cluster, known := s.Clusters[content.Member]
+	if !known {
+		cluster = &protocol.FleetCluster{Stage: protocol.UnknownStage, State: protocol.ClusterPending}
+		if s.Clusters == nil {
+			s.Clusters = map[string]*protocol.FleetCluster{}
+		}
+		s.Clusters[content.Member] = cluster
+	}
+	former := cluster.Hash
+	cluster.Hash = content.Hash
+	if content.Hash == s.Hash {
+		if cluster.State == protocol.ClusterSkipped || cluster.State == protocol.ClusterSuperseded {
+			cluster.State, cluster.Reason = protocol.ClusterPending, ""
+		}
+		return Joined
+	}
+	verdict := VerdictOf(s, content.Hash)
+	if verdict == protocol.FleetFailed || verdict != "" && former != s.Hash {
+		return Nothing
+	}
+	supersede(s, content.Hash)
+	return Superseded
+}
+
+// supersede begins the rollout of other content.
+func supersede(s *protocol.FleetState, hash string) {
+	if s.Hash != "" && VerdictOf(s, s.Hash) == "" {
+		record(s, protocol.FleetSuperseded)
+	}
+	forget(s, hash)
+	s.Hash, s.Attempt, s.Planned, s.Policy, s.Spec = hash, 0, false, "", outriggerv1.FleetPolicySpec{}
+	begin(s)
+	for _, uid := range Keys(s.Clusters) {
+		cluster := s.Clusters[uid]
+		cluster.State, cluster.Reason = protocol.ClusterPending, ""
+	}
+}
+
+// begin begins an attempt with the first stage.
+func begin(s *protocol.FleetState) {
+	s.Attempt++
+	s.Stage, s.Reached, s.Approval, s.Phase, s.Message = 0, nil, nil, protocol.FleetRolling, ""
+}
+
+// VerdictOf returns the verdict about content, or "".
+func VerdictOf(s *protocol.FleetState, hash string) protocol.FleetPhase {
+	for _, verdict := range s.Verdicts {
+		if verdict.Hash == hash {
+			return verdict.Phase
+		}
+	}
+	return ""
+}
+
+// record records the verdict about the current content.
+func record(s *protocol.FleetState, phase protocol.FleetPhase) {
+	forget(s, s.Hash)
+	s.Verdicts = append(s.Verdicts, protocol.FleetVerdict{Hash: s.Hash, Phase: phase})
+	s.Verdicts = s.Verdicts[max(len(s.Verdicts)-maxVerdicts, 0):]
+}
+
+func forget(s *protocol.FleetState, hash string) {
+	s.Verdicts = slices.DeleteFunc(slices.Clone(s.Verdicts), func(v protocol.FleetVerdict) bool { return v.Hash == hash })
+}
+
+// Adopt adopts a plan. Of the plan, the rollout of content keeps the policy that it began with. Members
+// join and leave at any time (SPEC 12.2.3).
+func Adopt(s *protocol.FleetState, plan *protocol.FleetPlan) {
+	if !s.Planned {
+		s.Planned, s.Policy, s.Spec = true, plan.Policy, plan.Spec
+	}
+	if s.Clusters == nil {
+		s.Clusters = map[string]*protocol.FleetCluster{}
+	}
+	members := map[string]bool{}
+	for i := range plan.Members {
+		member := &plan.Members[i]
+		members[member.UID] = true
+		cluster, known := s.Clusters[member.UID]
+		if !known {
+			cluster = &protocol.FleetCluster{State: protocol.ClusterPending}
+			s.Clusters[member.UID] = cluster
+		}
+		cluster.Name, cluster.Stage = member.Name, stageOf(&s.Spec, member)
+	}
+	for _, uid := range Keys(s.Clusters) {
+		if !members[uid] {
+			delete(s.Clusters, uid)
+		}
+	}
+}
+
+// Resume prepares the state for the next run of the workflow, in which no activity is running. The
+// activities have the same effect if they are repeated.
+func Resume(s *protocol.FleetState) {
+	for _, uid := range Keys(s.Clusters) {
+		cluster := s.Clusters[uid]
+		switch cluster.State {
+		case protocol.ClusterRunning:
+			cluster.State = protocol.ClusterPending
+		case protocol.ClusterRollingBack:
+			cluster.State = protocol.ClusterRollbackDue
+		}
+	}
+}
+
+// Finish records the result of an activity of a cluster. A failure before the content is through stops
+// the fleet (SPEC §12.4).
+func Finish(s *protocol.FleetState, uid string, result protocol.FleetResult, now time.Time) {
+	cluster := s.Clusters[uid]
+	if cluster == nil {
+		return // the cluster has left
+	}
+	cluster.State, cluster.Reason, cluster.Since = result.State, result.Reason, now
+	if result.State != protocol.ClusterFailed || s.Phase != protocol.FleetRolling {
+		return
+	}
+	stop(s, fmt.Sprintf("cluster %s failed: %s", title(cluster, uid), result.Reason), s.Spec.Failure.Action)
+}
+
+func title(cluster *protocol.FleetCluster, uid string) string {
+	if cluster.Name == "" {
+		return uid
+	}
+	return cluster.Name
+}
+
+// stop stops the rollout. After a pause, the clusters stay as they are, and no further cluster begins.
+func stop(s *protocol.FleetState, reason string, action outriggerv1.FleetAction) {
+	s.Message = reason
+	record(s, protocol.FleetFailed)
+	if action == outriggerv1.FleetPause || action == "" {
+		s.Phase = protocol.FleetPaused
+		return
+	}
+	s.Phase = protocol.FleetRollingBack
+	for _, uid := range Keys(s.Clusters) {
+		cluster := s.Clusters[uid]
+		inStage := action == outriggerv1.FleetRollbackAll || cluster.Stage == s.Stage || cluster.State == protocol.ClusterFailed
+		switch cluster.State {
+		case protocol.ClusterRunning, protocol.ClusterCompleted, protocol.ClusterFailed:
+			if inStage {
+				cluster.State = protocol.ClusterRollbackDue
+			}
+		}
+	}
+}
+
+// CheckText rejects names and reasons that are too long.
+func CheckText(by protocol.Approval) error {
+	if len(by.By) > maxText || len(by.Reason) > maxText {
+		return fmt.Errorf("the name and the reason may have %d bytes each", maxText)
+	}
+	return nil
+}
+
+// CheckApproval rejects an approval of another stage than the current stage.
+func CheckApproval(s *protocol.FleetState, request protocol.FleetStepRequest) error {
+	if s.Phase != protocol.FleetRolling || s.Stage >= len(s.Spec.Stages) {
+		return fmt.Errorf("no stage of %s is in progress (phase %s)", s.Set, s.Phase)
+	}
+	if current := &s.Spec.Stages[s.Stage]; request.Stage != "" && request.Stage != current.Name {
+		return fmt.Errorf("the request is for stage %s, and the current stage is %s", request.Stage, current.Name)
+	} else if current.Approval == nil {
+		return fmt.Errorf("stage %s needs no approval", current.Name)
+	}
+	return CheckText(request.Approval)
+}
+
+// Approve approves the current stage, even before its bake time is over.
+func Approve(s *protocol.FleetState, by protocol.Approval) {
+	s.Approval = &by
+}
+
+// CheckAbort rejects an abort of a rollout that is rolled back already.
+func CheckAbort(s *protocol.FleetState, by protocol.Approval) error {
+	if s.Phase == protocol.FleetRollingBack || s.Phase == protocol.FleetFailed || s.Hash == "" {
+		return fmt.Errorf("no rollout of %s is in progress (phase %s)", s.Set, s.Phase)
+	}
+	return CheckText(by)
+}
+
+// Abort rolls back all clusters.
+func Abort(s *protocol.FleetState, by protocol.Approval) {
+	stop(s, "aborted"+protocol.Pause{By: by.By, Reason: by.Reason}.Details(), outriggerv1.FleetRollbackAll)
+}
+
+// CheckRetry rejects a retry of content that has not failed.
+func CheckRetry(s *protocol.FleetState, by protocol.Approval) error {
+	if s.Phase != protocol.FleetPaused && s.Phase != protocol.FleetFailed {
+		return fmt.Errorf("the rollout of %s has not failed (phase %s)", s.Set, s.Phase)
+	}
+	return CheckText(by)
+}
+
+// Retry begins the rollout of the same content again, with the first stage and the newest policy.
+func Retry(s *protocol.FleetState) {
+	forget(s, s.Hash)
+	begin(s)
+	s.Planned = false
+	for _, uid := range Keys(s.Clusters) {
+		cluster := s.Clusters[uid]
+		cluster.State, cluster.Reason = protocol.ClusterPending, ""
+	}
+}
