@@ -1,0 +1,204 @@
+package workflows
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/internal/fleet"
+)
+
+const (
+	// rolloutLimit limits the time of one rollout in a cluster, with the pauses of people.
+	rolloutLimit = 90 * 24 * time.Hour
+	// memberHeartbeat is the time without a heartbeat after which the worker of a member counts as lost.
+	memberHeartbeat = time.Minute
+)
+
+// Fleet is the rollout of one SidecarSet over many clusters (SPEC §12). A run belongs to one content.
+// Each member executes its part as an activity on its own task queue. internal/fleet decides. After
+// all stages, the run stays open for clusters that join, and continues as new with other content.
+func Fleet(ctx workflow.Context, state protocol.FleetState) error {
+	fleet.Resume(&state)
+	f := &fleetRun{state: state, contents: workflow.GetSignalChannel(ctx, protocol.ContentSignal), active: map[string]*activeMember{}}
+	if err := f.handleRequests(ctx); err != nil {
+		return err
+	}
+	for {
+		if f.readContents(); f.superseded || f.long(ctx) {
+			return workflow.NewContinueAsNewError(ctx, protocol.FleetWorkflow, f.state)
+		}
+		if err := f.readPlan(ctx); err != nil {
+			return err
+		}
+		f.changed = false
+		step := fleet.Next(&f.state, workflow.Now(ctx))
+		for _, uid := range step.Start {
+			f.begin(ctx, uid, protocol.FleetRolloutActivity)
+		}
+		for _, uid := range step.RollBack {
+			f.begin(ctx, uid, protocol.FleetRollbackActivity)
+		}
+		f.refresh = f.refresh || step.Refresh
+		if err := f.await(ctx, step.Until); err != nil {
+			return err
+		}
+	}
+}
+
+// fleetRun is the state of one run of Fleet.
+type fleetRun struct {
+	state    protocol.FleetState
+	contents workflow.ReceiveChannel
+	// active are the activities of clusters in progress.
+	active map[string]*activeMember
+	// refresh is set if the members have to be read again. changed is set if the next step may be due.
+	refresh, changed, superseded bool
+}
+
+type activeMember struct{ cancel workflow.CancelFunc }
+
+// readContents reads the reports of members. The first content needs no other run.
+func (f *fleetRun) readContents() {
+	for _, content := range drain[protocol.FleetContent](f.contents) {
+		first := f.state.Hash == ""
+		switch effect := fleet.Report(&f.state, content); {
+		case effect == fleet.Superseded && !first:
+			f.superseded = true
+		case effect != fleet.Nothing:
+			f.refresh = f.refresh || f.state.Clusters[content.Member].Stage == protocol.UnknownStage
+		}
+	}
+}
+
+// long reports whether the history is long. Activities in progress are repeated by the next run.
+func (f *fleetRun) long(ctx workflow.Context) bool {
+	info := workflow.GetInfo(ctx)
+	return info.GetContinueAsNewSuggested() || info.GetCurrentHistoryLength() >= longHistory
+}
+
+// readPlan reads the policy at the begin of the rollout, and the members at the begin of each stage and
+// once a new member reports content.
+func (f *fleetRun) readPlan(ctx workflow.Context) error {
+	if f.state.Planned && !f.refresh || f.state.Hash == "" {
+		return nil
+	}
+	f.refresh = false
+	var plan protocol.FleetPlan
+	asking := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		StartToCloseTimeout: time.Minute, Summary: "read the policy and the members", RetryPolicy: retryForever(),
+	})
+	if err := workflow.ExecuteActivity(asking, protocol.FleetPlanActivity, f.state.Set).Get(ctx, &plan); err != nil {
+		return fmt.Errorf("read the members of the fleet: %w", err)
+	}
+	fleet.Adopt(&f.state, &plan)
+	return nil
+}
+
+// begin starts an activity of a cluster. It ends another activity of the cluster.
+func (f *fleetRun) begin(ctx workflow.Context, uid, activity string) {
+	f.end(uid)
+	working, cancel := workflow.WithCancel(ctx)
+	self := &activeMember{cancel: cancel}
+	f.active[uid] = self
+	input := protocol.FleetRolloutInput{
+		Set: f.state.Set, Permit: fleet.PermitOf(&f.state, uid), Within: fleet.UnreachableAfter(&f.state.Spec), Reason: f.state.Message,
+	}
+	options := workflow.ActivityOptions{
+		TaskQueue: protocol.FleetMemberTaskQueue(uid), StartToCloseTimeout: rolloutLimit, HeartbeatTimeout: memberHeartbeat,
+		RetryPolicy: retryForever(), Summary: f.state.Clusters[uid].Name,
+	}
+	if activity == protocol.FleetRolloutActivity {
+		// A rollback waits until the cluster is reachable again.
+		options.ScheduleToStartTimeout = input.Within
+	}
+	answer := workflow.ExecuteActivity(workflow.WithActivityOptions(working, options), activity, input)
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		var result protocol.FleetResult
+		err := answer.Get(ctx, &result)
+		if f.active[uid] != self {
+			return // the activity was cancelled
+		}
+		delete(f.active, uid)
+		if err != nil {
+			result = unanswered(err, input.Within)
+		}
+		fleet.Finish(&f.state, uid, result, workflow.Now(ctx))
+		f.changed = true
+	})
+}
+
+// unanswered is the result of a cluster that did not answer.
+func unanswered(err error, within time.Duration) protocol.FleetResult {
+	var timeout *temporal.TimeoutError
+	if errors.As(err, &timeout) && timeout.TimeoutType() == enums.TIMEOUT_TYPE_SCHEDULE_TO_START {
+		return protocol.FleetResult{State: protocol.ClusterSkipped, Reason: fmt.Sprintf("no worker of the cluster answered within %s", within)}
+	}
+	return protocol.FleetResult{State: protocol.ClusterFailed, Reason: err.Error()}
+}
+
+func (f *fleetRun) end(uid string) {
+	if active := f.active[uid]; active != nil {
+		delete(f.active, uid)
+		active.cancel()
+	}
+}
+
+// await waits until a report or a request arrives, an activity ends, or the time until has come.
+func (f *fleetRun) await(ctx workflow.Context, until time.Time) error {
+	due := func() bool { return f.changed || f.contents.Len() > 0 }
+	if until.IsZero() {
+		return workflow.Await(ctx, due)
+	}
+	if left := until.Sub(workflow.Now(ctx)); left > 0 {
+		_, err := workflow.AwaitWithTimeout(ctx, left, due)
+		return err
+	}
+	return nil
+}
+
+// handleRequests sets the handlers of the query status and of the updates approve, abort and retry.
+func (f *fleetRun) handleRequests(ctx workflow.Context) error {
+	err := workflow.SetQueryHandler(ctx, protocol.StatusQuery, func() (protocol.FleetState, error) { return f.state, nil })
+	return cmp.Or(err,
+		f.handle(ctx, protocol.ApproveUpdate, func(r protocol.FleetStepRequest) error { return fleet.CheckApproval(&f.state, r) },
+			func(r protocol.FleetStepRequest) string {
+				fleet.Approve(&f.state, r.Approval)
+				return "stage " + f.state.Spec.Stages[f.state.Stage].Name + " is approved"
+			}),
+		f.handle(ctx, protocol.AbortUpdate, func(r protocol.FleetStepRequest) error { return fleet.CheckAbort(&f.state, r.Approval) },
+			func(r protocol.FleetStepRequest) string {
+				fleet.Abort(&f.state, r.Approval)
+				return "the rollout is aborted; all clusters with the content go back"
+			}),
+		f.handle(ctx, protocol.RetryUpdate, func(r protocol.FleetStepRequest) error { return fleet.CheckRetry(&f.state, r.Approval) },
+			func(protocol.FleetStepRequest) string {
+				for _, uid := range fleet.Keys(f.state.Clusters) {
+					f.end(uid)
+				}
+				fleet.Retry(&f.state)
+				return "the rollout begins again with its first stage"
+			}),
+	)
+}
+
+func (f *fleetRun) handle(ctx workflow.Context, name string, check func(protocol.FleetStepRequest) error, do func(protocol.FleetStepRequest) string) error {
+	err := workflow.SetUpdateHandlerWithOptions(ctx, name,
+		func(ctx workflow.Context, request protocol.FleetStepRequest) (protocol.StepResult, error) {
+			message := do(request)
+			f.changed = true
+			workflow.GetLogger(ctx).Info("fleet: "+message, "request", name, "by", request.By, "reason", request.Reason)
+			return protocol.StepResult{Message: message}, nil
+		},
+		workflow.UpdateHandlerOptions{Validator: func(_ workflow.Context, request protocol.FleetStepRequest) error { return check(request) }})
+	if err != nil {
+		return fmt.Errorf("answer the update %s: %w", name, err)
+	}
+	return nil
+}
