@@ -52,6 +52,8 @@ type Activities struct {
 	Limit *ClusterLimit
 	// GateClient sends the requests of gates.
 	GateClient *http.Client
+	// Fleet is set in a member of a fleet, whose rollouts need permits.
+	Fleet bool
 
 	populations rollout.PopulationCache
 	health      rollout.Health

@@ -7,6 +7,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/fleet"
 	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/internal/rollout"
 	"github.com/outrigger/outrigger/internal/stage"
@@ -152,6 +153,10 @@ func (n *nextBatch) describeWait(set *v1alpha1.SidecarSet, population []rollout.
 func (n *nextBatch) withoutPods(ctx context.Context, set *v1alpha1.SidecarSet, population []rollout.Pod, plan *rollout.Plan) (result protocol.NextBatchResult, ended bool, err error) {
 	result = protocol.NextBatchResult{Phase: protocol.PhaseWaiting, Counts: plan.Counts, Hot: plan.Hot, Stage: n.resolved}
 	n.progressDue = false
+	if n.Fleet && stage.RollsBack(n.resolved, set.Generation) == nil && !fleet.Permitted(set, n.input.Permit) && fleet.Hold(plan) {
+		result.Phase, result.Message = plan.Phase, plan.Message
+		return result, true, n.Current()
+	}
 	failure, err := rollout.Failure(set, population, plan, n.resolved)
 	if err != nil {
 		return result, false, err

@@ -48,6 +48,8 @@ type Options struct {
 	TemporalUI string
 	// LeaderElect lets only one of several operators reconcile at a time.
 	LeaderElect bool
+	// Fleet is set in a member of a fleet, whose rollouts need permits.
+	Fleet bool
 }
 
 // Run runs the operator until ctx ends. It fails if the operator cannot reach the cluster at the
@@ -82,7 +84,7 @@ func Run(ctx context.Context, o Options) error {
 	if err := mgr.Add(temporal); err != nil {
 		return fmt.Errorf("set up the probes of Temporal: %w", err)
 	}
-	if err := addController(ctx, mgr, temporal, o.SystemNamespace, metrics); err != nil {
+	if err := addController(ctx, mgr, temporal, o, metrics); err != nil {
 		return err
 	}
 	if err := mgr.Start(ctx); err != nil {
@@ -91,7 +93,8 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-func addController(ctx context.Context, mgr *kube.Manager, temporal *runs.Client, namespace string, metrics *metrics) error {
+func addController(ctx context.Context, mgr *kube.Manager, temporal *runs.Client, o Options, metrics *metrics) error {
+	namespace := o.SystemNamespace
 	pods, err := watches.IndexPods(ctx, mgr.GetCache())
 	if err != nil {
 		return err
@@ -134,7 +137,7 @@ func addController(ctx context.Context, mgr *kube.Manager, temporal *runs.Client
 			},
 			steps: steps(
 				&revisionStep{client: cache, live: live, namespace: namespace, status: status},
-				&populationStep{client: cache, freezes: freezes},
+				&populationStep{client: cache, freezes: freezes, fleet: o.Fleet},
 				&injectionStep{client: cache, pods: pods, cache: sets.uninjected, uninjected: metrics.withoutSidecar,
 					webhook: webhook, probe: probe},
 				&runStep{client: temporal, calls: calls, states: &runStates{}, mismatched: orphans.TakeMismatch, changed: changes.take, clock: clock},

@@ -157,6 +157,11 @@ func (p *pass) rollsBack() bool { return p.target != nil }
 // frozen reports whether a RolloutFreeze, or the windows of a RolloutPolicy, prevent upgrades.
 func (o *observation) frozen() bool { return o.plan.Phase == protocol.PhaseFrozen }
 
+// awaitsPermit reports whether the rollout waits for a permit of the fleet, which only a run receives.
+func (o *observation) awaitsPermit() bool {
+	return o.frozen() && o.frozenReason == v1alpha1.ReasonAwaitingPermit
+}
+
 // unfinished reports whether the run has to be checked. A pause by signal alone requires no
 // check. The pods that wait because of the pause count as in progress.
 func (o *observation) unfinished() bool {
@@ -182,6 +187,8 @@ type outcome struct {
 	pauseKnown bool
 	// stage is the stage of the run, if the run has one and was read.
 	stage *protocol.Stage
+	// permit is the permit of the run, if the run has one and was read.
+	permit *protocol.Permit
 	// resumed is the resume that ended the last pause, if the run contains the resume.
 	resumed *protocol.Pause
 	fault   runs.Fault

@@ -7,6 +7,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/fleet"
 	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/internal/rollout"
 	"github.com/outrigger/outrigger/internal/stage"
@@ -17,7 +18,9 @@ import (
 type populationStep struct {
 	client  client.Reader
 	freezes *freezes
-	cache   rollout.PopulationCache
+	// fleet is set in a member of a fleet, whose rollouts need permits.
+	fleet bool
+	cache rollout.PopulationCache
 }
 
 func (s *populationStep) reconcile(ctx context.Context, p *pass) error {
@@ -77,6 +80,10 @@ func planned(p *pass) (*v1alpha1.SidecarSet, *protocol.Stage, error) {
 // freeze removes the upgrades from the plan while a RolloutFreeze selects the SidecarSet, or while no
 // window of its RolloutPolicy is open.
 func (s *populationStep) freeze(ctx context.Context, p *pass, current *protocol.Stage) error {
+	if s.fleet && p.quarantine == nil && !fleet.Permitted(p.set, nil) && fleet.Hold(&p.plan) {
+		p.frozenReason = v1alpha1.ReasonAwaitingPermit
+		return nil
+	}
 	all, err := s.freezes.list(ctx)
 	if err != nil {
 		return err

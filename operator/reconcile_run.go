@@ -134,7 +134,7 @@ func (s *runStep) endRun(ctx context.Context, p *pass) (err error) {
 			return err
 		}
 	}
-	p.out.resumed, p.out.stage = p.run.Resumed, p.run.Stage
+	p.out.resumed, p.out.stage, p.out.permit = p.run.Resumed, p.run.Stage, permitOf(p)
 	p.out.pause, p.out.pauseKnown = pauseOf(p.set, p.run)
 	if left, due = p.state.untilEndCheck(p.set.Generation, p.endToRecord && !p.out.ended, p.now); due {
 		p.out.requeueAfter = left
@@ -157,7 +157,7 @@ func (s *runStep) checkRun(ctx context.Context, p *pass) (err error) {
 		p.out.requeueAfter = max(p.state.untilCheck(&p.observation, p.now), time.Millisecond)
 		return nil
 	}
-	p.out.resumed, p.out.stage = p.run.Resumed, p.run.Stage
+	p.out.resumed, p.out.stage, p.out.permit = p.run.Resumed, p.run.Stage, permitOf(p)
 	p.out.pause, p.out.pauseKnown = pauseOf(p.set, p.run)
 	if p.run.Open() {
 		err = s.reconcileOpenRun(ctx, p)
@@ -235,7 +235,7 @@ func (s *runStep) restartRun(ctx context.Context, p *pass) error {
 	done := p.run.Completed() && !p.run.GenerationMismatch(p.set)
 	lost := !done && p.state.finished != p.set.Generation
 	p.out.ended = done
-	if !p.hasWork() && !p.awaitsStep() && (!lost || !p.inProgress()) {
+	if !p.hasWork() && !p.awaitsStep() && !p.awaitsPermit() && (!lost || !p.inProgress()) {
 		p.state.endedAt = time.Time{}
 		return nil
 	}

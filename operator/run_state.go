@@ -192,13 +192,13 @@ func (s *runState) recordEndCheck(set *v1alpha1.SidecarSet, run *runs.Run, toRec
 func (s *runState) untilCheck(o *observation, now time.Time) time.Duration {
 	interval := idleCheckInterval
 	switch {
-	case s.changed(o) && (o.hasWork() || o.pause != nil || o.plan.Phase == protocol.PhaseStepReached || o.plan.Phase == protocol.PhaseQuarantined):
+	case s.changed(o) && (o.hasWork() || o.pause != nil || o.awaitsPermit() || o.plan.Phase == protocol.PhaseStepReached || o.plan.Phase == protocol.PhaseQuarantined):
 		interval = minCheckInterval
 	case o.pause != nil:
 		interval = pausedCheckInterval
 	case o.hasWork():
 		interval = max(time.Duration(s.checkInterval), minCheckInterval)
-	case o.plan.Counts.Migrating > 0, o.plan.Phase == protocol.PhaseStepReached, o.plan.Phase == protocol.PhaseQuarantined:
+	case o.plan.Counts.Migrating > 0, o.awaitsPermit(), o.plan.Phase == protocol.PhaseStepReached, o.plan.Phase == protocol.PhaseQuarantined:
 		interval = pausedCheckInterval
 	}
 	if s.faultMayChange {

@@ -36,6 +36,9 @@ func (s *statusStep) reconcile(ctx context.Context, p *pass) error {
 		if started.Quarantine != nil {
 			started.Policy, started.Stage = p.set.Status.Rollout.Policy, p.set.Status.Rollout.Stage
 		}
+		if former := p.set.Status.Rollout; former != nil && former.Permit != nil && former.Permit.Hash == p.set.Annotations[v1alpha1.HashAnnotation] {
+			started.Permit = former.Permit
+		}
 		p.set.Status.Rollout = started
 	}
 	if p.out.pauseKnown {
@@ -43,6 +46,7 @@ func (s *statusStep) reconcile(ctx context.Context, p *pass) error {
 		p.set.Status.Rollout.Pause = p.out.pause
 	}
 	recordStage(p)
+	recordPermit(p)
 	p.fault = p.out.fault
 	s.metrics.observe(p.set, &p.observation)
 	describe(p)

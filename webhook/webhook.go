@@ -55,6 +55,8 @@ type Options struct {
 	FeatureGates sidecarsets.FeatureGates
 	// Tracer starts a span for each edit of a SidecarSet. If Tracer is nil, no span is started.
 	Tracer trace.Tracer
+	// Fleet is set in a member of a fleet, in which new pods get no content without a permit.
+	Fleet bool
 }
 
 // Run serves until the context ends. The process is ready once its caches are synced and it has a
@@ -141,7 +143,7 @@ func (o Options) addHandlers(ctx context.Context, mgr *kube.Manager, srv *server
 	recorded := fallback.Revisions{Reader: reader(&appsv1.ControllerRevision{}), SystemNamespace: o.SystemNamespace}
 	handler := pods.New(pods.Options{
 		Log: o.Logger, Sets: sets, Namespaces: reader(&corev1.Namespace{}), Revisions: recorded,
-		Registerer: metrics.Registry,
+		Registerer: metrics.Registry, Fleet: o.Fleet,
 	})
 	synced, err := watch(ctx, mgr, handler)
 	if err != nil {

@@ -96,6 +96,12 @@ func newRun(ctx workflow.Context, input protocol.RolloutInput) (*run, error) {
 			return nil, err
 		}
 	}
+	if _, stale := memo[protocol.PermitMemo]; stale && r.progress.Permit == nil {
+		// The permit is that of a run of another generation.
+		if err := workflow.UpsertMemo(ctx, map[string]any{protocol.PermitMemo: nil}); err != nil {
+			return nil, fmt.Errorf("remove the memo %s: %w", protocol.PermitMemo, err)
+		}
+	}
 	if input.Progress.Migrating {
 		r.migrate(ctx)
 	}
@@ -139,6 +145,7 @@ func (r *run) nextBatch(ctx workflow.Context) (next protocol.NextBatchResult, an
 		Stage:              stage,
 		Stages:             true,
 		Overdue:            r.overdue(ctx),
+		Permit:             r.progress.Permit,
 	})
 	err = workflow.Await(ctx, func() bool { return answer.IsReady() || r.hasSignals() })
 	if err != nil || !answer.IsReady() {

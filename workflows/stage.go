@@ -114,7 +114,7 @@ func (r *run) handleStepUpdates(ctx workflow.Context) error {
 			return fmt.Errorf("answer the update %s: %w", update.name, err)
 		}
 	}
-	return nil
+	return r.handlePermits(ctx)
 }
 
 // inTime returns a validator that also rejects a request after its last time.

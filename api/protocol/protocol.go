@@ -168,6 +168,8 @@ type Progress struct {
 	Stage *Stage `json:"stage,omitempty"`
 	// Stall is nil unless the ProgressDeadline of the step applies.
 	Stall *Stall `json:"stall,omitempty"`
+	// Permit is the permit of the fleet, if the cluster is a member of one.
+	Permit *Permit `json:"permit,omitempty"`
 	// Rejected contains the pods whose upgrade was rejected. RejectedConditions contains the pods
 	// for which the write of condition SidecarSetUpgradable was rejected.
 	Rejected           Rejections `json:"refused,omitzero"`
@@ -273,6 +275,8 @@ type RolloutStatus struct {
 	Since time.Time `json:"since"`
 	// Stage is the position within the steps of a RolloutPolicy. It is nil without a policy.
 	Stage *Stage `json:"stage,omitempty"`
+	// Permit is the permit of the fleet, if the run has one.
+	Permit *Permit `json:"permit,omitempty"`
 }
 
 // NextBatchInput is the input of the activity NextBatch.
@@ -308,6 +312,8 @@ type NextBatchInput struct {
 	// Overdue is set once the ProgressDeadline of the step is over. NextBatch then reports a failure,
 	// unless another pod has become updated and ready, or the deadline no longer applies.
 	Overdue *Stall `json:"overdue,omitempty"`
+	// Permit is the permit of the fleet, if the run has one.
+	Permit *Permit `json:"permit,omitempty"`
 }
 
 // NextBatchResult contains the selected pods. If no pod is selected, Message gives the reason.

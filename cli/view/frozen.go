@@ -9,10 +9,10 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// isFrozen reports whether a reason of Progressing is a RolloutFreeze, or the windows of a
-// RolloutPolicy.
+// isFrozen reports whether a reason of Progressing is a RolloutFreeze, the windows of a RolloutPolicy,
+// or a fleet that has not permitted the content.
 func isFrozen(reason string) bool {
-	return reason == v1alpha1.ReasonFrozen || reason == v1alpha1.ReasonOutsideWindow
+	return reason == v1alpha1.ReasonFrozen || reason == v1alpha1.ReasonOutsideWindow || reason == v1alpha1.ReasonAwaitingPermit
 }
 
 // frozen sets the phase of a rollout that the operator reports as frozen.

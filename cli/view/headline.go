@@ -265,7 +265,7 @@ func phaseOf(progressing string) protocol.Phase {
 		return protocol.PhasePartitionReached
 	case v1alpha1.ReasonWaitingForPods:
 		return protocol.PhaseWaiting
-	case v1alpha1.ReasonFrozen, v1alpha1.ReasonOutsideWindow:
+	case v1alpha1.ReasonFrozen, v1alpha1.ReasonOutsideWindow, v1alpha1.ReasonAwaitingPermit:
 		return protocol.PhaseFrozen
 	case v1alpha1.ReasonRollingBack, v1alpha1.ReasonQuarantined:
 		return protocol.PhaseQuarantined

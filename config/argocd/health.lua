@@ -1,7 +1,7 @@
 -- Health of a SidecarSet for Argo CD: resource.customizations.health.apps.kruise.io_SidecarSet
 -- in ConfigMap argocd-cm. See docs/operating.md.
--- A person, a freeze or a window ends the wait of a suspended rollout.
-local suspended = {Paused = true, AwaitingApproval = true, GateInconclusive = true, Frozen = true, OutsideWindow = true}
+-- A person, a freeze, a window or a fleet ends the wait of a suspended rollout.
+local suspended = {Paused = true, AwaitingApproval = true, GateInconclusive = true, Frozen = true, OutsideWindow = true, AwaitingPermit = true}
 local ready = {status = "Progressing", message = "The operator has not observed the newest generation."}
 if obj.status == nil or obj.status.observedGeneration ~= obj.metadata.generation then
   return ready

@@ -28,6 +28,8 @@ type Run struct {
 	Pause, Resumed *protocol.Pause
 	// Stage is the position within the steps of a RolloutPolicy, if any.
 	Stage *protocol.Stage
+	// Permit is the permit of the fleet, if any.
+	Permit *protocol.Permit
 	// Unreadable is set if the run has a pause or a stage that cannot be decoded.
 	Unreadable error
 	// Events is the length of the history of the run.
@@ -99,6 +101,8 @@ func Read(payloads converter.DataConverter, info *workflow.WorkflowExecutionInfo
 	if err := payloads.FromPayload(memo[protocol.StageMemo], &r.Stage); err != nil {
 		r.Unreadable = fmt.Errorf("memo %s: %w", protocol.StageMemo, err)
 	}
+	// Without its permit, a run gets it again from the fleet.
+	_ = payloads.FromPayload(memo[protocol.PermitMemo], &r.Permit)
 	// An error is ignored, because without Resumed only the name and the reason in an event are
 	// missing.
 	_ = payloads.FromPayload(memo[protocol.ResumeMemo], &r.Resumed)

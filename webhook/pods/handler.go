@@ -42,6 +42,8 @@ type Options struct {
 	Revisions        fallback.Revisions
 	// Registerer gets the metrics of admissions.
 	Registerer prometheus.Registerer
+	// Fleet is set in a member of a fleet, in which new pods get no content without a permit.
+	Fleet bool
 }
 
 // Handler injects sidecars into new pods. While the caches are current, Handler reads only from
@@ -53,6 +55,7 @@ type Handler struct {
 	policies   policies
 	metrics    *metrics
 	now        func() metav1.Time
+	fleet      bool
 }
 
 // New returns a handler without SidecarSets. SetEventHandler adds the SidecarSets.
@@ -64,6 +67,7 @@ func New(o Options) *Handler {
 		revisions:  o.Revisions,
 		metrics:    metrics,
 		now:        metav1.Now,
+		fleet:      o.Fleet,
 	}
 }
 

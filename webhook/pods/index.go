@@ -7,6 +7,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/fleet"
 	"github.com/outrigger/outrigger/internal/inject"
 	"github.com/outrigger/outrigger/internal/match"
 	"github.com/outrigger/outrigger/internal/revision"
@@ -31,6 +32,8 @@ type compiledSet struct {
 	former *v1alpha1.GoodRevision
 	// quarantined is set if no new pod gets the newest content, because its rollout failed.
 	quarantined bool
+	// permitted is set if a member of a fleet may give the newest content to pods.
+	permitted bool
 	// share is the share of the new pods that get the newest content, as of the last policies.
 	share atomic.Pointer[stepShare]
 	// recorded is the last revision that was injected, either pinned or former.
@@ -49,6 +52,7 @@ func compile(set *v1alpha1.SidecarSet) *compiledSet {
 		return compiled
 	}
 	compiled.former = stage.Former(completed, completed.Annotations[v1alpha1.HashAnnotation])
+	compiled.permitted = fleet.Permitted(completed, nil)
 	compiled.quarantined = stage.QuarantineOf(completed) != nil
 	compiled.newest, compiled.newestErr = prepareNewest(completed)
 	return compiled

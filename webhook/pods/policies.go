@@ -68,7 +68,7 @@ func (p *policies) change(change func()) {
 // newPods returns the share of the new pods that get the newest content. It decides once for each
 // change of the SidecarSet or of the policies, not for each pod.
 func (h *Handler) newPods(set *compiledSet) inject.Share {
-	if set.quarantined {
+	if set.quarantined || h.fleet && !set.permitted {
 		return inject.Share{}
 	}
 	list := h.policies.list.Load()
