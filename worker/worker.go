@@ -62,6 +62,8 @@ type Options struct {
 	// PodUID is the uid of the pod that the process runs in. It is empty if unknown. See
 	// activities.Activities.LostBatches.
 	PodUID string
+	// Fleet makes the cluster a member of a fleet.
+	Fleet FleetOptions
 }
 
 // Run hosts rollouts until the context ends. It fails if the cluster is unreachable at the start.
@@ -87,8 +89,8 @@ func Run(ctx context.Context, o Options) error {
 		Writer: mgr.GetClient(), Status: mgr.GetClient().Status(), Events: mgr.GetEventRecorder("outrigger-worker"),
 		SystemNamespace: o.SystemNamespace, PodUID: o.PodUID, Changes: &activities.Changes{}, Deleted: activities.NewDeletedSets(), Clock: clock.RealClock{}, Writers: writesPerBatch,
 		Metrics: activities.NewMetrics(ctrlmetrics.Registry), Tracer: o.Temporal.SpanTracer(),
-		GateClient: activities.NewGateClient(),
-		Current:    func() error { return mgr.Watches.Current(&corev1.Pod{}) },
+		GateClient: activities.NewGateClient(), Fleet: o.Fleet.Enabled,
+		Current: func() error { return mgr.Watches.Current(&corev1.Pod{}) },
 	}
 	h := &host{options: o, taskQueue: taskQueue, log: o.Logger, activities: hosted}
 	if err := h.electLimiter(mgr, hosted); err != nil {
@@ -117,6 +119,11 @@ func Run(ctx context.Context, o Options) error {
 	})
 	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return lost.before(ctx, h.run) })); err != nil {
 		return fmt.Errorf("add the Temporal worker: %w", err)
+	}
+	if o.Fleet.Enabled {
+		if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return h.joinFleet(ctx, mgr) })); err != nil {
+			return fmt.Errorf("add the member of the fleet: %w", err)
+		}
 	}
 	if err := mgr.Add(manager.RunnableFunc(hosted.CleanUp)); err != nil {
 		return fmt.Errorf("add the clean-up after deleted SidecarSets: %w", err)

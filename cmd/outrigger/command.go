@@ -45,7 +45,7 @@ func newCommand() *cobra.Command {
 	})
 	shared := &flags{}
 	shared.add(root)
-	root.AddCommand(newOperator(shared), newWorker(shared), newWebhook(shared), newTemporal(), newCodecServer(shared),
+	root.AddCommand(newOperator(shared), newWorker(shared), newWebhook(shared), newTemporal(), newFleet(), newCodecServer(shared),
 		newMigrate(shared), newSimulate(shared), newCheck(shared), newUninstall(shared), version.NewCommand())
 	subcommand.Root(root)
 	return root
@@ -121,6 +121,7 @@ func newOperator(shared *flags) *cobra.Command {
 	}
 	addTemporal(cmd, &f, &keys, &o.TaskQueue)
 	cmd.Flags().StringVar(&o.TemporalUI, "temporal-ui-url", "", "`URL` of the Temporal UI, for links in status and events")
+	addFleetMember(cmd, &o.Fleet)
 	cmd.Flags().BoolVar(&o.LeaderElect, "leader-elect", true, "run only one of several operators at a time")
 	return cmd
 }
@@ -159,6 +160,8 @@ func newWorker(shared *flags) *cobra.Command {
 	}
 	addTemporal(cmd, &f, &keys, &o.TaskQueue)
 	addVersioning(cmd, &o.Versioning)
+	addFleetMember(cmd, &o.Fleet.Enabled)
+	addFleetWorker(cmd, &o.Fleet)
 	addConcurrency(cmd, &o.MaxConcurrentSelects, "max-concurrent-selects", "max-concurrent-looks", "concurrent activities that select pods to upgrade")
 	addConcurrency(cmd, &o.MaxConcurrentPatches, "max-concurrent-patches", "max-concurrent-writes", "concurrent activities that patch pods; each patches several pods")
 	cmd.Flags().IntVar(&o.MaxUnavailablePods, "max-unavailable-pods", 0, "cluster-wide limit: pods of all SidecarSets that upgrades may make unavailable at the same time; must be equal for all workers, of which one, elected by a Lease, then upgrades all pods; 0: only the maxUnavailable of each SidecarSet applies")
@@ -206,6 +209,7 @@ func newWebhook(shared *flags) *cobra.Command {
 			return traced(cmd.Context(), &o.Tracer, "webhook", o.Logger, func() error { return webhook.Run(cmd.Context(), o) })
 		},
 	}
+	addFleetMember(cmd, &o.Fleet)
 	cmd.Flags().IntVar(&o.Port, "port", 9443, "`port` of the admission endpoints")
 	cmd.Flags().StringVar(&o.URL, "url", "", "`URL` at which the API server reaches this process, such as https://localhost:9443; empty: by the Service")
 	cmd.Flags().StringVar(&o.ServiceName, "service-name", "outrigger-webhook", "`name` of the Service in front of this process")

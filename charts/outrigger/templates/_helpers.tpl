@@ -71,6 +71,22 @@ and uninstall.yaml contain manifests themselves.
 {{- end -}}
 {{- end -}}
 
+{{/* Returns the flags of a role in a member of a fleet. Arguments: root, role. */}}
+{{- define "outrigger.fleet.args" -}}
+{{- $fleet := (index . 0).Values.fleet -}}
+{{- $args := list -}}
+{{- if $fleet.enabled -}}
+{{- $args = append $args "--fleet" -}}
+{{- if eq (index . 1) "worker" -}}
+{{- with $fleet.temporal.address -}}{{- $args = append $args (printf "--fleet-temporal-address=%s" .) -}}{{- end -}}
+{{- with $fleet.temporal.namespace -}}{{- $args = append $args (printf "--fleet-temporal-namespace=%s" .) -}}{{- end -}}
+{{- with $fleet.cluster.name -}}{{- $args = append $args (printf "--fleet-cluster-name=%s" .) -}}{{- end -}}
+{{- range $key, $value := $fleet.cluster.labels -}}{{- $args = append $args (printf "--fleet-cluster-labels=%s=%s" $key $value) -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $args -}}
+{{- end -}}
+
 {{/* Returns config/deploy/<role>.yaml with the values of the role. Arguments: root, role, Deployment. */}}
 {{- define "outrigger.deployment" -}}
 {{- $root := index . 0 -}}
@@ -102,7 +118,7 @@ and uninstall.yaml contain manifests themselves.
 {{- if dig "certManager" "enabled" false $values -}}
 {{- $_ := set $container "args" (append $container.args "--external-certificate") -}}
 {{- end -}}
-{{- $_ := set $container "args" (concat $container.args $values.args) -}}
+{{- $_ := set $container "args" (concat $container.args (include "outrigger.fleet.args" (list $root (index . 1)) | fromYamlArray) $values.args) -}}
 {{- range $container.env -}}{{- if eq .name "GOMEMLIMIT" -}}{{- $_ := set . "value" $values.goMemLimit -}}{{- end -}}{{- end -}}
 {{- $_ := set $container "env" (concat $container.env $values.env) -}}
 {{- with $values.resources -}}{{- $_ := set $container "resources" . -}}{{- end -}}

@@ -1,0 +1,300 @@
+// Package fleet contains the activities of a member of a fleet, and its reports (SPEC §12.5). A member
+// gives permits to the runs of its own cluster, and reads their ends. It dials out only.
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/activity"
+	sdk "go.temporal.io/sdk/client"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/fleet"
+	"github.com/outrigger/outrigger/internal/revision"
+)
+
+const (
+	// pollInterval is the time between two reads of a run, and callTimeout the longest time of a call.
+	pollInterval = time.Second
+	callTimeout  = 10 * time.Second
+	// recordTimeout is the longest time that a completed rollout waits until status records its end.
+	// Later content that fails is rolled back to the revision that status records.
+	recordTimeout = time.Minute
+)
+
+// Member executes the part of one cluster in the rollouts of a fleet.
+type Member struct {
+	// Live reads from the API server.
+	Live client.Reader
+	// Local is the Temporal of the cluster's own runs, and TaskQueue their task queue. Fleet is the
+	// Temporal of the fleet.
+	Local, Fleet sdk.Client
+	TaskQueue    string
+	Clock        clock.WithTicker
+}
+
+// Plan reads the policy of a SidecarSet and the members of the fleet from the registry.
+func (m *Member) Plan(ctx context.Context, set string) (protocol.FleetPlan, error) {
+	var registry protocol.FleetRegistry
+	answer, err := m.Fleet.QueryWorkflow(ctx, protocol.FleetRegistryID, "", protocol.StatusQuery)
+	if err == nil {
+		err = answer.Get(&registry)
+	}
+	if err != nil {
+		return protocol.FleetPlan{}, fmt.Errorf("read workflow %s: %w", protocol.FleetRegistryID, err)
+	}
+	return fleet.PlanOf(set, &registry), nil
+}
+
+// Rollout permits the content of a SidecarSet, and waits for the end of its run.
+func (m *Member) Rollout(ctx context.Context, input protocol.FleetRolloutInput) (protocol.FleetResult, error) {
+	began := m.Clock.Now()
+	seen, ended := false, time.Time{}
+	return m.poll(ctx, func() (result protocol.FleetResult, err error) {
+		local, err := m.read(ctx, input.Set)
+		switch {
+		case err != nil:
+			return result, err
+		case local.hash() == input.Permit.Hash:
+			seen = true
+			result, err = m.advance(ctx, local, input.Permit)
+			if result.State != protocol.ClusterCompleted || local.recorded() {
+				return result, err
+			}
+			if ended.IsZero() {
+				ended = m.Clock.Now()
+			}
+			if m.Clock.Since(ended) < recordTimeout {
+				return protocol.FleetResult{}, nil
+			}
+			return result, err
+		case seen:
+			return protocol.FleetResult{State: protocol.ClusterSuperseded, Reason: "the cluster has other content"}, nil
+		case m.Clock.Since(began) >= input.Within:
+			return protocol.FleetResult{State: protocol.ClusterSkipped, Reason: fmt.Sprintf("the cluster did not have the content within %s", input.Within)}, nil
+		}
+		return result, nil
+	})
+}
+
+// advance gives the run its permit, and returns a result once the run has ended or failed. After a
+// retry of the fleet, it also retries or resumes the run.
+func (m *Member) advance(ctx context.Context, local *localRun, permit protocol.Permit) (result protocol.FleetResult, err error) {
+	reason, failed := local.failure()
+	switch {
+	case !local.current():
+		return result, nil // the operator has not started the run of the generation yet
+	case failed && local.attempt() >= permit.Attempt:
+		return protocol.FleetResult{State: protocol.ClusterFailed, Reason: reason}, nil
+	case !failed && local.ended():
+		return protocol.FleetResult{State: protocol.ClusterCompleted}, nil
+	case local.attempt() < permit.Attempt:
+		if err := m.update(ctx, local, protocol.PermitUpdate, permit); err != nil || !failed {
+			return result, err
+		}
+		by := protocol.Approval{By: "the fleet", Reason: "the fleet retries the content"}
+		if local.quarantined() {
+			return result, m.update(ctx, local, protocol.RetryUpdate, m.request(local, by))
+		}
+		return result, m.update(ctx, local, protocol.ResumeUpdate, protocol.Pause{By: by.By, Reason: by.Reason, NotAfter: m.Clock.Now().Add(callTimeout)})
+	}
+	return result, nil
+}
+
+// Rollback rolls the content of a SidecarSet back, also after the end of its run.
+func (m *Member) Rollback(ctx context.Context, input protocol.FleetRolloutInput) (protocol.FleetResult, error) {
+	aborted := false
+	return m.poll(ctx, func() (result protocol.FleetResult, err error) {
+		local, err := m.read(ctx, input.Set)
+		switch {
+		case err != nil:
+			return result, err
+		case local.hash() != input.Permit.Hash:
+			return protocol.FleetResult{State: protocol.ClusterSuperseded, Reason: "the cluster has other content"}, nil
+		case !local.current():
+			return result, nil
+		case local.quarantined() && local.status.Phase == protocol.PhaseQuarantined:
+			return protocol.FleetResult{State: protocol.ClusterRolledBack}, nil
+		case local.quarantined(), local.aborting():
+			return result, nil
+		case aborted && local.status.Pause != nil:
+			return protocol.FleetResult{State: protocol.ClusterFailed, Reason: local.status.Pause.Reason}, nil
+		case local.ended():
+			return m.startRollback(ctx, local, input.Reason)
+		}
+		aborted = true
+		return result, m.update(ctx, local, protocol.AbortUpdate, m.request(local, protocol.Approval{By: "the fleet", Reason: input.Reason}))
+	})
+}
+
+// startRollback starts a run that rolls back content whose run has ended.
+func (m *Member) startRollback(ctx context.Context, local *localRun, reason string) (result protocol.FleetResult, err error) {
+	target := ""
+	for _, good := range local.set.Status.GoodRevisions {
+		if good.Hash != local.hash() && good.ResourceVersion != "" {
+			target = good.Revision
+			break
+		}
+	}
+	if target == "" {
+		return protocol.FleetResult{State: protocol.ClusterFailed, Reason: "the cluster has no earlier revision whose rollout ended"}, nil
+	}
+	generation := local.set.Generation
+	stage := &protocol.Stage{Generation: generation, Steps: 1, Quarantine: &protocol.Quarantine{
+		Hash: local.hash(), Revision: target, Reason: reason, Since: m.Clock.Now(),
+	}}
+	options := sdk.StartWorkflowOptions{ID: local.id(), TaskQueue: m.TaskQueue, Memo: map[string]any{protocol.StageMemo: stage}}
+	input := protocol.RolloutInput{
+		SidecarSet: protocol.SetReference{Name: local.set.Name, UID: local.set.UID}, Generation: generation, Progress: protocol.Progress{Stage: stage},
+	}
+	_, err = m.Local.SignalWithStartWorkflow(ctx, local.id(), protocol.GenerationSignal,
+		protocol.GenerationInput{Generation: generation, Stage: stage}, options, protocol.RolloutWorkflow, input)
+	if err != nil {
+		return result, fmt.Errorf("start the rollback of SidecarSet %s: %w", local.set.Name, err)
+	}
+	return result, nil
+}
+
+func (m *Member) request(local *localRun, by protocol.Approval) protocol.StepRequest {
+	return protocol.StepRequest{Approval: by, Generation: local.set.Generation, NotAfter: m.Clock.Now().Add(callTimeout)}
+}
+
+// update sends an update to the run, and waits for its answer.
+func (m *Member) update(ctx context.Context, local *localRun, name string, payload any) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	handle, err := m.Local.UpdateWorkflow(ctx, sdk.UpdateWorkflowOptions{
+		WorkflowID: local.id(), UpdateName: name, Args: []any{payload}, WaitForStage: sdk.WorkflowUpdateStageCompleted,
+	})
+	if err == nil {
+		err = handle.Get(ctx, nil)
+	}
+	if err != nil {
+		return fmt.Errorf("SidecarSet %s: send %s to its run: %w", local.set.Name, name, err)
+	}
+	return nil
+}
+
+// poll calls check until it has a result. An error is repeated with the next poll, because the API
+// server or the Temporal of the cluster may be away. The heartbeat shows it.
+func (m *Member) poll(ctx context.Context, check func() (protocol.FleetResult, error)) (protocol.FleetResult, error) {
+	ticker := m.Clock.NewTicker(pollInterval)
+	defer ticker.Stop()
+	for {
+		result, err := check()
+		if err == nil && result.State != "" {
+			return result, nil
+		}
+		detail := ""
+		if err != nil {
+			detail = err.Error()
+		}
+		activity.RecordHeartbeat(ctx, detail)
+		select {
+		case <-ctx.Done():
+			return protocol.FleetResult{}, ctx.Err()
+		case <-ticker.C():
+		}
+	}
+}
+
+// read reads a SidecarSet and its newest run.
+func (m *Member) read(ctx context.Context, name string) (*localRun, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	local := &localRun{}
+	set := &v1alpha1.SidecarSet{}
+	err := m.Live.Get(ctx, types.NamespacedName{Name: name}, set)
+	if apierrors.IsNotFound(err) || err == nil && set.DeletionTimestamp != nil {
+		return local, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read SidecarSet %s: %w", name, err)
+	}
+	if local.set, err = revision.Completed(set); err != nil {
+		return nil, err
+	}
+	answer, err := m.Local.QueryWorkflow(ctx, local.id(), "", protocol.StatusQuery)
+	if _, missing := errors.AsType[*serviceerror.NotFound](err); missing {
+		return local, nil
+	}
+	if err == nil {
+		err = answer.Get(&local.status)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the run of SidecarSet %s: %w", name, err)
+	}
+	return local, nil
+}
+
+// localRun is a SidecarSet and the status of its newest run. Without the SidecarSet, set is nil.
+type localRun struct {
+	set    *v1alpha1.SidecarSet
+	status protocol.RolloutStatus
+}
+
+func (l *localRun) id() string { return protocol.WorkflowID(l.set.Name, l.set.UID) }
+
+func (l *localRun) hash() string {
+	if l.set == nil {
+		return ""
+	}
+	return l.set.Annotations[v1alpha1.HashAnnotation]
+}
+
+// current reports whether the run is that of the generation.
+func (l *localRun) current() bool { return l.status.Generation == l.set.Generation }
+
+func (l *localRun) ended() bool {
+	switch l.status.Phase {
+	case protocol.PhaseComplete, protocol.PhasePartitionReached, protocol.PhaseNotUpdate:
+		return true
+	}
+	return false
+}
+
+// recorded reports whether status records the end of the rollout. The end of a rollout without ready pods
+// is not recorded.
+func (l *localRun) recorded() bool {
+	good := l.set.Status.LastGoodRevision()
+	return good != nil && good.Hash == l.hash() || l.set.Status.MatchedPods == 0
+}
+
+func (l *localRun) quarantined() bool {
+	s := l.status.Stage
+	return s != nil && s.Quarantine != nil && s.Quarantine.Hash == l.hash()
+}
+
+func (l *localRun) aborting() bool { return l.status.Stage != nil && l.status.Stage.Aborted != nil }
+
+// failure returns the reason for which the run is rolled back, or was paused by its RolloutPolicy.
+func (l *localRun) failure() (reason string, failed bool) {
+	switch pause := l.status.Pause; {
+	case l.quarantined():
+		return l.status.Stage.Quarantine.Reason, true
+	case pause != nil && pause.ByPolicy():
+		return pause.Reason, true
+	}
+	return "", false
+}
+
+// attempt returns the attempt of the permit of the content, as the run or status knows it.
+func (l *localRun) attempt() (attempt int) {
+	if permit := l.status.Permit; permit != nil && permit.Hash == l.hash() {
+		attempt = permit.Attempt
+	}
+	if rollout := l.set.Status.Rollout; rollout != nil && rollout.Permit != nil && rollout.Permit.Hash == l.hash() {
+		attempt = max(attempt, int(rollout.Permit.Attempt))
+	}
+	return attempt
+}

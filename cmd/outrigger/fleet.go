@@ -1,0 +1,245 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"sigs.k8s.io/yaml"
+
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/internal/fleet"
+	"github.com/outrigger/outrigger/output"
+	"github.com/outrigger/outrigger/subcommand"
+	"github.com/outrigger/outrigger/temporal"
+	"github.com/outrigger/outrigger/temporal/codec"
+	"github.com/outrigger/outrigger/worker"
+)
+
+func addFleetMember(cmd *cobra.Command, enabled *bool) {
+	cmd.Flags().BoolVar(enabled, "fleet", false, "make the cluster a member of a fleet, in which each rollout needs a permit; must be equal for operator, webhook and worker")
+}
+
+func addFleetWorker(cmd *cobra.Command, o *worker.FleetOptions) {
+	set := cmd.Flags()
+	set.StringVar(&o.Address, "fleet-temporal-address", "", "`address` of the Temporal of the fleet; empty: that of the cluster")
+	set.StringVar(&o.Namespace, "fleet-temporal-namespace", "", "Temporal `namespace` of the fleet; empty: that of the cluster")
+	set.StringVar(&o.ClusterName, "fleet-cluster-name", "", "`name` of the cluster in the fleet; empty: the UID of namespace kube-system")
+	set.StringToStringVar(&o.ClusterLabels, "fleet-cluster-labels", nil, "`labels` of the cluster, such as stage=canary,region=eu")
+}
+
+// fleetCommand is what the subcommands of outrigger fleet share.
+type fleetCommand struct {
+	temporal temporal.Flags
+	keys     codec.Options
+	output   output.Flag
+	by       protocol.Approval
+	stage    string
+	file     string
+}
+
+func newFleet() *cobra.Command {
+	f := &fleetCommand{}
+	cmd := &cobra.Command{Use: "fleet", Short: "Roll SidecarSets out over many clusters, stage by stage"}
+	f.temporal.AddTo(cmd.PersistentFlags())
+	f.keys.AddTo(cmd.PersistentFlags())
+	apply := f.sub("apply -f FILE", "Apply a FleetPolicy", cobra.NoArgs, f.apply)
+	apply.Flags().StringVarP(&f.file, "filename", "f", "", "`file` with the FleetPolicy; -: standard input")
+	cobra.CheckErr(apply.MarkFlagRequired("filename"))
+	status := f.sub("status [NAME]", "Show rollouts over many clusters", cobra.MaximumNArgs(1), f.status)
+	f.output.Add(status, output.JSON, output.YAML)
+	members := f.sub("members", "List the clusters of the fleet", cobra.NoArgs, f.members)
+	f.output.Add(members, output.JSON, output.YAML)
+	remove := f.sub("remove CLUSTER", "Remove a cluster from the fleet, by its name", cobra.ExactArgs(1), f.remove)
+	approve := f.request(protocol.ApproveUpdate, "Approve the current stage of a rollout")
+	approve.Flags().StringVar(&f.stage, "stage", "", "`name` of the stage; empty: the current stage")
+	cmd.AddCommand(apply, status, members, remove, approve,
+		f.request(protocol.AbortUpdate, "Roll a rollout back in all clusters"),
+		f.request(protocol.RetryUpdate, "Begin a failed rollout again with its first stage"))
+	subcommand.Required(cmd)
+	return cmd
+}
+
+func (f *fleetCommand) sub(use, short string, args cobra.PositionalArgs, do func(context.Context, client.Client, []string, io.Writer) error) *cobra.Command {
+	return &cobra.Command{Use: use, Short: short, Args: args, RunE: func(cmd *cobra.Command, args []string) error {
+		options, err := f.temporal.ProcessOptions("fleet", f.keys)
+		if err != nil {
+			return err
+		}
+		c, err := temporal.NewLazyClient(options, logr.Discard())
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
+		defer cancel()
+		if err := do(ctx, c, args, cmd.OutOrStdout()); err != nil {
+			return fmt.Errorf("Temporal at %s, namespace %s: %w", options.Address, options.Namespace, err) //nolint:staticcheck // Temporal is a name
+		}
+		return nil
+	}}
+}
+
+// request is the command that sends the update of the same name to a rollout.
+func (f *fleetCommand) request(update, short string) *cobra.Command {
+	cmd := f.sub(update+" NAME", short, cobra.ExactArgs(1), func(ctx context.Context, c client.Client, args []string, out io.Writer) error {
+		by := protocol.Approval{By: os.Getenv("USER"), Reason: f.by.Reason}
+		return send(ctx, c, protocol.FleetWorkflowID(args[0]), update, protocol.FleetStepRequest{Approval: by, Stage: f.stage}, out)
+	})
+	cmd.Flags().StringVar(&f.by.Reason, "reason", "", "`text` for the history")
+	return cmd
+}
+
+// send sends an update, and prints its answer.
+func send(ctx context.Context, c client.Client, id, update string, payload any, out io.Writer) error {
+	handle, err := c.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
+		WorkflowID: id, UpdateName: update, Args: []any{payload}, WaitForStage: client.WorkflowUpdateStageCompleted,
+	})
+	return answer(ctx, handle, err, out)
+}
+
+func answer(ctx context.Context, handle client.WorkflowUpdateHandle, err error, out io.Writer) error {
+	var result protocol.StepResult
+	if err == nil {
+		err = handle.Get(ctx, &result)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(out, result.Message)
+	return err
+}
+
+// apply validates a FleetPolicy, and starts the registry with it if no member has.
+func (f *fleetCommand) apply(ctx context.Context, c client.Client, _ []string, out io.Writer) error {
+	read := func() ([]byte, error) { return os.ReadFile(f.file) }
+	if f.file == "-" {
+		read = func() ([]byte, error) { return io.ReadAll(os.Stdin) }
+	}
+	data, err := read()
+	if err != nil {
+		return fmt.Errorf("read the FleetPolicy: %w", err)
+	}
+	var policy outriggerv1.FleetPolicy
+	if err := yaml.UnmarshalStrict(data, &policy); err != nil {
+		return fmt.Errorf("%s: %w", f.file, err)
+	}
+	if err := fleet.Validate(&policy); err != nil {
+		return err
+	}
+	handle, err := c.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
+		StartWorkflowOperation: c.NewWithStartWorkflowOperation(client.StartWorkflowOptions{
+			ID: protocol.FleetRegistryID, TaskQueue: protocol.FleetTaskQueue, WorkflowIDConflictPolicy: enums.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
+		}, protocol.FleetRegistryWorkflow, protocol.FleetRegistry{}),
+		UpdateOptions: client.UpdateWorkflowOptions{
+			WorkflowID: protocol.FleetRegistryID, UpdateName: protocol.ApplyPolicyUpdate, WaitForStage: client.WorkflowUpdateStageCompleted,
+			Args: []any{protocol.ApplyFleetPolicy{Policy: policy, By: os.Getenv("USER")}},
+		},
+	})
+	return answer(ctx, handle, err, out)
+}
+
+func (f *fleetCommand) remove(ctx context.Context, c client.Client, args []string, out io.Writer) error {
+	return send(ctx, c, protocol.FleetRegistryID, protocol.RemoveMemberUpdate, args[0], out)
+}
+
+func query(ctx context.Context, c client.Client, id string, into any) error {
+	answer, err := c.QueryWorkflow(ctx, id, "", protocol.StatusQuery)
+	if err == nil {
+		err = answer.Get(into)
+	}
+	if err != nil {
+		return fmt.Errorf("read workflow %s: %w", id, err)
+	}
+	return nil
+}
+
+func (f *fleetCommand) members(ctx context.Context, c client.Client, _ []string, out io.Writer) error {
+	var registry protocol.FleetRegistry
+	if err := query(ctx, c, protocol.FleetRegistryID, &registry); err != nil {
+		return err
+	}
+	members := fleet.PlanOf("", &registry).Members
+	if f.output.Structured() {
+		return f.output.Write(out, members)
+	}
+	var rows [][]string
+	for _, member := range members {
+		var labels []string
+		for _, key := range slices.Sorted(maps.Keys(member.Labels)) {
+			labels = append(labels, key+"="+member.Labels[key])
+		}
+		rows = append(rows, []string{member.Name, member.UID, strings.Join(labels, ",")})
+	}
+	return printTable(out, []string{"NAME", "UID", "LABELS"}, rows)
+}
+
+func printTable(out io.Writer, header []string, rows [][]string) error {
+	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
+	for _, row := range append([][]string{header}, rows...) {
+		if _, err := fmt.Fprintln(table, strings.Join(row, "\t")); err != nil {
+			return err
+		}
+	}
+	return table.Flush()
+}
+
+func (f *fleetCommand) status(ctx context.Context, c client.Client, args []string, out io.Writer) error {
+	ids := []string{}
+	if len(args) > 0 {
+		ids = append(ids, protocol.FleetWorkflowID(args[0]))
+	} else {
+		open, err := c.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{Query: "WorkflowType = '" + protocol.FleetWorkflow + "' AND ExecutionStatus = 'Running'"})
+		if err != nil {
+			return fmt.Errorf("list rollouts: %w", err)
+		}
+		for _, run := range open.GetExecutions() {
+			ids = append(ids, run.GetExecution().GetWorkflowId())
+		}
+		slices.Sort(ids)
+	}
+	states := make([]protocol.FleetState, len(ids))
+	for i, id := range ids {
+		if err := query(ctx, c, id, &states[i]); err != nil {
+			return err
+		}
+	}
+	if f.output.Structured() {
+		return f.output.Write(out, states)
+	}
+	for i := range states {
+		if err := printState(out, &states[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printState prints a rollout with one line for each cluster, the worst first.
+func printState(out io.Writer, s *protocol.FleetState) error {
+	if _, err := fmt.Fprintf(out, "%s: %s: %s (content %s, policy %s)\n", s.Set, s.Phase, s.Message, s.Hash, cmp.Or(s.Policy, "none")); err != nil {
+		return err
+	}
+	var rows [][]string
+	for _, cluster := range fleet.WorstFirst(s) {
+		since := "-"
+		if !cluster.Since.IsZero() {
+			since = cluster.Since.UTC().Format(time.RFC3339)
+		}
+		rows = append(rows, []string{"  " + cluster.Name, fleet.StageName(s, cluster), string(cluster.State), since, cluster.Reason})
+	}
+	return printTable(out, []string{"  CLUSTER", "STAGE", "STATE", "SINCE", "REASON"}, rows)
+}

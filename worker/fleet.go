@@ -1,0 +1,86 @@
+package worker
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"go.temporal.io/sdk/activity"
+	sdk "go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/utils/clock"
+
+	"github.com/outrigger/outrigger/activities/fleet"
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/kube"
+	"github.com/outrigger/outrigger/temporal"
+	"github.com/outrigger/outrigger/workflows"
+)
+
+// FleetOptions are the options of a member of a fleet.
+type FleetOptions struct {
+	// Enabled makes the cluster a member. Without it, no field has an effect.
+	Enabled bool
+	// Address and Namespace name the Temporal of the fleet. If they are empty, they are those of the
+	// cluster. Its other options are those of the cluster.
+	Address, Namespace string
+	// ClusterName is the name of the cluster in the fleet. If it is empty, its uid is its name.
+	ClusterName   string
+	ClusterLabels map[string]string
+}
+
+// joinFleet hosts the part of the cluster in the rollouts of its fleet until the context ends. While
+// the Temporal of the fleet is away, rollouts with a permit continue.
+func (h *host) joinFleet(ctx context.Context, mgr *kube.Manager) error {
+	o := h.options.Fleet
+	connection := h.options.Temporal
+	connection.Address, connection.Namespace = cmp.Or(o.Address, connection.Address), cmp.Or(o.Namespace, connection.Namespace)
+	client, err := temporal.NewLazyClient(connection, h.log.WithName("fleet"))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	uid, err := kube.TaskQueue(ctx, mgr.GetAPIReader(), "")
+	if err != nil {
+		return err
+	}
+	member := &fleet.Member{Live: mgr.GetAPIReader(), Local: h.client, Fleet: client, TaskQueue: h.taskQueue, Clock: clock.RealClock{}}
+	reporter := &fleet.Reporter{
+		Member: member, Cache: mgr.GetClient(), Log: h.log.WithName("fleet"),
+		Self: protocol.FleetMember{UID: uid, Name: cmp.Or(o.ClusterName, uid), Labels: o.ClusterLabels},
+	}
+	hosted := *h
+	hosted.options.Temporal, hosted.taskQueue, hosted.log = connection, protocol.FleetMemberTaskQueue(uid), h.log.WithName("fleet")
+	hosting, ctx := errgroup.WithContext(ctx)
+	hosting.Go(func() error { return reporter.Run(ctx) })
+	hosting.Go(func() error {
+		return hosted.keep(ctx, func(fatal chan<- error) (stop func(), err error) {
+			deciding := sdk.New(client, protocol.FleetTaskQueue, hosted.fleetOptions(fatal))
+			deciding.RegisterWorkflowWithOptions(workflows.Fleet, workflow.RegisterOptions{Name: protocol.FleetWorkflow})
+			deciding.RegisterWorkflowWithOptions(workflows.FleetRegistry, workflow.RegisterOptions{Name: protocol.FleetRegistryWorkflow})
+			deciding.RegisterActivityWithOptions(member.Plan, activity.RegisterOptions{Name: protocol.FleetPlanActivity})
+			options := hosted.fleetOptions(fatal)
+			options.DisableWorkflowWorker = true
+			working := sdk.New(client, hosted.taskQueue, options)
+			working.RegisterActivityWithOptions(member.Rollout, activity.RegisterOptions{Name: protocol.FleetRolloutActivity})
+			working.RegisterActivityWithOptions(member.Rollback, activity.RegisterOptions{Name: protocol.FleetRollbackActivity})
+			if err := deciding.Start(); err != nil {
+				return nil, fmt.Errorf("host the rollouts of the fleet: %w", err)
+			}
+			if err := working.Start(); err != nil {
+				deciding.Stop()
+				return nil, fmt.Errorf("host the activities of the fleet: %w", err)
+			}
+			return func() { deciding.Stop(); working.Stop() }, nil
+		})
+	})
+	return hosting.Wait()
+}
+
+// fleetOptions are the options of the workers of a fleet, which have no worker deployment.
+func (h *host) fleetOptions(fatal chan<- error) sdk.Options {
+	options := h.sdkOptions(h.options.MaxConcurrentSelects, fatal)
+	options.DeploymentOptions = sdk.DeploymentOptions{}
+	return options
+}
