@@ -1,0 +1,224 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/dev/cluster"
+	"github.com/outrigger/outrigger/dev/observer"
+	"github.com/outrigger/outrigger/internal/fleet"
+	"github.com/outrigger/outrigger/kube"
+)
+
+const fleetPolicy = `
+apiVersion: outrigger.io/v1alpha1
+kind: FleetPolicy
+metadata: {name: edge}
+spec:
+  sidecarSets: {matchNames: ["edge-*"]}
+  stages:
+  - {name: canary, clusters: {matchLabels: {stage: canary}}, bake: 3s}
+  - {name: rest, maxConcurrentClusters: 1}
+  failure: {action: RollbackStage}
+`
+
+// fleetMember is a cluster of its own whose roles belong to a fleet.
+type fleetMember struct {
+	t       *testing.T
+	ctx     context.Context
+	kube    client.Client
+	set     *v1alpha1.SidecarSet
+	watched *observer.Watch
+}
+
+// startFleetMember starts a cluster with the SidecarSet edge-proxy and n pods with its first version.
+func startFleetMember(ctx context.Context, t *testing.T, name string) (*fleetMember, error) {
+	c, err := cluster.Start(ctx, cluster.Options{Dir: t.TempDir(), Nodes: 1, WithoutTemporal: true})
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(c.Shutdown)
+	t.Cleanup(func() { copyLogs(t, c.LogDir(), name) })
+	c.TemporalAddress = stack.TemporalAddress
+	for role, args := range map[string][]string{
+		"operator": {"--fleet"}, "webhook": {"--fleet"},
+		"worker": {"--fleet", "--fleet-cluster-name=" + name, "--fleet-cluster-labels=stage=" + name},
+	} {
+		if _, err := c.StartRole(ctx, role, args...); err != nil {
+			return nil, err
+		}
+	}
+	m := &fleetMember{t: t, ctx: ctx, set: &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: "edge-proxy"}}}
+	m.set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "edge"}}
+	m.set.Spec.Containers = []v1alpha1.SidecarContainer{{Container: corev1.Container{Name: "side", Image: "side:v1"}}}
+	m.set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(2))
+	config, err := c.RESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	scheme, err := kube.NewScheme()
+	if err != nil {
+		return nil, err
+	}
+	if m.kube, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
+		return nil, err
+	}
+	if m.watched, err = observer.WatchPods(ctx, config, "edge", "app=edge", "side"); err != nil {
+		return nil, err
+	}
+	m.watched.Expect("side:v1")
+	policy := &outriggerv1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: "failures"}}
+	policy.Spec.Failure = &outriggerv1.RolloutFailure{MaxFailedPods: intstr.FromInt32(0)}
+	for _, object := range []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "edge"}}, policy, m.set, deployment("edge", 4)} {
+		if err := m.kube.Create(ctx, object); err != nil {
+			return nil, err
+		}
+	}
+	_, err = m.watched.Await(ctx, observer.Converged(4))
+	return m, err
+}
+
+// copyLogs keeps the logs of a member after a failed test.
+func copyLogs(t *testing.T, from, name string) {
+	if t.Failed() {
+		to := filepath.Join(stack.LogDir(), name)
+		assert.NoError(t, os.CopyFS(to, os.DirFS(from)))
+	}
+}
+
+func (m *fleetMember) upgradeTo(image string) {
+	m.t.Helper()
+	m.watched.Expect(image)
+	patch := `[{"op":"replace","path":"/spec/containers/0/image","value":"` + image + `"}]`
+	require.NoError(m.t, m.kube.Patch(m.ctx, m.set, client.RawPatch(types.JSONPatchType, []byte(patch))))
+}
+
+// awaitImage waits until n pods are ready with an image.
+func (m *fleetMember) awaitImage(image string, n int) {
+	m.t.Helper()
+	m.watched.Expect(image)
+	_, err := m.watched.Await(m.ctx, func(v observer.View) bool { return v.Pods == n && v.Updated == n && v.Ready == n })
+	require.NoError(m.t, err, image)
+}
+
+// awaitReason waits until Progressing has a reason, and returns the SidecarSet.
+func (m *fleetMember) awaitReason(reason string) *v1alpha1.SidecarSet {
+	m.t.Helper()
+	set := &v1alpha1.SidecarSet{}
+	err := wait.PollUntilContextCancel(m.ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		err := m.kube.Get(ctx, client.ObjectKeyFromObject(m.set), set)
+		progressing := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionProgressing)
+		return progressing != nil && progressing.Reason == reason && progressing.ObservedGeneration == set.Generation, err
+	})
+	require.NoError(m.t, err, "%s: wait for %s, and it has %v", m.set.Name, reason, set.Status.Conditions)
+	return set
+}
+
+func outriggerFleet(ctx context.Context, t *testing.T, stdin string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(ctx, filepath.Join(bin, "outrigger"), append([]string{"fleet", "--temporal-address=" + stack.TemporalAddress}, args...)...)
+	cmd.Stdin = strings.NewReader(stdin)
+	var out, errors bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errors
+	require.NoError(t, cmd.Run(), "outrigger fleet %v: %s", args, errors.String())
+	return out.String()
+}
+
+func awaitFleet(ctx context.Context, t *testing.T, phase protocol.FleetPhase) (state protocol.FleetState) {
+	t.Helper()
+	err := wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		answer, err := stack.temporal.QueryWorkflow(ctx, protocol.FleetWorkflowID("edge-proxy"), "", protocol.StatusQuery)
+		if err != nil {
+			return false, nil // no member has reported content yet, or no worker is available
+		}
+		state = protocol.FleetState{}
+		err = answer.Get(&state)
+		return state.Phase == phase, err
+	})
+	require.NoError(t, err, "wait for phase %s: %+v", phase, state)
+	return state
+}
+
+// One rollout over two clusters, with their own API servers. The second stage gets the content first,
+// and no pod of it changes before the run of the first stage has completed and baked.
+func TestSpec12_AFleetRollsOutStageByStage(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	var canary, rest *fleetMember
+	var starting errgroup.Group
+	starting.Go(func() (err error) { canary, err = startFleetMember(ctx, t, "canary"); return err })
+	starting.Go(func() (err error) { rest, err = startFleetMember(ctx, t, "rest"); return err })
+	require.NoError(t, starting.Wait())
+	assert.Equal(t, "FleetPolicy edge is applied\n", outriggerFleet(ctx, t, fleetPolicy, "apply", "-f", "-"))
+	awaitFleet(ctx, t, protocol.FleetThrough)
+	canary.awaitReason(v1alpha1.ReasonRolloutComplete)
+	rest.awaitReason(v1alpha1.ReasonRolloutComplete)
+	assert.Contains(t, outriggerFleet(ctx, t, "", "members"), "stage=canary")
+
+	rest.upgradeTo("side:v2")
+	held := rest.awaitReason(v1alpha1.ReasonAwaitingPermit)
+	assert.Equal(t, int32(0), held.Status.UpdatedPods)
+	scale := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":5}}`))
+	require.NoError(t, rest.kube.Patch(ctx, deployment("edge", 5), scale))
+	_, err := rest.watched.Await(ctx, func(v observer.View) bool { return v.Pods == 5 })
+	require.NoError(t, err)
+	assert.Zero(t, rest.watched.View().Updated, "a new pod got content without a permit")
+	canary.upgradeTo("side:v2")
+	awaitFleet(ctx, t, protocol.FleetThrough)
+	set := rest.awaitReason(v1alpha1.ReasonRolloutComplete)
+	require.NotNil(t, set.Status.Rollout.Permit)
+	assert.Equal(t, "rest", set.Status.Rollout.Permit.Stage)
+	_, served := canary.watched.Updates()
+	asked, _ := rest.watched.Updates()
+	require.Len(t, served, 4)
+	require.Len(t, asked, 5)
+	assert.GreaterOrEqual(t, asked[0].At.Sub(served[3].At), 3*time.Second, "the second stage began before the first had completed and baked")
+
+	// An abort after the end rolls both clusters back, and a retry rolls the same content out again.
+	assert.Equal(t, "the rollout is aborted; all clusters with the content go back\n", outriggerFleet(ctx, t, "", "abort", "edge-proxy", "--reason", "errors"))
+	awaitFleet(ctx, t, protocol.FleetFailed)
+	canary.awaitImage("side:v1", 4)
+	rest.awaitImage("side:v1", 5)
+	assert.Contains(t, rest.awaitReason(v1alpha1.ReasonQuarantined).Status.Rollout.Quarantine.Reason, "errors")
+	outriggerFleet(ctx, t, "", "retry", "edge-proxy")
+	state := awaitFleet(ctx, t, protocol.FleetThrough)
+	assert.Equal(t, 2, state.Attempt)
+	canary.awaitImage("side:v2", 4)
+	rest.awaitImage("side:v2", 5)
+
+	// A bad version stops in the first stage, and goes back.
+	rest.upgradeTo("side:bad")
+	canary.upgradeTo("side:bad")
+	state = awaitFleet(ctx, t, protocol.FleetFailed)
+	assert.Regexp(t, "^cluster canary failed: .*side:bad", state.Message)
+	canary.awaitReason(v1alpha1.ReasonQuarantined)
+	canary.awaitImage("side:v2", 4)
+	rest.awaitReason(v1alpha1.ReasonAwaitingPermit)
+	assert.Zero(t, rest.watched.View().Updated)
+	var states []protocol.FleetState
+	require.NoError(t, json.Unmarshal([]byte(outriggerFleet(ctx, t, "", "status", "-o", "json")), &states))
+	require.Len(t, states, 1)
+	assert.Equal(t, protocol.ClusterRolledBack, fleet.WorstFirst(&states[0])[0].State)
+	assert.Contains(t, outriggerFleet(ctx, t, "", "status", "edge-proxy"), "edge-proxy: Failed: cluster canary failed: ")
+}
