@@ -18,9 +18,11 @@ import (
 
 const (
 	// reportInterval is the time between two looks at the SidecarSets. Content without a permit is
-	// reported again after repeatInterval, because the fleet may have lost its data.
-	reportInterval = 2 * time.Second
-	repeatInterval = 5 * time.Minute
+	// reported again after repeatInterval, and the member after announceInterval, because the fleet may
+	// have lost its data.
+	reportInterval   = 2 * time.Second
+	repeatInterval   = 5 * time.Minute
+	announceInterval = time.Hour
 )
 
 // Reporter announces a member, and reports the content of its SidecarSets to the fleet.
@@ -45,14 +47,16 @@ type report struct {
 // Run reports until the context ends.
 func (r *Reporter) Run(ctx context.Context) error {
 	r.reported = map[types.UID]report{}
-	announced := false
+	var announced time.Time
 	ticker := r.Clock.NewTicker(reportInterval)
 	defer ticker.Stop()
 	for {
 		var err error
-		if !announced {
+		if announced.IsZero() || r.Clock.Since(announced) >= announceInterval {
 			err = r.send(ctx, protocol.FleetRegistryID, protocol.AnnounceSignal, r.Self, protocol.FleetRegistryWorkflow, protocol.FleetRegistry{})
-			announced = err == nil
+			if err == nil {
+				announced = r.Clock.Now()
+			}
 		}
 		if err == nil {
 			err = r.reportAll(ctx)
