@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/history/v1"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
 	sdk "go.temporal.io/sdk/worker"
@@ -75,4 +76,14 @@ func TestSpec12_2_AFleetOf500MembersKeepsItsHistoryShort(t *testing.T) {
 	assert.Equal(t, enums.WORKFLOW_EXECUTION_STATUS_RUNNING, described.Status)
 	assert.Less(t, described.HistoryLength, 10_000)
 	t.Logf("%d events", described.HistoryLength)
+
+	var recorded history.History
+	for events := c.GetWorkflowHistory(ctx, id, "", false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); events.HasNext(); {
+		event, err := events.Next()
+		require.NoError(t, err)
+		recorded.Events = append(recorded.Events, event)
+	}
+	replayer := sdk.NewWorkflowReplayer()
+	replayer.RegisterWorkflowWithOptions(workflows.Fleet, workflow.RegisterOptions{Name: protocol.FleetWorkflow})
+	require.NoError(t, replayer.ReplayWorkflowHistory(nil, &recorded))
 }
