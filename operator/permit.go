@@ -19,5 +19,5 @@ func recordPermit(p *pass) {
 	if permit == nil || !rolloutStarted(p.set) || permit.Hash != p.set.Annotations[v1alpha1.HashAnnotation] {
 		return
 	}
-	p.set.Status.Rollout.Permit = &v1alpha1.RolloutPermit{Hash: permit.Hash, Stage: permit.Stage, Attempt: int32(permit.Attempt)}
+	p.set.Status.Rollout.Permit = permit.String()
 }

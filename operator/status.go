@@ -11,6 +11,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/fleet"
 	"github.com/outrigger/outrigger/internal/rollout"
 	"github.com/outrigger/outrigger/internal/stage"
 	"github.com/outrigger/outrigger/operator/runs"
@@ -36,8 +37,8 @@ func (s *statusStep) reconcile(ctx context.Context, p *pass) error {
 		if started.Quarantine != nil {
 			started.Policy, started.Stage = p.set.Status.Rollout.Policy, p.set.Status.Rollout.Stage
 		}
-		if former := p.set.Status.Rollout; former != nil && former.Permit != nil && former.Permit.Hash == p.set.Annotations[v1alpha1.HashAnnotation] {
-			started.Permit = former.Permit
+		if permit := fleet.Recorded(p.set); permit != nil {
+			started.Permit = permit.String()
 		}
 		p.set.Status.Rollout = started
 	}

@@ -293,8 +293,8 @@ func (l *localRun) attempt() (attempt int) {
 	if permit := l.status.Permit; permit != nil && permit.Hash == l.hash() {
 		attempt = permit.Attempt
 	}
-	if rollout := l.set.Status.Rollout; rollout != nil && rollout.Permit != nil && rollout.Permit.Hash == l.hash() {
-		attempt = max(attempt, int(rollout.Permit.Attempt))
+	if recorded := fleet.Recorded(l.set); recorded != nil {
+		attempt = max(attempt, recorded.Attempt)
 	}
 	return attempt
 }

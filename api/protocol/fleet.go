@@ -1,6 +1,9 @@
 package protocol
 
 import (
+	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
@@ -46,6 +49,22 @@ type Permit struct {
 	Stage string `json:"stage,omitempty"`
 	// Attempt increases with each retry of the content.
 	Attempt int `json:"attempt,omitempty"`
+}
+
+// String returns the form of a permit in status, such as 1/canary/4b7f.
+func (p Permit) String() string { return fmt.Sprintf("%d/%s/%s", p.Attempt, p.Stage, p.Hash) }
+
+// ParsePermit returns the permit that status records, or nil. A user can write another text.
+func ParsePermit(recorded string) *Permit {
+	parts := strings.SplitN(recorded, "/", 3)
+	if len(parts) != 3 {
+		return nil
+	}
+	attempt, err := strconv.Atoi(parts[0])
+	if err != nil {
+		return nil
+	}
+	return &Permit{Attempt: attempt, Stage: parts[1], Hash: parts[2]}
 }
 
 // FleetMember is a cluster of a fleet.

@@ -75,24 +75,13 @@ type RolloutStatus struct {
 	Pause *RolloutPause `json:"hold,omitempty"`
 	// Policy is the RolloutPolicy that divides the rollout into steps, if any.
 	Policy string `json:"policy,omitempty"`
-	// Stage is the position within the steps of the policy. A lost run is recreated with this
-	// stage.
+	// Stage is the position within the steps of the policy. A lost run continues with it.
 	Stage *RolloutStage `json:"stage,omitempty"`
-	// Quarantine is set after the rollout has failed and is rolled back. It applies to the content
-	// with its hash, also in later generations.
+	// Quarantine is set after the rollout has failed. It applies to the content with its hash, also
+	// in later generations.
 	Quarantine *RolloutQuarantine `json:"quarantine,omitempty"`
-	// Permit is the permit of the fleet for content. A lost run is recreated with this permit.
-	Permit *RolloutPermit `json:"permit,omitempty"`
-}
-
-// RolloutPermit allows a member of a fleet to roll out content.
-type RolloutPermit struct {
-	// Hash is the hash of the content, as in the annotation of the pods.
-	Hash string `json:"hash"`
-	// Stage is the name of the stage of the FleetPolicy.
-	Stage string `json:"stage,omitempty"`
-	// Attempt counts the retries of the content.
-	Attempt int32 `json:"attempt,omitempty"`
+	// Permit is attempt/stage/hash.
+	Permit string `json:"permit,omitempty"`
 }
 
 // RolloutQuarantine is content that pods must not get, because its rollout failed.

@@ -236,7 +236,7 @@ func TestSpec12_5_PermitsAreForContent(t *testing.T) {
 	}
 	permit := func(hash string) func(*v1alpha1.SidecarSetStatus) {
 		return func(s *v1alpha1.SidecarSetStatus) {
-			s.Rollout = &v1alpha1.RolloutStatus{Permit: &v1alpha1.RolloutPermit{Hash: hash}}
+			s.Rollout = &v1alpha1.RolloutStatus{Permit: protocol.Permit{Hash: hash, Stage: "rest", Attempt: 1}.String()}
 		}
 	}
 	good := func(hash, version string) func(*v1alpha1.SidecarSetStatus) {
@@ -250,6 +250,9 @@ func TestSpec12_5_PermitsAreForContent(t *testing.T) {
 	assert.True(t, Permitted(none, &protocol.Permit{Hash: "h2"}))
 	assert.False(t, Permitted(set(permit("h1")), nil))
 	assert.True(t, Permitted(set(permit("h2")), nil))
+	for _, damaged := range []string{"", "h2", "x/rest/h2", "1/h2"} {
+		assert.False(t, Permitted(set(func(s *v1alpha1.SidecarSetStatus) { s.Rollout = &v1alpha1.RolloutStatus{Permit: damaged} }), nil), damaged)
+	}
 	assert.True(t, Permitted(set(good("h2", "7")), nil), "its rollout ended last")
 	assert.False(t, Permitted(set(good("h2", "")), nil))
 	assert.False(t, Permitted(set(good("h1", "7")), nil))

@@ -14,14 +14,22 @@ const AwaitingPermit = "the rollout waits for a permit of the fleet"
 // permit, so that a cluster that joins a fleet continues.
 func Permitted(set *v1alpha1.SidecarSet, granted *protocol.Permit) bool {
 	hash := set.Annotations[v1alpha1.HashAnnotation]
-	if granted != nil && granted.Hash == hash {
-		return true
-	}
-	if status := set.Status.Rollout; status != nil && status.Permit != nil && status.Permit.Hash == hash {
+	if granted != nil && granted.Hash == hash || Recorded(set) != nil {
 		return true
 	}
 	good := set.Status.LastGoodRevision()
 	return good != nil && good.Hash == hash
+}
+
+// Recorded returns the permit that the status of a completed SidecarSet records for its content, or nil.
+func Recorded(set *v1alpha1.SidecarSet) *protocol.Permit {
+	if set.Status.Rollout == nil {
+		return nil
+	}
+	if permit := protocol.ParsePermit(set.Status.Rollout.Permit); permit != nil && permit.Hash == set.Annotations[v1alpha1.HashAnnotation] {
+		return permit
+	}
+	return nil
 }
 
 // Hold removes the upgrades from the plan of a rollout without a permit. Such a rollout does not end,
