@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -56,9 +57,12 @@ func TestPodsThatBypassTheInstalledWebhookAreNotMissing(t *testing.T) {
 	missing := func(change func(*admissionv1.MutatingWebhook)) map[string]string {
 		return missingPods(t, newTestCluster(t, append(objects, installed(change))...).run("list", "--missing", "-o", "json"))
 	}
-	const calledOff = "the webhook was not installed or injection was paused when it was created, or the labels of the pod or of its namespace (such as outrigger.io/injection=disabled), or the SidecarSet's selector, changed since"
-	assert.Equal(t, map[string]string{"shop/plain": calledOff, "lab/plain": calledOff, "shop/opted-out": calledOff}, missing(func(*admissionv1.MutatingWebhook) {}))
-	assert.Equal(t, map[string]string{"shop/plain": calledOff}, missing(func(w *admissionv1.MutatingWebhook) {
+	calledOff := func(namespace, name string) string {
+		return "the webhook was not installed or injection was paused when it was created, or the labels of the pod or of its namespace (such as outrigger.io/injection=disabled), or the SidecarSet's selector, changed since" +
+			fmt.Sprintf(" (no controller recreates it: kubectl get pod %s -n %s -o yaml | kubectl replace --force -f -)", name, namespace)
+	}
+	assert.Equal(t, map[string]string{"shop/plain": calledOff("shop", "plain"), "lab/plain": calledOff("lab", "plain"), "shop/opted-out": calledOff("shop", "opted-out")}, missing(func(*admissionv1.MutatingWebhook) {}))
+	assert.Equal(t, map[string]string{"shop/plain": calledOff("shop", "plain")}, missing(func(w *admissionv1.MutatingWebhook) {
 		managedOnly(w)
 		w.ObjectSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "sidecars", Operator: "NotIn", Values: []string{"no"}}}}
 		w.MatchConditions = []admissionv1.MatchCondition{{Name: "not-system-critical", Expression: "true"}}

@@ -50,7 +50,7 @@ func TestAPodThatIsNotReadyAfterTheRolloutIsNamed(t *testing.T) {
 	in.Set.Status.Conditions[0].Reason = v1alpha1.ReasonRolloutComplete
 	in.Pods = []*corev1.Pod{pod(t, "a", "agent:v2"), pod(t, "b", "agent:v2", blocked)}
 	text := textOf(t, in)
-	assert.Contains(t, text, "\nStatus:    Complete\n")
+	assert.Contains(t, text, "\nStatus:    Complete (1 pod not ready)\n")
 	assert.Contains(t, text, "\nWaiting:   default/b: not ready: app (app: ImagePullBackOff, image nginx:bad)\n")
 	assert.Contains(t, text, "\nNext:      kubectl describe pod b -n default\n")
 	in.Set.Status.UpdatedPods, in.Set.Status.UpdatedReadyPods = 6, 5

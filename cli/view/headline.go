@@ -32,6 +32,8 @@ type facts struct {
 	// Stalled is False.
 	progressing, degraded string
 	matched, updated      int
+	// unready are the updated pods that are not ready.
+	unready int
 	// step names the current step of a rollout with a RolloutPolicy.
 	step string
 	// uninjected are the pods that match, and lack the sidecars.
@@ -63,9 +65,20 @@ func headline(f facts) string {
 		return f.waiting()
 	case f.phase == protocol.PhaseBaking, f.phase == protocol.PhaseGateRunning, f.phase == protocol.PhaseAwaitingApproval:
 		return string(f.phase) + " (" + f.step + ")"
-	case f.phase == protocol.PhaseComplete && f.notUpgradable:
+	case f.phase == protocol.PhaseComplete:
+		return f.complete()
+	}
+	return string(f.phase)
+}
+
+// complete is the headline of a rollout that has no pod to upgrade.
+func (f *facts) complete() string {
+	switch {
+	case f.notUpgradable:
 		return stalled(v1alpha1.ReasonNotUpgradablePods)
-	case f.phase == protocol.PhaseComplete && f.updated < f.matched:
+	case f.unready > 0:
+		return "Complete (" + plural(f.unready, "pod") + " not ready)"
+	case f.updated < f.matched:
 		return "Complete (updateStrategy.selector)"
 	}
 	return string(f.phase)
@@ -155,6 +168,9 @@ func headlineTone(headline string) Tone {
 	}
 	switch word, _, _ := strings.Cut(headline, " "); word {
 	case string(protocol.PhaseComplete), string(protocol.PhasePartitionReached):
+		if strings.HasSuffix(headline, "not ready)") {
+			return Bad
+		}
 		return Good
 	case string(protocol.PhasePaused), string(protocol.PhaseProgressing), string(protocol.PhaseBaking), string(protocol.PhaseGateRunning), string(protocol.PhaseAwaitingApproval), string(protocol.PhaseFrozen), headlinePending:
 		return Busy
@@ -167,7 +183,7 @@ func headlineTone(headline string) Tone {
 // facts of a plan. The conditions of an earlier generation do not count.
 func (r *Rollout) facts() facts {
 	f := facts{
-		phase: r.Phase, observed: r.Observed, matched: r.Counts.Matched, updated: r.Counts.Updated,
+		phase: r.Phase, observed: r.Observed, matched: r.Counts.Matched, updated: r.Counts.Updated, unready: r.Counts.Updated - r.Counts.UpdatedReady,
 		notUpgradable: r.Counts.NotUpgradable > 0, noSlots: r.Limits.Slots == 0 && r.Counts.Remaining > 0,
 		step: stepTitle(r.stage),
 	}
@@ -218,6 +234,7 @@ func (s *Summary) facts(set *v1alpha1.SidecarSet, now time.Time) facts {
 		// The operator does not observe a generation that is invalid.
 		observed:    set.Status.ObservedGeneration == set.Generation || s.Reason == v1alpha1.ReasonInvalid,
 		progressing: s.Reason, degraded: s.stoppedBy(set), matched: int(s.Matched), updated: int(s.Updated),
+		unready:       int(set.Status.UpdatedPods - set.Status.UpdatedReadyPods),
 		notUpgradable: s.Reason == v1alpha1.ReasonNotUpgradablePods, uninjected: s.uninjected,
 	}
 	if !f.observed {
@@ -287,7 +304,7 @@ func (f *facts) attention(s *Summary) []string {
 	add(v1alpha1.ReasonAwaitingApproval, f.phase == protocol.PhaseAwaitingApproval)
 	add("MaxUnavailableZero", f.noSlots && (f.phase == protocol.PhaseWaiting || f.phase == protocol.PhaseProgressing || f.phase == protocol.PhasePaused))
 	add("PodsNotReady", f.phase == protocol.PhaseComplete && f.observed && s.unready && s.Degraded == "")
-	add("NoPods", f.observed && f.matched == 0 && f.progressing != v1alpha1.ReasonInvalid)
+	add("NoPods", f.observed && f.matched == 0 && f.uninjected == 0 && f.progressing != v1alpha1.ReasonInvalid)
 	add("NotObserved", !f.observed)
 	return found
 }

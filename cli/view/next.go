@@ -138,6 +138,9 @@ func (r *Rollout) nextOfPhase(now time.Time) (found []string) {
 			found = append(found, command)
 		}
 	}
+	if r.rollback == v1alpha1.ReasonRollingBack {
+		return []string{"kubectl sidecarset status " + r.Name + " --watch"}
+	}
 	if r.Phase == protocol.PhaseQuarantined {
 		return []string{"apply other content, or try it again: " + retryCommand(r.Name)}
 	}

@@ -20,7 +20,13 @@ func TestARolledBackRolloutNamesTheRetry(t *testing.T) {
 		r := newRollout(t, in)
 		assert.Equal(t, reason, r.Headline)
 		assert.Equal(t, reason, listed(in, reason).Headline)
-		assert.Equal(t, []string{"apply other content, or try it again: kubectl sidecarset retry logs"}, r.next(in.Now))
+		next := map[string]string{
+			v1alpha1.ReasonRollingBack: "kubectl sidecarset status logs --watch",
+			v1alpha1.ReasonQuarantined: "apply other content, or try it again: kubectl sidecarset retry logs",
+		}
+		assert.Equal(t, []string{next[reason]}, r.next(in.Now))
+		assert.Contains(t, r.Text(Style{}), "\nRollback:  rolled back: 3 pods failed\n")
+		assert.NotContains(t, r.Text(Style{}), "\nStep:", "nothing is upgraded")
 		assert.Contains(t, newWhy(t, in).Text(Style{}), "rolled back: 3 pods failed (kubectl sidecarset retry logs)")
 		done, err := r.Done()
 		assert.Equal(t, reason == v1alpha1.ReasonQuarantined, done, "a watch continues until all pods are rolled back")
@@ -47,7 +53,7 @@ func TestARollbackIsPlannedFromThePods(t *testing.T) {
 		r := newRollout(t, in)
 		assert.Equal(t, v1alpha1.ReasonRollingBack, r.Headline, written)
 		assert.Contains(t, r.Text(Style{}), "1 of 4 updated, 1 of them ready, 1 to go", written)
-		assert.Contains(t, r.Message, "1 pods to go", written)
+		assert.Contains(t, r.Message, "1 to go", written)
 		done, err := r.Done()
 		require.NoError(t, err)
 		assert.False(t, done)

@@ -43,6 +43,9 @@ func (r *Rollout) head(s Style) []string {
 	if r.Phase == protocol.PhaseFrozen {
 		fact("Frozen", s.Paint.in(Busy, r.frozenBy()))
 	}
+	if r.rollback != "" {
+		fact("Rollback", s.Paint.in(Bad, r.Message))
+	}
 	fact("Step", strings.Join(r.stepLines(s), "\n"+strings.Repeat(" ", factWidth)))
 	fact("Run", r.runLine(s))
 	fact("Waiting", r.waitingLine(s))

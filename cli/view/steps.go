@@ -101,7 +101,7 @@ func timeLeft(until, now time.Time) string {
 // current step.
 func (r *Rollout) addSteps(policy *outriggerv1.RolloutPolicy, now time.Time) {
 	s := r.stage
-	if s == nil || r.Phase.Ended() {
+	if s == nil || r.Phase.Ended() || r.rollback != "" {
 		return
 	}
 	r.Policy = s.Policy

@@ -35,7 +35,7 @@ func (r *Rollout) tree(s Style) []string {
 		root.below = append(root.below, r.Revisions[i].node(s))
 	}
 	if len(r.Revisions) == 0 {
-		root.below = []node{{text: "no matched pods"}}
+		root.below = []node{{text: "no pod has the sidecars"}}
 	}
 	return root.lines()
 }

@@ -96,7 +96,7 @@ func recreate(pod *corev1.Pod) string {
 	if command := podstate.RecreateCommand(pod); command != "" {
 		return " (" + command + ")"
 	}
-	return ""
+	return fmt.Sprintf(" (no controller recreates it: kubectl get pod %s -n %s -o yaml | kubectl replace --force -f -)", pod.Name, pod.Namespace)
 }
 
 // uninjected is the reason for a pod that was not injected although no current rule excludes the

@@ -52,7 +52,7 @@ func NewRolloutWhy(in *Input) (*RolloutWhy, error) {
 	if lost := r.lostPodsLine(); lost != "" {
 		reasons = append(reasons, lost+" ("+r.deleteLostPods()+")")
 	}
-	if end := r.end(in, len(left), len(missing)); end != "" {
+	if end := r.end(in, len(left)); end != "" {
 		reasons = append(reasons, end)
 	}
 	if len(missing) > 0 {
@@ -62,7 +62,11 @@ func NewRolloutWhy(in *Input) (*RolloutWhy, error) {
 		}
 		reasons = append(reasons, line)
 	}
-	if len(reasons) == 0 {
+	switch {
+	case len(reasons) > 0:
+	case r.Phase == protocol.PhaseComplete:
+		reasons = []string{"nothing is left to do: " + r.Message + " (kubectl sidecarset history " + r.Name + ")"}
+	default:
 		reasons = []string{"in progress: " + r.Message + " (kubectl sidecarset status " + r.Name + " --watch)"}
 	}
 	return &RolloutWhy{Name: r.Name, Headline: r.Headline, Phase: r.Phase, Message: r.Message, Reasons: reasons, bakesUntil: bakesUntil(r.Phase, r.stage)}, nil
@@ -118,6 +122,9 @@ func (r *Rollout) operatorReasons() []string {
 			v1alpha1.ReasonRolloutFailing, v1alpha1.ReasonRunUnreadable, v1alpha1.ReasonWebhookUnavailable:
 			if !slices.ContainsFunc(found, func(reason string) bool { return strings.HasPrefix(reason, c.Reason+":") }) {
 				message := c.Message
+				if isOutage(c.Reason) {
+					message += "; the rollout continues by itself after the outage"
+				}
 				if !strings.Contains(message, "kubectl ") {
 					message += " (" + checkCommand + ")"
 				}
@@ -157,9 +164,11 @@ func (r *Rollout) stuckPods(now time.Time) []string {
 	return append(found, r.stuckPodsNext()...)
 }
 
-// starting reports whether a pod is in progress while the run does not respond. The pod may only be
-// starting, and is then not the cause.
-func (r *Rollout) starting(pod *Pod) bool { return r.notResponding && pod.tone() == Busy }
+// starting reports whether a pod is in progress while the run or Temporal does not respond. The pod may
+// only be starting, and is then not the cause.
+func (r *Rollout) starting(pod *Pod) bool {
+	return (r.notResponding || isOutage(r.facts().progressing)) && pod.tone() == Busy
+}
 
 // stuckPodsNext has a command for each kind of stuck pods.
 func (r *Rollout) stuckPodsNext() []string {
@@ -197,23 +206,20 @@ func (r *Rollout) notUpgradable(in *Input) []string {
 			names[pod.Namespace+"/"+pod.Name] = true
 		}
 	}
-	known, count, commands := in.revisions(), map[string]int{}, map[string][]string{}
+	known, count, controlled := in.revisions(), map[string]int{}, map[string]bool{}
 	for _, pod := range in.Pods {
 		if !names[pod.Namespace+"/"+pod.Name] {
 			continue
 		}
 		reason := known.whyNotInPlace(pod, &in.Set.Spec)
 		count[reason]++
-		if command := podstate.RecreateCommand(pod); command != "" && !slices.Contains(commands[reason], command) {
-			commands[reason] = append(commands[reason], command)
-		}
+		controlled[reason] = controlled[reason] || podstate.RecreateCommand(pod) != ""
 	}
 	var found []string
 	for reason, n := range count {
 		line := fmt.Sprintf("%s %s; recreate them", plural(n, "pod"), reason)
-		if len(commands[reason]) > 0 {
-			slices.Sort(commands[reason])
-			line += ": " + someOf(commands[reason], false)
+		if controlled[reason] {
+			line += ": kubectl sidecarset restart " + r.Name
 		}
 		found = append(found, line)
 	}
@@ -223,7 +229,7 @@ func (r *Rollout) notUpgradable(in *Input) []string {
 
 // end is the reason that nothing is left to do. It is empty if something is left to do, if all pods
 // are among the leftOut pods, or if matching pods were not injected.
-func (r *Rollout) end(in *Input, leftOut, missing int) string {
+func (r *Rollout) end(in *Input, leftOut int) string {
 	switch {
 	case r.Counts.Matched == 0 && leftOut > 0:
 		return ""
@@ -233,8 +239,6 @@ func (r *Rollout) end(in *Input, leftOut, missing int) string {
 		return "spec.updateStrategy.partition (" + r.Limits.Partition + ") keeps the other pods old (" + PatchStrategy(r.Name, "partition", "0") + ")"
 	case r.Phase == protocol.PhaseComplete && in.Set.Spec.UpdateStrategy.Selector != nil && r.Counts.Updated < r.Counts.Matched:
 		return "spec.updateStrategy.selector selects no other pods (" + PatchStrategy(r.Name, "selector", "null") + ")"
-	case r.Phase == protocol.PhaseComplete && r.Counts.NotUpgradable == 0 && missing == 0:
-		return "nothing is left to do: " + r.Message + " (kubectl sidecarset history " + r.Name + ")"
 	}
 	return ""
 }

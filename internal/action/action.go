@@ -50,7 +50,9 @@ func RetryAfter(a *outriggerv1.RolloutAction, now time.Time) time.Duration {
 
 // UpdateID is the id of the update of an action. Temporal answers a second update with the same id
 // with the answer to the first.
-func UpdateID(a *outriggerv1.RolloutAction) string { return protocol.ActionUpdatePrefix + string(a.UID) }
+func UpdateID(a *outriggerv1.RolloutAction) string {
+	return protocol.ActionUpdatePrefix + string(a.UID)
+}
 
 // Refused returns the reason for which an action is not sent to a run any more, or "". set is nil if
 // the SidecarSet does not exist.

@@ -141,7 +141,11 @@ func Failure(set *v1alpha1.SidecarSet, pods []Pod, plan *Plan, current *protocol
 	if failed.Count <= limit {
 		return nil, nil
 	}
-	reason := fmt.Sprintf("%d pods failed after their upgrade, and %d are allowed, such as %s (%s)", failed.Count, limit, failed.Example, failed.Detail)
+	failing := "pods"
+	if failed.Count == 1 {
+		failing = "pod"
+	}
+	reason := fmt.Sprintf("%d %s failed after their upgrade, and %d are allowed, such as %s (%s)", failed.Count, failing, limit, failed.Example, failed.Detail)
 	failure := &protocol.Failure{Pods: failed.Count, Reason: reason}
 	if current.Step.Rollback {
 		rollBack(failure, set)

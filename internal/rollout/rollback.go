@@ -40,6 +40,6 @@ func (p *planner) rollback() {
 		}
 		return
 	}
-	plan.Message = fmt.Sprintf("rolling back to revision %s: %d pods to go, %d unavailable of %d allowed; %s",
+	plan.Message = fmt.Sprintf("rolling back to revision %s: %d to go, %d unavailable of %d allowed; %s",
 		p.quarantine.Revision, plan.Counts.Remaining, plan.Counts.Unavailable, plan.MaxUnavailable, p.quarantine.Reason)
 }

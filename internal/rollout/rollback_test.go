@@ -37,7 +37,7 @@ func TestSpec11_12_ARollbackUpgradesOnlyPodsWithTheQuarantinedContent(t *testing
 	assert.Equal(t, protocol.PhaseProgressing, plan.Phase)
 	assert.Equal(t, []string{"b*", "a"}, chosen(plan), "pods that are not ready come first")
 	assert.Equal(t, []int{3, 2, 2}, []int{plan.Quarantined, plan.QuarantinedReady, plan.Counts.Remaining})
-	assert.Equal(t, "rolling back to revision web-1: 2 pods to go, 0 unavailable of 2 allowed; 3 pods failed", plan.Message)
+	assert.Equal(t, "rolling back to revision web-1: 2 to go, 0 unavailable of 2 allowed; 3 pods failed", plan.Message)
 	assert.Empty(t, plan.TrueConditions)
 
 	plan, err = NextInStage(set, pods[2:], nil, back)
