@@ -166,7 +166,7 @@ func (r *run) nextBatch(ctx workflow.Context) (next protocol.NextBatchResult, an
 		return next, false, err
 	}
 	r.counts = next.Counts
-	r.progress.Stall = protocol.FollowStall(r.progress.Stall, next.ProgressDue, next.Counts.UpdatedReady, workflow.Now(ctx))
+	r.progress.Stall = protocol.FollowStall(r.progress.Stall, next.ProgressDue, next.Counts, workflow.Now(ctx))
 	r.again = next.Again
 	r.rejected().forget(next.Gone)
 	r.rejectedConditions().forget(next.GoneConditions)

@@ -132,21 +132,32 @@ func (s *Stage) Next() *Stage {
 // ProgressDeadline could upgrade pods, or waited for upgraded pods.
 type Stall struct {
 	Since time.Time `json:"since"`
-	// Ready is the number of updated pods that were ready when the run last planned.
-	Ready int `json:"ready"`
+	// Ready is the largest number of updated pods that were ready at once, without the pods that were
+	// deleted since. A pod that becomes ready again does not exceed it. Updated is the number of updated
+	// pods when the run last planned.
+	Ready   int `json:"ready"`
+	Updated int `json:"updated,omitempty"`
 }
 
-// FollowStall returns the stall after a plan, in which a number of updated pods is ready. The stall begins
-// when the progress deadline begins to apply, and again with each pod that becomes updated and ready. It
-// is nil while the deadline does not apply.
-func FollowStall(stall *Stall, due bool, ready int, now time.Time) *Stall {
+// mark returns Ready in a plan with updated pods. Pods may have been deleted since the last plan.
+func (s *Stall) mark(updated int) int {
+	return max(s.Ready-max(s.Updated-updated, 0), 0)
+}
+
+// Progressed reports whether another pod has become updated and ready in a plan.
+func (s *Stall) Progressed(counts Counts) bool { return counts.UpdatedReady > s.mark(counts.Updated) }
+
+// FollowStall returns the stall after a plan with counts. The stall begins when the progress deadline
+// begins to apply, and again with each pod that becomes updated and ready for the first time. It is nil
+// while the deadline does not apply.
+func FollowStall(stall *Stall, due bool, counts Counts, now time.Time) *Stall {
 	switch {
 	case !due:
 		return nil
-	case stall == nil || ready > stall.Ready:
-		return &Stall{Since: now, Ready: ready}
+	case stall == nil || stall.Progressed(counts):
+		return &Stall{Since: now, Ready: counts.UpdatedReady, Updated: counts.Updated}
 	}
-	return &Stall{Since: stall.Since, Ready: ready}
+	return &Stall{Since: stall.Since, Ready: stall.mark(counts.Updated), Updated: counts.Updated}
 }
 
 // Failure is the reason to pause or to roll back a rollout.
@@ -166,7 +177,7 @@ func (s *Stage) ProgressDeadline() time.Duration {
 	if !s.Limits() {
 		return 0
 	}
-	return s.Step.ProgressDeadline
+	return max(s.Step.ProgressDeadline, 0) // an object from before the validation may have a negative one
 }
 
 // Limits reports whether a stage limits the pods that are upgraded.

@@ -27,7 +27,7 @@ func ProgressDue(plan *Plan, current *protocol.Stage) bool {
 // Overdue returns the failure of a rollout whose progress deadline is over. It is nil if the deadline
 // does not apply, or if a pod has become updated and ready since the run observed the stall.
 func Overdue(set *v1alpha1.SidecarSet, pods []Pod, plan *Plan, current *protocol.Stage, stall *protocol.Stall) *protocol.Failure {
-	if stall == nil || !ProgressDue(plan, current) || plan.Counts.UpdatedReady > stall.Ready {
+	if stall == nil || !ProgressDue(plan, current) || stall.Progressed(plan.Counts) {
 		return nil
 	}
 	failure := &protocol.Failure{Overdue: true, Reason: fmt.Sprintf("no pod became updated and ready within %s (progressDeadline); %s", shortened(current.Step.ProgressDeadline), unreadyPods(pods, plan))}
