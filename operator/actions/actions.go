@@ -89,14 +89,14 @@ func reopened() predicate.TypedPredicate[*outriggerv1.RolloutAction] {
 
 // Reconcile implements reconcile.Reconciler.
 func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	a := &outriggerv1.RolloutAction{}
+	a, read := &outriggerv1.RolloutAction{}, c.Clock.Now()
 	if err := c.Client.Get(ctx, request.NamespacedName, a); err != nil || a.DeletionTimestamp != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if action.Final(a) {
 		return c.clean(ctx, a)
 	}
-	if err := c.carryOut(ctx, a); err != nil {
+	if err := c.carryOut(ctx, a, read); err != nil {
 		// An action that was deleted meanwhile is not carried out.
 		return reconcile.Result{}, client.IgnoreNotFound(fmt.Errorf("RolloutAction %s: %w", a.Name, err))
 	}
@@ -118,8 +118,9 @@ func (c *Controller) clean(ctx context.Context, a *outriggerv1.RolloutAction) (r
 	return reconcile.Result{}, nil
 }
 
-// carryOut makes one attempt to carry out an action.
-func (c *Controller) carryOut(ctx context.Context, a *outriggerv1.RolloutAction) error {
+// carryOut makes one attempt to carry out an action that was read at a time. The action may have been
+// deleted since.
+func (c *Controller) carryOut(ctx context.Context, a *outriggerv1.RolloutAction, read time.Time) error {
 	set := &v1alpha1.SidecarSet{}
 	switch err := c.Client.Get(ctx, client.ObjectKey{Name: a.Spec.SidecarSet}, set); {
 	case apierrors.IsNotFound(err):
@@ -147,18 +148,17 @@ func (c *Controller) carryOut(ctx context.Context, a *outriggerv1.RolloutAction)
 			return err
 		}
 	}
-	return c.send(ctx, a, set)
+	return c.send(ctx, a, set, read)
 }
 
 // choose writes the target of an action into status. ready is false if the action cannot be sent.
 func (c *Controller) choose(ctx context.Context, a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet) (ready bool, err error) {
-	confirmed, err := c.confirmsUsers(ctx)
+	unconfirmed, err := c.unconfirmedUser(ctx, a)
 	if err != nil {
 		return false, err
 	}
-	if !confirmed {
-		return false, c.record(ctx, a, outriggerv1.ActionRejected,
-			"webhook "+action.Webhook+" is not installed, so spec.requestedBy may be wrong; apply config/webhook, and create the action again")
+	if unconfirmed != "" {
+		return false, c.record(ctx, a, outriggerv1.ActionRejected, unconfirmed)
 	}
 	run, err := c.Runs.NewestRun(ctx, runs.Reference(set))
 	if err != nil {
@@ -175,27 +175,19 @@ func (c *Controller) choose(ctx context.Context, a *outriggerv1.RolloutAction, s
 	return true, c.wait(ctx, a, "sent to the run")
 }
 
-// confirmsUsers reports whether the webhook that writes the users of actions is installed.
-func (c *Controller) confirmsUsers(ctx context.Context) (bool, error) {
+// unconfirmedUser returns the reason for which the user of an action may be wrong, or "".
+func (c *Controller) unconfirmedUser(ctx context.Context, a *outriggerv1.RolloutAction) (string, error) {
 	var configuration admissionregistrationv1.MutatingWebhookConfiguration
 	err := c.Client.Get(ctx, client.ObjectKey{Name: kube.WebhookConfigurationName}, &configuration)
-	if apierrors.IsNotFound(err) {
-		return false, nil
+	if client.IgnoreNotFound(err) != nil {
+		return "", fmt.Errorf("read MutatingWebhookConfiguration %s: %w", kube.WebhookConfigurationName, err)
 	}
-	if err != nil {
-		return false, fmt.Errorf("read MutatingWebhookConfiguration %s: %w", kube.WebhookConfigurationName, err)
-	}
-	for i := range configuration.Webhooks {
-		if hook := &configuration.Webhooks[i]; hook.Name == action.Webhook && len(hook.Rules) > 0 {
-			return true, nil
-		}
-	}
-	return false, nil
+	return action.UnconfirmedUser(a, &configuration), nil
 }
 
 // send sends an action with a target to its run.
-func (c *Controller) send(ctx context.Context, a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet) error {
-	update, payload := action.Request(a, c.Clock.Now())
+func (c *Controller) send(ctx context.Context, a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet, read time.Time) error {
+	update, payload := action.Request(a, read)
 	answer, err := c.Runs.Update(ctx, runs.Reference(set), update, action.UpdateID(a), payload)
 	switch {
 	case errors.Is(err, runs.ErrNoRun):

@@ -1,0 +1,50 @@
+package action
+
+import (
+	"bytes"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
+)
+
+// UnconfirmedUser returns the reason for which the user of an action may be wrong, or "". The user is
+// correct if the webhook that writes it was installed before the action was created, and rejects actions
+// while it does not answer.
+func UnconfirmedUser(a *outriggerv1.RolloutAction, configuration *admissionregistrationv1.MutatingWebhookConfiguration) string {
+	const remedy = ", so spec.requestedBy may be wrong; apply config/webhook, and create the action again"
+	var hook *admissionregistrationv1.MutatingWebhook
+	for i := range configuration.Webhooks {
+		if configuration.Webhooks[i].Name == Webhook {
+			hook = &configuration.Webhooks[i]
+		}
+	}
+	switch {
+	case hook == nil || len(hook.Rules) == 0:
+		return "webhook " + Webhook + " is not installed" + remedy
+	case hook.FailurePolicy != nil && *hook.FailurePolicy != admissionregistrationv1.Fail:
+		return "webhook " + Webhook + " does not have failurePolicy Fail" + remedy
+	case !a.CreationTimestamp.After(installedAt(configuration)):
+		return "the action was created before webhook " + Webhook + " was installed" + remedy
+	}
+	return ""
+}
+
+// installedAt returns a time at which the webhook of actions was certainly part of a configuration. The
+// webhook is older than each managed field of it.
+func installedAt(configuration *admissionregistrationv1.MutatingWebhookConfiguration) time.Time {
+	var earliest time.Time
+	for _, fields := range configuration.ManagedFields {
+		if fields.Time == nil || fields.FieldsV1 == nil || !bytes.Contains(fields.FieldsV1.Raw, []byte(Webhook)) {
+			continue
+		}
+		if earliest.IsZero() || fields.Time.Time.Before(earliest) {
+			earliest = fields.Time.Time
+		}
+	}
+	if earliest.IsZero() {
+		return configuration.CreationTimestamp.Time
+	}
+	return earliest
+}
