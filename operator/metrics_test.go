@@ -117,6 +117,10 @@ func TestTheLongestWaitForAnApprovalIsMeasured(t *testing.T) {
 	clock.SetTime(began.Add(3 * time.Minute))
 	m.observe(set, reached)
 	assert.Equal(t, time.Minute, m.totals().approval)
+	measured := v1alpha1.GateMeasurement{Phase: "Success", Time: metav1.NewMicroTime(began.Add(150 * time.Second))}
+	set.Status.Rollout.Stage.Gates = []v1alpha1.StageGate{{Name: "errors", Definition: `{"name":"errors"}`, Phase: "Success", Measurements: []v1alpha1.GateMeasurement{measured}}}
+	m.observe(set, reached)
+	assert.Equal(t, 30*time.Second, m.totals().approval, "a gate does not wait for the approval")
 	set.Status.Rollout.Stage.ApprovedBy = &v1alpha1.StepApproval{By: "ann"}
 	m.observe(set, reached)
 	assert.Zero(t, m.totals().approval, "approved")

@@ -50,7 +50,7 @@ func (m *rolloutMetrics) observe(set *v1alpha1.SidecarSet, seen *observation) {
 	}
 	if s := stage.OfStatus(set); s != nil && now.phase == protocol.PhaseStepReached {
 		if phase, _ := s.Wait(m.clock.Now()); phase == protocol.PhaseAwaitingApproval {
-			now.approvalSince = s.BakeEnd()
+			now.approvalSince = s.ApprovalSince()
 		}
 	}
 	if !known || now.generation != before.generation || now.counts != before.counts || now.waits() != before.waits() {

@@ -83,6 +83,20 @@ func (s *Stage) OpenGate() *outriggerv1.RolloutGate {
 	return nil
 }
 
+// ApprovalSince returns the time since which a reached step waits only for its approval: the end of its
+// bake time, or the last measurement of its gates.
+func (s *Stage) ApprovalSince() time.Time {
+	since := s.BakeEnd()
+	for i := range s.Gates {
+		for _, measured := range s.Gates[i].Measurements {
+			if measured.Time.After(since) {
+				since = measured.Time
+			}
+		}
+	}
+	return since
+}
+
 // StateOf returns the state of a gate of the step by its name.
 func (s *Stage) StateOf(name string) GateState {
 	for i := range s.Gates {
