@@ -1,7 +1,7 @@
 package action
 
 import (
-	"bytes"
+	"strings"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -36,7 +36,7 @@ func UnconfirmedUser(a *outriggerv1.RolloutAction, configuration *admissionregis
 func installedAt(configuration *admissionregistrationv1.MutatingWebhookConfiguration) time.Time {
 	var earliest time.Time
 	for _, fields := range configuration.ManagedFields {
-		if fields.Time == nil || fields.FieldsV1 == nil || !bytes.Contains(fields.FieldsV1.Raw, []byte(Webhook)) {
+		if fields.Time == nil || fields.FieldsV1 == nil || !strings.Contains(fields.FieldsV1.GetRawString(), Webhook) {
 			continue
 		}
 		if earliest.IsZero() || fields.Time.Time.Before(earliest) {

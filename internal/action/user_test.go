@@ -16,7 +16,7 @@ func TestSpec11_13_TheUserIsConfirmedByAWebhookFromBeforeTheAction(t *testing.T)
 	installed := func(at time.Duration, manager string) metav1.ManagedFieldsEntry {
 		return metav1.ManagedFieldsEntry{
 			Manager: manager, Time: new(metav1.NewTime(created().Add(at))),
-			FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:webhooks":{"k:{\"name\":\"` + Webhook + `\"}":{".":{},"f:rules":{}}}}`)},
+			FieldsV1: metav1.NewFieldsV1(`{"f:webhooks":{"k:{\"name\":\"` + Webhook + `\"}":{".":{},"f:rules":{}}}}`),
 		}
 	}
 	for want, change := range map[string]func(*admissionregistrationv1.MutatingWebhookConfiguration){
