@@ -84,6 +84,8 @@ func progressOf(p *pass) condition {
 		return yes(v1alpha1.ReasonRollingBack, p.plan.Message)
 	case p.plan.Phase == protocol.PhaseStepReached:
 		return stepReached(p)
+	case p.out.waits != "":
+		return yes(v1alpha1.ReasonWaitingForPods, p.out.waits)
 	case p.plan.Phase == protocol.PhaseWaiting:
 		return yes(v1alpha1.ReasonWaitingForPods, p.plan.Message)
 	}

@@ -192,7 +192,9 @@ type outcome struct {
 	// resumed is the resume that ended the last pause, if the run contains the resume.
 	resumed *protocol.Pause
 	fault   runs.Fault
-	events  []rolloutEvent
+	// waits is the message of a run that waits for a slot of a domain or of a PodDisruptionBudget.
+	waits  string
+	events []rolloutEvent
 	// requeueAfter is zero if only the next change requeues the SidecarSet.
 	requeueAfter time.Duration
 	err          error

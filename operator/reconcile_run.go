@@ -37,7 +37,7 @@ func (s *runStep) reconcileRun(ctx context.Context, p *pass) {
 	default:
 		p.out.err = err
 	}
-	p.out.fault = p.state.fault
+	p.out.fault, p.out.waits = p.state.fault, p.state.waits
 }
 
 func (s *runStep) callRun(ctx context.Context, p *pass) error {
@@ -179,6 +179,7 @@ func (s *runStep) reconcileOpenRun(ctx context.Context, p *pass) error {
 	if err := s.diagnoseRun(ctx, p); err != nil || p.run.TaskPending() {
 		return err
 	}
+	s.readWait(ctx, p)
 	if p.run.GenerationMismatch(p.set) {
 		return s.correctGeneration(ctx, p)
 	}
@@ -189,6 +190,23 @@ func (s *runStep) reconcileOpenRun(ctx context.Context, p *pass) error {
 		return s.wake(ctx, p)
 	}
 	return nil
+}
+
+// readWait records what a sleeping run waits for, if the operator cannot find it out from the pods. Without
+// an answer, the condition shows the plan of the operator.
+func (s *runStep) readWait(ctx context.Context, p *pass) {
+	p.state.waits = ""
+	if p.run.Phase != protocol.PhaseWaiting || !p.run.Stage.Limits() || p.run.Stage.Step.Domains == nil && !p.run.Stage.Step.RespectBudgets {
+		return
+	}
+	status, err := s.client.Status(ctx, runs.Reference(p.set))
+	if err != nil {
+		log.FromContext(ctx).V(1).Info("the run does not tell what it waits for", "sidecarset", p.set.Name, "cause", err.Error())
+		return
+	}
+	if status.Phase == protocol.PhaseWaiting && status.Generation == p.set.Generation {
+		p.state.waits = status.Message
+	}
 }
 
 // diagnoseRun records the fault of the workers that an open run shows.

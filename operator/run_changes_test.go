@@ -1,12 +1,14 @@
 package operator
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/workflow/v1"
+	"go.temporal.io/sdk/converter"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -14,6 +16,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/stage"
+	"github.com/outrigger/outrigger/operator/runs"
 )
 
 // reported is the Lease of a rollout whose worker has reported a stage.
@@ -67,4 +70,52 @@ func TestSpec11_3_TheEndOfABakeTimeRequeuesTheSidecarSet(t *testing.T) {
 	assert.Equal(t, 2*time.Second, p.requeue().RequeueAfter)
 	p.now, p.result.RequeueAfter = now.Add(time.Minute), pausedCheckInterval
 	assert.Equal(t, pausedCheckInterval, p.requeue().RequeueAfter, "the bake time is over")
+}
+
+// statusAnswer is the answer of a run to the query status.
+type statusAnswer struct {
+	converter.EncodedValue
+	status protocol.RolloutStatus
+}
+
+func (a statusAnswer) Get(into any) error {
+	*into.(*protocol.RolloutStatus) = a.status
+	return nil
+}
+
+func (c slowClient) QueryWorkflow(context.Context, string, string, string, ...any) (converter.EncodedValue, error) {
+	c.service.queried++
+	return statusAnswer{status: c.service.answer}, nil
+}
+
+func TestSpec8_ProgressingNamesTheDomainThatTheRunWaitsFor(t *testing.T) {
+	set := named("logs")
+	for name, c := range map[string]struct {
+		phase   protocol.Phase
+		step    protocol.Step
+		queried int
+		waits   string
+	}{
+		"a domain":           {protocol.PhaseWaiting, protocol.Step{Domains: &protocol.Domains{TopologyKey: "zone", MaxUnavailable: 1}}, 1, "web-1 waits for domain b"},
+		"a budget":           {protocol.PhaseWaiting, protocol.Step{RespectBudgets: true}, 1, "web-1 waits for domain b"},
+		"no limit":           {protocol.PhaseWaiting, protocol.Step{}, 0, ""},
+		"the run does plan":  {protocol.PhaseProgressing, protocol.Step{RespectBudgets: true}, 0, ""},
+		"it waits no longer": {protocol.PhaseWaiting, protocol.Step{RespectBudgets: true}, 1, ""},
+	} {
+		e := newSlowEnv(t, set)
+		e.answer = protocol.RolloutStatus{Phase: protocol.PhaseWaiting, Generation: set.Generation, Message: "web-1 waits for domain b"}
+		if name == "it waits no longer" {
+			e.answer.Phase = protocol.PhaseProgressing
+		}
+		p := &pass{set: set, state: &runState{waits: "earlier"}, run: &runs.Run{Phase: c.phase, Stage: &protocol.Stage{Step: &c.step}}}
+		e.readWait(t.Context(), p)
+		assert.Equal(t, c.queried, e.queried, name)
+		assert.Equal(t, c.waits, p.state.waits, name)
+		p.plan, p.out.waits = plan(protocol.PhaseProgressing, protocol.Counts{Remaining: 1}), p.state.waits
+		if c.waits != "" {
+			assert.Equal(t, yes(v1alpha1.ReasonWaitingForPods, c.waits), progressOf(p), name)
+		} else {
+			assert.Equal(t, v1alpha1.ReasonRolloutProgress, progressOf(p).reason, name)
+		}
+	}
 }

@@ -120,7 +120,10 @@ type runState struct {
 	fault          runs.Fault
 	faultAt        time.Time
 	faultMayChange bool
-	tasks          runs.TaskAges
+	// waits is the message of a run that waits for a slot of a domain or of a PodDisruptionBudget. The
+	// operator reads neither nodes nor budgets, so its plan does not show this.
+	waits string
+	tasks runs.TaskAges
 }
 
 // endCheck is the state of the checks of the run of a finished SidecarSet.

@@ -41,6 +41,9 @@ type slowTemporal struct {
 	// DescribeWorkflowExecution calls.
 	run       *workflow.WorkflowExecutionInfo
 	described int
+	// answer is the answer of the run to the query status, and queried the number of queries.
+	answer  protocol.RolloutStatus
+	queried int
 	// signals are the names of the signals that were sent to an open run.
 	signals []string
 	// rejected is the error of every SignalWithStart call, if set. started is the newest call.

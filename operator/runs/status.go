@@ -1,0 +1,27 @@
+package runs
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/outrigger/outrigger/api/protocol"
+)
+
+// queryTimeout limits the wait for a worker that answers a query.
+const queryTimeout = 2 * time.Second
+
+// Status asks the open run of a SidecarSet for its phase and its message. Only a worker can answer.
+func (c *Client) Status(ctx context.Context, set protocol.SetReference) (status protocol.RolloutStatus, err error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	answer, err := c.client.QueryWorkflow(ctx, protocol.WorkflowID(set.Name, set.UID), "", protocol.StatusQuery)
+	if err == nil {
+		err = answer.Get(&status)
+	}
+	c.metrics.calls.WithLabelValues("QueryWorkflow", resultOf(err)).Inc()
+	if err != nil {
+		return status, fmt.Errorf("query the run of SidecarSet %s: %w", set.Name, err)
+	}
+	return status, nil
+}
