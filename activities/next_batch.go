@@ -181,6 +181,7 @@ func (n *nextBatch) withoutPods(ctx context.Context, set *v1alpha1.SidecarSet, p
 		return result, false, nil
 	}
 	result.Phase, result.Message, result.FrozenUntil = plan.Phase, plan.Message, until
+	result.Again = n.healthAgain
 	return result, true, n.Current()
 }
 

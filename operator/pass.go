@@ -93,6 +93,8 @@ type observation struct {
 	frozenUntil  *time.Time
 	// failure is the reason to pause the run, if its upgraded pods fail.
 	failure *protocol.Failure
+	// unhealthy is set while upgraded pods are not ready, and may count as failed after some time.
+	unhealthy bool
 	// endToRecord is set while the pods show the end of the rollout, and status does not record
 	// the end yet. Status records the end once the run has ended, too.
 	endToRecord bool
@@ -131,7 +133,13 @@ func (o *observation) hasWork() bool {
 // hasWorkFor reports whether a sleeping run would upgrade pods, reset standby twins, or end the wait for
 // upgraded pods after a signal. A paused run upgrades no pods.
 func (o *observation) hasWorkFor(run *runs.Run) bool {
-	return run.Pause == nil && (len(o.plan.Pods) > 0 || o.failure != nil || o.endsWaitOf(run)) || o.plan.Counts.Migrated > 0 && !run.Resets()
+	return run.Pause == nil && (len(o.plan.Pods) > 0 || o.failure != nil || o.endsWaitOf(run) || o.measuresFailuresOf(run)) || o.plan.Counts.Migrated > 0 && !run.Resets()
+}
+
+// measuresFailuresOf reports whether a run during a freeze or a measurement has to measure
+// for how long upgraded pods are not ready (SPEC 11.6.7). Only workers measure, when the run plans.
+func (o *observation) measuresFailuresOf(run *runs.Run) bool {
+	return o.unhealthy && (run.Phase == protocol.PhaseFrozen || run.Phase == protocol.PhaseGateRunning)
 }
 
 // endsWaitOf reports whether a run waits for upgraded pods that are ready now, so that its step is

@@ -46,6 +46,7 @@ func (s *populationStep) observe(ctx context.Context, p *pass) error {
 	if p.failure, err = rollout.Failure(set, matched, &p.plan, current); err != nil {
 		return err
 	}
+	p.unhealthy = stage.ObservesHealth(current) && p.plan.Counts.Converging > 0
 	if err := s.freeze(ctx, p, current); err != nil {
 		return err
 	}

@@ -211,6 +211,13 @@ func TestSpec11_2_RunsAreWokenAtTheEndOfAStepAndOfARollback(t *testing.T) {
 		seen := &observation{plan: rollout.Plan{Phase: c.plan}}
 		assert.Equal(t, c.want, seen.hasWorkFor(&runs.Run{Phase: c.run, Pause: c.pause}), "%s in %s", c.plan, c.run)
 	}
+	for phase, want := range map[protocol.Phase]bool{
+		protocol.PhaseFrozen: true, protocol.PhaseGateRunning: true, protocol.PhaseBaking: false, protocol.PhaseAwaitingApproval: false,
+		protocol.PhaseWaiting: false, protocol.PhasePaused: false,
+	} {
+		assert.Equal(t, want, (&observation{unhealthy: true}).hasWorkFor(&runs.Run{Phase: phase}), phase)
+		assert.False(t, (&observation{}).hasWorkFor(&runs.Run{Phase: phase}), phase)
+	}
 	var state runState
 	now := time.Unix(1000, 0)
 	converging := &observation{plan: rollout.Plan{Phase: protocol.PhaseWaiting, Counts: protocol.Counts{Matched: 2, Converging: 2}}}

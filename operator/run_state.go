@@ -195,7 +195,7 @@ func (s *runState) recordEndCheck(set *v1alpha1.SidecarSet, run *runs.Run, toRec
 func (s *runState) untilCheck(o *observation, now time.Time) time.Duration {
 	interval := idleCheckInterval
 	switch {
-	case s.changed(o) && (o.hasWork() || o.pause != nil || o.awaitsPermit() || o.plan.Phase == protocol.PhaseStepReached || o.plan.Phase == protocol.PhaseQuarantined):
+	case s.changed(o) && (o.hasWork() || o.unhealthy || o.pause != nil || o.awaitsPermit() || o.plan.Phase == protocol.PhaseStepReached || o.plan.Phase == protocol.PhaseQuarantined):
 		interval = minCheckInterval
 	case o.pause != nil:
 		interval = pausedCheckInterval

@@ -19,5 +19,6 @@ func (r *run) awaitThaw(ctx workflow.Context, plan protocol.NextBatchResult) err
 	if plan.FrozenUntil != nil {
 		wait = min(max(plan.FrozenUntil.Sub(workflow.Now(ctx)), minFrozenWait), checkInterval)
 	}
-	return r.awaitSignalFor(ctx, wait, plan.Message)
+	// Pods that fail during a freeze count, too.
+	return r.awaitSignalFor(ctx, r.untilFailure(wait), plan.Message)
 }

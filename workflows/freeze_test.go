@@ -54,6 +54,16 @@ func (s *rolloutSuite) TestSpec11_7_AFrozenRunChecksTheClusterWithoutASignal() {
 	s.Less(s.env.Now().Sub(begin), 2*checkInterval+time.Minute)
 }
 
+// A pod that fails during a freeze rolls the rollout back, or pauses it.
+func (s *rolloutSuite) TestSpec11_6_AFrozenRunPlansAgainOnceAPodMayHaveFailed() {
+	begin := s.env.Now()
+	unhealthy := frozen(nil)
+	unhealthy.Again = 40 * time.Second
+	s.answers(unhealthy, ends(protocol.PhaseComplete))
+	s.run()
+	s.Less(s.env.Now().Sub(begin), time.Minute)
+}
+
 // Another worker may not observe the freeze yet, so that its plan contains pods.
 func (s *rolloutSuite) TestSpec11_7_ABatchThatAFreezeStoppedIsNotRepeatedAtOnce() {
 	begin := s.env.Now()
