@@ -47,6 +47,9 @@ func (i *installation) workers(ctx context.Context) (string, error) {
 		{protocol.WriteTaskQueue(queue), enums.TASK_QUEUE_TYPE_ACTIVITY},
 	} {
 		described, err := r.DescribeTaskQueue(ctx, tasks.queue, tasks.kind)
+		if temporal.IsUnreachable(err) {
+			return "", unknownError{r.endpoint() + " does not answer, so nothing is known about the workers"}
+		}
 		if err != nil {
 			return "", r.explain(err)
 		}

@@ -151,8 +151,8 @@ func degraded(p *pass) condition {
 		return yes(v1alpha1.ReasonQuarantined, rolledBack(p.quarantine, p.plan.Phase == protocol.PhaseQuarantined)+
 			"; apply other content, or try it again: kubectl sidecarset retry "+p.set.Name)
 	case p.broken.Count > 0:
-		return yes(p.broken.Reason, fmt.Sprintf("%d of %d pods have a sidecar that cannot start, such as %s (%s); go back: kubectl sidecarset undo %s",
-			p.broken.Count, counts.Matched, p.broken.Example, p.broken.Detail, p.set.Name))
+		return yes(p.broken.Reason, fmt.Sprintf("%d of %d pods have a sidecar that cannot start, such as %s (%s)%s",
+			p.broken.Count, counts.Matched, p.broken.Example, p.broken.Detail, brokenNext(p)))
 	case p.unreadable.Count > 0:
 		return yes(v1alpha1.ReasonUnreadablePods, fmt.Sprintf("%d pods are neither counted nor upgraded until their annotations are corrected or they are recreated, such as %s (%s); list them: kubectl sidecarset list --outdated",
 			p.unreadable.Count, p.unreadable.Example, p.unreadable.Cause))
@@ -164,6 +164,15 @@ func degraded(p *pass) condition {
 			"the rollout goes by the content; rewrite them once the webhook serves: kubectl patch sidecarset "+p.set.Name+" --type=merge -p '{}'")
 	}
 	return no(v1alpha1.ReasonAsExpected, "")
+}
+
+// brokenNext is the next step after pods that cannot start. An undo helps only if the newest content
+// is the cause.
+func brokenNext(p *pass) string {
+	if p.broken.Newest == 0 {
+		return "; none of them has the newest content yet"
+	}
+	return "; go back: kubectl sidecarset undo " + p.set.Name
 }
 
 // rolledBack describes a rollback. The reason says whether the rollout failed or was aborted.

@@ -41,7 +41,7 @@ func TestSpec8_ConditionsGiveOneExactReason(t *testing.T) {
 	half := protocol.Counts{Matched: 4, Updated: 2, Ready: 3, UpdatedReady: 1, Unavailable: 1, Remaining: 2}
 	last := protocol.Counts{Matched: 4, Updated: 4, Ready: 3, UpdatedReady: 3, Unavailable: 1, Converging: 1}
 	away := errors.New("Temporal is away")
-	broken := rollout.BrokenPods{Count: 1, Reason: podstate.ImagePullBackOff, Example: "shop/p", Detail: "container x: ImagePullBackOff, image x:v9"}
+	broken := rollout.BrokenPods{Count: 1, Newest: 1, Reason: podstate.ImagePullBackOff, Example: "shop/p", Detail: "container x: ImagePullBackOff, image x:v9"}
 	const yes, no, unknown = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown
 	good := condition{no, "AsExpected", ""}
 	ready := condition{yes, "AsExpected", "4 of 4 pods ready"}
@@ -114,6 +114,10 @@ func TestSpec8_ConditionsGiveOneExactReason(t *testing.T) {
 		{name: "sidecar cannot start", started: generation, seen: observation{plan: plan(protocol.PhaseWaiting, half), broken: broken},
 			progressing: condition{yes, "WaitingForPods", "message"}, available: almost,
 			degraded: condition{yes, "ImagePullBackOff", "1 of 4 pods have a sidecar that cannot start, such as shop/p (container x: ImagePullBackOff, image x:v9); go back: kubectl sidecarset undo mesh"}},
+		{name: "sidecar of earlier content cannot start", started: generation,
+			seen:        observation{plan: plan(protocol.PhaseWaiting, half), broken: rollout.BrokenPods{Count: 1, Reason: podstate.ImagePullBackOff, Example: "shop/p", Detail: "d"}},
+			progressing: condition{yes, "WaitingForPods", "message"}, available: almost,
+			degraded: condition{yes, "ImagePullBackOff", "1 of 4 pods have a sidecar that cannot start, such as shop/p (d); none of them has the newest content yet"}},
 		{name: "stored while the webhook was not called", started: generation, seen: observation{plan: plan(protocol.PhaseWaiting, half), outdatedHashes: true},
 			progressing: condition{yes, "WaitingForPods", "message"}, available: almost,
 			degraded: condition{yes, "OutdatedHashes", "the SidecarSet was stored while no webhook was asked: its content was not validated, and its hash annotations are not those of it; " +

@@ -10,7 +10,6 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/internal/rollout"
 	"github.com/outrigger/outrigger/internal/stage"
 )
@@ -102,7 +101,7 @@ func (f *facts) waiting() string {
 	switch {
 	case f.noSlots:
 		return waits("maxUnavailable 0")
-	case f.degraded == podstate.ImagePullBackOff, f.degraded == v1alpha1.ReasonContainerCannotStart:
+	case cannotStart(f.degraded):
 		return stalled(f.degraded)
 	}
 	return string(protocol.PhaseProgressing)

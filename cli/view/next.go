@@ -107,9 +107,10 @@ func (r *Rollout) next(now time.Time) []string {
 
 func (r *Rollout) undoCommand() string { return "go back: kubectl sidecarset undo " + r.Name }
 
-// fails reports whether a pod has a sidecar that cannot start.
+// fails reports whether a pod has a sidecar of the newest content that cannot start. An undo does not
+// help older pods.
 func (r *Rollout) fails() bool {
-	return slices.ContainsFunc(r.pods(), func(pod *Pod) bool { return pod.Phase == PodFailing })
+	return slices.ContainsFunc(r.pods(), func(pod *Pod) bool { return pod.Phase == PodFailing && pod.updated })
 }
 
 // webhookFails reports whether the webhook of pods does not answer.

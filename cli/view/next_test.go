@@ -202,7 +202,25 @@ func TestTemporalThatDoesNotAnswerIsNamedAtOnce(t *testing.T) {
 
 func TestTheRunCountsPodsOnlyOnceTheirBatchHasEnded(t *testing.T) {
 	r := &Rollout{Run: &Run{Phase: protocol.PhaseProgressing, Generation: 2, Batches: 3, Upgraded: 40, Since: noon}}
-	assert.Equal(t, "Progressing on generation 2 for 0s, batch 3 in progress", r.runLine(Style{Now: noon}))
+	assert.Equal(t, "Progressing on generation 2, which began 0s ago, batch 3 in progress", r.runLine(Style{Now: noon}))
 	r.Run.Phase = protocol.PhaseWaiting
-	assert.Equal(t, "Waiting on generation 2 for 0s, 3 batches, 40 pods upgraded", r.runLine(Style{Now: noon}))
+	assert.Equal(t, "Waiting on generation 2, which began 0s ago, 3 batches, 40 pods upgraded", r.runLine(Style{Now: noon}))
+}
+
+func TestNoUndoIsProposedForPodsThatWaitForTheContentOfAnUndo(t *testing.T) {
+	bad := func(p *corev1.Pod) {
+		p.Status.ContainerStatuses[1].Ready, p.Status.ContainerStatuses[1].State.Waiting = false, &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}
+		unready(p)
+	}
+	for _, observed := range []int64{1, 2} {
+		in := input(t)
+		in.Set.Status.ObservedGeneration = observed
+		in.Pods = []*corev1.Pod{pod(t, "a", "agent:v1", bad), pod(t, "b", "agent:v2")}
+		r := newRollout(t, in)
+		assert.NotContains(t, r.next(noon), "go back: kubectl sidecarset undo logs", "the newest content is agent:v2")
+		assert.NotContains(t, newWhy(t, in).Text(Style{}), "undo")
+		if observed < in.Set.Generation {
+			assert.NotContains(t, r.Text(Style{}), "Degraded:", "the condition is about an earlier generation")
+		}
+	}
 }

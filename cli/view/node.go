@@ -102,7 +102,7 @@ func (r *Rollout) deleteLostPods() string {
 		return ""
 	}
 	first := r.LostPods[0]
-	return "recreate the pods of the deleted node: " + deletePodsOf(first.Namespace, first.Node)
+	return deletePodsOf(first.Namespace, first.Node)
 }
 
 // explainNodes adds lost nodes to the reasons of the listed pods that are not ready, or whose

@@ -56,6 +56,8 @@ type Pod struct {
 	// nodeCommand is the command for the lost node of a pod that waits for its node, not for its new
 	// image.
 	nodeCommand string
+	// updated pods have the newest content.
+	updated bool
 	// blocked pods have a container that is no sidecar of the SidecarSet and that cannot start.
 	blocked bool
 }
@@ -77,7 +79,7 @@ func (p *Pod) tone() Tone {
 
 // newPod describes a pod. rejection is the reason of a rejected upgrade.
 func newPod(pod *rollout.Pod, version *podstate.Version, rejection string) Pod {
-	p := Pod{Namespace: pod.Namespace, Name: pod.Name, Ready: pod.Ready, Node: pod.Spec.NodeName, blocked: version.Blocked(pod.Pod)}
+	p := Pod{Namespace: pod.Namespace, Name: pod.Name, Ready: pod.Ready, Node: pod.Spec.NodeName, updated: pod.Updated, blocked: version.Blocked(pod.Pod)}
 	failed := version.FailedStart(pod.Pod)
 	switch {
 	case pod.Updated && pod.Converged():

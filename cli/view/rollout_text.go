@@ -6,6 +6,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/podstate"
 )
 
 const (
@@ -51,12 +52,17 @@ func (r *Rollout) head(s Style) []string {
 	fact("Waiting", r.waitingLine(s))
 	fact("Lost", s.Paint.in(Bad, r.lostPodsLine()))
 	for _, c := range r.Conditions {
-		if c.needsAttention() {
+		if c.needsAttention() && (r.Observed || !cannotStart(c.Reason)) {
 			fact(c.Type, s.Paint.in(Bad, c.Reason)+": "+c.Message)
 		}
 	}
 	fact("Next", strings.Join(r.next(s.Now), "; "))
 	return lines
+}
+
+// cannotStart reports whether a reason of Degraded is about the images of an observed generation.
+func cannotStart(reason string) bool {
+	return reason == podstate.ImagePullBackOff || reason == v1alpha1.ReasonContainerCannotStart
 }
 
 func (c *Condition) needsAttention() bool {
@@ -141,11 +147,11 @@ func (r *Rollout) runLine(s Style) string {
 	case r.Run == nil:
 		return s.Paint.in(Faint, "none is open")
 	}
-	line := fmt.Sprintf("%s on generation %d for %s, %s, %s upgraded", r.Run.Phase, r.Run.Generation, age(s.Now, r.Run.Since),
+	line := fmt.Sprintf("%s on generation %d, which began %s ago, %s, %s upgraded", r.Run.Phase, r.Run.Generation, age(s.Now, r.Run.Since),
 		plural(r.Run.Batches, "batch"), plural(r.Run.Upgraded, "pod"))
 	if r.Run.Phase == protocol.PhaseProgressing && r.Run.Batches > 0 {
 		// The run counts the pods of a batch when the batch ends.
-		line = fmt.Sprintf("%s on generation %d for %s, batch %d in progress", r.Run.Phase, r.Run.Generation, age(s.Now, r.Run.Since), r.Run.Batches)
+		line = fmt.Sprintf("%s on generation %d, which began %s ago, batch %d in progress", r.Run.Phase, r.Run.Generation, age(s.Now, r.Run.Since), r.Run.Batches)
 	}
 	if r.Run.Failed > 0 {
 		line += fmt.Sprintf(", %s rejected", plural(r.Run.Failed, "write"))

@@ -213,6 +213,10 @@ func (i *injection) upgrade() string {
 	case PodOld:
 		pod.Reason = i.waitsFor()
 	case PodFailing:
+		if !pod.updated {
+			pod.Reason += "; " + i.waitsFor()
+			break
+		}
 		pod.Reason += " (kubectl sidecarset undo " + i.set.Name + ")"
 	case PodNotUpgradable:
 		pod.Reason += recreate(i.Pod)

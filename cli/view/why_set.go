@@ -179,7 +179,10 @@ func (r *Rollout) stuckPodsNext() []string {
 		}
 		switch pod.Phase {
 		case PodFailing:
-			commands[pod.Phase] = "to go back: kubectl sidecarset undo " + r.Name
+			commands[pod.Phase] = "the rollout gives these pods the newest content: kubectl sidecarset status " + r.Name + " --watch"
+			if r.fails() {
+				commands[pod.Phase] = "to go back: kubectl sidecarset undo " + r.Name
+			}
 		case PodRejected:
 			commands[pod.Phase] = "the worker retries rejected pods; to see the attempts: kubectl sidecarset open " + r.Name
 		case PodUnready, PodUpgrading, PodMigrating, PodWaiting:

@@ -12,6 +12,9 @@ type BrokenPods struct {
 	Count int
 	// UsingSlots is the number of these pods that upgrades made unavailable.
 	UsingSlots int
+	// Newest is the number of these pods that have the newest content. The rollout replaces the
+	// content of the others.
+	Newest int
 	// Reason is the reason of the condition Degraded. Example and Detail are about the first of
 	// these pods by name.
 	Reason, Example, Detail string
@@ -26,6 +29,9 @@ func FindBroken(version *podstate.Version, pods []Pod) (broken BrokenPods) {
 			continue
 		}
 		broken.Count++
+		if pods[i].Updated {
+			broken.Newest++
+		}
 		if pods[i].UnavailableByUpgrade() {
 			broken.UsingSlots++
 		}

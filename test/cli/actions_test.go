@@ -27,7 +27,7 @@ func TestActionsNeedNoAccessToTemporal(t *testing.T) {
 	assert.Contains(t, shows(t, "promote", "acted", "--via-cluster", nowhere, "--full"), "all steps ended")
 	shows(t, "status", "acted", "--watch", "--timeout=30s")
 	_, err = sidecarset(t, "pause", "--all", "--via-cluster")
-	require.ErrorContains(t, err, "[all via-cluster]")
+	require.ErrorContains(t, err, "--via-cluster is for one SidecarSet")
 }
 
 func TestAnActionWithoutAWorkerIsWithdrawn(t *testing.T) {

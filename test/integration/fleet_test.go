@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/workflowservice/v1"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -135,6 +136,21 @@ func (m *fleetMember) awaitReason(reason string) *v1alpha1.SidecarSet {
 	return set
 }
 
+// terminateAll terminates the open runs whose workflow ids have one of the prefixes. Other tests wait until
+// no run is open. The roles of the members have stopped, so nothing starts a run again.
+func terminateAll(ctx context.Context, t *testing.T, prefixes ...string) {
+	t.Helper()
+	for _, prefix := range prefixes {
+		list, err := stack.temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+			Namespace: cluster.TemporalNamespace, Query: "ExecutionStatus='Running' AND WorkflowId STARTS_WITH '" + prefix + "'",
+		})
+		require.NoError(t, err)
+		for _, run := range list.Executions {
+			assert.NoError(t, stack.temporal.TerminateWorkflow(ctx, run.Execution.WorkflowId, "", "the test has ended"))
+		}
+	}
+}
+
 func outriggerFleet(ctx context.Context, t *testing.T, stdin string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(ctx, filepath.Join(bin, "outrigger"), append([]string{"fleet", "--temporal-address=" + stack.TemporalAddress}, args...)...)
@@ -165,6 +181,9 @@ func awaitFleet(ctx context.Context, t *testing.T, phase protocol.FleetPhase) (s
 func TestSpec12_AFleetRollsOutStageByStage(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
+	t.Cleanup(func() {
+		terminateAll(context.WithoutCancel(ctx), t, protocol.FleetRegistryID, protocol.FleetWorkflowID("edge-proxy"), protocol.WorkflowID("edge-proxy", ""))
+	})
 	var canary, rest *fleetMember
 	var starting errgroup.Group
 	starting.Go(func() (err error) { canary, err = startFleetMember(ctx, t, "canary"); return err })

@@ -211,7 +211,7 @@ func (b *bare) playTest() {
 	assert.Regexp(b.t, `(?m)^webhook +ok +answers for pods of namespace default$`, shown)
 	assert.Regexp(b.t, `(?m)^operator +failed +generation 1 of SidecarSet stream is not observed`, shown)
 	assert.Regexp(b.t, `(?m)^temporal +failed `, shown)
-	assert.Contains(b.t, shown, "outrigger: failed: operator, temporal, workers\n")
+	assert.Contains(b.t, shown, "outrigger: failed: operator, temporal\n")
 	assert.NotContains(b.t, shown, "not allowed")
 	b.succeed(pod)
 	require.NoError(b.t, <-tested)
