@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	sdk "go.temporal.io/sdk/temporal"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/protocol"
@@ -26,7 +28,7 @@ func newPause(s *shared) *cobra.Command {
 		Long: "Pause the rollout of a SidecarSet until it is resumed, and wait for the answer of its run.\n\n" +
 			"The running batch stops within seconds: pods that the worker has not patched by then keep their version.\n" +
 			"The pause outlives generations and lost runs; status shows by whom the rollout is paused, and the reason.\n" +
-			"spec.updateStrategy.paused also pauses rollouts that have not started, and needs no Temporal.\n\n" +
+			"Without an open run, it sets spec.updateStrategy.paused, which pauses the next rollout and has no reason.\n\n" +
 			"With --all, it pauses all SidecarSets with an open run, with a line for each. The exit code is 1 if one failed,\n" +
 			"or if no run is open while the status of a SidecarSet shows an unfinished rollout.",
 		Example: `  kubectl sidecarset pause logs --reason "errors in the logs"
@@ -39,6 +41,9 @@ func newResume(s *shared) *cobra.Command {
 	return s.updates(protocol.ResumeUpdate, &cobra.Command{
 		Use:   "resume (NAME | --all) --reason TEXT",
 		Short: "Resume a paused rollout, or all of them",
+		Long: "Resume a paused rollout. If the SidecarSet is paused by its spec, the command also sets\n" +
+			"spec.updateStrategy.paused to false. With --all, it resumes all SidecarSets with an open run, and leaves the\n" +
+			"specs unchanged.",
 		Example: `  kubectl sidecarset resume logs
   kubectl sidecarset resume logs --reason "the errors had another cause"   # the history shows the reason
   kubectl sidecarset resume --all`,
@@ -67,12 +72,46 @@ func (s *shared) updates(update string, cmd *cobra.Command) *cobra.Command {
 		if err != nil {
 			return nil, err
 		}
+		if update == protocol.ResumeUpdate && set.Spec.UpdateStrategy.Paused {
+			return s.resumeSpec(ctx, c, set, reason)
+		}
 		answer, err := s.update(ctx, c, set, update, reason)
+		if update == protocol.PauseUpdate && errors.Is(err, errNoOpenRun) {
+			return c.pauseSpec(ctx, set, true)
+		}
 		if err != nil {
 			return nil, err
 		}
 		return answer, nil
 	}, output.JSON, output.YAML)
+}
+
+// resumeSpec ends a pause by the spec, and then the pause of the run, if status shows one.
+func (s *shared) resumeSpec(ctx context.Context, c *cluster, set *v1alpha1.SidecarSet, reason string) (model, error) {
+	answer, err := c.pauseSpec(ctx, set, false)
+	if err != nil || set.Status.Rollout == nil || set.Status.Rollout.Pause == nil {
+		return answer, err
+	}
+	set = set.DeepCopy()
+	set.Spec.UpdateStrategy.Paused = false
+	return s.update(ctx, c, set, protocol.ResumeUpdate, reason)
+}
+
+// pauseSpec changes spec.updateStrategy.paused, which pauses rollouts without a run.
+func (c *cluster) pauseSpec(ctx context.Context, set *v1alpha1.SidecarSet, paused bool) (updateAnswer, error) {
+	patch := fmt.Appendf(nil, `{"spec":{"updateStrategy":{"paused":%t}}}`, paused)
+	if err := c.live.Patch(ctx, set.DeepCopy(), client.RawPatch(types.MergePatchType, patch), client.FieldOwner(name)); err != nil {
+		return updateAnswer{}, explain(err, "patch SidecarSet "+set.Name)
+	}
+	answer := updateAnswer{Name: set.Name, PauseResult: protocol.PauseResult{Paused: paused}}
+	if paused {
+		answer.Message = "has no open run; its spec pauses the next rollout (spec.updateStrategy.paused)"
+		answer.next = "next: " + view.ResumeCommand(set.Name)
+		return answer, nil
+	}
+	answer.Message = "resumed (spec.updateStrategy.paused is false)"
+	answer.next = "next: kubectl sidecarset status " + set.Name + " --watch"
+	return answer, nil
 }
 
 // update sends an update to the run of a SidecarSet.
@@ -85,9 +124,6 @@ func (s *shared) update(ctx context.Context, c *cluster, set *v1alpha1.SidecarSe
 		if err != nil {
 			err = fmt.Errorf("%s the rollout of SidecarSet %s: %w", update, set.Name, sender.explainUpdate(set.Name, update, err))
 		}
-	}
-	if err != nil && update == protocol.ResumeUpdate && set.Spec.UpdateStrategy.Paused {
-		err = fmt.Errorf("%w; SidecarSet %s is paused by its spec: %s", err, set.Name, view.PausedBySpec(set.Name))
 	}
 	if frozen := view.Frozen(set); err != nil && update == protocol.ResumeUpdate && frozen != "" {
 		err = fmt.Errorf("%w; SidecarSet %s is %s", err, set.Name, frozen)
@@ -168,7 +204,9 @@ func (r *runs) explainUpdate(set, update string, err error) error {
 	return r.explain(err)
 }
 
+var errNoOpenRun = errors.New("no open run")
+
 // noOpenRun is the error of an update of a SidecarSet without an open run.
 func (r *runs) noOpenRun(next string) error {
-	return fmt.Errorf("%s has no open run of the SidecarSet: all pods that can be upgraded are, or the operator uses another Temporal (%s); %s", r.endpoint(), otherTemporal, next)
+	return &explainedError{fmt.Sprintf("%s has no open run of the SidecarSet: all pods that can be upgraded are, or the operator uses another Temporal (%s); %s", r.endpoint(), otherTemporal, next), errNoOpenRun}
 }

@@ -127,14 +127,18 @@ func TestUndoReportsThatTheSidecarSetIsPaused(t *testing.T) {
 		"\npaused: by ann (kubectl sidecarset resume logs)\n")
 }
 
-func TestResumeOfAPauseBySpecNamesThePatch(t *testing.T) {
-	const patch = `SidecarSet logs is paused by its spec: spec.updateStrategy.paused is true (kubectl patch sidecarset logs --type=merge -p '{"spec":{"updateStrategy":{"paused":false}}}')`
-	set := sidecarSet(t, "logs", func(s *v1alpha1.SidecarSet) { s.Spec.UpdateStrategy.Paused = true })
-	s := newTestCluster(t, set)
-	require.ErrorContains(t, s.run("resume", "logs").err, patch)
-	got := s.run("pause", "logs")
-	require.Error(t, got.err)
-	require.NotContains(t, got.err.Error(), "is paused by its spec")
+func TestResumeEndsAPauseBySpec(t *testing.T) {
+	paused := func(s *v1alpha1.SidecarSet) { s.Spec.UpdateStrategy.Paused = true }
+	s := newTestCluster(t, sidecarSet(t, "logs", paused), sidecarSet(t, "both", paused, func(s *v1alpha1.SidecarSet) {
+		s.Status.Rollout = &v1alpha1.RolloutStatus{Pause: &v1alpha1.RolloutPause{By: "ann"}}
+	}))
+	assert.Equal(t, "sidecarset/logs resumed (spec.updateStrategy.paused is false)\nnext: kubectl sidecarset status logs --watch\n", s.shows("resume", "logs"))
+	require.Error(t, s.run("resume", "both").err, "the run is paused, too, and Temporal does not answer")
+	for _, name := range []string{"logs", "both"} {
+		set := &v1alpha1.SidecarSet{}
+		require.NoError(t, s.Get(t.Context(), client.ObjectKey{Name: name}, set))
+		assert.False(t, set.Spec.UpdateStrategy.Paused, name)
+	}
 }
 
 func TestChangedImagesNameAddedAndRemovedContainers(t *testing.T) {

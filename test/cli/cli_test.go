@@ -212,6 +212,15 @@ func TestARolloutFromTheFirstLookToTheUndo(t *testing.T) {
 	assert.Regexp(t, `(?s)^from:\n  name: logs-.*\n  number: 2\n  spec:\n .*image: agent:bad\n.*\nto:\n  spec:\n .*image: agent:v1\n`, shows(t, "diff", "logs", "2", "-o", "yaml"))
 	assert.Contains(t, shows(t, "undo", "logs", "--to-revision=3"), "is at revision")
 	assert.Contains(t, shows(t, "open", "logs"), stack.TemporalUI+"/namespaces/default/workflows/sidecarset%2Flogs%2F")
+
+	// Between two runs, the spec pauses the next rollout.
+	assert.Equal(t, "sidecarset/logs has no open run; its spec pauses the next rollout (spec.updateStrategy.paused)\nnext: kubectl sidecarset resume logs\n",
+		shows(t, "pause", "logs", "--reason=later"))
+	setImage(t, "logs", "agent:v2")
+	eventually(t, []string{"status", "logs"}, "Status:    Paused", "by spec.updateStrategy.paused", "0 of 6 updated")
+	assert.Contains(t, shows(t, "resume", "logs"), "sidecarset/logs resumed (spec.updateStrategy.paused is false)\n")
+	shows(t, "status", "logs", "--watch", "--timeout=30s")
+	eventually(t, []string{"status", "logs"}, "Status:    Complete", "agent=agent:v2")
 }
 
 func TestAPlanOfAFileBlamesTheField(t *testing.T) {
