@@ -65,11 +65,11 @@ func (p *webhookProbe) Start(ctx context.Context) error {
 }
 
 // check probes once. A failed probe is repeated if the configuration has changed: it may have
-// another CA.
+// another CA. A webhook without rules may have been activated since the configuration was read.
 func (p *webhookProbe) check(ctx context.Context) {
 	installed := p.webhook.installed(ctx)
 	err := connect(ctx, installed)
-	if err != nil {
+	if err != nil || installed == nil || len(installed.Rules) == 0 {
 		newest := p.webhook.reread(ctx)
 		if !equality.Semantic.DeepEqual(installed, newest) {
 			err = connect(ctx, newest)

@@ -144,3 +144,24 @@ func TestConnect(t *testing.T) {
 	}
 	require.NoError(t, connect(t.Context(), nil), "no webhook is installed")
 }
+
+// The configuration is read once a minute, and has no rules until the webhook is activated.
+func TestSpec8_AWebhookIsProbedAsSoonAsItIsActivated(t *testing.T) {
+	server := httptest.NewTLSServer(nil)
+	configuration := configurationOf(server)
+	rules := configuration.Webhooks[0].Rules
+	configuration.Webhooks[0].Rules = nil
+	scheme, err := kube.NewScheme()
+	require.NoError(t, err)
+	live := fake.NewClientBuilder().WithScheme(scheme).WithObjects(configuration).Build()
+	p := newWebhookProbe(&podWebhook{live: live, namespace: "kruise-system", clock: clocktesting.NewFakePassiveClock(time.Unix(1000, 0))})
+	server.Close()
+	p.check(t.Context())
+	p.check(t.Context())
+	assert.Empty(t, p.unavailable(&v1alpha1.SidecarSet{}), "API servers do not call a webhook without rules")
+	configuration.Webhooks[0].Rules = rules
+	require.NoError(t, live.Update(t.Context(), configuration))
+	p.check(t.Context())
+	p.check(t.Context())
+	assert.Contains(t, p.unavailable(&v1alpha1.SidecarSet{}), "does not answer the operator (connection refused)")
+}

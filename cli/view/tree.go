@@ -67,7 +67,7 @@ func (o *Owner) node(s Style) node {
 	ready, width, counted := 0, 0, map[PodPhase]int{}
 	for i := range o.Pods {
 		pod := &o.Pods[i]
-		if pod.Ready {
+		if pod.Ready && pod.Phase != PodUpgrading { // the kubelet has not observed the change
 			ready++
 		}
 		if !s.Wide && pod.counted() {
