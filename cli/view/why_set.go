@@ -145,9 +145,9 @@ func (r *Rollout) stuckPods(now time.Time) []string {
 		found = append(found, fmt.Sprintf("all slots are used: %s unavailable (maxUnavailable %s)", plural(r.Counts.Unavailable, "pod"), r.Limits.MaxUnavailable))
 	}
 	const enough = 10
-	named := 0
+	named, starting := 0, r.starting()
 	for _, pod := range r.pods() {
-		if pod.counted() || pod.Phase == PodNotUpgradable || r.starting(pod) {
+		if pod.counted() || pod.Phase == PodNotUpgradable || starting(pod) {
 			continue
 		}
 		if named++; named <= enough {
@@ -164,17 +164,18 @@ func (r *Rollout) stuckPods(now time.Time) []string {
 	return append(found, r.stuckPodsNext()...)
 }
 
-// starting reports whether a pod is in progress while the run or Temporal does not respond. The pod may
-// only be starting, and is then not the cause.
-func (r *Rollout) starting(pod *Pod) bool {
-	return (r.notResponding || isOutage(r.facts().progressing)) && pod.tone() == Busy
+// starting returns a function that reports whether a pod is in progress while the run or Temporal does
+// not respond. The pod may only be starting, and is then not the cause.
+func (r *Rollout) starting() func(*Pod) bool {
+	silent := r.notResponding || isOutage(r.facts().progressing)
+	return func(pod *Pod) bool { return silent && pod.tone() == Busy }
 }
 
 // stuckPodsNext has a command for each kind of stuck pods.
 func (r *Rollout) stuckPodsNext() []string {
-	commands := map[PodPhase]string{}
+	commands, starting := map[PodPhase]string{}, r.starting()
 	for _, pod := range r.pods() {
-		if commands[pod.Phase] != "" || r.starting(pod) {
+		if commands[pod.Phase] != "" || starting(pod) {
 			continue
 		}
 		switch pod.Phase {
