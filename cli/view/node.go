@@ -50,6 +50,12 @@ func deletePodsOf(namespace, node string) string {
 	return fmt.Sprintf("kubectl delete pods -n %s --field-selector spec.nodeName=%s --force", namespace, node)
 }
 
+// missing reports whether a node does not exist. It returns false if the node cannot be read.
+func (n Nodes) missing(node string) bool {
+	_, err := n.Get(node)
+	return apierrors.IsNotFound(err)
+}
+
 // lost returns the pods whose nodes do not exist. A node that is absent from the list is read once
 // more, because the list may be older than the node.
 func (n Nodes) lost(pods []*Pod) []LostPod {
@@ -62,10 +68,7 @@ func (n Nodes) lost(pods []*Pod) []LostPod {
 	}
 	var found []LostPod
 	for _, pod := range pods {
-		if pod.Node == "" || known.Has(pod.Node) {
-			continue
-		}
-		if _, err := n.Get(pod.Node); apierrors.IsNotFound(err) {
+		if pod.Node != "" && !known.Has(pod.Node) && n.missing(pod.Node) {
 			found = append(found, LostPod{pod.Namespace, pod.Name, pod.Node})
 		}
 	}

@@ -180,9 +180,10 @@ func NewPodWhy(in PodWhyInput) *PodWhy {
 		stuck = stuck || i.inProgress
 		w.Sets = append(w.Sets, one)
 	}
-	pod := &Pod{Namespace: in.Pod.Namespace, Name: in.Pod.Name, Node: in.Pod.Spec.NodeName}
-	if stuck || match.Active(in.Pod) && len(in.Nodes.lost([]*Pod{pod})) > 0 {
-		if problem, command := in.Nodes.problem(pod); problem != "" {
+	// A ready pod is shown as ready until Kubernetes deletes it, also if its node does not exist.
+	lost := in.Nodes.Get != nil && in.Pod.Spec.NodeName != "" && match.Active(in.Pod) && in.Nodes.missing(in.Pod.Spec.NodeName)
+	if stuck || lost {
+		if problem, command := in.Nodes.problem(&Pod{Namespace: in.Pod.Namespace, Name: in.Pod.Name, Node: in.Pod.Spec.NodeName}); problem != "" {
 			w.NodeProblem = problem + ": " + command
 		}
 	}
