@@ -354,9 +354,12 @@ func (i *installation) temporalServer(ctx context.Context) (string, error) {
 	if _, absent := errors.AsType[*serviceerror.Unimplemented](err); denied || absent {
 		return "", unknownError{r.endpoint() + " answers; you may not list its search attributes"}
 	}
-	if err != nil {
+	if temporal.IsUnreachable(err) {
 		return "", fmt.Errorf("%w; rollouts continue by themselves once it answers; find the pods of a server in this cluster: "+
 			"kubectl get pods -A -l 'app.kubernetes.io/name in (temporal,outrigger-temporal)'", r.explain(err))
+	}
+	if err != nil {
+		return "", r.explain(err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(temporal.SearchAttributes())) {
 		if _, ok := known.GetCustomAttributes()[name]; !ok {
