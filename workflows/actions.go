@@ -15,12 +15,7 @@ const maxActions = 100
 // The server knows the updates of one run only. A RolloutAction whose answer was lost is repeated, and
 // may reach the continuation of the run. The run therefore remembers its answers.
 
-// knowsAction reports whether the current update repeats a RolloutAction that an earlier run has answered.
-func (r *run) knowsAction(ctx workflow.Context) bool {
-	_, known := r.answerToAction(ctx)
-	return known
-}
-
+// answerToAction returns the earlier answer if the current update repeats a RolloutAction.
 func (r *run) answerToAction(ctx workflow.Context) (message string, known bool) {
 	id := workflow.GetCurrentUpdateInfo(ctx).ID
 	for _, answer := range r.progress.Actions {
@@ -72,7 +67,7 @@ func (r *run) oncePause(do func(workflow.Context, protocol.Pause) (protocol.Paus
 // unlessKnown returns a validator that accepts a repeated action, because the action only gets its answer.
 func unlessKnown[Payload any](r *run, check func(workflow.Context, Payload) error) func(workflow.Context, Payload) error {
 	return func(ctx workflow.Context, payload Payload) error {
-		if r.knowsAction(ctx) {
+		if _, known := r.answerToAction(ctx); known {
 			return nil
 		}
 		return check(ctx, payload)

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// reportInterval is the time between two looks at the SidecarSets. Content without a permit is
+	// reportInterval is the time between two lists of the SidecarSets. Content without a permit is
 	// reported again after repeatInterval, and the member after announceInterval, because the fleet may
 	// have lost its data.
 	reportInterval   = 2 * time.Second
