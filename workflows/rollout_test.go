@@ -14,9 +14,7 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/testsuite"
-	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/outrigger/outrigger/api/protocol"
@@ -28,95 +26,6 @@ const testRun = "default-test-run-id"
 func TestRollout(t *testing.T) { suite.Run(t, &rolloutSuite{}) }
 
 type rolloutSuite struct{ simulation }
-
-// simulation simulates the cluster. It returns results of NextBatch from a script and records the
-// actions of the run.
-type simulation struct {
-	suite.Suite
-	testsuite.WorkflowTestSuite
-	env *testsuite.TestWorkflowEnvironment
-
-	script  []func(context.Context, protocol.NextBatchInput) (protocol.NextBatchResult, error)
-	upgrade func(context.Context, protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error)
-	asked   []protocol.NextBatchInput
-	written []protocol.UpgradeBatchInput
-}
-
-func (s *simulation) SetupTest() {
-	s.env = s.NewTestWorkflowEnvironment()
-	s.env.SetWorkerOptions(worker.Options{Interceptors: Interceptors()})
-	s.script, s.asked, s.written = nil, nil, nil
-	s.upgrade = func(_ context.Context, input protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error) {
-		return written(input.Pods), nil
-	}
-	s.env.RegisterWorkflowWithOptions(Rollout, workflow.RegisterOptions{Name: protocol.RolloutWorkflow})
-	s.env.RegisterActivityWithOptions(s.nextBatch, activity.RegisterOptions{Name: protocol.NextBatchActivity})
-	s.env.RegisterActivityWithOptions(s.upgradeBatch, activity.RegisterOptions{Name: protocol.UpgradeBatchActivity})
-}
-
-func (s *simulation) nextBatch(ctx context.Context, input protocol.NextBatchInput) (protocol.NextBatchResult, error) {
-	s.asked = append(s.asked, input)
-	s.Require().NotEmpty(s.script, "the run asked for more than it should")
-	answer := s.script[0]
-	s.script = s.script[1:]
-	return answer(ctx, input)
-}
-
-func (s *simulation) upgradeBatch(ctx context.Context, input protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error) {
-	s.written = append(s.written, input)
-	return s.upgrade(ctx, input)
-}
-
-func written(pods []protocol.SelectedPod) protocol.UpgradeBatchResult {
-	var result protocol.UpgradeBatchResult
-	for _, pod := range pods {
-		result.Written = append(result.Written, protocol.WrittenPod{PodReference: pod.PodReference, ResourceVersion: "2"})
-	}
-	return result
-}
-
-func (s *simulation) answers(results ...protocol.NextBatchResult) {
-	for _, result := range results {
-		s.script = append(s.script, func(context.Context, protocol.NextBatchInput) (protocol.NextBatchResult, error) { return result, nil })
-	}
-}
-
-// waits adds a NextBatch to the script that stays pending until it is cancelled.
-func (s *simulation) waits() {
-	s.script = append(s.script, func(context.Context, protocol.NextBatchInput) (protocol.NextBatchResult, error) {
-		return protocol.NextBatchResult{}, activity.ErrResultPending
-	})
-}
-
-func (s *simulation) run() protocol.RolloutResult {
-	s.env.ExecuteWorkflow(protocol.RolloutWorkflow, input(1))
-	s.Require().True(s.env.IsWorkflowCompleted())
-	s.Require().NoError(s.env.GetWorkflowError())
-	var result protocol.RolloutResult
-	s.Require().NoError(s.env.GetWorkflowResult(&result))
-	s.Empty(s.script, "the run ended before its script")
-	return result
-}
-
-func input(generation int64) protocol.RolloutInput {
-	return protocol.RolloutInput{SidecarSet: protocol.SetReference{Name: "logs", UID: "u1"}, Generation: generation}
-}
-
-func pod(name string) protocol.PodReference {
-	return protocol.PodReference{Namespace: "default", Name: name, UID: types.UID("uid-of-" + name)}
-}
-
-func batch(names ...string) protocol.NextBatchResult {
-	result := protocol.NextBatchResult{Phase: protocol.PhaseProgressing}
-	for _, name := range names {
-		result.Pods = append(result.Pods, protocol.SelectedPod{PodReference: pod(name)})
-	}
-	return result
-}
-
-func ends(phase protocol.Phase) protocol.NextBatchResult {
-	return protocol.NextBatchResult{Phase: phase, Message: "done"}
-}
 
 func (s *rolloutSuite) TestUpgradesBatchAfterBatchUntilComplete() {
 	s.answers(batch("a", "b"), batch("c"), ends(protocol.PhaseComplete))
@@ -359,14 +268,16 @@ func (s *rolloutSuite) TestGenerationThatTheClusterNeverHadIsCorrected() {
 
 func (s *rolloutSuite) TestPauseThatArrivesWhileTheRunContinuesAsNewIsKept() {
 	s.migrations(protocol.AwaitMigrationResult{Pods: []protocol.PodReference{pod("a")}, Pending: 1}, protocol.AwaitMigrationResult{})
-	s.env.RegisterActivityWithOptions(func(ctx context.Context, _ protocol.ResetBatchInput) (protocol.ResetBatchResult, error) {
-		// The run waits for the end of this activity before it continues as new.
-		s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 2})
-		s.env.SignalWorkflow(protocol.PauseSignal, protocol.Pause{By: "ann"})
-		return protocol.ResetBatchResult{Reset: 1}, nil
+	// The run waits for the end of this activity before it continues as new.
+	s.env.RegisterActivityWithOptions(func(context.Context, protocol.ResetBatchInput) (protocol.ResetBatchResult, error) {
+		return protocol.ResetBatchResult{}, activity.ErrResultPending
 	}, activity.RegisterOptions{Name: protocol.ResetBatchActivity, DisableAlreadyRegisteredCheck: true})
 	s.answers(hotBatch("a"))
 	s.waits()
+	s.env.RegisterDelayedCallback(func() {
+		s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 2})
+		s.env.SignalWorkflow(protocol.PauseSignal, protocol.Pause{By: "ann"})
+	}, time.Minute)
 	next := s.continued()
 	s.Equal(int64(2), next.Generation)
 	s.Equal(&protocol.Pause{By: "ann"}, next.Pause)
