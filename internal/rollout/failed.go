@@ -26,7 +26,7 @@ type FailedPods struct {
 // the same share of the updated pods does not count. Restarts of the control group do not count,
 // because they are restarts since an older upgrade. An updated pod was available with its content if
 // the rollout of this content has ended, so an upgrade is not the cause of its failure.
-func FindFailed(version *podstate.Version, pods []Pod) (failed FailedPods) {
+func FindFailed(version *podstate.Version, pods []Pod, step *protocol.Step) (failed FailedPods) {
 	var updated int
 	var control controlGroup
 	for i := range pods {
@@ -38,7 +38,7 @@ func FindFailed(version *podstate.Version, pods []Pod) (failed FailedPods) {
 			continue
 		}
 		updated++
-		detail := failure(version, pod)
+		detail := failure(version, pod, step)
 		if detail == "" {
 			continue
 		}
@@ -52,14 +52,14 @@ func FindFailed(version *podstate.Version, pods []Pod) (failed FailedPods) {
 }
 
 // failure describes why the sidecars of a pod fail. It is empty if they do not fail.
-func failure(version *podstate.Version, pod *Pod) string {
+func failure(version *podstate.Version, pod *Pod, step *protocol.Step) string {
 	if start := version.FailedStart(pod.Pod); start != nil {
 		return fmt.Sprintf("container %s: %s, image %s", start.Container, start.Reason, start.Image)
 	}
 	if pod.Crashes >= MaxCrashes {
 		return fmt.Sprintf("a sidecar restarted %d times after its upgrade", pod.Crashes)
 	}
-	return pod.Unhealthy
+	return pod.Unhealthy.describe(step)
 }
 
 // controlGroup are the pods that show failures that no upgrade of this rollout caused: the pods that are
@@ -77,11 +77,11 @@ func (c *controlGroup) add(version *podstate.Version, pod *Pod) bool {
 	switch {
 	case !pod.Updated && pod.Upgradable:
 		c.old++
-		if pod.Unhealthy != "" || !starts {
+		if pod.Unhealthy != 0 || !starts {
 			c.oldFailed++
 		}
 		return true
-	case pod.Updated && pod.UnavailableBefore && pod.Unhealthy != "" && pod.Crashes < MaxCrashes && starts:
+	case pod.Updated && pod.UnavailableBefore && pod.Unhealthy != 0 && pod.Crashes < MaxCrashes && starts:
 		c.dead++
 		return true
 	}
@@ -112,7 +112,7 @@ func Accept(set *v1alpha1.SidecarSet, pods []Pod, current *protocol.Stage) (*pro
 	if err != nil {
 		return nil, err
 	}
-	accepted.Tolerated = max(current.Tolerated, FindFailed(version, pods).Count)
+	accepted.Tolerated = max(current.Tolerated, FindFailed(version, pods, current.Step).Count)
 	return &accepted, nil
 }
 
@@ -137,7 +137,7 @@ func Failure(set *v1alpha1.SidecarSet, pods []Pod, plan *Plan, current *protocol
 	if err != nil {
 		return nil, err
 	}
-	failed := FindFailed(version, pods)
+	failed := FindFailed(version, pods, current.Step)
 	if failed.Count <= limit {
 		return nil, nil
 	}

@@ -68,7 +68,7 @@ func TestSpec11_6_FailedPods(t *testing.T) {
 			for _, pods := range c.pods {
 				all = append(all, pods...)
 			}
-			assert.Equal(t, c.failed, FindFailed(version, all).Count)
+			assert.Equal(t, c.failed, FindFailed(version, all, &protocol.Step{}).Count)
 		})
 	}
 }

@@ -14,6 +14,27 @@ import (
 	"github.com/outrigger/outrigger/internal/podstate"
 )
 
+// Illness is the reason for which a pod is not healthy. It is zero for a healthy pod.
+type Illness int8
+
+// A pod with the illness UnreadyTooLong has not been ready for UnreadyFor of the step. A pod with the
+// illness AppRestarted has restarted AppRestarts times since its upgrade.
+const (
+	UnreadyTooLong Illness = iota + 1
+	AppRestarted
+)
+
+// describe returns a description for users. It is empty for a healthy pod.
+func (i Illness) describe(step *protocol.Step) string {
+	switch i {
+	case UnreadyTooLong:
+		return "not ready for " + shortened(step.UnreadyFor)
+	case AppRestarted:
+		return fmt.Sprintf("the app restarted at least %d times", step.AppRestarts)
+	}
+	return ""
+}
+
 // Health remembers since when pods are not ready, and how often their apps restarted, as this process
 // observed it. The clocks of nodes are not compared with the clock of the process. The zero value is
 // ready for concurrent use.
@@ -53,8 +74,8 @@ func (h *Health) Observe(set, hash string, pods []Pod, step *protocol.Step, now 
 		before, known := earlier.pods[pod.UID]
 		observed := observe(pod, before, known, now)
 		fresh.pods[pod.UID] = observed
-		pod.Unhealthy = observed.describe(step, now)
-		if left := step.UnreadyFor - now.Sub(observed.unready); pod.Unhealthy == "" && !observed.unready.IsZero() && step.UnreadyFor > 0 && (next == 0 || left < next) {
+		pod.Unhealthy = observed.illness(step, now)
+		if left := step.UnreadyFor - now.Sub(observed.unready); pod.Unhealthy == 0 && !observed.unready.IsZero() && step.UnreadyFor > 0 && (next == 0 || left < next) {
 			next = left
 		}
 	}
@@ -96,15 +117,14 @@ func observe(pod *Pod, before observedHealth, known bool, now time.Time) observe
 	return observed
 }
 
-// describe returns the reason for which a pod is not healthy. It is empty for a healthy pod.
-func (o observedHealth) describe(step *protocol.Step, now time.Time) string {
-	switch restarts := o.restarts - o.before; {
+func (o observedHealth) illness(step *protocol.Step, now time.Time) Illness {
+	switch {
 	case step.UnreadyFor > 0 && !o.unready.IsZero() && now.Sub(o.unready) >= step.UnreadyFor:
-		return "not ready for " + shortened(step.UnreadyFor)
-	case step.AppRestarts > 0 && restarts >= step.AppRestarts:
-		return fmt.Sprintf("the app restarted %d times", restarts)
+		return UnreadyTooLong
+	case step.AppRestarts > 0 && o.restarts-o.before >= step.AppRestarts:
+		return AppRestarted
 	}
-	return ""
+	return 0
 }
 
 // appRestarts counts the restarts of the containers that are no sidecars.

@@ -23,9 +23,8 @@ type Pod struct {
 	// ConditionInBackoff is set while a rejected write of the pod's condition waits for its
 	// retry.
 	InBackoff, ConditionInBackoff bool
-	// Unhealthy describes a pod that has not been ready for too long, or whose app restarted. It is set
-	// by Health.
-	Unhealthy string
+	// Unhealthy is set by Health if the pod has not been ready for too long, or if its app restarted.
+	Unhealthy Illness
 }
 
 // Reference names the pod.
@@ -67,8 +66,8 @@ type cachedState struct {
 	state podstate.State
 	// member reports whether the pod is matched if its namespace is in scope.
 	member bool
-	// unreadable is the error about the annotations of a selected pod.
-	unreadable error
+	// unreadable is set if the annotations of a selected pod cannot be parsed.
+	unreadable bool
 }
 
 // Population returns the same result as the function Population.
@@ -134,12 +133,13 @@ func (c *PopulationCache) Unreadable(set string, pods []*corev1.Pod) (unreadable
 	defer one.mu.Unlock()
 	for _, pod := range pods {
 		cached := one.states[pod.UID]
-		if cached.pod != pod || cached.unreadable == nil {
+		if cached.pod != pod || !cached.unreadable {
 			continue
 		}
 		unreadable.Count++
 		if name := pod.Namespace + "/" + pod.Name; unreadable.Count == 1 || name < unreadable.Example {
-			unreadable.Example, unreadable.Cause = name, cached.unreadable
+			unreadable.Example = name
+			_, unreadable.Cause = c.records.Read(pod.Annotations)
 		}
 	}
 	return unreadable
@@ -218,7 +218,7 @@ func (c *setCache) evaluate(records *record.Reader, set string, scope match.Scop
 	case scope.Labels(pod.Labels):
 		// The error does not affect other pods. This pod is not managed until its annotations are
 		// repaired.
-		fresh.unreadable = err
+		fresh.unreadable = true
 	}
 	return fresh
 }
