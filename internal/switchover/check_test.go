@@ -272,14 +272,17 @@ func TestARolloutThatWasRolledBack(t *testing.T) {
 	assert.Empty(t, checked(served(cold), pod).about("steps"), "other content is not quarantined")
 }
 
-func TestAFrozenRollout(t *testing.T) {
+func TestAHeldRollout(t *testing.T) {
 	cold := stored(t, "cold")
 	cold.Status.Conditions = []metav1.Condition{{
 		Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonFrozen, Message: "frozen by RolloutFreeze sales; 0 of 1 pods updated",
 	}}
 	pod := injected(t, cold, annotated(v1alpha1.HashAnnotation, `{"cold":{"hash":"before","sidecarSetName":"cold"}}`))
-	assert.Equal(t, []string{"differs SidecarSet/cold: The rollout is frozen by RolloutFreeze sales; 0 of 1 pods updated. OpenKruise has neither freezes nor windows, " +
-		"and would upgrade the remaining 1 pod. Before you start OpenKruise, set spec.updateStrategy.paused or a partition."}, checked(served(cold), pod).about("steps"))
+	for _, reason := range []string{v1alpha1.ReasonFrozen, v1alpha1.ReasonOutsideWindow, v1alpha1.ReasonAwaitingPermit} {
+		cold.Status.Conditions[0].Reason = reason
+		assert.Equal(t, []string{"differs SidecarSet/cold: The rollout is held: frozen by RolloutFreeze sales; 0 of 1 pods updated. OpenKruise has no freezes, windows and fleets, " +
+			"and would upgrade the remaining 1 pod. Before you start OpenKruise, set spec.updateStrategy.paused or a partition."}, checked(served(cold), pod).about("steps"))
+	}
 	cold.Status.Conditions[0].Reason = v1alpha1.ReasonRolloutComplete
 	assert.Empty(t, checked(served(cold), pod).about("steps"))
 }

@@ -1,6 +1,8 @@
 package switchover
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -8,12 +10,12 @@ import (
 	"github.com/outrigger/outrigger/internal/stage"
 )
 
-// checkSteps reports a rollout whose steps have not ended, a rollout that was rolled back, and a frozen
-// rollout. OpenKruise ignores RolloutPolicies and RolloutFreezes, and would upgrade all remaining pods.
+// checkSteps reports a rollout whose steps have not ended, a rollout that was rolled back, and a rollout
+// that is frozen or waits for a permit of its fleet. OpenKruise would upgrade all remaining pods.
 func (c *Check) checkSteps(of *setPods) {
 	set, rolledBack := of.set, stage.QuarantineOf(of.set)
 	frozen := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionProgressing)
-	if frozen != nil && frozen.Reason != v1alpha1.ReasonFrozen && frozen.Reason != v1alpha1.ReasonOutsideWindow {
+	if frozen != nil && !slices.Contains([]string{v1alpha1.ReasonFrozen, v1alpha1.ReasonOutsideWindow, v1alpha1.ReasonAwaitingPermit}, frozen.Reason) {
 		frozen = nil
 	}
 	if rolledBack == nil && frozen == nil && !inSteps(set) || !rollsOut(set) {
@@ -28,7 +30,7 @@ func (c *Check) checkSteps(of *setPods) {
 			"Before you start OpenKruise, apply the earlier content, or set spec.updateStrategy.paused.", rolledBack.Revision, plural(due, "pod")).
 			Remedy = "kubectl sidecarset undo " + set.Name
 	case frozen != nil:
-		c.find(Differs, "steps", objectOf(set), "The rollout is %s. OpenKruise has neither freezes nor windows, and would upgrade the remaining %s. "+
+		c.find(Differs, "steps", objectOf(set), "The rollout is held: %s. OpenKruise has no freezes, windows and fleets, and would upgrade the remaining %s. "+
 			"Before you start OpenKruise, set spec.updateStrategy.paused or a partition.", frozen.Message, plural(due, "pod")).
 			Remedy = "kubectl patch sidecarset " + set.Name + ` --type=merge -p '{"spec":{"updateStrategy":{"paused":true}}}'`
 	default:
