@@ -136,10 +136,14 @@ func (o *observation) hasWorkFor(run *runs.Run) bool {
 	return run.Pause == nil && (len(o.plan.Pods) > 0 || o.failure != nil || o.endsWaitOf(run) || o.measuresFailuresOf(run)) || o.plan.Counts.Migrated > 0 && !run.Resets()
 }
 
-// measuresFailuresOf reports whether a run during a freeze or a measurement has to measure
-// for how long upgraded pods are not ready (SPEC 11.6.7). Only workers measure, when the run plans.
+// measuresFailuresOf reports whether a run that upgrades no pods has to measure for how long upgraded
+// pods are not ready (SPEC 11.6.7). Only workers measure, when the run plans.
 func (o *observation) measuresFailuresOf(run *runs.Run) bool {
-	return o.unhealthy && (run.Phase == protocol.PhaseFrozen || run.Phase == protocol.PhaseGateRunning)
+	switch run.Phase {
+	case protocol.PhaseFrozen, protocol.PhaseBaking, protocol.PhaseGateRunning, protocol.PhaseAwaitingApproval:
+		return o.unhealthy
+	}
+	return false
 }
 
 // endsWaitOf reports whether a run waits for upgraded pods that are ready now, so that its step is

@@ -212,7 +212,7 @@ func TestSpec11_2_RunsAreWokenAtTheEndOfAStepAndOfARollback(t *testing.T) {
 		assert.Equal(t, c.want, seen.hasWorkFor(&runs.Run{Phase: c.run, Pause: c.pause}), "%s in %s", c.plan, c.run)
 	}
 	for phase, want := range map[protocol.Phase]bool{
-		protocol.PhaseFrozen: true, protocol.PhaseGateRunning: true, protocol.PhaseBaking: false, protocol.PhaseAwaitingApproval: false,
+		protocol.PhaseFrozen: true, protocol.PhaseGateRunning: true, protocol.PhaseBaking: true, protocol.PhaseAwaitingApproval: true,
 		protocol.PhaseWaiting: false, protocol.PhasePaused: false,
 	} {
 		assert.Equal(t, want, (&observation{unhealthy: true}).hasWorkFor(&runs.Run{Phase: phase}), phase)

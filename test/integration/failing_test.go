@@ -104,6 +104,19 @@ func TestSpec11_6_UpgradedPodsThatAreNotReadyFail(t *testing.T) {
 	assert.Equal(t, 2, s.watched.Asked("side:v2"))
 }
 
+// The run plans again by itself only after minutes.
+func TestSpec11_6_APodThatBecomesUnreadyDuringABakeTimeFails(t *testing.T) {
+	t.Parallel()
+	s := newFailingScenario(t, 4, 4, `{"maxFailedPods":0,"action":"Rollback","unreadyFor":"2s"}`, bakes(intstr.FromInt32(1), time.Hour))
+	s.upgradeTo("side:v2")
+	s.await(func(v observer.View) bool { return v.Updated == 1 })
+	upgraded := s.images("side:v2")[0]
+	s.report(upgraded, "side:v2", "sha256:v2", 1)
+	s.awaitReason(v1alpha1.ReasonBaking)
+	s.reportReady(corev1.ConditionFalse, upgraded, "side:v2", "sha256:v2", 1)
+	assert.Equal(t, fmt.Sprintf("1 pod failed after their upgrade, and 0 are allowed, such as %s/%s (not ready for 2s)", s.name, upgraded), s.awaitFailure())
+}
+
 // A node with pods of both versions dies during a bake time, and comes back after the last upgrade.
 func TestSpec11_6_ANodeThatDiesUnderBothVersionsStopsNothing(t *testing.T) {
 	t.Parallel()
