@@ -32,7 +32,7 @@ func singleLine(text string) string { return strings.Join(strings.Fields(text), 
 func (r *run) details() string {
 	paragraphs := []string{
 		fmt.Sprintf("**%s**, generation %d: **%s**", r.input.SidecarSet.Name, r.input.Generation, r.phase),
-		fmt.Sprintf("%d batches, %d pods upgraded, %d writes rejected", r.progress.Batches, r.progress.Upgraded, r.progress.RejectedWrites),
+		fmt.Sprintf("%d batches, %d upgrades started, %d writes rejected", r.progress.Batches, r.progress.Upgraded, r.progress.RejectedWrites),
 	}
 	if r.message != "" {
 		paragraphs = slices.Insert(paragraphs, 1, singleLine(r.message))

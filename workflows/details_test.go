@@ -26,7 +26,7 @@ func TestDetailsShowTheProgressOfARun(t *testing.T) {
 	assert.Equal(t, strings.Join([]string{
 		"**logs**, generation 3: **Waiting**", "",
 		"12 of 20 pods updated, 10 of them ready", "",
-		"7 batches, 12 pods upgraded, 1 writes rejected", "",
+		"7 batches, 12 upgrades started, 1 writes rejected", "",
 		"Images: agent=agent:v2", "",
 		"Rejected:", "",
 		"- `default/a`: Invalid; spec: FieldValueForbidden", "", "\u00a0",

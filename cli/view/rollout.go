@@ -72,6 +72,9 @@ type Limits struct {
 	// Slots is MaxUnavailable as a number of pods. Open is the number of unused slots.
 	Slots int `json:"slots"`
 	Open  int `json:"free"`
+	// NotReady is the number of pods that are not ready for another reason than an upgrade. They use
+	// no slot.
+	NotReady int `json:"notReady,omitempty"`
 	// Partition is empty if no pod is kept old.
 	Partition string `json:"partition,omitempty"`
 }
@@ -166,7 +169,7 @@ func NewRollout(in *Input) (*Rollout, error) {
 }
 
 func limitsOf(set *v1alpha1.SidecarSet, plan *rollout.Plan) Limits {
-	limits := Limits{MaxUnavailable: "1", Slots: plan.MaxUnavailable, Open: plan.OpenSlots}
+	limits := Limits{MaxUnavailable: "1", Slots: plan.MaxUnavailable, Open: plan.OpenSlots, NotReady: plan.NotReady}
 	if limit := set.Spec.UpdateStrategy.MaxUnavailable; limit != nil {
 		limits.MaxUnavailable = limit.String()
 	}

@@ -103,6 +103,9 @@ func (r *Rollout) slotsLine() string {
 	if more := r.Counts.Unavailable - used; more > 0 {
 		line += fmt.Sprintf(", %d more unavailable", more)
 	}
+	if r.Limits.NotReady > 0 { // for another reason than an upgrade
+		line += fmt.Sprintf(", %s not ready (uses no slot)", plural(r.Limits.NotReady, "more pod"))
+	}
 	if r.Limits.Partition != "" {
 		line += ", partition " + r.Limits.Partition
 	}
@@ -147,8 +150,8 @@ func (r *Rollout) runLine(s Style) string {
 	case r.Run == nil:
 		return s.Paint.in(Faint, "none is open")
 	}
-	line := fmt.Sprintf("%s on generation %d, which began %s ago, %s, %s upgraded", r.Run.Phase, r.Run.Generation, age(s.Now, r.Run.Since),
-		plural(r.Run.Batches, "batch"), plural(r.Run.Upgraded, "pod"))
+	line := fmt.Sprintf("%s on generation %d, which began %s ago, %s, %s started", r.Run.Phase, r.Run.Generation, age(s.Now, r.Run.Since),
+		plural(r.Run.Batches, "batch"), plural(r.Run.Upgraded, "upgrade"))
 	if r.Run.Phase == protocol.PhaseProgressing && r.Run.Batches > 0 {
 		// The run counts the pods of a batch when the batch ends.
 		line = fmt.Sprintf("%s on generation %d, which began %s ago, batch %d in progress", r.Run.Phase, r.Run.Generation, age(s.Now, r.Run.Since), r.Run.Batches)

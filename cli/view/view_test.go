@@ -173,6 +173,22 @@ func TestARolloutInProgress(t *testing.T) {
 	golden(t, "why-rollout", why.Text)
 }
 
+func TestPodsThatAreNotReadyWithoutASlotAreCounted(t *testing.T) {
+	in := input(t)
+	before := func(p *corev1.Pod) {
+		p.Annotations[v1alpha1.UnavailableSinceAnnotation] = `{"logs":"` + p.Status.Conditions[0].LastTransitionTime.Format(time.RFC3339) + `"}`
+	}
+	in.Pods = []*corev1.Pod{
+		pod(t, "a", "agent:v2", written(t, time.Minute, "ErrImagePull")), pod(t, "b", "agent:v2", written(t, time.Minute, "ErrImagePull")),
+		pod(t, "c", "agent:v2", written(t, time.Minute, "ErrImagePull"), before),
+	}
+	in.Run = RunInput{Status: &protocol.RolloutStatus{Generation: 2, Phase: protocol.PhaseWaiting, Batches: 1, Upgraded: 3, Since: noon}}
+	shown := newRollout(t, in).Text(Style{Now: noon})
+	assert.Contains(t, shown, " 3 of 3 updated, 0 of them ready, 0 to go\n")
+	assert.Contains(t, shown, "Slots:     2 of 2 used (maxUnavailable 2), 1 more pod not ready (uses no slot)\n")
+	assert.Contains(t, shown, ", 1 batch, 3 upgrades started\n")
+}
+
 func TestAPausedRolloutWithoutTemporal(t *testing.T) {
 	in := input(t)
 	in.Set.Status.Rollout = &v1alpha1.RolloutStatus{Pause: &v1alpha1.RolloutPause{By: "ann", Reason: "errors in the logs"}}

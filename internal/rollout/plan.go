@@ -29,6 +29,9 @@ type Plan struct {
 	// MaxUnavailable is the number of ready pods that upgrades may make unavailable at once.
 	// OpenSlots is the number of further pods that upgrades may make unavailable now.
 	MaxUnavailable, OpenSlots int
+	// NotReady counts the pods that are not ready for another reason than an upgrade. They use no
+	// slot.
+	NotReady int
 	// Example is a pod that the rollout waits for, in the form namespace/name.
 	Example string
 	// NotUpgradable is the sorted list of pods that differ from the version in more than images.
@@ -73,6 +76,9 @@ func (p *Plan) count(pod *Pod) {
 		p.Counts.Migrated++
 	}
 	if !pod.UnavailableByUpgrade() {
+		if !pod.Ready && !pod.Migrating {
+			p.NotReady++
+		}
 		return
 	}
 	p.Counts.Unavailable++
@@ -115,6 +121,9 @@ func (p *Plan) message() string {
 	unavailable := fmt.Sprintf("%d unavailable of %d allowed", p.Counts.Unavailable, p.MaxUnavailable)
 	if p.Counts.Unavailable > p.MaxUnavailable {
 		unavailable = fmt.Sprintf("%d unavailable, more than the %d allowed", p.Counts.Unavailable, p.MaxUnavailable)
+	}
+	if p.NotReady > 0 {
+		unavailable += fmt.Sprintf(", %d more not ready", p.NotReady)
 	}
 	message := fmt.Sprintf("%d of %d pods updated, %d of them ready; %d to go, %s",
 		p.Counts.Updated, p.Counts.Matched, p.Counts.UpdatedReady, p.Counts.Remaining, unavailable)

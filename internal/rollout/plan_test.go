@@ -35,4 +35,6 @@ func TestTheMessageOfAPlanDoesNotContradictItself(t *testing.T) {
 	assert.Equal(t, "4 of 6 pods updated, 0 of them ready; 2 to go, 4 unavailable, more than the 2 allowed", plan.message())
 	plan.Counts.Unavailable, plan.Counts.Migrating = 2, 3
 	assert.Equal(t, "4 of 6 pods updated, 0 of them ready; 2 to go, 2 unavailable of 2 allowed; 3 in a hot upgrade", plan.message(), "these pods serve")
+	plan = Plan{MaxUnavailable: 2, NotReady: 1, Counts: protocol.Counts{Matched: 3, Updated: 3, Unavailable: 2}}
+	assert.Equal(t, "3 of 3 pods updated, 0 of them ready; 0 to go, 2 unavailable of 2 allowed, 1 more not ready", plan.message())
 }
