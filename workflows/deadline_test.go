@@ -55,7 +55,7 @@ func (s *stageSuite) TestSpec11_6_ARunWithoutProgressIsPausedAtItsDeadline() {
 	var failed time.Duration
 	from := s.withDeadline(&failed)
 	s.env.RegisterDelayedCallback(func() {
-		s.Equal(&protocol.Pause{By: "RolloutPolicy edge", Reason: "too late"}, s.query().Pause)
+		s.Equal(&protocol.Pause{By: "RolloutPolicy edge", Reason: "too late"}, untimed(s.query().Pause))
 		s.InDelta(deadline, failed, float64(time.Minute))
 		s.env.SignalWorkflow(protocol.ResumeSignal, protocol.Pause{By: "ann"})
 	}, 2*time.Hour)

@@ -100,6 +100,7 @@ func (r *run) answerPause() protocol.PauseResult {
 
 func (r *run) pause(ctx workflow.Context, pause protocol.Pause) error {
 	pause.NotAfter = time.Time{} // NotAfter belongs to the request, and not to the pause
+	pause.At = workflow.Now(ctx).UTC()
 	r.paused = &pause
 	r.log(ctx).Info("rollout paused", "by", pause.By, "reason", pause.Reason)
 	return r.recordPause(ctx, nil)

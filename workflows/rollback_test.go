@@ -55,7 +55,7 @@ func (s *stageSuite) TestSpec11_12_AnAbortWithoutAFormerRevisionPausesTheRun() {
 		"generation 1 is aborted; its pods go back to the revision whose rollout ended last")
 	s.env.RegisterDelayedCallback(func() {
 		status := s.query()
-		s.Equal(&protocol.Pause{By: "ann", Reason: "ann aborted the rollout of generation 1"}, status.Pause)
+		s.Equal(&protocol.Pause{By: "ann", Reason: "ann aborted the rollout of generation 1"}, untimed(status.Pause))
 		s.Nil(status.Stage.Aborted)
 		s.env.SignalWorkflow(protocol.ResumeSignal, protocol.Pause{})
 	}, 2*time.Minute)

@@ -67,7 +67,7 @@ func (s *rolloutSuite) TestAPauseStopsBetweenBatchesAndAResumeContinues() {
 		status := s.query()
 		s.Equal(protocol.PhasePaused, status.Phase)
 		s.Equal("paused by signal from ann: lunch", status.Message)
-		s.Equal(&protocol.Pause{By: "ann", Reason: "lunch"}, status.Pause)
+		s.Equal(&protocol.Pause{By: "ann", Reason: "lunch"}, untimed(status.Pause))
 		s.env.SignalWorkflow(protocol.ResumeSignal, protocol.Pause{By: "ann"})
 	}, 4*time.Minute)
 	s.Equal(2, s.run().Upgraded)
@@ -75,6 +75,7 @@ func (s *rolloutSuite) TestAPauseStopsBetweenBatchesAndAResumeContinues() {
 }
 
 func (s *rolloutSuite) TestTheMemoNamesTheUsersOfPauseAndResume() {
+	begin := s.env.Now().UTC()
 	var memos []map[string]any
 	s.env.OnUpsertMemo(mock.Anything).Run(func(args mock.Arguments) { memos = append(memos, args.Get(0).(map[string]any)) }).Return(nil)
 	s.waits()
@@ -86,9 +87,9 @@ func (s *rolloutSuite) TestTheMemoNamesTheUsersOfPauseAndResume() {
 	s.update(protocol.ResumeUpdate, 4*time.Minute, protocol.Pause{}, &protocol.PauseResult{Message: "resumed"}, "")
 	s.run()
 	s.Equal([]map[string]any{
-		{protocol.PauseMemo: protocol.Pause{By: "ann", Reason: "lunch"}, protocol.ResumeMemo: nil},
+		{protocol.PauseMemo: protocol.Pause{By: "ann", Reason: "lunch", At: begin.Add(time.Minute)}, protocol.ResumeMemo: nil},
 		{protocol.PauseMemo: nil, protocol.ResumeMemo: protocol.Pause{By: "bob", Reason: "back"}},
-		{protocol.PauseMemo: protocol.Pause{By: "eve"}, protocol.ResumeMemo: nil},
+		{protocol.PauseMemo: protocol.Pause{By: "eve", At: begin.Add(3 * time.Minute)}, protocol.ResumeMemo: nil},
 		{protocol.PauseMemo: nil, protocol.ResumeMemo: protocol.Pause{}},
 	}, memos)
 }
@@ -101,7 +102,7 @@ func (s *rolloutSuite) TestSpec7_1_APauseThatCannotBeReadPauses() {
 		s.env.SignalWorkflow(protocol.PauseSignal, "lunch")
 	}, time.Minute)
 	s.env.RegisterDelayedCallback(func() {
-		s.Equal(&protocol.Pause{Reason: "(a signal without name and reason)"}, s.query().Pause)
+		s.Equal(&protocol.Pause{Reason: "(a signal without name and reason)"}, untimed(s.query().Pause))
 		s.answers(ends(protocol.PhaseComplete))
 		s.env.SignalWorkflow(protocol.ResumeSignal, nil)
 	}, 2*time.Minute)
@@ -164,7 +165,7 @@ func (s *rolloutSuite) TestPauseOutlivesANewGeneration() {
 	}, 4*time.Minute)
 	next := s.continued()
 	s.Equal(int64(2), next.Generation)
-	s.Equal(&protocol.Pause{By: "ann"}, next.Pause)
+	s.Equal(&protocol.Pause{By: "ann"}, untimed(next.Pause))
 }
 
 func (s *rolloutSuite) TestSameOrOlderGenerationChangesNothing() {
@@ -280,7 +281,7 @@ func (s *rolloutSuite) TestPauseThatArrivesWhileTheRunContinuesAsNewIsKept() {
 	}, time.Minute)
 	next := s.continued()
 	s.Equal(int64(2), next.Generation)
-	s.Equal(&protocol.Pause{By: "ann"}, next.Pause)
+	s.Equal(&protocol.Pause{By: "ann"}, untimed(next.Pause))
 }
 
 func (s *rolloutSuite) TestUpdatesPauseAndResumeAndAreAnswered() {
@@ -290,7 +291,7 @@ func (s *rolloutSuite) TestUpdatesPauseAndResumeAndAreAnswered() {
 	s.update(protocol.PauseUpdate, time.Minute, protocol.Pause{By: "ann", Reason: "lunch"}, &protocol.PauseResult{Paused: true, Message: "paused"}, "")
 	s.update(protocol.PauseUpdate, 2*time.Minute, protocol.Pause{By: strings.Repeat("a", maxPauseText+1)}, nil, "1024 bytes")
 	s.env.RegisterDelayedCallback(func() {
-		s.Equal(&protocol.Pause{By: "ann", Reason: "lunch"}, s.query().Pause)
+		s.Equal(&protocol.Pause{By: "ann", Reason: "lunch"}, untimed(s.query().Pause))
 		s.Equal(protocol.PhasePaused, s.query().Phase)
 	}, 3*time.Minute)
 	s.update(protocol.ResumeUpdate, 4*time.Minute, protocol.Pause{By: "bob"}, &protocol.PauseResult{Message: "resumed"}, "")
@@ -307,7 +308,7 @@ func (s *rolloutSuite) TestSpec7_1_AnUpdateAboutASignalOnlyAnswers() {
 	send(protocol.PauseSignal, time.Minute, "ann")
 	s.update(protocol.PauseUpdate, time.Minute+time.Second, protocol.Pause{By: "ann", Sent: true}, &protocol.PauseResult{Paused: true, Message: "paused"}, "")
 	s.update(protocol.ResumeUpdate, 2*time.Minute, protocol.Pause{By: "bob", Sent: true}, &protocol.PauseResult{Paused: true, Message: "paused"}, "")
-	s.env.RegisterDelayedCallback(func() { s.Equal(&protocol.Pause{By: "ann"}, s.query().Pause) }, 3*time.Minute)
+	s.env.RegisterDelayedCallback(func() { s.Equal(&protocol.Pause{By: "ann"}, untimed(s.query().Pause)) }, 3*time.Minute)
 	send(protocol.ResumeSignal, 4*time.Minute, "bob")
 	s.update(protocol.PauseUpdate, 4*time.Minute+time.Second, protocol.Pause{By: "ann", Sent: true}, &protocol.PauseResult{Message: "resumed"}, "")
 	s.update(protocol.ResumeUpdate, 4*time.Minute+time.Second, protocol.Pause{By: "bob", Sent: true}, &protocol.PauseResult{Message: "resumed"}, "")
@@ -458,6 +459,16 @@ func (s *rolloutSuite) TestLongHistoryContinuesAsNewWithItsProgress() {
 	next := s.continued()
 	s.Equal(int64(1), next.Generation)
 	s.Empty(s.asked)
+}
+
+// untimed is a pause without its time.
+func untimed(pause *protocol.Pause) *protocol.Pause {
+	if pause == nil {
+		return nil
+	}
+	without := *pause
+	without.At = time.Time{}
+	return &without
 }
 
 func (s *simulation) query() protocol.RolloutStatus {

@@ -370,7 +370,7 @@ func (s *stageSuite) TestSpec11_6_FailedPodsPauseTheRunUntilAResumeAcceptsThem()
 	s.env.RegisterDelayedCallback(func() {
 		status := s.query()
 		s.Equal(protocol.PhasePaused, status.Phase)
-		s.Equal(&protocol.Pause{By: "RolloutPolicy edge", Reason: "2 pods failed"}, status.Pause)
+		s.Equal(&protocol.Pause{By: "RolloutPolicy edge", Reason: "2 pods failed"}, untimed(status.Pause))
 		s.Zero(status.Stage.Tolerated, "nobody has accepted the failed pods")
 		s.Len(s.upgradedAt, 1)
 		s.failed = 3

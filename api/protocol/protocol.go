@@ -219,6 +219,8 @@ type Pause struct {
 	Sent bool `json:"sent,omitempty"`
 	// NotAfter is the time after which the run rejects the update, if any. See LateRequest.
 	NotAfter time.Time `json:"notAfter,omitzero"`
+	// At is the time at which the run was paused. The run sets it. It is zero if it is unknown.
+	At time.Time `json:"at,omitzero"`
 }
 
 // Details returns a suffix for messages, with the user and the reason. It omits a part that is

@@ -150,18 +150,15 @@ func TestARunThatDoesNotRespondIsNamedAtOnce(t *testing.T) {
 	assert.Equal(t, "Complete", r.Headline, "nothing is left for the run")
 }
 
-func TestAPauseHasItsDuration(t *testing.T) {
+func TestAPauseHasItsDurationIfTheRunKnowsIt(t *testing.T) {
 	in := input(t)
-	in.Set.Status.Conditions[0] = metav1.Condition{Type: v1alpha1.ConditionProgressing, Status: "False", Reason: v1alpha1.ReasonPaused, LastTransitionTime: ago(192 * time.Minute)}
+	in.Set.Status.Conditions[0] = metav1.Condition{Type: v1alpha1.ConditionProgressing, Status: "False", Reason: v1alpha1.ReasonPaused, LastTransitionTime: ago(5 * time.Second)}
 	in.Set.Status.Rollout = &v1alpha1.RolloutStatus{Pause: &v1alpha1.RolloutPause{By: "admin", Reason: "looking, night shift"}}
 	in.Set.Spec.UpdateStrategy.Paused = true
-	r, err := NewRollout(in)
-	require.NoError(t, err)
-	assert.Contains(t, r.Text(Style{Now: noon}), "Paused:    for 3h12m by spec.updateStrategy.paused\nPaused:    by admin: looking, night shift\n")
+	assert.Contains(t, newRollout(t, in).Text(Style{Now: noon}), "Paused:    by spec.updateStrategy.paused\nPaused:    by admin: looking, night shift\n")
+	in.Run.Status = &protocol.RolloutStatus{Generation: 2, Pause: &protocol.Pause{By: "admin", Reason: "looking, night shift", At: noon.Add(-192 * time.Minute)}}
 	in.Set.Spec.UpdateStrategy.Paused = false
-	r, err = NewRollout(in)
-	require.NoError(t, err)
-	assert.Contains(t, r.Text(Style{Now: noon}), "Paused:    for 3h12m by admin: looking, night shift\n")
+	assert.Contains(t, newRollout(t, in).Text(Style{Now: noon}), "\nPaused:    for 3h12m by admin: looking, night shift\n")
 }
 
 func TestPodsWithoutSidecarsAreNoEndOfARollout(t *testing.T) {

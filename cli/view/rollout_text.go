@@ -3,6 +3,7 @@ package view
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -33,13 +34,10 @@ func (r *Rollout) head(s Style) []string {
 	fact("Slots", r.slotsLine())
 	fact("Images", joinImages(r.Images))
 	if r.PausedBySpec {
-		fact("Paused", s.Paint.in(Busy, r.pausedFor(s)+"by spec.updateStrategy.paused"))
+		fact("Paused", s.Paint.in(Busy, "by spec.updateStrategy.paused"))
 	}
-	switch {
-	case r.Pause != nil && r.PausedBySpec: // the condition does not tell when the second pause began
-		fact("Paused", s.Paint.in(Busy, pausedBy(r.Pause)))
-	case r.Pause != nil:
-		fact("Paused", s.Paint.in(Busy, r.pausedFor(s)+pausedBy(r.Pause)))
+	if r.Pause != nil {
+		fact("Paused", s.Paint.in(Busy, pausedFor(r.Pause, s.Now)+pausedBy(r.Pause)))
 	}
 	if r.Phase == protocol.PhaseFrozen {
 		fact("Frozen", s.Paint.in(Busy, r.frozenBy()))
@@ -120,14 +118,13 @@ func joinImages(images []Image) string {
 	return strings.Join(words, ", ")
 }
 
-// pausedFor is the duration of the pause, if the condition that shows it is written already.
-func (r *Rollout) pausedFor(s Style) string {
-	for _, c := range r.Conditions {
-		if c.Type == v1alpha1.ConditionProgressing && c.Reason == v1alpha1.ReasonPaused {
-			return "for " + age(s.Now, c.Since) + " "
-		}
+// pausedFor is the duration of a pause if the run knows when the pause began, else "". Conditions do not
+// show it, because several pauses may follow each other without a transition.
+func pausedFor(pause *protocol.Pause, now time.Time) string {
+	if pause.At.IsZero() {
+		return ""
 	}
-	return ""
+	return "for " + age(now, pause.At) + " "
 }
 
 func pausedBy(pause *protocol.Pause) string {

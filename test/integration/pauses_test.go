@@ -42,6 +42,8 @@ func (s *scenario) pause(pause protocol.Pause) (paused observer.View) {
 func (s *scenario) stillPaused(pause protocol.Pause, paused observer.View) {
 	s.t.Helper()
 	status := s.awaitPhase(protocol.PhasePaused)
+	require.NotNil(s.t, status.Pause)
+	pause.At = status.Pause.At
 	assert.Equal(s.t, &pause, status.Pause)
 	assert.Equal(s.t, paused.Updated, s.watched.View().Updated, "a pod was upgraded during the pause")
 	set := s.awaitSet("status to show the pause", func(set *v1alpha1.SidecarSet) bool {
