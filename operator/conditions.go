@@ -202,7 +202,7 @@ func recreateCommand(p *pass) string {
 		if pod.UID != p.plan.NotUpgradable[0].UID {
 			continue
 		}
-		if podstate.RecreateCommand(pod) != "" {
+		if podstate.Controlled(pod) {
 			return "recreate them: kubectl sidecarset restart " + p.set.Name
 		}
 	}

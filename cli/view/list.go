@@ -138,7 +138,7 @@ type BehindPod struct {
 func (p *BehindPod) Pod() *corev1.Pod { return p.pod }
 
 // Cause is the reason without the command that recreates the pod.
-func (p *BehindPod) Cause() string { return strings.TrimSuffix(p.Reason, recreate(p.pod)) }
+func (p *BehindPod) Cause() string { return strings.TrimSuffix(p.Reason, recreate(p.pod, p.Set)) }
 
 func (in *Input) behind(pod *corev1.Pod, phase PodPhase, reason string) BehindPod {
 	row := BehindPod{Namespace: pod.Namespace, Name: pod.Name, Set: in.Set.Name, Phase: phase, Reason: reason, Created: pod.CreationTimestamp.Time, pod: pod}

@@ -42,6 +42,9 @@ func PromoteCommand(set string) string { return "kubectl sidecarset promote " + 
 // retryCommand begins a rollout again that was rolled back.
 func retryCommand(set string) string { return "kubectl sidecarset retry " + set }
 
+// restartCommand evicts the pods that get the newest content only when they are recreated.
+func restartCommand(set string) string { return "kubectl sidecarset restart " + set }
+
 // PausedBySignal has the user and the reason of a pause by signal, with the command that resumes
 // the run.
 func PausedBySignal(set string, pause *protocol.Pause) string {
@@ -81,7 +84,7 @@ func (r *Rollout) next(now time.Time) []string {
 			found = append(found, command)
 		}
 	}
-	f, why := r.facts(), "kubectl sidecarset why "+r.Name
+	f := r.facts()
 	add(checkCommand, r.webhookFails()) // an undo fails, too, until the webhook answers
 	stopped := len(found)
 	add(r.operatorCommand(), !r.Observed)
@@ -101,9 +104,16 @@ func (r *Rollout) next(now time.Time) []string {
 	add(r.deleteLostPods(), len(r.LostPods) > 0)
 	add(checkCommand, r.RunUnknown != "" && !r.notResponding)
 	add("kubectl sidecarset list --missing", f.uninjected > 0)
-	add(why, r.Counts.NotUpgradable > 0 && r.Phase != protocol.PhaseNotUpdate)
+	add(r.whyCommand(), r.Counts.NotUpgradable > 0 && r.Phase != protocol.PhaseNotUpdate)
+	if len(found) == 0 && r.Degraded() != nil {
+		add("kubectl sidecarset status "+r.Name+" --watch", !r.Phase.Ended())
+		add(r.whyCommand(), r.Phase.Ended())
+	}
 	return found
 }
+
+// whyCommand names the cause of a state, such as the fields that prevent an upgrade in place.
+func (r *Rollout) whyCommand() string { return "kubectl sidecarset why " + r.Name }
 
 func (r *Rollout) undoCommand() string { return "go back: kubectl sidecarset undo " + r.Name }
 
@@ -150,14 +160,18 @@ func (r *Rollout) nextOfPhase(now time.Time) (found []string) {
 	}
 	undo, waiting, longest := r.undoCommand(), r.Phase == protocol.PhaseWaiting, r.longest()
 	add(undo, r.fails())
-	add("kubectl sidecarset restart "+r.Name, r.Counts.NotUpgradable > 0 && r.Phase == protocol.PhaseComplete)
+	if r.Counts.NotUpgradable > 0 && r.Phase == protocol.PhaseComplete {
+		add(r.whyCommand(), true)
+		add("recreate the pods: "+restartCommand(r.Name), true)
+	}
 	nodeCommand := r.nodeCommand(longest)
 	add(nodeCommand, true)
-	add("kubectl sidecarset why "+r.Name, waiting)
+	add(r.whyCommand(), waiting)
 	switch pod := r.blockedPod(longest); {
+	case nodeCommand != "":
 	case pod != nil:
 		add(describeCommand(pod), true)
-	case nodeCommand == "":
+	default:
 		add(undo, waiting && longest != nil && now.Sub(*longest.Since) > undoAfter)
 	}
 	add(endBake+PromoteCommand(r.Name), r.Phase == protocol.PhaseBaking)

@@ -67,6 +67,9 @@ func TestStatusNamesTheNextCommand(t *testing.T) {
 		return func(in *Input) { in.Set.Status.Conditions[0].Reason = reason }
 	}
 	quiet := func(in *Input, pods ...*corev1.Pod) { in.Pods, in.Set.Status.Conditions = pods, nil }
+	degraded := func(in *Input) {
+		in.Set.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionDegraded, Status: "True", Reason: "ImagePullBackOff"}}
+	}
 	without := func(in *Input) {
 		in.Set.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionInjected, Status: "False", Reason: v1alpha1.ReasonPodsWithoutSidecar, Message: "9 pods match but were not injected"}}
 	}
@@ -84,7 +87,7 @@ func TestStatusNamesTheNextCommand(t *testing.T) {
 			quiet(in, pod(t, "a", "agent:v2", written(t, 2*time.Minute, ""), on("node-3")))
 			in.Nodes = nodes(new([]string))
 		}},
-		{"kubectl sidecarset restart logs; kubectl sidecarset why logs", func(in *Input) { quiet(in, pod(t, "a", "agent:v1", notUpgradable)) }},
+		{"kubectl sidecarset why logs; recreate the pods: kubectl sidecarset restart logs", func(in *Input) { quiet(in, pod(t, "a", "agent:v1", notUpgradable)) }},
 		{`go back: kubectl sidecarset undo logs; kubectl patch sidecarset logs --type=merge -p '{"spec":{"updateStrategy":{"paused":false}}}'; kubectl sidecarset why logs`, func(in *Input) { in.Set.Spec.UpdateStrategy.Paused = true }},
 		{"kubectl sidecarset check; go back: kubectl sidecarset undo logs; kubectl sidecarset why logs", func(in *Input) { webhook(in) }},
 		{"kubectl sidecarset check", func(in *Input) { quiet(in, pod(t, "a", "agent:v2")); webhook(in) }},
@@ -118,6 +121,8 @@ func TestStatusNamesTheNextCommand(t *testing.T) {
 			quiet(in)
 			in.Set.Spec.Namespace, in.NamespaceLabels = "nope", noNamespace
 		}},
+		{"kubectl sidecarset status logs --watch", func(in *Input) { quiet(in, pod(t, "a", "agent:v1"), pod(t, "b", "agent:v2")); degraded(in) }},
+		{"kubectl sidecarset why logs", func(in *Input) { quiet(in, pod(t, "a", "agent:v2")); degraded(in) }},
 		{"", func(in *Input) { quiet(in, pod(t, "a", "agent:v2")) }},
 		{"", func(in *Input) { quiet(in, pod(t, "a", "agent:v1")) }},
 	} {

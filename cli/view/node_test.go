@@ -88,6 +88,7 @@ func TestTheLostNodeOfAPodIsNamed(t *testing.T) {
 		w := NewPodWhy(in)
 		assert.Equal(t, one.want, w.NodeProblem, name)
 		if one.want != "" {
+			assert.NotContains(t, w.Text(Style{}), "kubectl describe pod", name)
 			assert.Contains(t, w.Text(Style{}), "pod/p in default\n  "+one.want+"\n  sidecarset/logs: injected", name)
 		}
 	}

@@ -175,6 +175,7 @@ func (r *Restart) divide(in *Input, behind BehindPods) error {
 		case !webhook.Pod(pod.pod) || !webhook.Namespace(pod.Namespace, labels):
 			pod.Reason = fmt.Sprintf("the webhook of pods is not called for it: recreated, it would lack the sidecars (kubectl get mutatingwebhookconfiguration outrigger -o yaml; kubectl get namespace %s --show-labels)", pod.Namespace)
 		default:
+			pod.Reason = pod.Cause()
 			r.Evict = append(r.Evict, pod)
 			continue
 		}

@@ -214,12 +214,12 @@ func TestTheCauseOfAPodThatIsBehindHasNoCommandToRecreateIt(t *testing.T) {
 	in := input(t)
 	owned := pod(t, "web-5d6-a", "agent:v1")
 	for reason, want := range map[string]string{
-		"it is old" + recreate(owned):                       "it is old",
+		"it is old" + recreate(owned, "logs"):                       "it is old",
 		"it is old (kubectl sidecarset check)":              "it is old (kubectl sidecarset check)",
-		"it is old (kubectl get pods; a)" + recreate(owned): "it is old (kubectl get pods; a)",
+		"it is old (kubectl get pods; a)" + recreate(owned, "logs"): "it is old (kubectl get pods; a)",
 	} {
 		behind := in.behind(owned, PodMissing, reason)
 		assert.Equal(t, want, behind.Cause())
 	}
-	assert.NotEmpty(t, recreate(owned))
+	assert.NotEmpty(t, recreate(owned, "logs"))
 }

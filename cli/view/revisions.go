@@ -13,16 +13,21 @@ import (
 // unknownRevision is the revision of pods whose record names none.
 const unknownRevision = "unknown"
 
+// notInPlace begins the reason that a pod is not upgraded in place.
+const notInPlace = "cannot be upgraded in place"
+
 // revisions are the recorded revisions of a SidecarSet.
 type revisions struct {
 	set     string
 	current string
 	byName  map[string]*appsv1.ControllerRevision
 	byHash  map[string]string
+	// differences has the answer of whyNotInPlace for each revision.
+	differences map[string]string
 }
 
 func (in *Input) revisions() revisions {
-	r := revisions{set: in.Set.Name, current: in.currentRevision(), byName: map[string]*appsv1.ControllerRevision{}, byHash: map[string]string{}}
+	r := revisions{set: in.Set.Name, current: in.currentRevision(), byName: map[string]*appsv1.ControllerRevision{}, byHash: map[string]string{}, differences: map[string]string{}}
 	for _, one := range in.Revisions {
 		r.byName[one.Name] = one
 		if hash := one.Annotations[v1alpha1.HashAnnotation]; hash != "" {
@@ -68,22 +73,30 @@ func (r *revisions) describe(name string) *Revision {
 	return described
 }
 
-// whyNotInPlace names the fields that prevent the upgrade in place of a pod.
+// whyNotInPlace names the fields that prevent the upgrade in place of a pod to the spec of the
+// SidecarSet.
 func (r *revisions) whyNotInPlace(pod *corev1.Pod, to *v1alpha1.SidecarSetSpec) string {
-	const cannot = "cannot be upgraded in place"
-	recorded := r.byName[r.of(pod)]
+	name := r.of(pod)
+	if r.differences[name] == "" {
+		r.differences[name] = r.difference(name, to)
+	}
+	return r.differences[name]
+}
+
+func (r *revisions) difference(name string, to *v1alpha1.SidecarSetSpec) string {
+	recorded := r.byName[name]
 	if recorded == nil {
-		return cannot + "; its revision is not recorded any more, so the changed field is not known"
+		return notInPlace + "; its revision is not recorded any more, so the changed field is not known"
 	}
 	var from v1alpha1.SidecarSetSpec
 	if err := revision.Restore(recorded.Data.Raw, &from); err != nil {
-		return cannot + "; " + err.Error()
+		return notInPlace + "; " + err.Error()
 	}
 	fields := ChangedFields(&from, to)
 	if len(fields) == 0 {
-		return cannot + ": its hash without images differs"
+		return notInPlace + ": its hash without images differs"
 	}
-	return cannot + ": " + strings.Join(fields, ", ")
+	return notInPlace + ": " + strings.Join(fields, ", ")
 }
 
 // recordedImages is empty for content that cannot be read.

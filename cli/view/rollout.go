@@ -240,7 +240,11 @@ func (in *Input) byRevision(matched []rollout.Pod, version *podstate.Version) []
 		if byName[name] == nil {
 			byName[name] = known.describe(name)
 		}
-		byName[name].add(pod.Pod, newPod(pod, version, rejections[pod.Reference()]))
+		shown := newPod(pod, version, rejections[pod.Reference()])
+		if shown.Phase == PodNotUpgradable {
+			shown.Reason = differs + strings.TrimPrefix(known.whyNotInPlace(pod.Pod, &in.Set.Spec), notInPlace)
+		}
+		byName[name].add(pod.Pod, shown)
 	}
 	all := make([]Revision, 0, len(byName))
 	for _, one := range byName {

@@ -57,6 +57,8 @@ type injection struct {
 	scopeErr error
 	// inProgress reports that upgrade found an upgrade in progress.
 	inProgress bool
+	// nodeProblem is the problem of the node of the pod. It explains why the pod is not ready.
+	nodeProblem string
 }
 
 // reason names the rule that decided about the injection. The rules of the pod and the
@@ -82,7 +84,7 @@ func (i *injection) reason() string {
 	case i.NamespaceLabels[v1alpha1.InjectionLabel] == v1alpha1.InjectionDisabled:
 		return "its namespace has the label " + v1alpha1.InjectionLabel + "=" + v1alpha1.InjectionDisabled + " (kubectl label namespace " + i.Pod.Namespace + " " + v1alpha1.InjectionLabel + "-)"
 	case i.Pod.CreationTimestamp.Before(&i.set.CreationTimestamp):
-		return "it is older than the SidecarSet: pods are injected when they are created" + recreate(i.Pod)
+		return "it is older than the SidecarSet: pods are injected when they are created" + i.recreate()
 	case i.set.DeletionTimestamp != nil:
 		return "the SidecarSet is being deleted"
 	case i.set.Spec.InjectionStrategy.Paused:
@@ -91,10 +93,12 @@ func (i *injection) reason() string {
 	return i.webhookReason()
 }
 
-// recreate names the command that recreates a pod, if there is one.
-func recreate(pod *corev1.Pod) string {
-	if command := podstate.RecreateCommand(pod); command != "" {
-		return " (" + command + ")"
+func (i *injection) recreate() string { return recreate(i.Pod, i.set.Name) }
+
+// recreate names the command that recreates a pod. Without a controller, it creates the pod again.
+func recreate(pod *corev1.Pod, set string) string {
+	if podstate.Controlled(pod) {
+		return " (" + restartCommand(set) + ")"
 	}
 	return fmt.Sprintf(" (no controller recreates it: kubectl get pod %s -n %s -o yaml | kubectl replace --force -f -)", pod.Name, pod.Namespace)
 }
@@ -110,7 +114,7 @@ func (i *injection) webhookReason() string {
 	case i.Webhook.Absent:
 		return "the webhook of pods is not installed (MutatingWebhookConfiguration outrigger; kubectl sidecarset check)"
 	case installed == nil:
-		return uninjected + recreate(i.Pod)
+		return uninjected + i.recreate()
 	case len(installed.Rules) == 0:
 		return "the webhook of pods is not activated: it has no rules until the webhook role has been reachable (kubectl sidecarset check)"
 	}
@@ -120,12 +124,12 @@ func (i *injection) webhookReason() string {
 	case bypassed != "":
 		return bypassed
 	case installed.FailurePolicy != nil && *installed.FailurePolicy == admissionv1.Ignore:
-		return "the webhook's failurePolicy is Ignore: it was unreachable when the pod was created, or the labels of the pod or of its namespace, or the SidecarSet's selector, changed since" + recreate(i.Pod)
+		return "the webhook's failurePolicy is Ignore: it was unreachable when the pod was created, or the labels of the pod or of its namespace, or the SidecarSet's selector, changed since" + i.recreate()
 	}
 	if conditions := additionalConditions(installed); len(conditions) > 0 {
-		return uninjected + ", or a match condition of the webhook leaves it out (" + strings.Join(conditions, ", ") + ")" + recreate(i.Pod)
+		return uninjected + ", or a match condition of the webhook leaves it out (" + strings.Join(conditions, ", ") + ")" + i.recreate()
 	}
-	return uninjected + recreate(i.Pod)
+	return uninjected + i.recreate()
 }
 
 // criticalCondition is the match condition of every installation; reason has its rule.
@@ -170,8 +174,11 @@ func NewPodWhy(in PodWhyInput) *PodWhy {
 	w := &PodWhy{Namespace: in.Pod.Namespace, Name: in.Pod.Name, Sets: []SetWhy{}}
 	ready := podstate.Condition(in.Pod, corev1.PodReady)
 	stuck := (match.Active(in.Pod) || in.Pod.DeletionTimestamp != nil) && (ready == nil || ready.Status != corev1.ConditionTrue)
+	// A ready pod is shown as ready until Kubernetes deletes it, also if its node does not exist.
+	lost := in.Nodes.Get != nil && in.Pod.Spec.NodeName != "" && match.Active(in.Pod) && in.Nodes.missing(in.Pod.Spec.NodeName)
+	nodeProblem := in.nodeProblem(stuck || lost)
 	for n := range in.Sets {
-		i := &injection{PodWhyInput: in, set: &in.Sets[n]}
+		i := &injection{PodWhyInput: in, set: &in.Sets[n], nodeProblem: nodeProblem}
 		i.scope, i.scopeErr = match.NewScope(&i.set.Spec)
 		one := SetWhy{Set: i.set.Name, Injected: i.injected(), Reason: i.reason()}
 		if one.Injected {
@@ -180,14 +187,20 @@ func NewPodWhy(in PodWhyInput) *PodWhy {
 		stuck = stuck || i.inProgress
 		w.Sets = append(w.Sets, one)
 	}
-	// A ready pod is shown as ready until Kubernetes deletes it, also if its node does not exist.
-	lost := in.Nodes.Get != nil && in.Pod.Spec.NodeName != "" && match.Active(in.Pod) && in.Nodes.missing(in.Pod.Spec.NodeName)
-	if stuck || lost {
-		if problem, command := in.Nodes.problem(&Pod{Namespace: in.Pod.Namespace, Name: in.Pod.Name, Node: in.Pod.Spec.NodeName}); problem != "" {
-			w.NodeProblem = problem + ": " + command
-		}
-	}
+	w.NodeProblem = cmp.Or(nodeProblem, in.nodeProblem(stuck))
 	return w
+}
+
+// nodeProblem is the problem of the node of a pod, with a command; empty if it explains nothing.
+func (in *PodWhyInput) nodeProblem(stuck bool) string {
+	if !stuck {
+		return ""
+	}
+	problem, command := in.Nodes.problem(&Pod{Namespace: in.Pod.Namespace, Name: in.Pod.Name, Node: in.Pod.Spec.NodeName})
+	if problem == "" {
+		return ""
+	}
+	return problem + ": " + command
 }
 
 // upgrade is the phase of an injected pod. An error is part of the answer, because the other
@@ -200,13 +213,13 @@ func (i *injection) upgrade() string {
 	state, err := version.Of(i.Pod)
 	switch {
 	case err != nil:
-		return "not managed: " + unreadableRecord + err.Error() + recreate(i.Pod)
+		return "not managed: " + unreadableRecord + err.Error() + i.recreate()
 	case !match.Active(i.Pod):
 		return "not counted: it has ended, or is being deleted"
 	case i.scopeErr != nil || !i.scope.Labels(i.Pod.Labels) || !i.scope.Namespace(i.Pod.Namespace, i.NamespaceLabels):
 		return "not managed: the SidecarSet does not match it any more"
 	case !state.Complete:
-		return "not managed: " + lacksContainers + recreate(i.Pod)
+		return "not managed: " + lacksContainers + i.recreate()
 	}
 	pod := newPod(&rollout.Pod{Pod: i.Pod, State: state}, version, "")
 	i.inProgress = pod.tone() == Busy
@@ -220,14 +233,27 @@ func (i *injection) upgrade() string {
 		}
 		pod.Reason += " (kubectl sidecarset undo " + i.set.Name + ")"
 	case PodNotUpgradable:
-		pod.Reason += recreate(i.Pod)
+		pod.Reason += i.recreate()
 	case PodUnready, PodUpgrading, PodMigrating, PodWaiting:
-		pod.Reason += fmt.Sprintf(" (kubectl describe pod %s -n %s)", i.Pod.Name, i.Pod.Namespace)
+		pod.Reason += i.seeEvents(&pod)
 	}
 	if pod.Reason == "" {
 		return string(pod.Phase)
 	}
 	return string(pod.Phase) + ": " + pod.Reason
+}
+
+// seeEvents is the command that shows the events of a pod that is not ready. It is empty if its node
+// explains the pod. During an outage, the outage comes first, because it may stop the upgrade.
+func (i *injection) seeEvents(pod *Pod) string {
+	if i.nodeProblem != "" {
+		return ""
+	}
+	c := meta.FindStatusCondition(i.set.Status.Conditions, v1alpha1.ConditionProgressing)
+	if c != nil && isOutage(c.Reason) && pod.tone() == Busy {
+		return "; " + c.Reason + " (" + checkCommand + ")"
+	}
+	return " (" + describeCommand(pod) + ")"
 }
 
 // waitsFor returns the reason why an old pod is not upgraded, if the SidecarSet shows it.

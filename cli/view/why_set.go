@@ -175,7 +175,7 @@ func (r *Rollout) starting() func(*Pod) bool {
 func (r *Rollout) stuckPodsNext() []string {
 	commands, starting := map[PodPhase]string{}, r.starting()
 	for _, pod := range r.pods() {
-		if commands[pod.Phase] != "" || starting(pod) {
+		if commands[pod.Phase] != "" || starting(pod) || pod.nodeCommand != "" {
 			continue
 		}
 		switch pod.Phase {
@@ -217,13 +217,13 @@ func (r *Rollout) notUpgradable(in *Input) []string {
 		}
 		reason := known.whyNotInPlace(pod, &in.Set.Spec)
 		count[reason]++
-		controlled[reason] = controlled[reason] || podstate.RecreateCommand(pod) != ""
+		controlled[reason] = controlled[reason] || podstate.Controlled(pod)
 	}
 	var found []string
 	for reason, n := range count {
 		line := fmt.Sprintf("%s %s; recreate them", plural(n, "pod"), reason)
 		if controlled[reason] {
-			line += ": kubectl sidecarset restart " + r.Name
+			line += ": " + restartCommand(r.Name)
 		}
 		found = append(found, line)
 	}

@@ -1,7 +1,6 @@
 package podstate
 
 import (
-	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,14 +22,5 @@ func Owner(pod *corev1.Pod) (kind, name string) {
 	return controller.Kind, controller.Name
 }
 
-// RecreateCommand is the command that recreates a pod. It is empty for a pod without a
-// controller, which nothing recreates.
-func RecreateCommand(pod *corev1.Pod) string {
-	switch kind, name := Owner(pod); kind {
-	case "":
-		return ""
-	case "Deployment", "StatefulSet", "DaemonSet":
-		return fmt.Sprintf("kubectl rollout restart %s/%s -n %s", strings.ToLower(kind), name, pod.Namespace)
-	}
-	return fmt.Sprintf("kubectl delete pod %s -n %s", pod.Name, pod.Namespace)
-}
+// Controlled reports whether a pod has a controller, which recreates the pod.
+func Controlled(pod *corev1.Pod) bool { return metav1.GetControllerOfNoCopy(pod) != nil }
