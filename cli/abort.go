@@ -69,7 +69,7 @@ func (s *shared) requestRollback(ctx context.Context, c *cluster, name, update s
 	_, _, err = r.reach(ctx, set)
 	if err == nil {
 		if result, err = r.updateStep(ctx, set, update, request.StepRequest); err != nil {
-			err = r.explainStep(set.Name, update, request.StepRequest, err)
+			err = r.explainStep(set, update, request.StepRequest, err)
 		}
 	}
 	if err != nil {

@@ -122,7 +122,7 @@ func (s *shared) update(ctx context.Context, c *cluster, set *v1alpha1.SidecarSe
 		defer sender.Close()
 		answer, err = sender.send(ctx, set)
 		if err != nil {
-			err = fmt.Errorf("%s the rollout of SidecarSet %s: %w", update, set.Name, sender.explainUpdate(set.Name, update, err))
+			err = fmt.Errorf("%s the rollout of SidecarSet %s: %w", update, set.Name, sender.explainUpdate(set, update, err))
 		}
 	}
 	if frozen := view.Frozen(set); err != nil && update == protocol.ResumeUpdate && frozen != "" {
@@ -181,7 +181,8 @@ func (a updateAnswer) line() string {
 }
 
 // explainUpdate adds a remedy to the error of an update.
-func (r *runs) explainUpdate(set, update string, err error) error {
+func (r *runs) explainUpdate(of *v1alpha1.SidecarSet, update string, err error) error {
+	set := of.Name
 	var rejected *sdk.ApplicationError
 	specPause := view.PatchStrategy(set, "paused", "true")
 	next, withdraw := "spec.updateStrategy.paused pauses the next run: "+specPause,
@@ -195,7 +196,7 @@ func (r *runs) explainUpdate(set, update string, err error) error {
 	case errors.Is(err, errUnread):
 		return fmt.Errorf("%w; the %s takes effect once a worker runs; %s", err, update, withdraw)
 	case temporal.IsNotFound(err):
-		return r.noOpenRun(next)
+		return r.noOpenRun(of, next)
 	case errors.As(err, &rejected):
 		return fmt.Errorf("%s (kubectl sidecarset status %s)", rejected.Message(), set)
 	case temporal.IsUnreachable(err):
@@ -206,7 +207,12 @@ func (r *runs) explainUpdate(set, update string, err error) error {
 
 var errNoOpenRun = errors.New("no open run")
 
-// noOpenRun is the error of an update of a SidecarSet without an open run.
-func (r *runs) noOpenRun(next string) error {
-	return &explainedError{fmt.Sprintf("%s has no open run of the SidecarSet: all pods that can be upgraded are, or the operator uses another Temporal (%s); %s", r.endpoint(), otherTemporal, next), errNoOpenRun}
+// noOpenRun is the error of an update of a SidecarSet without an open run. Another Temporal comes first
+// only if status shows that a run is open.
+func (r *runs) noOpenRun(set *v1alpha1.SidecarSet, next string) error {
+	text := fmt.Sprintf("no run is open, because all pods that can be upgraded are; %s; if the operator uses another Temporal than %s, %s", next, strings.TrimPrefix(r.endpoint(), "Temporal at "), otherTemporal)
+	if view.Unfinished(set) {
+		text = fmt.Sprintf("%s has no open run of the SidecarSet, but status shows an unfinished rollout: if the operator uses another Temporal, %s; %s", r.endpoint(), otherTemporal, next)
+	}
+	return &explainedError{text, errNoOpenRun}
 }

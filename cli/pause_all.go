@@ -67,7 +67,7 @@ func (s *sender) answers(sets []v1alpha1.SidecarSet, answers []updateAnswer, err
 		case !all.pauses && errors.As(err, &rejected) && rejected.Message() == protocol.NotPaused:
 			answer.Message = "unchanged: " + protocol.NotPaused
 		case err != nil:
-			answer.Error = s.explainUpdate(set.Name, s.update, err).Error()
+			answer.Error = s.explainUpdate(set, s.update, err).Error()
 		}
 		if pausedBySpec {
 			answer.Message += "; paused: " + view.PausedBySpec(set.Name)
@@ -99,7 +99,7 @@ func (all updateAnswers) Text(view.Style) string {
 	}
 	switch {
 	case all.runs == 0:
-		fmt.Fprintf(&out, "%s has no open run of a SidecarSet; if the operator uses another Temporal, %s\n", all.Temporal, otherTemporal)
+		fmt.Fprintf(&out, "no SidecarSet has an open run; if the operator uses another Temporal than %s, %s\n", strings.TrimPrefix(all.Temporal, "Temporal at "), otherTemporal)
 	case all.pauses && all.WithoutRun > 0:
 		fmt.Fprintf(&out, "SidecarSets without an open run, which are not paused: %d; spec.updateStrategy.paused pauses their next run\n", all.WithoutRun)
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -32,13 +33,13 @@ func TestTheErrorOfAnUpdateHasItsRemedy(t *testing.T) {
 	}{
 		{protocol.PauseUpdate, errUnread, unread + "; the pause takes effect once a worker runs; to withdraw it: kubectl sidecarset resume logs; the spec pauses the rollout in any case: " + pausePatch},
 		{protocol.ResumeUpdate, errUnread, unread + "; the resume takes effect once a worker runs; to withdraw it: kubectl sidecarset pause logs"},
-		{protocol.PauseUpdate, serviceerror.NewNotFound("x"), here + " has no open run of the SidecarSet: all pods that can be upgraded are, or the operator uses another Temporal (" +
-			otherTemporal + "); spec.updateStrategy.paused pauses the next run: " + pausePatch},
+		{protocol.PauseUpdate, serviceerror.NewNotFound("x"), "no run is open, because all pods that can be upgraded are; " +
+			"spec.updateStrategy.paused pauses the next run: " + pausePatch + "; if the operator uses another Temporal than " + strings.TrimPrefix(here, "Temporal at ") + ", " + otherTemporal},
 		{protocol.ResumeUpdate, sdk.NewApplicationError(protocol.NotPaused, ""), "the run is not paused (kubectl sidecarset status logs)"},
 		{protocol.PauseUpdate, serviceerror.NewUnavailable("x"), here + ": no answer (check the server, the network and --temporal-tls, or correct --temporal-address or TEMPORAL_ADDRESS); " +
 			"spec.updateStrategy.paused is followed as soon as Temporal answers: " + pausePatch},
 	} {
-		require.EqualError(t, localRuns.explainUpdate("logs", c.update, c.err), c.want)
+		require.EqualError(t, localRuns.explainUpdate(sidecarSet(t, "logs"), c.update, c.err), c.want)
 	}
 }
 
@@ -48,7 +49,7 @@ func TestAnUpdateOfAllRunsHasALineForEach(t *testing.T) {
 	ok := updateAnswer{PauseResult: protocol.PauseResult{Paused: true, Message: "paused"}}
 	ended := serviceerror.NewNotFound("x")
 	all := (&sender{localRuns, protocol.PauseUpdate, protocol.Pause{}}).answers(sets, []updateAnswer{{}, {}, ok, ok}, []error{ended, errUnread, nil, nil})
-	assert.Equal(t, "sidecarset/logs failed: "+localRuns.explainUpdate("logs", protocol.PauseUpdate, errUnread).Error()+"\n"+
+	assert.Equal(t, "sidecarset/logs failed: "+localRuns.explainUpdate(sidecarSet(t, "logs"), protocol.PauseUpdate, errUnread).Error()+"\n"+
 		"sidecarset/mesh paused\nsidecarset/slow paused\n"+
 		"SidecarSets without an open run, which are not paused: 1; spec.updateStrategy.paused pauses their next run\n"+
 		"next: kubectl sidecarset resume --all\n", all.Text(view.Style{}))
@@ -61,7 +62,7 @@ func TestAnUpdateOfAllRunsHasALineForEach(t *testing.T) {
 	require.NoError(t, all.failure(protocol.ResumeUpdate))
 
 	all = (&sender{localRuns, protocol.PauseUpdate, protocol.Pause{}}).answers(sets[:1], []updateAnswer{{}}, []error{ended})
-	assert.Equal(t, here+" has no open run of a SidecarSet; if the operator uses another Temporal, "+otherTemporal+"\n", all.Text(view.Style{}))
+	assert.Equal(t, "no SidecarSet has an open run; if the operator uses another Temporal than "+strings.TrimPrefix(here, "Temporal at ")+", "+otherTemporal+"\n", all.Text(view.Style{}))
 	require.NoError(t, all.failure(protocol.PauseUpdate))
 }
 
@@ -83,7 +84,8 @@ func TestAnUpdateOfNoRunFailsIfARolloutIsUnfinished(t *testing.T) {
 	answers := func(update string, sets []v1alpha1.SidecarSet, errs ...error) updateAnswers {
 		return (&sender{localRuns, update, protocol.Pause{}}).answers(sets, make([]updateAnswer, len(sets)), errs)
 	}
-	const none = here + " has no open run of a SidecarSet; if the operator uses another Temporal, " + otherTemporal + "\n"
+	none := "no SidecarSet has an open run; if the operator uses another Temporal than " + strings.TrimPrefix(here, "Temporal at ") + ", " + otherTemporal + "\n"
+	require.EqualError(t, localRuns.explainUpdate(&sets[1], protocol.ResumeUpdate, ended), here+" has no open run of the SidecarSet, but status shows an unfinished rollout: if the operator uses another Temporal, "+otherTemporal+"; kubectl sidecarset status logs")
 	all := answers(protocol.PauseUpdate, sets, ended, ended, ended)
 	assert.Equal(t, none, all.Text(view.Style{}))
 	require.EqualError(t, all.failure(protocol.PauseUpdate), "pause failed: no run is open, but the status of these SidecarSets shows an unfinished rollout: logs")

@@ -70,7 +70,7 @@ func (s *shared) requestStep(ctx context.Context, c *cluster, name, update strin
 			request.Step = request.number - 1
 		}
 		if result, err = r.updateStep(ctx, set, update, request.StepRequest); err != nil {
-			err = r.explainStep(set.Name, update, request.StepRequest, err)
+			err = r.explainStep(set, update, request.StepRequest, err)
 		}
 	}
 	if err != nil {
@@ -93,7 +93,7 @@ func (r *runs) currentStep(ctx context.Context, set *v1alpha1.SidecarSet) (*prot
 	}
 	current, unknown := currentStep(set, view.StageOf(set, status))
 	if unknown == nil && answers && status == nil {
-		unknown = r.noOpenRun(statusCommand(set.Name))
+		unknown = r.noOpenRun(set, statusCommand(set.Name))
 	}
 	return current, unknown
 }
@@ -141,8 +141,8 @@ func (r *runs) updateStep(ctx context.Context, set *v1alpha1.SidecarSet, name st
 }
 
 // explainStep adds a remedy to the error of an approval or a promotion.
-func (r *runs) explainStep(set, update string, request protocol.StepRequest, err error) error {
-	step, what := request.Step+1, "approval"
+func (r *runs) explainStep(of *v1alpha1.SidecarSet, update string, request protocol.StepRequest, err error) error {
+	set, step, what := of.Name, request.Step+1, "approval"
 	if update == protocol.PromoteUpdate {
 		what = "promotion"
 	}
@@ -154,7 +154,7 @@ func (r *runs) explainStep(set, update string, request protocol.StepRequest, err
 		return fmt.Errorf("%w; the %s may still take effect once a worker runs, but only for step %d of generation %d; to repeat it: kubectl sidecarset %s %s --step %d",
 			err, what, step, request.Generation, update, set, step)
 	case temporal.IsNotFound(err):
-		return r.noOpenRun(statusCommand(set))
+		return r.noOpenRun(of, statusCommand(set))
 	case errors.As(err, &rejected):
 		return fmt.Errorf("%s (%s)", rejected.Message(), statusCommand(set))
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -60,13 +61,13 @@ func TestTheErrorOfAnApprovalHasItsRemedy(t *testing.T) {
 		{protocol.PromoteUpdate, errUnread, unread + "; the promotion may still take effect once a worker runs, but only for step 2 of generation 3; to repeat it: kubectl sidecarset promote logs --step 2"},
 		{protocol.AbortUpdate, errUnread, unread + "; the abort may still take effect once a worker runs, but only for generation 3"},
 		{protocol.RetryUpdate, errUnread, unread + "; the retry may still take effect once a worker runs, but only for generation 3"},
-		{protocol.ApproveUpdate, serviceerror.NewNotFound("x"), here + " has no open run of the SidecarSet: all pods that can be upgraded are, or the operator uses another Temporal (" +
-			otherTemporal + "); kubectl sidecarset status logs"},
+		{protocol.ApproveUpdate, serviceerror.NewNotFound("x"), "no run is open, because all pods that can be upgraded are; kubectl sidecarset status logs; if the operator uses another Temporal than " +
+			strings.TrimPrefix(here, "Temporal at ") + ", " + otherTemporal},
 		{protocol.ApproveUpdate, sdk.NewApplicationError("the request is for step 2, and the current step is step 3 of 4", ""),
 			"the request is for step 2, and the current step is step 3 of 4 (kubectl sidecarset status logs)"},
 		{protocol.PromoteUpdate, serviceerror.NewUnavailable("x"), here + ": no answer (check the server, the network and --temporal-tls, or correct --temporal-address or TEMPORAL_ADDRESS)"},
 	} {
-		require.EqualError(t, localRuns.explainStep("logs", c.update, request, c.err), c.want)
+		require.EqualError(t, localRuns.explainStep(sidecarSet(t, "logs"), c.update, request, c.err), c.want)
 	}
 }
 

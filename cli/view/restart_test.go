@@ -215,7 +215,7 @@ func TestTheCauseOfAPodThatIsBehindHasNoCommandToRecreateIt(t *testing.T) {
 	owned := pod(t, "web-5d6-a", "agent:v1")
 	for reason, want := range map[string]string{
 		"it is old" + recreate(owned, "logs"):                       "it is old",
-		"it is old (kubectl sidecarset check)":              "it is old (kubectl sidecarset check)",
+		"it is old (kubectl sidecarset check)":                      "it is old (kubectl sidecarset check)",
 		"it is old (kubectl get pods; a)" + recreate(owned, "logs"): "it is old (kubectl get pods; a)",
 	} {
 		behind := in.behind(owned, PodMissing, reason)

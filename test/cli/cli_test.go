@@ -195,7 +195,7 @@ func TestARolloutFromTheFirstLookToTheUndo(t *testing.T) {
 	watched := shows(t, "status", "logs", "--watch", "--timeout=30s")
 	assert.True(t, strings.HasSuffix(watched, "sidecarset/logs: rollout ended\n"), watched)
 
-	eventually(t, []string{"resume", "logs"}, "has no open run of the SidecarSet")
+	eventually(t, []string{"resume", "logs"}, "no run is open, because all pods that can be upgraded are")
 	eventually(t, []string{"history", "logs"}, "agent=agent:bad", "Completed", "paused", "errors in the logs", "resumed", "kubectl-sidecarset")
 	var all view.History
 	require.NoError(t, json.Unmarshal([]byte(shows(t, "history", "logs", "-o", "json")), &all))
