@@ -251,7 +251,7 @@ func TestSpec11_1_InvalidPoliciesAreRejected(t *testing.T) {
 		"no domain": {func(p *outriggerv1.RolloutPolicy) {
 			p.Spec.Domains = &outriggerv1.RolloutDomains{TopologyKey: "zone", MaxUnavailableDomains: -1}
 		}, "spec.domains.maxUnavailableDomains"},
-		"an unknown gate": {func(p *outriggerv1.RolloutPolicy) { p.Spec.Steps[0].Gates = []string{"errors"} }, "a step names a gate that is not in spec.gates: add the gate, or remove its name from the step"},
+		"an unknown gate": {func(p *outriggerv1.RolloutPolicy) { p.Spec.Steps[0].Gates = []string{"errors"} }, "gate errors of a step is not in spec.gates: add the gate, or remove its name from the step"},
 		"a gate without a kind": {func(p *outriggerv1.RolloutPolicy) {
 			p.Spec.Gates = []outriggerv1.RolloutGate{{Name: "errors"}}
 		}, "a gate has exactly one of prometheus, webhook and workflow"},
@@ -280,10 +280,10 @@ func TestSpec11_1_InvalidPoliciesAreRejected(t *testing.T) {
 		"no percent": {func(p *outriggerv1.RolloutPolicy) { p.Spec.Steps[0].UpTo = intstr.FromString("0%") }, "or a percentage from 1% to 100%"},
 		"fewer pods than before": {func(p *outriggerv1.RolloutPolicy) {
 			p.Spec.Steps = []outriggerv1.RolloutStep{bakes(intstr.FromString("20%"), time.Second), bakes(intstr.FromInt32(10), time.Second), bakes(intstr.FromInt32(9), time.Second)}
-		}, "upTo includes the pods of earlier steps, so it must not be less than upTo of the step before"},
+		}, "upTo of step 3 must not be less than upTo of the step before, because it includes the pods of earlier steps"},
 		"a smaller percentage than before": {func(p *outriggerv1.RolloutPolicy) {
 			p.Spec.Steps = []outriggerv1.RolloutStep{bakes(intstr.FromString("20%"), time.Second), bakes(intstr.FromString("9%"), time.Second)}
-		}, "upTo includes the pods of earlier steps, so it must not be less than upTo of the step before"},
+		}, "upTo of step 2 must not be less than upTo of the step before, because it includes the pods of earlier steps"},
 		"no bake time":         {func(p *outriggerv1.RolloutPolicy) { p.Spec.Steps[0].Bake.Duration = 0 }, "bake is a positive duration such as 10m; without a bake time, leave it out"},
 		"a name in upper case": {func(p *outriggerv1.RolloutPolicy) { p.Spec.Steps[0].Name = "Canary" }, "name consists of lower-case letters, digits and hyphens"},
 		"a time zone without a name": {func(p *outriggerv1.RolloutPolicy) {
