@@ -16,9 +16,11 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/ptr"
@@ -169,7 +171,39 @@ func (i *installation) definition(ctx context.Context) (string, error) {
 	case !crd.Converts(definition):
 		return "no webhook converts SidecarSets; each version has the fields of the other", nil
 	}
+	if err := i.converts(ctx, definition); err != nil {
+		return "", err
+	}
 	return "serves " + strings.Join(definition.Status.StoredVersions, ", ") + " from storage, and a webhook converts", nil
+}
+
+// converts reads a SidecarSet in each version, so that the API server calls the webhook that converts.
+// The API server reads a single object from storage, and may read a list from its cache. Without a
+// SidecarSet, nothing is converted.
+func (i *installation) converts(ctx context.Context, definition *apiextensionsv1.CustomResourceDefinition) error {
+	for _, version := range definition.Spec.Versions {
+		if !version.Served {
+			continue
+		}
+		kind := schema.GroupVersionKind{Group: definition.Spec.Group, Version: version.Name, Kind: definition.Spec.Names.Kind}
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(kind)
+		err := i.live.List(ctx, list, client.Limit(1))
+		if err == nil && len(list.Items) > 0 {
+			one := &metav1.PartialObjectMetadata{}
+			one.SetGroupVersionKind(kind)
+			err = client.IgnoreNotFound(i.live.Get(ctx, client.ObjectKeyFromObject(&list.Items[0]), one))
+		}
+		switch {
+		case err == nil:
+		case strings.Contains(err.Error(), "conversion webhook"):
+			return fmt.Errorf("the webhook that converts SidecarSets does not answer, so kubectl cannot read them in %s: %w: kubectl -n %s get pods,endpointslices",
+				version.Name, err, i.systemNamespace)
+		default:
+			return i.failure(err, "read SidecarSets in "+version.Name)
+		}
+	}
+	return nil
 }
 
 // policies checks the definition of RolloutPolicies. An older installation has none, and works

@@ -11,6 +11,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +23,7 @@ import (
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/cli/view"
+	"github.com/outrigger/outrigger/kube/crd"
 )
 
 // part is the line of check for one part.
@@ -84,6 +86,38 @@ func TestCheckProvesThatTheWebhookAnswers(t *testing.T) {
 	assert.Equal(t, view.CheckFailed, part(t, "webhook", interceptor.Funcs{}).State, "no webhook is installed")
 	assert.Equal(t, view.Check{Part: "webhook", State: view.CheckFailed, Message: "namespace default does not exist: name another one with -n (kubectl get namespaces)"},
 		part(t, "webhook", interceptor.Funcs{}, installed(func(*admissionregistrationv1.MutatingWebhook) {})))
+}
+
+func TestCheckProvesThatTheWebhookConverts(t *testing.T) {
+	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: crd.Name}}
+	definition.Spec.Group, definition.Spec.Names.Kind = v1alpha1.GroupVersion.Group, "SidecarSet"
+	for _, version := range []string{"v1alpha1", "v1beta1"} {
+		definition.Spec.Versions = append(definition.Spec.Versions, apiextensionsv1.CustomResourceDefinitionVersion{Name: version, Served: true})
+	}
+	definition.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.WebhookConverter}
+	definition.Status.StoredVersions = []string{"v1alpha1"}
+	answers := func(err error) interceptor.Funcs {
+		return interceptor.Funcs{Get: func(ctx context.Context, cluster client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			if object.GetObjectKind().GroupVersionKind().Version == "v1beta1" {
+				return err
+			}
+			return cluster.Get(ctx, key, object, options...)
+		}, List: func(ctx context.Context, cluster client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			if all, ok := list.(*metav1.PartialObjectMetadataList); ok && all.GroupVersionKind().Kind == "SidecarSet" {
+				all.Items = []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Name: "logs"}}} // as a cache does
+				return nil
+			}
+			return cluster.List(ctx, list, options...)
+		}}
+	}
+	got := part(t, "definition", answers(nil), definition, sidecarSet(t, "logs"))
+	assert.Equal(t, view.CheckOK, got.State, got.Message)
+	dead := apierrors.NewInternalError(errors.New("conversion webhook for apps.kruise.io/v1alpha1, Kind=SidecarSet failed: connection refused"))
+	got = part(t, "definition", answers(dead), definition, sidecarSet(t, "logs"))
+	assert.Equal(t, view.CheckFailed, got.State)
+	assert.Contains(t, got.Message, "the webhook that converts SidecarSets does not answer, so kubectl cannot read them in v1beta1: ")
+	got = part(t, "definition", answers(apierrors.NewForbidden(schema.GroupResource{}, "logs", errors.New("no"))), definition, sidecarSet(t, "logs"))
+	assert.Equal(t, view.CheckUnknown, got.State, "a user may not read SidecarSets")
 }
 
 func TestCheckCountsRolloutPolicies(t *testing.T) {
