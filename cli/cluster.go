@@ -56,6 +56,9 @@ func (s *shared) connectCluster() (*cluster, error) {
 		return nil, fmt.Errorf("--request-timeout %q: use a duration such as 5s or 2m", *s.config.Timeout)
 	}
 	config, err := s.config.ToRESTConfig()
+	if file, cause, bad := strings.Cut(fmt.Sprint(err), "\": "); bad && strings.HasPrefix(file, unreadableConfig) {
+		return nil, badKubeconfig(strings.TrimPrefix(file, unreadableConfig), cause)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("find a cluster: %w (name one with --context or --kubeconfig; kubectl config get-contexts lists the contexts)", err)
 	}
@@ -72,6 +75,18 @@ func (s *shared) connectCluster() (*cluster, error) {
 		return nil, fmt.Errorf("set up a client: %w", err)
 	}
 	return &cluster{Reader: live, live: live, config: config, systemNamespace: s.systemNamespace, page: pageSize}, nil
+}
+
+// unreadableConfig begins the errors of client-go about a kubeconfig that cannot be read.
+const unreadableConfig = `error loading config file "`
+
+// badKubeconfig is the error about a kubeconfig that cannot be read. It leaves out the Go types in the
+// error of a file with other content.
+func badKubeconfig(file, cause string) error {
+	if strings.Contains(cause, "unmarshal") || strings.Contains(cause, "yaml: ") {
+		cause = "it is no kubeconfig"
+	}
+	return fmt.Errorf("read kubeconfig %s: %s (name another one with --kubeconfig or KUBECONFIG)", file, cause)
 }
 
 // sets returns all SidecarSets. They are completed with defaults, as in the operator and the

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 
@@ -42,8 +43,11 @@ func newPlan(s *shared) *cobra.Command {
 	cmd.Flags().StringVarP(&file, "filename", "f", "", "`file` with the changed SidecarSet; -: standard input")
 	cmd.Flags().StringArrayVar(&images, "image", nil, "`CONTAINER=IMAGE` to plan for; may be repeated")
 	return s.prints(cmd, &output.Flag{}, func(ctx context.Context, c *cluster, args []string) (model, error) {
-		if (len(args) == 1) == (file != "") || file != "" && len(images) > 0 {
-			return nil, errors.New("give either the NAME of a SidecarSet, with --image, or a file with -f")
+		switch {
+		case len(args) == 0 && file == "":
+			return nil, errors.New("plan: name a SidecarSet with the new image, such as logs --image agent=agent:v2, or give its changed manifest with -f")
+		case file != "" && (len(args) > 0 || len(images) > 0):
+			return nil, errors.New("plan: give either the NAME of a SidecarSet, with --image, or a file with -f")
 		}
 		in := &view.PlanInput{}
 		var err error
@@ -148,6 +152,9 @@ func (s *shared) readFile(ctx context.Context, c *cluster, file string, in *view
 		data, err = io.ReadAll(s.In)
 	} else {
 		data, err = os.ReadFile(file)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("there is no file %s: give the manifest of a SidecarSet with -f; -f - reads it from standard input", file)
 	}
 	if err != nil {
 		return fmt.Errorf("read the SidecarSet: %w", err)

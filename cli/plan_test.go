@@ -45,3 +45,12 @@ func TestAPlanThatPinsInjectionToAMissingRevisionFails(t *testing.T) {
 	got := s.runWith(string(file), "plan", "-f", "-")
 	require.ErrorContains(t, got.err, `admission rejects this SidecarSet: spec.injectionStrategy.revision.revisionName: Not found: "logs-gone"`)
 }
+
+func TestAPlanWithoutAChangeSaysSo(t *testing.T) {
+	s := newTestCluster(t, sidecarSet(t, "logs"))
+	assert.Contains(t, s.run("plan", "logs").out, "\nNote: nothing changes, because the SidecarSet has this spec: plan another image with --image, or another spec with -f\n")
+	assert.NotContains(t, s.run("plan", "logs", "--image", "agent=agent:v2").out, "nothing changes")
+	require.EqualError(t, s.run("plan").err, "plan: name a SidecarSet with the new image, such as logs --image agent=agent:v2, or give its changed manifest with -f")
+	require.EqualError(t, s.run("plan", "logs", "-f", "x").err, "plan: give either the NAME of a SidecarSet, with --image, or a file with -f")
+	require.EqualError(t, s.run("plan", "-f", "/nope").err, "there is no file /nope: give the manifest of a SidecarSet with -f; -f - reads it from standard input")
+}

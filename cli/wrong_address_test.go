@@ -94,7 +94,9 @@ func TestWrongAddressesNameCauseAndRemedy(t *testing.T) {
 	)
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	config := filepath.Join(t.TempDir(), "kubeconfig")
+	garbage := filepath.Join(t.TempDir(), "garbage")
 	require.NoError(t, os.WriteFile(config, []byte(twoContexts), 0o600))
+	require.NoError(t, os.WriteFile(garbage, []byte("this is { garbage\n"), 0o600))
 	for _, test := range []struct {
 		kubeconfig, temporal string
 		args                 []string
@@ -102,6 +104,8 @@ func TestWrongAddressesNameCauseAndRemedy(t *testing.T) {
 	}{
 		{"/absent", "", []string{"list"}, "find a cluster: KUBECONFIG=/absent: no such file (correct the variable, or use --kubeconfig)"},
 		{"", "", []string{"list", "--kubeconfig=/absent"}, "find a cluster: stat /absent: no such file or directory" + contexts},
+		{garbage, "", []string{"list"}, "read kubeconfig " + garbage + ": it is no kubeconfig (name another one with --kubeconfig or KUBECONFIG)"},
+		{config, "", []string{"list", "--kubeconfig=" + garbage}, "read kubeconfig " + garbage + ": it is no kubeconfig (name another one with --kubeconfig or KUBECONFIG)"},
 		{config, "", []string{"list", "--context=there"}, `find a cluster: context "there" does not exist` + contexts},
 		{config, "", []string{"list"}, "list SidecarSets" + refused},
 		{config, "", []string{"undo", "logs"}, "get SidecarSet logs" + refused},

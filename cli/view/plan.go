@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -99,6 +101,9 @@ func NewPlan(in *PlanInput) (*Plan, error) {
 		return nil, err
 	}
 	p.addStaying(in, matched, &last)
+	if in.Stored != nil && p.upgraded() == 0 && equality.Semantic.DeepEqual(in.Stored.Spec, in.Set.Spec) {
+		p.Notes = append(p.Notes, "nothing changes, because the SidecarSet has this spec: plan another image with --image, or another spec with -f")
+	}
 	if upgraded := p.upgraded(); in.Pace != nil && in.Pace.Pods > 0 && upgraded > 0 {
 		estimate := in.Pace.Took * time.Duration(upgraded) / time.Duration(in.Pace.Pods)
 		p.Estimate, p.Pace = &estimate, in.Pace

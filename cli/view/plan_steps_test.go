@@ -54,7 +54,7 @@ func withRollout(set *v1alpha1.SidecarSet) *v1alpha1.SidecarSet {
 
 func TestAPlanWithoutTheRightToReadPoliciesSaysSo(t *testing.T) {
 	set, sorted := logs(t)
-	p, err := NewPlan(&PlanInput{Input: Input{Set: set, Revisions: sorted}, Stored: set, PoliciesUnknown: "not allowed"})
+	p, err := NewPlan(&PlanInput{Input: Input{Set: set, Revisions: sorted, Pods: []*corev1.Pod{pod(t, "a", "agent:v1")}}, Stored: set, PoliciesUnknown: "not allowed"})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"without the RolloutPolicies, their steps are not known: not allowed"}, p.Notes)
 }

@@ -305,7 +305,7 @@ func TestErrorsNameARemedy(t *testing.T) {
 		`use pod/NAME, NAMESPACE/POD or sidecarset/NAME`:                             {"why", "node/x"},
 		`--timeout needs --watch`:                                                    {"status", "x", "--timeout=1m"},
 		`--output "table": use wide, json, yaml`:                                     {"list", "-o", "table"},
-		`give either the NAME of a SidecarSet, with --image, or a file with -f`:      {"plan"},
+		`plan: name a SidecarSet with the new image`:                                 {"plan"},
 		`--dry-run "perhaps": use none, client or server`:                            {"undo", "x", "--dry-run=perhaps"},
 		`no such host`: {"--server=https://nowhere.invalid", "list"},
 	} {
