@@ -59,7 +59,7 @@ func newList(s *shared) *cobra.Command {
 		case err != nil:
 			return nil, err
 		case !ofPods:
-			return view.NewSummaries(sets, time.Now()), nil
+			return view.NewSummaries(sets, s.silentRuns(ctx, sets), time.Now()), nil
 		}
 		found, err := s.behind(ctx, c, b, sets)
 		if err != nil {

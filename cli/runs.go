@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/history/v1"
 	sdk "go.temporal.io/sdk/client"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -21,6 +23,8 @@ const (
 	// readTimeout limits a read of Temporal. After a timeout, the output omits the data from
 	// Temporal.
 	readTimeout = 3 * time.Second
+	// maxAskedRuns limits the runs that list asks.
+	maxAskedRuns = 20
 	// updateTimeout limits pause, resume, approve and promote.
 	updateTimeout = 15 * time.Second
 )
@@ -95,6 +99,37 @@ func (s *shared) readRun(ctx context.Context, set *v1alpha1.SidecarSet) view.Run
 		}
 	}
 	return in
+}
+
+// silentRuns returns the SidecarSets whose status shows an unfinished rollout, and whose run does not
+// respond, for example because no worker runs. It asks the first maxAskedRuns runs at the same time,
+// and returns none if Temporal does not answer: the list needs no Temporal.
+func (s *shared) silentRuns(ctx context.Context, all []v1alpha1.SidecarSet) sets.Set[string] {
+	silent := sets.New[string]()
+	r, err := s.connect()
+	if err != nil {
+		return silent
+	}
+	defer r.Close()
+	var mu sync.Mutex
+	var asked sync.WaitGroup
+	left := maxAskedRuns
+	for i := range all {
+		set := &all[i]
+		if !view.Unfinished(set) || left == 0 {
+			continue
+		}
+		left--
+		asked.Go(func() {
+			if _, err := r.status(ctx, set); errors.Is(err, errNotResponding) {
+				mu.Lock()
+				defer mu.Unlock()
+				silent.Insert(set.Name)
+			}
+		})
+	}
+	asked.Wait()
+	return silent
 }
 
 // status queries the open run of a SidecarSet. It returns nil if there is no open run.

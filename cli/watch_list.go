@@ -58,7 +58,7 @@ func (c *cluster) followSets(ctx context.Context, show func(listed) error) error
 		sets, err := c.sets(ctx)
 		switch {
 		case err == nil:
-			last = listed{Summaries: view.NewSummaries(sets, time.Now())}
+			last = listed{Summaries: view.NewSummaries(sets, nil, time.Now())}
 		case last.Summaries == nil || ctx.Err() != nil || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err):
 			return err
 		default:

@@ -298,6 +298,7 @@ func (f *facts) attention(s *Summary) []string {
 		}
 	}
 	add(s.Degraded, true)
+	add("RunNotResponding", f.silence != "" && f.ofReason() == "" && !f.phase.Ended())
 	add(s.Injected, true)
 	add("Paused", f.phase == protocol.PhasePaused)
 	add(v1alpha1.ReasonAwaitingApproval, f.phase == protocol.PhaseAwaitingApproval)

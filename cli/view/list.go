@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -49,11 +50,12 @@ type Summary struct {
 	unready bool
 }
 
-// NewSummaries keeps the order of the SidecarSets.
-func NewSummaries(sets []v1alpha1.SidecarSet, now time.Time) Summaries {
-	all := Summaries{}
-	for i := range sets {
-		set := &sets[i]
+// NewSummaries keeps the order of the SidecarSets. silent has the names of those whose run does not
+// respond; their status shows this later.
+func NewSummaries(all []v1alpha1.SidecarSet, silent sets.Set[string], now time.Time) Summaries {
+	found := Summaries{}
+	for i := range all {
+		set := &all[i]
 		one := Summary{
 			Name: set.Name, Revision: set.Status.LatestRevision, Images: images(&set.Spec), Created: set.CreationTimestamp.Time,
 			Matched: set.Status.MatchedPods, Updated: set.Status.UpdatedPods, Ready: set.Status.ReadyPods, Pause: pauseOf(set, nil),
@@ -72,13 +74,16 @@ func NewSummaries(sets []v1alpha1.SidecarSet, now time.Time) Summaries {
 			one.Degraded = c.Reason
 		}
 		f := one.facts(set, now)
+		if silent.Has(set.Name) {
+			f.silence = waits(notResponding)
+		}
 		one.Headline, one.Attention, one.BakesUntil = headline(f), f.attention(&one), bakesUntil(f.phase, stage.OfStatus(set))
 		if f.phase == protocol.PhaseWaiting && !f.noSlots && f.observed && unchangedSince(set, now.Add(-noProgressAfter)) {
 			one.Attention = append(one.Attention, "NoProgress")
 		}
-		all = append(all, one)
+		found = append(found, one)
 	}
-	return all
+	return found
 }
 
 // noProgressAfter is the time after which a rollout that waits for pods needs attention.

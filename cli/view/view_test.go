@@ -219,7 +219,7 @@ func TestAWebhookThatDoesNotAnswerIsNamed(t *testing.T) {
 	r, err := NewRollout(in)
 	require.NoError(t, err)
 	assert.Contains(t, r.Text(Style{Now: noon}), "Injected:  WebhookUnavailable: the webhook does not answer\n")
-	assert.Contains(t, NewSummaries([]v1alpha1.SidecarSet{*in.Set}, noon).Text(Style{Now: noon}), "ImagePullBackOff,WebhookUnavailable")
+	assert.Contains(t, NewSummaries([]v1alpha1.SidecarSet{*in.Set}, nil, noon).Text(Style{Now: noon}), "ImagePullBackOff,WebhookUnavailable")
 }
 
 func TestTheEndsOfARollout(t *testing.T) {
@@ -267,8 +267,8 @@ func TestPodsThatAreBehind(t *testing.T) {
 	require.NoError(t, err)
 	golden(t, "behind", append(old, missing...).Text)
 	golden(t, "behind-none", BehindPods{}.Text)
-	golden(t, "list", NewSummaries([]v1alpha1.SidecarSet{*in.Set}, noon).Text)
-	golden(t, "list-wide", NewSummaries([]v1alpha1.SidecarSet{*in.Set}, noon).Text, wide)
+	golden(t, "list", NewSummaries([]v1alpha1.SidecarSet{*in.Set}, nil, noon).Text)
+	golden(t, "list-wide", NewSummaries([]v1alpha1.SidecarSet{*in.Set}, nil, noon).Text, wide)
 	golden(t, "list-none", Summaries{}.Text)
 	critical := lacking(t, "proxy", time.Minute)
 	critical.Namespace, critical.Spec.PriorityClassName = "kube-system", "system-node-critical"
