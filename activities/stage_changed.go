@@ -12,15 +12,15 @@ import (
 )
 
 // reportStage notifies the operator if status does not show the stage of the run, for example after an
-// abort. The webhook decides about new pods from status. A failure is only logged, because the operator
-// also reads the run every few seconds.
+// abort, or still shows a pause after a resume. The webhook decides about new pods from status. A failure
+// is only logged, because the operator also reads the run every few seconds.
 func (n *nextBatch) reportStage(ctx context.Context) {
 	asked := n.input.Stage
-	if n.stageReported || !n.input.Stages || asked == nil {
+	if n.stageReported || !n.input.Stages {
 		return
 	}
 	set, err := n.set.get(ctx)
-	if err != nil || set == nil || stage.Recorded(set, asked) {
+	if err != nil || set == nil || (asked == nil || stage.Recorded(set, asked)) && n.pauseRecorded(set) {
 		return // check returns the error
 	}
 	n.stageReported = true
@@ -29,6 +29,12 @@ func (n *nextBatch) reportStage(ctx context.Context) {
 	if err := lease.reportStage(ctx, info.WorkflowExecution.RunID+"/"+info.ActivityID); err != nil {
 		activity.GetLogger(ctx).Info("the operator is not notified of the stage of the run; its next check finds the stage", "sidecarset", set.Name, "cause", err.Error())
 	}
+}
+
+// pauseRecorded reports whether status shows correctly whether the run is paused by signal.
+func (n *nextBatch) pauseRecorded(set *v1alpha1.SidecarSet) bool {
+	shown := set.Status.Rollout != nil && set.Status.Rollout.Pause != nil
+	return shown == n.input.Paused
 }
 
 // reportStage changes the Lease of the SidecarSet, which the operator watches.

@@ -56,3 +56,29 @@ func TestSpec11_12_AStageThatStatusDoesNotShowIsReportedInTheLease(t *testing.T)
 		}
 	}
 }
+
+func TestSpec8_2_AResumeThatStatusDoesNotShowIsReportedInTheLease(t *testing.T) {
+	for name, c := range map[string]struct {
+		shown            *v1alpha1.RolloutPause
+		paused, reported bool
+	}{
+		"resumed":           {&v1alpha1.RolloutPause{By: "ann"}, false, true},
+		"paused":            {nil, true, true},
+		"paused, recorded":  {&v1alpha1.RolloutPause{By: "ann"}, true, false},
+		"without any pause": {nil, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := webSet(1)
+			set.Status.Rollout = &v1alpha1.RolloutStatus{Generation: 2, Pause: c.shown}
+			cluster := newTestCluster(t, interceptor.Funcs{}, set, webPod("a", upgraded), webPod("b"))
+			next := cluster.newNextBatch(protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2, Run: "one", Stages: true, Paused: c.paused})
+			require.NoError(t, inActivity(t, nil, func(ctx context.Context) error {
+				next.reportStage(ctx)
+				return nil
+			}))
+			left, err := leaseOf(cluster.Activities, "one").read(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, c.reported, left != nil && left.Annotations[v1alpha1.StageChangedAnnotation] != "")
+		})
+	}
+}

@@ -24,7 +24,8 @@ const (
 	// takes over the Lease from the holder.
 	NextHolderAnnotation = "outrigger.io/next-holder"
 	// StageChangedAnnotation is on the same Lease. Its value changes when the run is in a stage that
-	// the status of the SidecarSet does not show. The operator then reads the run at once.
+	// the status of the SidecarSet does not show, or is resumed while status shows its pause. The
+	// operator then reads the run at once.
 	StageChangedAnnotation = "outrigger.io/stage-changed"
 	// PodUIDAnnotation and TaskTokenAnnotation are on the same Lease. PodUIDAnnotation contains
 	// the uid of the worker pod that runs the current batch. TaskTokenAnnotation contains the
