@@ -223,7 +223,32 @@ func (i *installation) policies(ctx context.Context) (string, error) {
 			return "", fmt.Errorf("RolloutPolicy %s: %w, so its rollouts do not start; correct it: kubectl edit rolloutpolicy %[1]s", policy.Name, err)
 		}
 	}
-	return fmt.Sprintf("RolloutPolicies are installed (%d)", len(all.Items)), nil
+	return fmt.Sprintf("RolloutPolicies are installed (%d)", len(all.Items)) + i.freezesWithoutEffect(ctx), nil
+}
+
+// freezesWithoutEffect names the RolloutFreezes that are over or select nothing. The API server accepts
+// them, because a manifest may be applied again after its end. Freezes that cannot be read are left out.
+func (i *installation) freezesWithoutEffect(ctx context.Context) (notes string) {
+	var all outriggerv1.RolloutFreezeList
+	if i.List(ctx, &all) != nil {
+		return ""
+	}
+	for n := range all.Items {
+		freeze := &all.Items[n]
+		if until := freeze.Spec.Until; until != nil && !until.After(i.shared.now()) {
+			notes += fmt.Sprintf("; RolloutFreeze %s is over since %s: kubectl sidecarset unfreeze %[1]s", freeze.Name, until.UTC().Format(time.RFC3339))
+			continue
+		}
+		selector, err := metav1.LabelSelectorAsSelector(&freeze.Spec.Selector)
+		if err != nil {
+			continue // it freezes every SidecarSet
+		}
+		requirements, _ := selector.Requirements()
+		if label := stage.Contradiction(requirements); label != "" {
+			notes += fmt.Sprintf("; RolloutFreeze %s selects nothing, because its requirements for label %s exclude each other: kubectl edit rolloutfreeze %[1]s", freeze.Name, label)
+		}
+	}
+	return notes
 }
 
 // webhook reads the configuration of the webhook, and creates a pod by dry run, so that the API

@@ -126,6 +126,13 @@ func TestCheckCountsRolloutPolicies(t *testing.T) {
 	policy.Spec.Windows = []outriggerv1.RolloutWindow{{Schedule: "0 9 * * *", TimeZone: "Mars/X"}}
 	assert.Equal(t, view.Check{Part: "policies", State: view.CheckFailed, Message: "RolloutPolicy canary: windows[0]: timeZone: unknown time zone Mars/X, " +
 		"so its rollouts do not start; correct it: kubectl edit rolloutpolicy canary"}, part(t, "policies", interceptor.Funcs{}, policy))
+	over := &outriggerv1.RolloutFreeze{ObjectMeta: metav1.ObjectMeta{Name: "friday"}, Spec: outriggerv1.RolloutFreezeSpec{Until: &metav1.Time{Time: noon.Add(-time.Hour)}}}
+	nothing := &outriggerv1.RolloutFreeze{ObjectMeta: metav1.ObjectMeta{Name: "none"}, Spec: outriggerv1.RolloutFreezeSpec{Selector: metav1.LabelSelector{
+		MatchLabels: map[string]string{"tier": "edge"}, MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "tier", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"edge"}}},
+	}}}
+	assert.Equal(t, view.Check{Part: "policies", State: view.CheckOK, Message: "RolloutPolicies are installed (0); RolloutFreeze friday is over since " + over.Spec.Until.UTC().Format(time.RFC3339) +
+		": kubectl sidecarset unfreeze friday; RolloutFreeze none selects nothing, because its requirements for label tier exclude each other: kubectl edit rolloutfreeze none"},
+		part(t, "policies", interceptor.Funcs{}, over, nothing))
 	failing := func(err error) interceptor.Funcs {
 		return interceptor.Funcs{List: func(ctx context.Context, cluster client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 			if _, ok := list.(*outriggerv1.RolloutPolicyList); ok {

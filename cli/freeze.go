@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
@@ -92,6 +93,11 @@ func (f *freezeFlags) freeze(name string, now time.Time) (*outriggerv1.RolloutFr
 		selector, err := metav1.ParseToLabelSelector(f.selector)
 		if err != nil {
 			return nil, fmt.Errorf("--selector: %w: use labels such as tier=edge, or \"tier in (edge, core)\"", err)
+		}
+		// The parsed LabelSelector has only the last of several values for one label.
+		requirements, _ := labels.ParseToRequirements(f.selector)
+		if label := stage.Contradiction(requirements); label != "" {
+			return nil, fmt.Errorf("--selector %q selects nothing, because its requirements for label %s exclude each other: use one of them, or \"%[2]s in (…)\" with all values", f.selector, label)
 		}
 		freeze.Spec.Selector = *selector
 	}

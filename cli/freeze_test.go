@@ -23,6 +23,7 @@ func TestFlagsOfAFreeze(t *testing.T) {
 		"nothing is selected":       {freezeFlags{}, "", "either with --selector or with --all"},
 		"two selections":            {freezeFlags{all: true, selector: "a=b"}, "", "either with --selector or with --all"},
 		"a selector with a mistake": {freezeFlags{selector: "a=b=c"}, "", "--selector: "},
+		"a selector of nothing":     {freezeFlags{selector: "tier=edge,tier=core"}, "", `--selector "tier=edge,tier=core" selects nothing, because its requirements for label tier exclude each other`},
 		"two ends":                  {freezeFlags{all: true, until: "2026-11-28T00:00:00Z", duration: time.Hour}, "", "either --until or --for"},
 		"an end in the past":        {freezeFlags{all: true, until: "2026-11-27T12:00:00Z"}, "", "--until 2026-11-27T12:00:00Z is over; now it is 2026-11-27T12:00:00Z"},
 		"a negative duration":       {freezeFlags{all: true, duration: -time.Hour}, "", "--for must be positive"},
