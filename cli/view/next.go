@@ -105,11 +105,22 @@ func (r *Rollout) next(now time.Time) []string {
 	add(checkCommand, r.RunUnknown != "" && !r.notResponding)
 	add("kubectl sidecarset list --missing", f.uninjected > 0)
 	add(r.whyCommand(), r.Counts.NotUpgradable > 0 && r.Phase != protocol.PhaseNotUpdate)
-	if len(found) == 0 && r.Degraded() != nil {
-		add("kubectl sidecarset status "+r.Name+" --watch", !r.Phase.Ended())
-		add(r.whyCommand(), r.Phase.Ended())
+	if len(found) == 0 {
+		return r.nextOfDegraded()
 	}
 	return found
+}
+
+// nextOfDegraded has the command for a degraded SidecarSet whose rollout needs no action, for example
+// after an undo.
+func (r *Rollout) nextOfDegraded() []string {
+	switch {
+	case r.Degraded() == nil:
+		return nil
+	case r.Phase.Ended():
+		return []string{r.whyCommand()}
+	}
+	return []string{"kubectl sidecarset status " + r.Name + " --watch"}
 }
 
 // whyCommand names the cause of a state, such as the fields that prevent an upgrade in place.
