@@ -57,8 +57,6 @@ type injection struct {
 	scopeErr error
 	// inProgress reports that upgrade found an upgrade in progress.
 	inProgress bool
-	// nodeProblem is the problem of the node of the pod. It explains why the pod is not ready.
-	nodeProblem string
 }
 
 // reason names the rule that decided about the injection. The rules of the pod and the
@@ -176,9 +174,8 @@ func NewPodWhy(in PodWhyInput) *PodWhy {
 	stuck := (match.Active(in.Pod) || in.Pod.DeletionTimestamp != nil) && (ready == nil || ready.Status != corev1.ConditionTrue)
 	// A ready pod is shown as ready until Kubernetes deletes it, also if its node does not exist.
 	lost := in.Nodes.Get != nil && in.Pod.Spec.NodeName != "" && match.Active(in.Pod) && in.Nodes.missing(in.Pod.Spec.NodeName)
-	nodeProblem := in.nodeProblem(stuck || lost)
 	for n := range in.Sets {
-		i := &injection{PodWhyInput: in, set: &in.Sets[n], nodeProblem: nodeProblem}
+		i := &injection{PodWhyInput: in, set: &in.Sets[n]}
 		i.scope, i.scopeErr = match.NewScope(&i.set.Spec)
 		one := SetWhy{Set: i.set.Name, Injected: i.injected(), Reason: i.reason()}
 		if one.Injected {
@@ -187,15 +184,14 @@ func NewPodWhy(in PodWhyInput) *PodWhy {
 		stuck = stuck || i.inProgress
 		w.Sets = append(w.Sets, one)
 	}
-	w.NodeProblem = cmp.Or(nodeProblem, in.nodeProblem(stuck))
+	if stuck || lost {
+		w.NodeProblem = in.nodeProblem()
+	}
 	return w
 }
 
-// nodeProblem is the problem of the node of a pod, with a command; empty if it explains nothing.
-func (in *PodWhyInput) nodeProblem(stuck bool) string {
-	if !stuck {
-		return ""
-	}
+// nodeProblem is the problem of the node of a pod, with a command; empty without a problem.
+func (in *PodWhyInput) nodeProblem() string {
 	problem, command := in.Nodes.problem(&Pod{Namespace: in.Pod.Namespace, Name: in.Pod.Name, Node: in.Pod.Spec.NodeName})
 	if problem == "" {
 		return ""
@@ -246,7 +242,7 @@ func (i *injection) upgrade() string {
 // seeEvents is the command that shows the events of a pod that is not ready. It is empty if its node
 // explains the pod. During an outage, the outage comes first, because it may stop the upgrade.
 func (i *injection) seeEvents(pod *Pod) string {
-	if i.nodeProblem != "" {
+	if i.nodeProblem() != "" {
 		return ""
 	}
 	c := meta.FindStatusCondition(i.set.Status.Conditions, v1alpha1.ConditionProgressing)
