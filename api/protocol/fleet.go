@@ -175,6 +175,8 @@ type FleetCluster struct {
 	State  FleetClusterState `json:"state,omitempty"`
 	Reason string            `json:"reason,omitempty"`
 	Since  time.Time         `json:"since,omitzero"`
+	// Begun is set if the cluster may have a permit for the content. A rollback ends it.
+	Begun bool `json:"begun,omitempty"`
 }
 
 // UnknownStage is the stage of a cluster that has not been announced.

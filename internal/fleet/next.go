@@ -140,7 +140,7 @@ func rollBack(s *protocol.FleetState, now time.Time) Step {
 
 func begun(s *protocol.FleetState, uids []string, state protocol.FleetClusterState, now time.Time) {
 	for _, uid := range uids {
-		s.Clusters[uid].State, s.Clusters[uid].Since = state, now
+		s.Clusters[uid].State, s.Clusters[uid].Since, s.Clusters[uid].Begun = state, now, true
 	}
 }
 

@@ -64,7 +64,7 @@ func supersede(s *protocol.FleetState, hash string) {
 	begin(s)
 	for _, uid := range Keys(s.Clusters) {
 		cluster := s.Clusters[uid]
-		cluster.State, cluster.Reason = protocol.ClusterPending, ""
+		cluster.State, cluster.Reason, cluster.Begun = protocol.ClusterPending, "", false
 	}
 }
 
@@ -144,6 +144,9 @@ func Finish(s *protocol.FleetState, uid string, result protocol.FleetResult, now
 		return // the cluster has left
 	}
 	cluster.State, cluster.Reason, cluster.Since = result.State, result.Reason, now
+	if result.State == protocol.ClusterRolledBack || result.State == protocol.ClusterSuperseded {
+		cluster.Begun = false
+	}
 	if result.State != protocol.ClusterFailed || s.Phase != protocol.FleetRolling {
 		return
 	}
@@ -158,6 +161,8 @@ func title(cluster *protocol.FleetCluster, uid string) string {
 }
 
 // stop stops the rollout. After a pause, the clusters stay as they are, and no further cluster begins.
+// A rollback reaches each cluster that may have a permit, also if it does not answer now. A running
+// cluster of an earlier stage has joined, and rolls out with the current stage.
 func stop(s *protocol.FleetState, reason string, action outriggerv1.FleetAction) {
 	s.Message = reason
 	record(s, protocol.FleetFailed)
@@ -168,12 +173,10 @@ func stop(s *protocol.FleetState, reason string, action outriggerv1.FleetAction)
 	s.Phase = protocol.FleetRollingBack
 	for _, uid := range Keys(s.Clusters) {
 		cluster := s.Clusters[uid]
-		inStage := action == outriggerv1.FleetRollbackAll || cluster.Stage == s.Stage || cluster.State == protocol.ClusterFailed
-		switch cluster.State {
-		case protocol.ClusterRunning, protocol.ClusterCompleted, protocol.ClusterFailed:
-			if inStage {
-				cluster.State = protocol.ClusterRollbackDue
-			}
+		inStage := action == outriggerv1.FleetRollbackAll || cluster.Stage == s.Stage ||
+			cluster.State == protocol.ClusterRunning || cluster.State == protocol.ClusterFailed
+		if cluster.Begun && inStage {
+			cluster.State = protocol.ClusterRollbackDue
 		}
 	}
 }
@@ -217,9 +220,12 @@ func Abort(s *protocol.FleetState, by protocol.Approval) {
 	stop(s, "aborted"+protocol.Pause{By: by.By, Reason: by.Reason}.Details(), outriggerv1.FleetRollbackAll)
 }
 
-// CheckRetry rejects a retry of content that has not failed.
+// CheckRetry rejects a retry of content that has not failed. A rollback may wait for ever for a cluster
+// that does not answer, so a retry can end it.
 func CheckRetry(s *protocol.FleetState, by protocol.Approval) error {
-	if s.Phase != protocol.FleetPaused && s.Phase != protocol.FleetFailed {
+	switch s.Phase {
+	case protocol.FleetPaused, protocol.FleetRollingBack, protocol.FleetFailed:
+	default:
 		return fmt.Errorf("the rollout of %s has not failed (phase %s)", s.Set, s.Phase)
 	}
 	return CheckText(by)

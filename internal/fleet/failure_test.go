@@ -1,0 +1,75 @@
+package fleet
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
+	"github.com/outrigger/outrigger/api/protocol"
+)
+
+// rolling is a rollout of h1 in its second stage, with clusters of all kinds.
+func rolling(action outriggerv1.FleetAction) *protocol.FleetState {
+	s := &protocol.FleetState{Set: "envoy", Hash: "h1", Phase: protocol.FleetRolling, Planned: true, Spec: policy().Spec, Stage: 1, Attempt: 1}
+	s.Spec.Failure.Action = action
+	s.Clusters = map[string]*protocol.FleetCluster{
+		"canary": {Stage: 0, State: protocol.ClusterCompleted, Begun: true},
+		"joined": {Stage: 0, State: protocol.ClusterRunning, Begun: true},
+		"away":   {Stage: 1, State: protocol.ClusterSkipped, Begun: true},
+		"bad":    {Stage: 1, State: protocol.ClusterRunning, Begun: true},
+		"next":   {Stage: 1, State: protocol.ClusterPending},
+	}
+	for uid, cluster := range s.Clusters {
+		cluster.Name, cluster.Hash = uid, "h1"
+	}
+	return s
+}
+
+func due(s *protocol.FleetState) (all []string) {
+	for _, uid := range sorted(s) {
+		if s.Clusters[uid].State == protocol.ClusterRollbackDue {
+			all = append(all, uid)
+		}
+	}
+	return all
+}
+
+// A cluster that was skipped may have a permit, and so may a cluster that an earlier attempt began.
+func TestSpec12_4_ARollbackReachesEachClusterThatBegan(t *testing.T) {
+	failed := protocol.FleetResult{State: protocol.ClusterFailed, Reason: "bad"}
+	s := rolling(outriggerv1.FleetRollbackAll)
+	Finish(s, "bad", failed, time.Now())
+	assert.Equal(t, []string{"away", "bad", "canary", "joined"}, due(s))
+
+	s = rolling(outriggerv1.FleetRollbackStage)
+	Finish(s, "bad", failed, time.Now())
+	assert.Equal(t, []string{"away", "bad", "joined"}, due(s), "a cluster that joined rolls out with the current stage")
+
+	s = rolling(outriggerv1.FleetPause)
+	Finish(s, "bad", failed, time.Now())
+	Retry(s)
+	assert.Equal(t, protocol.ClusterPending, s.Clusters["canary"].State)
+	Abort(s, protocol.Approval{})
+	assert.Equal(t, []string{"away", "bad", "canary", "joined"}, due(s), "an earlier attempt began these clusters")
+	for _, uid := range due(s) {
+		Finish(s, uid, protocol.FleetResult{State: protocol.ClusterRolledBack}, time.Now())
+	}
+	Next(s, time.Now())
+	assert.Equal(t, protocol.FleetFailed, s.Phase)
+	Retry(s)
+	Abort(s, protocol.Approval{})
+	assert.Empty(t, due(s), "no cluster has begun since its rollback")
+}
+
+// A cluster that never answers does not prevent a retry.
+func TestSpec12_4_ARetryNeedsNoEndOfTheRollback(t *testing.T) {
+	s := rolling(outriggerv1.FleetRollbackAll)
+	Abort(s, protocol.Approval{})
+	require.NoError(t, CheckRetry(s, protocol.Approval{}))
+	Retry(s)
+	assert.Equal(t, protocol.FleetRolling, s.Phase)
+	assert.Equal(t, 2, s.Attempt)
+}
