@@ -108,6 +108,14 @@ func (s *fleetSuite) simulate() {
 	})
 }
 
+// deliver lets all clusters report content. The named cluster is the first.
+func (s *fleetSuite) deliver(after time.Duration, first, hash string) {
+	s.report(after, first, hash)
+	for _, member := range s.plan.Members {
+		s.report(after+time.Second, member.UID, hash)
+	}
+}
+
 func (s *fleetSuite) report(after time.Duration, cluster, hash string) {
 	s.env.RegisterDelayedCallback(func() {
 		s.env.SignalWorkflow(protocol.ContentSignal, protocol.FleetContent{Member: cluster, Hash: hash})
@@ -147,7 +155,7 @@ func (s *fleetSuite) count(what string) (n int) {
 func (s *fleetSuite) TestSpec12_2_AStageBeginsAfterTheEarlierStageCompletedAndBaked() {
 	s.members("canary", 2)
 	s.members("rest", 3)
-	s.report(time.Second, "rest-001", "h1")
+	s.deliver(time.Second, "rest-001", "h1")
 	state := s.run(3 * time.Hour)
 	s.Equal(protocol.FleetThrough, state.Phase)
 	s.Require().Len(s.events, 5)
@@ -159,7 +167,7 @@ func (s *fleetSuite) TestSpec12_2_AnApprovalWaitsForAWeek() {
 	s.plan.Spec.Stages[0].Approval = &outriggerv1.StepApproval{}
 	s.members("canary", 1)
 	s.members("rest", 1)
-	s.report(time.Second, "canary-000", "h1")
+	s.deliver(time.Second, "canary-000", "h1")
 	const week = 7 * 24 * time.Hour
 	s.request(week, protocol.ApproveUpdate, protocol.FleetStepRequest{Approval: protocol.Approval{By: "ann"}, Stage: "canary"})
 	s.Equal(protocol.FleetThrough, s.run(week+time.Hour).Phase)
@@ -182,7 +190,7 @@ func (s *fleetSuite) TestSpec12_2_AFleetOf500Clusters() {
 
 func (s *fleetSuite) TestSpec12_2_ALongHistoryContinuesAsNew() {
 	s.members("canary", 1)
-	s.report(time.Second, "canary-000", "h1")
+	s.deliver(time.Second, "canary-000", "h1")
 	s.env.RegisterDelayedCallback(func() { s.env.SetCurrentHistoryLength(longHistory) }, 10*time.Second)
 	s.run(3 * time.Hour)
 	var next *workflow.ContinueAsNewError
@@ -192,7 +200,7 @@ func (s *fleetSuite) TestSpec12_2_ALongHistoryContinuesAsNew() {
 func (s *fleetSuite) TestSpec12_3_OtherContentSupersedes() {
 	s.members("canary", 1)
 	s.members("rest", 1)
-	s.report(time.Second, "canary-000", "h1")
+	s.deliver(time.Second, "canary-000", "h1")
 	s.report(10*time.Minute, "rest-000", "h2")
 	s.run(3 * time.Hour)
 	var next *workflow.ContinueAsNewError
@@ -215,7 +223,7 @@ func (s *fleetSuite) TestSpec12_4_AFailureStopsTheFleet() {
 			s.members("canary", 1)
 			s.members("rest", 4)
 			s.bad["rest-001"] = true
-			s.report(time.Second, "canary-000", "h1")
+			s.deliver(time.Second, "canary-000", "h1")
 			state := s.run(3 * time.Hour)
 			s.Equal("cluster rest-001 failed: rollout", state.Message)
 			s.Equal(rollbacks, s.count("rollback"))
@@ -234,7 +242,7 @@ func (s *fleetSuite) TestSpec12_4_ARetryBeginsWithTheFirstStage() {
 	s.members("canary", 1)
 	s.members("rest", 1)
 	s.bad["canary-000"] = true
-	s.report(time.Second, "canary-000", "h1")
+	s.deliver(time.Second, "canary-000", "h1")
 	s.env.RegisterDelayedCallback(func() { s.bad = nil }, time.Hour)
 	s.request(time.Hour+time.Minute, protocol.RetryUpdate, protocol.FleetStepRequest{Approval: protocol.Approval{By: "ann"}})
 	state := s.run(5 * time.Hour)
@@ -253,7 +261,7 @@ func (s *fleetSuite) clusters() (all []string) {
 func (s *fleetSuite) TestSpec12_4_AnAbortRollsAllClustersBack() {
 	s.members("canary", 1)
 	s.members("rest", 2)
-	s.report(time.Second, "canary-000", "h1")
+	s.deliver(time.Second, "canary-000", "h1")
 	s.request(2*time.Hour, protocol.AbortUpdate, protocol.FleetStepRequest{Approval: protocol.Approval{By: "ann", Reason: "errors"}})
 	state := s.run(5 * time.Hour)
 	s.Equal(protocol.FleetFailed, state.Phase)

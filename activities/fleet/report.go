@@ -89,8 +89,8 @@ func (r *Reporter) reportAll(ctx context.Context) error {
 			continue // the operator reports the invalid SidecarSet
 		}
 		next := report{set.Generation, completed.Annotations[v1alpha1.HashAnnotation], now}
-		if last.hash != next.hash || !fleet.Permitted(completed, nil) {
-			content := protocol.FleetContent{Member: r.Self.UID, Hash: next.hash}
+		if settled := fleet.Permitted(completed, nil); last.hash != next.hash || !settled {
+			content := protocol.FleetContent{Member: r.Self.UID, Hash: next.hash, Settled: settled}
 			state := protocol.FleetState{Set: set.Name, Phase: protocol.FleetRolling}
 			if err := r.send(ctx, protocol.FleetWorkflowID(set.Name), protocol.ContentSignal, content, protocol.FleetWorkflow, state); err != nil {
 				return err

@@ -78,6 +78,8 @@ type FleetMember struct {
 type FleetContent struct {
 	Member string `json:"member"`
 	Hash   string `json:"hash"`
+	// Settled is set if the content needs no permit in the member (SPEC 12.5.4).
+	Settled bool `json:"settled,omitempty"`
 }
 
 // FleetRegistry is the state of the registry. Both maps have names and uids as keys.
@@ -130,8 +132,10 @@ type FleetState struct {
 	Planned bool                        `json:"planned,omitempty"`
 	Policy  string                      `json:"policy,omitempty"`
 	Spec    outriggerv1.FleetPolicySpec `json:"spec"`
-	// Stage is the index of the current stage. Reached is the time at which its clusters had completed.
+	// Stage is the index of the current stage, and Began the time at which it began. Reached is the time
+	// at which its clusters had completed.
 	Stage    int        `json:"stage,omitempty"`
+	Began    *time.Time `json:"began,omitempty"`
 	Reached  *time.Time `json:"reached,omitempty"`
 	Approval *Approval  `json:"approval,omitempty"`
 	Phase    FleetPhase `json:"phase"`

@@ -100,7 +100,8 @@ func (f *fleetOf) refresh() {
 }
 
 func (f *fleetOf) report(uid, hash string) {
-	if Report(&f.state, protocol.FleetContent{Member: uid, Hash: hash}) == Superseded {
+	_, ended := f.ended[uid]
+	if Report(&f.state, protocol.FleetContent{Member: uid, Hash: hash, Settled: ended && hash == f.state.Hash}) == Superseded {
 		f.running, f.ended, f.started = map[string]string{}, map[string]time.Time{}, map[string]time.Time{}
 	}
 	f.refresh()
@@ -160,9 +161,9 @@ func TestSpec12_2_NoClusterBeginsBeforeItsStage(t *testing.T) {
 	for seed := range int64(1000) {
 		f := newFleetOf(t, seed)
 		f.report("c1", "h1")
-		for i := range 200 {
+		for range 200 {
 			switch {
-			case i < 20 && f.rand.Intn(4) == 0:
+			case f.rand.Intn(2) == 0:
 				f.report(fmt.Sprint("c", f.rand.Intn(len(f.members))), "h1")
 			case f.rand.Intn(60) == 0:
 				f.join(len(f.members))
@@ -183,6 +184,7 @@ func TestSpec12_2_MaxConcurrentClustersIsAPercentageOfTheStage(t *testing.T) {
 	for i := range 10 {
 		uid := fmt.Sprint("e", i)
 		f.members[uid] = protocol.FleetMember{UID: uid, Name: uid, Labels: map[string]string{"region": "eu"}}
+		f.report(uid, "h1")
 	}
 	f.report("c", "h1")
 	assert.Equal(t, []string{"c"}, Next(&f.state, f.now).Start)
@@ -207,6 +209,51 @@ func TestSpec12_2_AStageWithoutACompletedClusterDoesNotEnd(t *testing.T) {
 	assert.Equal(t, Step{}, Next(&f.state, f.now))
 	f.report("c", "h1")
 	assert.Equal(t, []string{"c"}, Next(&f.state, f.now).Start, "a skipped cluster that returns begins again")
+}
+
+// Clusters that do not have the content delay their stage for unreachable.after, all at the same time.
+func TestSpec12_2_ClustersWithoutTheContentTakeNoPlace(t *testing.T) {
+	f := newFleetOf(t, 1)
+	f.members = map[string]protocol.FleetMember{}
+	for i := range 10 {
+		uid := fmt.Sprint("c", i)
+		f.members[uid] = protocol.FleetMember{UID: uid, Name: uid, Labels: map[string]string{"stage": "canary"}}
+	}
+	f.report("c7", "h1")
+	step := Next(&f.state, f.now)
+	assert.Equal(t, Step{Start: []string{"c7"}, Until: f.now.Add(defaultUnreachable)}, step)
+	Finish(&f.state, "c7", protocol.FleetResult{State: protocol.ClusterCompleted}, f.now)
+	assert.Equal(t, step.Until, Next(&f.state, f.now).Until)
+	assert.Equal(t, "stage canary waits for 9 clusters that do not have the content", f.state.Message)
+	f.report("c8", "h1")
+	assert.Equal(t, []string{"c8"}, Next(&f.state, f.now).Start)
+	Finish(&f.state, "c8", protocol.FleetResult{State: protocol.ClusterCompleted}, f.now)
+	assert.Equal(t, step.Until.Add(time.Hour), Next(&f.state, step.Until).Until, "the bake time")
+	assert.Equal(t, protocol.ClusterSkipped, f.state.Clusters["c0"].State)
+	assert.Equal(t, "the cluster did not have the content within 10m0s", f.state.Clusters["c0"].Reason)
+}
+
+// A cluster that joins with content that it has long had does not send the fleet back.
+func TestSpec12_3_SettledContentOfANewMemberSupersedesNothing(t *testing.T) {
+	s := &protocol.FleetState{Set: "envoy", Phase: protocol.FleetRolling}
+	report := func(member, hash string, settled bool) Effect {
+		return Report(s, protocol.FleetContent{Member: member, Hash: hash, Settled: settled})
+	}
+	require.Equal(t, Superseded, report("a", "h1", true), "the first content")
+	require.Equal(t, Nothing, report("b", "h0", true))
+	require.Equal(t, Superseded, report("b", "h2", false))
+	require.Equal(t, Superseded, report("b", "h0", true), "the cluster had the current content before")
+}
+
+// The API server of a cluster was restored to a time before its permit.
+func TestSpec12_3_AClusterThatLostItsPermitBeginsAgain(t *testing.T) {
+	s := &protocol.FleetState{Set: "envoy", Phase: protocol.FleetRolling}
+	Report(s, protocol.FleetContent{Member: "a", Hash: "h1"})
+	s.Clusters["a"].State = protocol.ClusterCompleted
+	Report(s, protocol.FleetContent{Member: "a", Hash: "h1", Settled: true})
+	require.Equal(t, protocol.ClusterCompleted, s.Clusters["a"].State)
+	Report(s, protocol.FleetContent{Member: "a", Hash: "h1"})
+	require.Equal(t, protocol.ClusterPending, s.Clusters["a"].State)
 }
 
 func TestSpec12_3_OnlyNewContentSupersedes(t *testing.T) {

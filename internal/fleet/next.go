@@ -37,26 +37,62 @@ func Next(s *protocol.FleetState, now time.Time) Step {
 	if s.Stage >= len(s.Spec.Stages) {
 		return through(s, now)
 	}
+	if s.Began == nil {
+		s.Began = &now
+	}
+	return roll(s, now)
+}
+
+// roll begins the rollout in clusters of the current stage. Clusters without the content take no place of
+// maxConcurrentClusters. The stage waits for them, until they are skipped.
+func roll(s *protocol.FleetState, now time.Time) Step {
 	stage := &s.Spec.Stages[s.Stage]
+	end := s.Began.Add(UnreachableAfter(&s.Spec))
+	if !now.Before(end) {
+		skipAbsent(s, now)
+	}
 	clusters := count(s)
 	start := clusters.pending[:min(len(clusters.pending), max(limitOf(stage.MaxConcurrentClusters, clusters.own)-clusters.running, 0))]
 	begun(s, start, protocol.ClusterRunning, now)
+	step := Step{Start: start}
+	if clusters.absent > 0 {
+		step.Until = end
+	}
 	switch {
 	case clusters.running+len(start) > 0:
 		s.Message = fmt.Sprintf("stage %s: %d of %d clusters completed", stage.Name, clusters.completed, clusters.own)
-		return Step{Start: start}
+		return step
+	case clusters.absent > 0:
+		s.Message = fmt.Sprintf("stage %s waits for %d clusters that do not have the content", stage.Name, clusters.absent)
+		return step
 	case clusters.completed == 0 && clusters.own+clusters.later > 0:
 		s.Message = "stage " + stage.Name + " waits: no cluster of the stage has completed"
-		return Step{}
+		return step
 	}
 	return bake(s, now)
 }
 
-// counts are the clusters of a rollout as the current stage sees them. Running and pending clusters may
-// also belong to earlier stages.
+// skipAbsent skips the clusters of the stage that still do not have the content. They begin once they
+// report it.
+func skipAbsent(s *protocol.FleetState, now time.Time) {
+	for _, uid := range Keys(s.Clusters) {
+		if cluster := s.Clusters[uid]; absent(s, cluster) && cluster.Stage <= s.Stage {
+			cluster.State, cluster.Since = protocol.ClusterSkipped, now
+			cluster.Reason = fmt.Sprintf("the cluster did not have the content within %s", UnreachableAfter(&s.Spec))
+		}
+	}
+}
+
+// absent reports whether a cluster is about to begin and does not have the content.
+func absent(s *protocol.FleetState, cluster *protocol.FleetCluster) bool {
+	return cluster.State == protocol.ClusterPending && cluster.Stage != protocol.UnknownStage && cluster.Hash != s.Hash
+}
+
+// counts are the clusters of a rollout as the current stage sees them. Running, pending and absent
+// clusters may also belong to earlier stages.
 type counts struct {
-	running, completed, later, own int
-	pending                        []string
+	running, absent, completed, later, own int
+	pending                                []string
 }
 
 func count(s *protocol.FleetState) (c counts) {
@@ -73,6 +109,8 @@ func count(s *protocol.FleetState) (c counts) {
 		switch {
 		case cluster.State == protocol.ClusterRunning:
 			c.running++
+		case absent(s, cluster):
+			c.absent++
 		case cluster.State == protocol.ClusterPending && cluster.Stage != protocol.UnknownStage:
 			c.pending = append(c.pending, uid)
 		case cluster.State == protocol.ClusterCompleted && own:
@@ -98,7 +136,7 @@ func bake(s *protocol.FleetState, now time.Time) Step {
 		s.Message = "stage " + stage.Name + " waits for approval"
 		return Step{}
 	}
-	s.Stage, s.Reached, s.Approval, s.Message = s.Stage+1, nil, nil, ""
+	s.Stage, s.Began, s.Reached, s.Approval, s.Message = s.Stage+1, nil, nil, nil, ""
 	return Step{Refresh: true, Until: now}
 }
 
@@ -111,7 +149,7 @@ func through(s *protocol.FleetState, now time.Time) Step {
 	s.Message = "all stages ended"
 	var start []string
 	for _, uid := range sorted(s) {
-		if cluster := s.Clusters[uid]; cluster.State == protocol.ClusterPending && cluster.Stage != protocol.UnknownStage {
+		if cluster := s.Clusters[uid]; cluster.State == protocol.ClusterPending && cluster.Stage != protocol.UnknownStage && cluster.Hash == s.Hash {
 			start = append(start, uid)
 		}
 	}

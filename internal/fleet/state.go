@@ -27,8 +27,9 @@ const (
 )
 
 // Report records the content of a cluster (SPEC §12.3). Other content supersedes the current content
-// if it has never been reported, or if the cluster had the current content before. Otherwise, the
-// cluster is behind. Content that failed is refused.
+// if it has never been reported and needs a permit, or if the cluster had the current content before.
+// Otherwise, the cluster is behind. Content that failed is refused. A cluster that needs a permit again,
+// for example because its API server was restored, begins again.
 func Report(s *protocol.FleetState, content protocol.FleetContent) Effect {
 	cluster, known := s.Clusters[content.Member]
 	if !known {
@@ -41,13 +42,15 @@ func Report(s *protocol.FleetState, content protocol.FleetContent) Effect {
 	former := cluster.Hash
 	cluster.Hash = content.Hash
 	if content.Hash == s.Hash {
-		if cluster.State == protocol.ClusterSkipped || cluster.State == protocol.ClusterSuperseded {
+		switch again := cluster.State == protocol.ClusterCompleted && !content.Settled; {
+		case again, cluster.State == protocol.ClusterSkipped, cluster.State == protocol.ClusterSuperseded:
 			cluster.State, cluster.Reason = protocol.ClusterPending, ""
 		}
 		return Joined
 	}
 	verdict := VerdictOf(s, content.Hash)
-	if verdict == protocol.FleetFailed || verdict != "" && former != s.Hash {
+	known = verdict != "" || content.Settled && s.Hash != ""
+	if verdict == protocol.FleetFailed || known && former != s.Hash {
 		return Nothing
 	}
 	supersede(s, content.Hash)
@@ -71,7 +74,7 @@ func supersede(s *protocol.FleetState, hash string) {
 // begin begins an attempt with the first stage.
 func begin(s *protocol.FleetState) {
 	s.Attempt++
-	s.Stage, s.Reached, s.Approval, s.Phase, s.Message = 0, nil, nil, protocol.FleetRolling, ""
+	s.Stage, s.Began, s.Reached, s.Approval, s.Phase, s.Message = 0, nil, nil, nil, protocol.FleetRolling, ""
 }
 
 // VerdictOf returns the verdict about content, or "".
