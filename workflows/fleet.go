@@ -107,9 +107,7 @@ func (f *fleetRun) begin(ctx workflow.Context, uid, activity string) {
 	working, cancel := workflow.WithCancel(ctx)
 	self := &activeMember{cancel: cancel}
 	f.active[uid] = self
-	input := protocol.FleetRolloutInput{
-		Set: f.state.Set, Permit: fleet.PermitOf(&f.state, uid), Within: fleet.UnreachableAfter(&f.state.Spec), Reason: f.state.Message,
-	}
+	input := fleet.InputOf(&f.state, uid)
 	options := workflow.ActivityOptions{
 		TaskQueue: protocol.FleetMemberTaskQueue(uid), StartToCloseTimeout: rolloutLimit, HeartbeatTimeout: memberHeartbeat,
 		RetryPolicy: retryForever(), Summary: f.state.Clusters[uid].Name,

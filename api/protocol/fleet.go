@@ -181,6 +181,14 @@ type FleetCluster struct {
 	Since  time.Time         `json:"since,omitzero"`
 	// Begun is set if the cluster may have a permit for the content. A rollback ends it.
 	Begun bool `json:"begun,omitempty"`
+	// Undo is earlier content that failed, if its rollback has not ended. The cluster begins after it.
+	Undo *FleetUndo `json:"undo,omitempty"`
+}
+
+// FleetUndo is the rollback of content that other content superseded.
+type FleetUndo struct {
+	Hash   string `json:"hash"`
+	Reason string `json:"reason,omitempty"`
 }
 
 // UnknownStage is the stage of a cluster that has not been announced.

@@ -73,3 +73,26 @@ func TestSpec12_4_ARetryNeedsNoEndOfTheRollback(t *testing.T) {
 	assert.Equal(t, protocol.FleetRolling, s.Phase)
 	assert.Equal(t, 2, s.Attempt)
 }
+
+// Content that fixes a failure does not end the rollbacks in clusters that do not have it yet.
+func TestSpec12_4_ARollbackContinuesWithOtherContent(t *testing.T) {
+	now := time.Now()
+	s := rolling(outriggerv1.FleetRollbackAll)
+	Abort(s, protocol.Approval{Reason: "errors"})
+	assert.Equal(t, []string{"away", "bad", "canary", "joined"}, Next(s, now).RollBack)
+	Finish(s, "bad", protocol.FleetResult{State: protocol.ClusterRolledBack}, now)
+	require.Equal(t, Superseded, Report(s, protocol.FleetContent{Member: "canary", Hash: "h2"}))
+	Resume(s)
+	s.Planned, s.Spec = true, policy().Spec
+	step := Next(s, now)
+	assert.Equal(t, []string{"away", "canary", "joined"}, step.RollBack)
+	assert.Empty(t, step.Start, "the rollback of the cluster has not ended")
+	assert.Equal(t, "h1", InputOf(s, "canary").Permit.Hash)
+	assert.Contains(t, InputOf(s, "canary").Reason, "errors")
+	Finish(s, "canary", protocol.FleetResult{State: protocol.ClusterSuperseded}, now)
+	step = Next(s, now)
+	assert.Equal(t, []string{"canary"}, step.Start)
+	assert.Equal(t, protocol.Permit{Hash: "h2", Stage: "canary", Attempt: 1}, InputOf(s, "canary").Permit)
+	Retry(s)
+	assert.Equal(t, protocol.ClusterRollbackDue, s.Clusters["away"].State)
+}

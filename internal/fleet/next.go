@@ -28,10 +28,15 @@ func Next(s *protocol.FleetState, now time.Time) Step {
 	if s.Hash == "" {
 		return Step{}
 	}
+	due := rollBack(s, now)
+	step := advance(s, now)
+	step.RollBack = due
+	return step
+}
+
+func advance(s *protocol.FleetState, now time.Time) Step {
 	switch s.Phase {
-	case protocol.FleetRollingBack:
-		return rollBack(s, now)
-	case protocol.FleetPaused, protocol.FleetFailed:
+	case protocol.FleetPaused, protocol.FleetRollingBack, protocol.FleetFailed:
 		return Step{}
 	}
 	if s.Stage >= len(s.Spec.Stages) {
@@ -53,7 +58,7 @@ func roll(s *protocol.FleetState, now time.Time) Step {
 	}
 	clusters := count(s)
 	start := clusters.pending[:min(len(clusters.pending), max(limitOf(stage.MaxConcurrentClusters, clusters.own)-clusters.running, 0))]
-	begun(s, start, protocol.ClusterRunning, now)
+	begun(s, start, now)
 	step := Step{Start: start}
 	if clusters.absent > 0 {
 		step.Until = end
@@ -153,32 +158,36 @@ func through(s *protocol.FleetState, now time.Time) Step {
 			start = append(start, uid)
 		}
 	}
-	begun(s, start, protocol.ClusterRunning, now)
+	begun(s, start, now)
 	return Step{Start: start}
 }
 
-// rollBack rolls back all clusters at once. The content has failed once the last of them is back.
-func rollBack(s *protocol.FleetState, now time.Time) Step {
-	var due []string
+// rollBack returns the clusters whose rollback is due. The content has failed once the last of its
+// rollbacks has ended.
+func rollBack(s *protocol.FleetState, now time.Time) (due []string) {
 	running := 0
 	for _, uid := range sorted(s) {
-		switch s.Clusters[uid].State {
+		switch cluster := s.Clusters[uid]; cluster.State {
 		case protocol.ClusterRollbackDue:
+			cluster.State, cluster.Since = protocol.ClusterRollingBack, now
 			due = append(due, uid)
 		case protocol.ClusterRollingBack:
+		default:
+			continue
+		}
+		if s.Clusters[uid].Undo == nil {
 			running++
 		}
 	}
-	if running+len(due) == 0 {
+	if s.Phase == protocol.FleetRollingBack && running == 0 {
 		s.Phase = protocol.FleetFailed
 	}
-	begun(s, due, protocol.ClusterRollingBack, now)
-	return Step{RollBack: due}
+	return due
 }
 
-func begun(s *protocol.FleetState, uids []string, state protocol.FleetClusterState, now time.Time) {
+func begun(s *protocol.FleetState, uids []string, now time.Time) {
 	for _, uid := range uids {
-		s.Clusters[uid].State, s.Clusters[uid].Since, s.Clusters[uid].Begun = state, now, true
+		s.Clusters[uid].State, s.Clusters[uid].Since, s.Clusters[uid].Begun = protocol.ClusterRunning, now, true
 	}
 }
 
@@ -202,11 +211,18 @@ func limitOf(limit *intstr.IntOrString, clusters int) int {
 	return max(n, 1)
 }
 
-// PermitOf returns the permit of a cluster.
-func PermitOf(s *protocol.FleetState, uid string) protocol.Permit {
-	permit := protocol.Permit{Hash: s.Hash, Attempt: s.Attempt}
-	if cluster := s.Clusters[uid]; cluster != nil && cluster.Stage >= 0 && cluster.Stage < len(s.Spec.Stages) {
-		permit.Stage = s.Spec.Stages[cluster.Stage].Name
+// InputOf returns the input of the activity of a cluster.
+func InputOf(s *protocol.FleetState, uid string) protocol.FleetRolloutInput {
+	input := protocol.FleetRolloutInput{
+		Set: s.Set, Permit: protocol.Permit{Hash: s.Hash, Attempt: s.Attempt}, Within: UnreachableAfter(&s.Spec), Reason: s.Message,
 	}
-	return permit
+	cluster := s.Clusters[uid]
+	if cluster.Undo != nil {
+		input.Permit.Hash, input.Reason = cluster.Undo.Hash, cluster.Undo.Reason
+		return input
+	}
+	if cluster.Stage >= 0 && cluster.Stage < len(s.Spec.Stages) {
+		input.Permit.Stage = s.Spec.Stages[cluster.Stage].Name
+	}
+	return input
 }

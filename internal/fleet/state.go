@@ -57,8 +57,17 @@ func Report(s *protocol.FleetState, content protocol.FleetContent) Effect {
 	return Superseded
 }
 
-// supersede begins the rollout of other content.
+// supersede begins the rollout of other content. Rollbacks of the former content continue, because a
+// cluster may keep it for a long time.
 func supersede(s *protocol.FleetState, hash string) {
+	for _, uid := range Keys(s.Clusters) {
+		switch cluster := s.Clusters[uid]; cluster.State {
+		case protocol.ClusterRollbackDue, protocol.ClusterRollingBack:
+			if cluster.Undo == nil {
+				cluster.Undo = &protocol.FleetUndo{Hash: s.Hash, Reason: s.Message}
+			}
+		}
+	}
 	if s.Hash != "" && VerdictOf(s, s.Hash) == "" {
 		record(s, protocol.FleetSuperseded)
 	}
@@ -68,6 +77,9 @@ func supersede(s *protocol.FleetState, hash string) {
 	for _, uid := range Keys(s.Clusters) {
 		cluster := s.Clusters[uid]
 		cluster.State, cluster.Reason, cluster.Begun = protocol.ClusterPending, "", false
+		if cluster.Undo != nil {
+			cluster.State = protocol.ClusterRollbackDue
+		}
 	}
 }
 
@@ -147,6 +159,10 @@ func Finish(s *protocol.FleetState, uid string, result protocol.FleetResult, now
 		return // the cluster has left
 	}
 	cluster.State, cluster.Reason, cluster.Since = result.State, result.Reason, now
+	if cluster.Undo != nil {
+		cluster.State, cluster.Undo = protocol.ClusterPending, nil
+		return
+	}
 	if result.State == protocol.ClusterRolledBack || result.State == protocol.ClusterSuperseded {
 		cluster.Begun = false
 	}
@@ -242,5 +258,8 @@ func Retry(s *protocol.FleetState) {
 	for _, uid := range Keys(s.Clusters) {
 		cluster := s.Clusters[uid]
 		cluster.State, cluster.Reason = protocol.ClusterPending, ""
+		if cluster.Undo != nil {
+			cluster.State = protocol.ClusterRollbackDue
+		}
 	}
 }
