@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"go.temporal.io/api/serviceerror"
@@ -15,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/outrigger/outrigger/api/protocol"
@@ -30,6 +32,8 @@ const (
 	// recordTimeout is the longest time that a completed rollout waits until status records its end.
 	// Later content that fails is rolled back to the revision that status records.
 	recordTimeout = time.Minute
+	// byFleet is the user of requests of the fleet.
+	byFleet = "the fleet"
 )
 
 // Member executes the part of one cluster in the rollouts of a fleet.
@@ -41,6 +45,10 @@ type Member struct {
 	Local, Fleet sdk.Client
 	TaskQueue    string
 	Clock        clock.WithTicker
+
+	// unanswered are the SidecarSets with an activity that ended without a result. The fleet may have
+	// skipped the cluster.
+	unanswered sync.Map
 }
 
 // Plan reads the policy of a SidecarSet and the members of the fleet from the registry.
@@ -53,6 +61,9 @@ func (m *Member) Plan(ctx context.Context, set string) (protocol.FleetPlan, erro
 	if err != nil {
 		return protocol.FleetPlan{}, fmt.Errorf("read workflow %s: %w", protocol.FleetRegistryID, err)
 	}
+	if len(registry.Policies) == 0 {
+		return protocol.FleetPlan{}, errors.New("the fleet has no FleetPolicy; apply one with outrigger fleet apply")
+	}
 	return fleet.PlanOf(set, &registry), nil
 }
 
@@ -60,7 +71,7 @@ func (m *Member) Plan(ctx context.Context, set string) (protocol.FleetPlan, erro
 func (m *Member) Rollout(ctx context.Context, input protocol.FleetRolloutInput) (protocol.FleetResult, error) {
 	began := m.Clock.Now()
 	seen, ended := false, time.Time{}
-	return m.poll(ctx, func() (result protocol.FleetResult, err error) {
+	return m.poll(ctx, input.Set, func() (result protocol.FleetResult, err error) {
 		local, err := m.read(ctx, input.Set)
 		switch {
 		case err != nil:
@@ -88,53 +99,67 @@ func (m *Member) Rollout(ctx context.Context, input protocol.FleetRolloutInput) 
 }
 
 // advance gives the run its permit, and returns a result once the run has ended or failed. After a
-// retry of the fleet, it also retries or resumes the run.
+// retry of the fleet, it also retries or resumes the run. The permit is the last of these, because it
+// ends the retry.
 func (m *Member) advance(ctx context.Context, local *localRun, permit protocol.Permit) (result protocol.FleetResult, err error) {
 	reason, failed := local.failure()
 	switch {
+	case local.forgotten():
+		return protocol.FleetResult{State: protocol.ClusterCompleted}, nil
 	case !local.current():
 		return result, nil // the operator has not started the run of the generation yet
 	case failed && local.attempt() >= permit.Attempt:
 		return protocol.FleetResult{State: protocol.ClusterFailed, Reason: reason}, nil
 	case !failed && local.ended():
 		return protocol.FleetResult{State: protocol.ClusterCompleted}, nil
-	case local.attempt() < permit.Attempt:
-		if err := m.update(ctx, local, protocol.PermitUpdate, permit); err != nil || !failed {
-			return result, err
-		}
-		by := protocol.Approval{By: "the fleet", Reason: "the fleet retries the content"}
-		if local.quarantined() {
-			return result, m.update(ctx, local, protocol.RetryUpdate, m.request(local, by))
-		}
-		return result, m.update(ctx, local, protocol.ResumeUpdate, protocol.Pause{By: by.By, Reason: by.Reason, NotAfter: m.Clock.Now().Add(callTimeout)})
+	case local.attempt() >= permit.Attempt:
+		return result, nil
 	}
-	return result, nil
+	by := protocol.Approval{By: byFleet, Reason: "the fleet retries the content"}
+	switch {
+	case local.quarantined():
+		err = m.update(ctx, local, protocol.RetryUpdate, m.request(local, by))
+	case failed:
+		err = m.update(ctx, local, protocol.ResumeUpdate, protocol.Pause{By: by.By, Reason: by.Reason, NotAfter: m.Clock.Now().Add(callTimeout)})
+	}
+	if err != nil {
+		return result, err
+	}
+	return result, m.update(ctx, local, protocol.PermitUpdate, permit)
 }
 
 // Rollback rolls the content of a SidecarSet back, also after the end of its run.
 func (m *Member) Rollback(ctx context.Context, input protocol.FleetRolloutInput) (protocol.FleetResult, error) {
 	aborted := false
-	return m.poll(ctx, func() (result protocol.FleetResult, err error) {
+	return m.poll(ctx, input.Set, func() (result protocol.FleetResult, err error) {
 		local, err := m.read(ctx, input.Set)
-		switch {
-		case err != nil:
+		if err != nil {
 			return result, err
-		case local.hash() != input.Permit.Hash:
-			return protocol.FleetResult{State: protocol.ClusterSuperseded, Reason: "the cluster has other content"}, nil
-		case !local.current():
-			return result, nil
-		case local.quarantined() && local.status.Phase == protocol.PhaseQuarantined:
-			return protocol.FleetResult{State: protocol.ClusterRolledBack}, nil
-		case local.quarantined(), local.aborting():
-			return result, nil
-		case aborted && local.status.Pause != nil:
-			return protocol.FleetResult{State: protocol.ClusterFailed, Reason: local.status.Pause.Reason}, nil
-		case local.ended():
-			return m.startRollback(ctx, local, input.Reason)
 		}
-		aborted = true
-		return result, m.update(ctx, local, protocol.AbortUpdate, m.request(local, protocol.Approval{By: "the fleet", Reason: input.Reason}))
+		return m.rollBack(ctx, local, input, &aborted)
 	})
+}
+
+// rollBack makes one attempt to roll back. aborted is set once the run was asked to.
+func (m *Member) rollBack(ctx context.Context, local *localRun, input protocol.FleetRolloutInput, aborted *bool) (result protocol.FleetResult, err error) {
+	switch {
+	case local.hash() != input.Permit.Hash:
+		return protocol.FleetResult{State: protocol.ClusterSuperseded, Reason: "the cluster has other content"}, nil
+	case local.forgotten():
+		return m.startRollback(ctx, local, input.Reason)
+	case !local.current():
+		return result, nil
+	case local.quarantined() && local.status.Phase == protocol.PhaseQuarantined:
+		return protocol.FleetResult{State: protocol.ClusterRolledBack}, nil
+	case local.quarantined(), local.aborting():
+		return result, nil
+	case *aborted && local.status.Pause != nil:
+		return protocol.FleetResult{State: protocol.ClusterFailed, Reason: local.status.Pause.Reason}, nil
+	case local.ended():
+		return m.startRollback(ctx, local, input.Reason)
+	}
+	*aborted = true
+	return result, m.update(ctx, local, protocol.AbortUpdate, m.request(local, protocol.Approval{By: byFleet, Reason: input.Reason}))
 }
 
 // startRollback starts a run that rolls back content whose run has ended.
@@ -148,6 +173,9 @@ func (m *Member) startRollback(ctx context.Context, local *localRun, reason stri
 	}
 	if target == "" {
 		return protocol.FleetResult{State: protocol.ClusterFailed, Reason: "the cluster has no earlier revision whose rollout ended"}, nil
+	}
+	if err := m.confirm(ctx); err != nil {
+		return result, err
 	}
 	generation := local.set.Generation
 	stage := &protocol.Stage{Generation: generation, Steps: 1, Quarantine: &protocol.Quarantine{
@@ -169,8 +197,22 @@ func (m *Member) request(local *localRun, by protocol.Approval) protocol.StepReq
 	return protocol.StepRequest{Approval: by, Generation: local.set.Generation, NotAfter: m.Clock.Now().Add(callTimeout)}
 }
 
+// confirm returns an error unless the fleet still wants the activity. While the Temporal of the fleet was
+// away, the content may have failed in another cluster.
+func (m *Member) confirm(ctx context.Context) error {
+	calling, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if err := m.Fleet.RecordActivityHeartbeat(calling, activity.GetInfo(ctx).TaskToken); err != nil {
+		return fmt.Errorf("ask the fleet whether the activity is still wanted: %w", err)
+	}
+	return nil
+}
+
 // update sends an update to the run, and waits for its answer.
 func (m *Member) update(ctx context.Context, local *localRun, name string, payload any) error {
+	if err := m.confirm(ctx); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	handle, err := m.Local.UpdateWorkflow(ctx, sdk.UpdateWorkflowOptions{
@@ -187,7 +229,7 @@ func (m *Member) update(ctx context.Context, local *localRun, name string, paylo
 
 // poll calls check until it has a result. An error is repeated with the next poll, because the API
 // server or the Temporal of the cluster may be away. The heartbeat shows it.
-func (m *Member) poll(ctx context.Context, check func() (protocol.FleetResult, error)) (protocol.FleetResult, error) {
+func (m *Member) poll(ctx context.Context, set string, check func() (protocol.FleetResult, error)) (protocol.FleetResult, error) {
 	ticker := m.Clock.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for {
@@ -202,6 +244,7 @@ func (m *Member) poll(ctx context.Context, check func() (protocol.FleetResult, e
 		activity.RecordHeartbeat(ctx, detail)
 		select {
 		case <-ctx.Done():
+			m.unanswered.Store(set, true)
 			return protocol.FleetResult{}, ctx.Err()
 		case <-ticker.C():
 		}
@@ -226,6 +269,7 @@ func (m *Member) read(ctx context.Context, name string) (*localRun, error) {
 	}
 	answer, err := m.Local.QueryWorkflow(ctx, local.id(), "", protocol.StatusQuery)
 	if _, missing := errors.AsType[*serviceerror.NotFound](err); missing {
+		local.missing = true
 		return local, nil
 	}
 	if err == nil {
@@ -241,6 +285,8 @@ func (m *Member) read(ctx context.Context, name string) (*localRun, error) {
 type localRun struct {
 	set    *v1alpha1.SidecarSet
 	status protocol.RolloutStatus
+	// missing is set if Temporal knows no run of the SidecarSet.
+	missing bool
 }
 
 func (l *localRun) id() string { return protocol.WorkflowID(l.set.Name, l.set.UID) }
@@ -263,6 +309,23 @@ func (l *localRun) ended() bool {
 	return false
 }
 
+// forgotten reports whether the rollout has ended, and Temporal has deleted its run since. Temporal keeps
+// the run of a rollout that ended for the retention of its namespace.
+func (l *localRun) forgotten() bool {
+	if l.set == nil || !l.missing {
+		return false
+	}
+	progressing := meta.FindStatusCondition(l.set.Status.Conditions, v1alpha1.ConditionProgressing)
+	if progressing == nil || progressing.ObservedGeneration != l.set.Generation {
+		return false
+	}
+	switch progressing.Reason {
+	case v1alpha1.ReasonRolloutComplete, v1alpha1.ReasonPartitionReached:
+		return true
+	}
+	return false
+}
+
 // recorded reports whether status records the end of the rollout. The end of a rollout without ready pods
 // is not recorded.
 func (l *localRun) recorded() bool {
@@ -277,12 +340,13 @@ func (l *localRun) quarantined() bool {
 
 func (l *localRun) aborting() bool { return l.status.Stage != nil && l.status.Stage.Aborted != nil }
 
-// failure returns the reason for which the run is rolled back, or was paused by its RolloutPolicy.
+// failure returns the reason for which the run is rolled back, or was paused by its RolloutPolicy, or by
+// a rollback of the fleet that found no earlier revision.
 func (l *localRun) failure() (reason string, failed bool) {
 	switch pause := l.status.Pause; {
 	case l.quarantined():
 		return l.status.Stage.Quarantine.Reason, true
-	case pause != nil && pause.ByPolicy():
+	case pause != nil && (pause.ByPolicy() || pause.By == byFleet):
 		return pause.Reason, true
 	}
 	return "", false

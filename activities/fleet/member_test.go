@@ -1,0 +1,181 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
+	sdk "go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/mocks"
+	"go.temporal.io/sdk/testsuite"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/revision"
+	"github.com/outrigger/outrigger/kube"
+)
+
+// cluster is a member whose SidecarSet and Temporal are simulated.
+type cluster struct {
+	*Member
+	t            *testing.T
+	set          *v1alpha1.SidecarSet
+	hash         string
+	local, fleet *mocks.Client
+	// updates are the updates that the run received. refused are updates that it rejects.
+	updates []string
+	refused map[string]bool
+}
+
+func newCluster(t *testing.T, conditions ...metav1.Condition) *cluster {
+	t.Helper()
+	set := &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: "envoy", UID: "1", Generation: 3}}
+	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "edge"}}
+	set.Spec.Containers = []v1alpha1.SidecarContainer{{Container: corev1.Container{Name: "side", Image: "side:v1"}}}
+	set.Status.Conditions = conditions
+	completed, err := revision.Completed(set)
+	require.NoError(t, err)
+	scheme, err := kube.NewScheme()
+	require.NoError(t, err)
+	c := &cluster{t: t, set: set, hash: completed.Annotations[v1alpha1.HashAnnotation], local: &mocks.Client{}, fleet: &mocks.Client{}, refused: map[string]bool{}}
+	live := fake.NewClientBuilder().WithScheme(scheme).WithObjects(set).WithStatusSubresource(set).Build()
+	c.Member = &Member{Live: live, Local: c.local, Fleet: c.fleet, TaskQueue: "q", Clock: clock.RealClock{}}
+	c.local.On("UpdateWorkflow", mock.Anything, mock.Anything).Return(func(_ context.Context, o sdk.UpdateWorkflowOptions) (sdk.WorkflowUpdateHandle, error) {
+		if c.refused[o.UpdateName] {
+			return nil, errors.New("refused")
+		}
+		c.updates = append(c.updates, o.UpdateName)
+		handle := &mocks.WorkflowUpdateHandle{}
+		handle.On("Get", mock.Anything, mock.Anything).Return(nil)
+		return handle, nil
+	})
+	return c
+}
+
+// run sets the answer of the newest run. Without an answer, Temporal knows no run.
+func (c *cluster) run(status *protocol.RolloutStatus) {
+	query := c.local.On("QueryWorkflow", mock.Anything, protocol.WorkflowID("envoy", "1"), "", protocol.StatusQuery)
+	if status == nil {
+		query.Return(nil, serviceerror.NewNotFound("no run"))
+		return
+	}
+	payloads, err := converter.GetDefaultDataConverter().ToPayloads(status)
+	require.NoError(c.t, err)
+	query.Return(sdk.NewValue(payloads), nil)
+}
+
+// reachable sets the answer of the Temporal of the fleet to heartbeats.
+func (c *cluster) reachable(err error) {
+	c.fleet.On("RecordActivityHeartbeat", mock.Anything, mock.Anything).Return(err)
+}
+
+// do calls a function as an activity.
+func (c *cluster) do(call func(context.Context) error) {
+	c.t.Helper()
+	var suite testsuite.WorkflowTestSuite
+	env := suite.NewTestActivityEnvironment()
+	env.RegisterActivity(call)
+	_, err := env.ExecuteActivity(call)
+	require.NoError(c.t, err)
+}
+
+func (c *cluster) advance(attempt int) (result protocol.FleetResult, failure error) {
+	c.do(func(ctx context.Context) error {
+		local, err := c.read(ctx, "envoy")
+		if err != nil {
+			return err
+		}
+		result, failure = c.Member.advance(ctx, local, protocol.Permit{Hash: c.hash, Attempt: attempt})
+		return nil
+	})
+	return result, failure
+}
+
+func ended() metav1.Condition {
+	return metav1.Condition{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonRolloutComplete, ObservedGeneration: 3}
+}
+
+// Temporal deletes a run after the retention of its namespace.
+func TestSpec12_2_ARolloutWhoseRunTemporalDeletedHasCompleted(t *testing.T) {
+	c := newCluster(t, ended())
+	c.run(nil)
+	result, err := c.advance(1)
+	require.NoError(t, err)
+	assert.Equal(t, protocol.ClusterCompleted, result.State)
+
+	c = newCluster(t)
+	c.run(nil)
+	result, err = c.advance(1)
+	require.NoError(t, err)
+	assert.Empty(t, result.State, "the operator has not started a run")
+}
+
+func TestSpec12_4_ARollbackAfterTemporalDeletedTheRunStartsAnother(t *testing.T) {
+	c := newCluster(t, ended())
+	c.run(nil)
+	c.reachable(nil)
+	c.set.Status.GoodRevisions = []v1alpha1.GoodRevision{{Hash: c.hash, ResourceVersion: "2"}, {Hash: "before", Revision: "envoy-1", ResourceVersion: "1"}}
+	require.NoError(t, c.Live.(client.Client).Status().Update(t.Context(), c.set))
+	started := c.local.On("SignalWithStartWorkflow", mock.Anything, mock.Anything, protocol.GenerationSignal, mock.Anything, mock.Anything, mock.Anything, mock.Anything)
+	started.Return(nil, nil)
+	c.do(func(ctx context.Context) error {
+		local, err := c.read(ctx, "envoy")
+		if err != nil {
+			return err
+		}
+		_, err = c.rollBack(ctx, local, protocol.FleetRolloutInput{Set: "envoy", Permit: protocol.Permit{Hash: c.hash}}, new(bool))
+		return err
+	})
+	require.Len(t, c.local.Calls, 2)
+	signal := c.local.Calls[1].Arguments.Get(3).(protocol.GenerationInput)
+	assert.Equal(t, "envoy-1", signal.Stage.Quarantine.Revision)
+}
+
+// A member that could not reach the fleet gives no permit, because the content may have failed since.
+func TestSpec12_5_AMemberWithoutTheFleetGivesNoPermit(t *testing.T) {
+	c := newCluster(t)
+	c.run(&protocol.RolloutStatus{Generation: 3, Phase: protocol.PhaseFrozen})
+	c.reachable(errors.New("the activity is cancelled"))
+	_, err := c.advance(1)
+	require.ErrorContains(t, err, "the activity is cancelled")
+	assert.Empty(t, c.updates)
+}
+
+// The permit of a retry is given after the run was retried. Otherwise, the failure would count as one of
+// the retry.
+func TestSpec12_4_ARetryOfTheFleetRetriesTheRunFirst(t *testing.T) {
+	c := newCluster(t)
+	c.reachable(nil)
+	c.run(&protocol.RolloutStatus{Generation: 3, Phase: protocol.PhaseQuarantined, Permit: &protocol.Permit{Hash: c.hash, Attempt: 1},
+		Stage: &protocol.Stage{Generation: 3, Quarantine: &protocol.Quarantine{Hash: c.hash, Reason: "bad"}}})
+	result, err := c.advance(1)
+	require.NoError(t, err)
+	assert.Equal(t, protocol.FleetResult{State: protocol.ClusterFailed, Reason: "bad"}, result)
+	c.refused[protocol.RetryUpdate] = true
+	_, err = c.advance(2)
+	require.ErrorContains(t, err, "refused")
+	assert.Empty(t, c.updates)
+	delete(c.refused, protocol.RetryUpdate)
+	_, err = c.advance(2)
+	require.NoError(t, err)
+	assert.Equal(t, []string{protocol.RetryUpdate, protocol.PermitUpdate}, c.updates)
+}
+
+func TestSpec12_4_ARetryOfTheFleetResumesARunThatItCouldNotRollBack(t *testing.T) {
+	c := newCluster(t)
+	c.reachable(nil)
+	c.run(&protocol.RolloutStatus{Generation: 3, Phase: protocol.PhasePaused, Permit: &protocol.Permit{Hash: c.hash, Attempt: 1}, Pause: &protocol.Pause{By: byFleet}})
+	_, err := c.advance(2)
+	require.NoError(t, err)
+	assert.Equal(t, []string{protocol.ResumeUpdate, protocol.PermitUpdate}, c.updates)
+}
