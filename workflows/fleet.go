@@ -26,7 +26,8 @@ const (
 // all stages, the run stays open for clusters that join, and continues as new with other content.
 func Fleet(ctx workflow.Context, state protocol.FleetState) error {
 	fleet.Resume(&state)
-	f := &fleetRun{state: state, contents: workflow.GetSignalChannel(ctx, protocol.ContentSignal), active: map[string]*activeMember{}}
+	f := &fleetRun{state: state, active: map[string]*activeMember{}}
+	f.contents, f.left = workflow.GetSignalChannel(ctx, protocol.ContentSignal), workflow.GetSignalChannel(ctx, protocol.MembersSignal)
 	if err := f.handleRequests(ctx); err != nil {
 		return err
 	}
@@ -54,8 +55,9 @@ func Fleet(ctx workflow.Context, state protocol.FleetState) error {
 
 // fleetRun is the state of one run of Fleet.
 type fleetRun struct {
-	state    protocol.FleetState
-	contents workflow.ReceiveChannel
+	state protocol.FleetState
+	// contents are reports of members. left is signalled after a member left.
+	contents, left workflow.ReceiveChannel
 	// active are the activities of clusters in progress.
 	active map[string]*activeMember
 	// refresh is set if the members have to be read again. changed is set if the next step may be due.
@@ -66,6 +68,7 @@ type activeMember struct{ cancel workflow.CancelFunc }
 
 // readContents reads the reports of members. The first content needs no other run.
 func (f *fleetRun) readContents() {
+	f.refresh = len(drain[struct{}](f.left)) > 0 || f.refresh
 	for _, content := range drain[protocol.FleetContent](f.contents) {
 		first := f.state.Hash == ""
 		switch effect := fleet.Report(&f.state, content); {
@@ -98,6 +101,11 @@ func (f *fleetRun) readPlan(ctx workflow.Context) error {
 		return fmt.Errorf("read the members of the fleet: %w", err)
 	}
 	fleet.Adopt(&f.state, &plan)
+	for _, uid := range fleet.Keys(f.active) {
+		if f.state.Clusters[uid] == nil {
+			f.end(uid) // the cluster has left
+		}
+	}
 	return nil
 }
 
@@ -150,7 +158,7 @@ func (f *fleetRun) end(uid string) {
 
 // await waits until a report or a request arrives, an activity ends, or the time until has come.
 func (f *fleetRun) await(ctx workflow.Context, until time.Time) error {
-	due := func() bool { return f.changed || f.contents.Len() > 0 }
+	due := func() bool { return f.changed || f.contents.Len() > 0 || f.left.Len() > 0 }
 	if until.IsZero() {
 		return workflow.Await(ctx, due)
 	}
@@ -165,6 +173,7 @@ func (f *fleetRun) await(ctx workflow.Context, until time.Time) error {
 func (f *fleetRun) handleRequests(ctx workflow.Context) error {
 	err := workflow.SetQueryHandler(ctx, protocol.StatusQuery, func() (protocol.FleetState, error) { return f.state, nil })
 	return cmp.Or(err,
+		workflow.SetQueryHandler(ctx, protocol.ClusterQuery, func(uid string) (*protocol.FleetCluster, error) { return f.state.Clusters[uid], nil }),
 		f.handle(ctx, protocol.ApproveUpdate, func(r protocol.FleetStepRequest) error { return fleet.CheckApproval(&f.state, r) },
 			func(r protocol.FleetStepRequest) string {
 				fleet.Approve(&f.state, r.Approval)

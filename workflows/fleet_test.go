@@ -30,8 +30,9 @@ type fleetSuite struct {
 	testsuite.WorkflowTestSuite
 	env  *testsuite.TestWorkflowEnvironment
 	plan protocol.FleetPlan
-	// bad are the clusters whose rollout fails.
-	bad map[string]bool
+	// bad are the clusters whose rollout fails. lost is a cluster that answers no rollback.
+	bad  map[string]bool
+	lost string
 	// events are the rollouts and rollbacks. Activities of several clusters append at the same time.
 	events         []fleetEvent
 	appending      sync.Mutex
@@ -52,7 +53,7 @@ func (s *fleetSuite) SetupTest() {
 		s.env.RegisterActivityWithOptions(function, activity.RegisterOptions{Name: name})
 	}
 	register(protocol.FleetPlanActivity, func(context.Context, string) (protocol.FleetPlan, error) { return s.plan, nil })
-	s.bad, s.events, s.running, s.worst, s.begin = map[string]bool{}, nil, 0, 0, s.env.Now()
+	s.bad, s.lost, s.events, s.running, s.worst, s.begin = map[string]bool{}, "", nil, 0, 0, s.env.Now()
 	register(protocol.FleetRolloutActivity, func(_ context.Context, _ protocol.FleetRolloutInput) (protocol.FleetResult, error) {
 		return protocol.FleetResult{}, errors.New("not simulated")
 	})
@@ -92,9 +93,12 @@ func (s *fleetSuite) simulate() {
 		}
 		return protocol.ClusterCompleted
 	})).After(time.Minute)
-	s.env.OnActivity(protocol.FleetRollbackActivity, mock.Anything, mock.Anything).Return(act("rollback", func(string) protocol.FleetClusterState {
-		return protocol.ClusterRolledBack
-	})).After(time.Minute)
+	s.env.OnActivity(protocol.FleetRollbackActivity, mock.Anything, mock.Anything).Return(func(ctx context.Context, input protocol.FleetRolloutInput) (protocol.FleetResult, error) {
+		if activity.GetInfo(ctx).TaskQueue == protocol.FleetMemberTaskQueue(s.lost) {
+			return protocol.FleetResult{}, activity.ErrResultPending
+		}
+		return act("rollback", func(string) protocol.FleetClusterState { return protocol.ClusterRolledBack })(ctx, input)
+	}).After(time.Minute)
 	s.env.SetOnActivityStartedListener(func(info *activity.Info, _ context.Context, _ converter.EncodedValues) {
 		if info.ActivityType.Name == protocol.FleetRolloutActivity {
 			s.running++
@@ -134,12 +138,17 @@ func (s *fleetSuite) request(after time.Duration, name string, request protocol.
 func (s *fleetSuite) run(limit time.Duration) (state protocol.FleetState) {
 	s.simulate()
 	s.env.RegisterDelayedCallback(func() {
-		answer, err := s.env.QueryWorkflow(protocol.StatusQuery)
-		s.Require().NoError(err)
-		s.Require().NoError(answer.Get(&state))
+		state = s.query()
 		s.env.CancelWorkflow()
 	}, limit)
 	s.env.ExecuteWorkflow(protocol.FleetWorkflow, protocol.FleetState{Set: "envoy", Phase: protocol.FleetRolling})
+	return state
+}
+
+func (s *fleetSuite) query() (state protocol.FleetState) {
+	answer, err := s.env.QueryWorkflow(protocol.StatusQuery)
+	s.Require().NoError(err)
+	s.Require().NoError(answer.Get(&state))
 	return state
 }
 
@@ -195,6 +204,39 @@ func (s *fleetSuite) TestSpec12_2_ALongHistoryContinuesAsNew() {
 	s.run(3 * time.Hour)
 	var next *workflow.ContinueAsNewError
 	s.Require().ErrorAs(s.env.GetWorkflowError(), &next)
+}
+
+// A cluster that does not answer blocks a rollback, until it is removed.
+func (s *fleetSuite) TestSpec12_4_ARemovedClusterBlocksNothing() {
+	s.members("canary", 1)
+	s.members("lost", 1)
+	s.deliver(time.Second, "canary-000", "h1")
+	s.lost = "lost-000"
+	s.request(2*time.Hour, protocol.AbortUpdate, protocol.FleetStepRequest{})
+	s.env.RegisterDelayedCallback(func() {
+		s.Equal(protocol.FleetRollingBack, s.query().Phase)
+		s.plan.Members = s.plan.Members[:1]
+		s.env.SignalWorkflow(protocol.MembersSignal, nil)
+	}, 3*time.Hour)
+	state := s.run(4 * time.Hour)
+	s.Equal(protocol.FleetFailed, state.Phase)
+	s.NotContains(state.Clusters, "lost-000")
+}
+
+func (s *fleetSuite) TestSpec12_3_AMemberReadsWhatTheFleetKnows() {
+	s.members("canary", 1)
+	s.deliver(time.Second, "canary-000", "h1")
+	s.env.RegisterDelayedCallback(func() {
+		var cluster, unknown *protocol.FleetCluster
+		for uid, into := range map[string]**protocol.FleetCluster{"canary-000": &cluster, "other": &unknown} {
+			answer, err := s.env.QueryWorkflow(protocol.ClusterQuery, uid)
+			s.Require().NoError(err)
+			s.Require().NoError(answer.Get(into))
+		}
+		s.Equal("h1", cluster.Hash)
+		s.Nil(unknown)
+	}, time.Hour)
+	s.run(2 * time.Hour)
 }
 
 func (s *fleetSuite) TestSpec12_3_OtherContentSupersedes() {

@@ -2,10 +2,13 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/go-logr/logr"
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
 	sdk "go.temporal.io/sdk/client"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,11 +20,11 @@ import (
 )
 
 const (
-	// reportInterval is the time between two lists of the SidecarSets. Content without a permit is
-	// reported again after repeatInterval, and the member after announceInterval, because the fleet may
-	// have lost its data.
+	// reportInterval is the time between two lists of the SidecarSets. The member is announced again after
+	// announceInterval, because the fleet may have lost its data. Content without a permit is confirmed
+	// after awaitingInterval, and other content after announceInterval.
 	reportInterval   = 2 * time.Second
-	repeatInterval   = 5 * time.Minute
+	awaitingInterval = 5 * time.Minute
 	announceInterval = time.Hour
 )
 
@@ -39,9 +42,8 @@ type Reporter struct {
 
 // report is the last report about a SidecarSet.
 type report struct {
-	generation int64
-	hash       string
-	at         time.Time
+	hash string
+	at   time.Time
 }
 
 // Run reports until the context ends.
@@ -80,25 +82,66 @@ func (r *Reporter) reportAll(ctx context.Context) error {
 	}
 	for i := range all.Items {
 		set := &all.Items[i]
-		last, now := r.reported[set.UID], r.Clock.Now()
-		if set.DeletionTimestamp != nil || last.generation == set.Generation && now.Sub(last.at) < repeatInterval {
+		if set.DeletionTimestamp != nil {
 			continue
 		}
 		completed, err := revision.Completed(set)
 		if err != nil {
 			continue // the operator reports the invalid SidecarSet
 		}
-		next := report{set.Generation, completed.Annotations[v1alpha1.HashAnnotation], now}
-		if settled := fleet.Permitted(completed, nil); last.hash != next.hash || !settled {
-			content := protocol.FleetContent{Member: r.Self.UID, Hash: next.hash, Settled: settled}
-			state := protocol.FleetState{Set: set.Name, Phase: protocol.FleetRolling}
-			if err := r.send(ctx, protocol.FleetWorkflowID(set.Name), protocol.ContentSignal, content, protocol.FleetWorkflow, state); err != nil {
-				return err
-			}
+		if err := r.report(ctx, completed); err != nil {
+			return err
 		}
-		r.reported[set.UID] = next
 	}
 	return nil
+}
+
+// report reports the content of a completed SidecarSet if the fleet does not know it.
+func (r *Reporter) report(ctx context.Context, set *v1alpha1.SidecarSet) error {
+	content := protocol.FleetContent{Member: r.Self.UID, Hash: set.Annotations[v1alpha1.HashAnnotation], Settled: fleet.Permitted(set, nil)}
+	last, now, interval := r.reported[set.UID], r.Clock.Now(), awaitingInterval
+	if content.Settled {
+		interval = announceInterval
+	}
+	_, unanswered := r.unanswered.LoadAndDelete(set.Name)
+	if last.hash == content.Hash && now.Sub(last.at) < interval && !unanswered {
+		return nil
+	}
+	known, err := r.known(ctx, set.Name, content)
+	if err == nil && !known {
+		state := protocol.FleetState{Set: set.Name, Phase: protocol.FleetRolling}
+		err = r.send(ctx, protocol.FleetWorkflowID(set.Name), protocol.ContentSignal, content, protocol.FleetWorkflow, state)
+	}
+	if err != nil {
+		if unanswered {
+			r.unanswered.Store(set.Name, true)
+		}
+		return err
+	}
+	r.reported[set.UID] = report{content.Hash, now}
+	return nil
+}
+
+// known reports whether the fleet knows the content of the cluster. A rollout of the fleet that is not
+// open does not.
+func (r *Reporter) known(ctx context.Context, set string, content protocol.FleetContent) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	answer, err := r.Fleet.QueryWorkflowWithOptions(ctx, &sdk.QueryWorkflowWithOptionsRequest{
+		WorkflowID: protocol.FleetWorkflowID(set), QueryType: protocol.ClusterQuery, Args: []any{r.Self.UID},
+		QueryRejectCondition: enums.QUERY_REJECT_CONDITION_NOT_OPEN,
+	})
+	if _, missing := errors.AsType[*serviceerror.NotFound](err); missing || err == nil && answer.QueryRejected != nil {
+		return false, nil
+	}
+	var cluster *protocol.FleetCluster
+	if err == nil {
+		err = answer.QueryResult.Get(&cluster)
+	}
+	if err != nil {
+		return false, fmt.Errorf("read the cluster in workflow %s: %w", protocol.FleetWorkflowID(set), err)
+	}
+	return fleet.Knows(cluster, content), nil
 }
 
 // send signals a workflow of the fleet, and starts it if it is not open.

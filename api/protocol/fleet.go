@@ -21,6 +21,10 @@ const (
 	// ContentSignal reports the content of a SidecarSet in a member. AnnounceSignal reports a member.
 	ContentSignal  = "content"
 	AnnounceSignal = "announce"
+	// ClusterQuery returns the FleetCluster with a uid, or nil.
+	ClusterQuery = "cluster"
+	// MembersSignal makes a rollout read the members of the fleet again.
+	MembersSignal = "members"
 	// These are the updates of the registry.
 	ApplyPolicyUpdate  = "apply"
 	RemoveMemberUpdate = "remove"

@@ -153,7 +153,37 @@ func (f *fleetCommand) apply(ctx context.Context, c client.Client, _ []string, o
 }
 
 func (f *fleetCommand) remove(ctx context.Context, c client.Client, args []string, out io.Writer) error {
-	return send(ctx, c, protocol.FleetRegistryID, protocol.RemoveMemberUpdate, args[0], out)
+	if err := send(ctx, c, protocol.FleetRegistryID, protocol.RemoveMemberUpdate, args[0], out); err != nil {
+		return err
+	}
+	ids, err := openRollouts(ctx, c)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if err := c.SignalWorkflow(ctx, id, "", protocol.MembersSignal, nil); err != nil {
+			return fmt.Errorf("tell workflow %s that the cluster has left: %w", id, err)
+		}
+	}
+	return nil
+}
+
+// openRollouts returns the workflow ids of the rollouts of the fleet.
+func openRollouts(ctx context.Context, c client.Client) (ids []string, err error) {
+	request := &workflowservice.ListWorkflowExecutionsRequest{Query: "WorkflowType = '" + protocol.FleetWorkflow + "' AND ExecutionStatus = 'Running'"}
+	for {
+		open, err := c.ListWorkflow(ctx, request)
+		if err != nil {
+			return nil, fmt.Errorf("list rollouts: %w", err)
+		}
+		for _, run := range open.GetExecutions() {
+			ids = append(ids, run.GetExecution().GetWorkflowId())
+		}
+		if request.NextPageToken = open.GetNextPageToken(); len(request.NextPageToken) == 0 {
+			slices.Sort(ids)
+			return ids, nil
+		}
+	}
 }
 
 func query(ctx context.Context, c client.Client, id string, into any) error {
@@ -202,14 +232,10 @@ func (f *fleetCommand) status(ctx context.Context, c client.Client, args []strin
 	if len(args) > 0 {
 		ids = append(ids, protocol.FleetWorkflowID(args[0]))
 	} else {
-		open, err := c.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{Query: "WorkflowType = '" + protocol.FleetWorkflow + "' AND ExecutionStatus = 'Running'"})
-		if err != nil {
-			return fmt.Errorf("list rollouts: %w", err)
+		var err error
+		if ids, err = openRollouts(ctx, c); err != nil {
+			return err
 		}
-		for _, run := range open.GetExecutions() {
-			ids = append(ids, run.GetExecution().GetWorkflowId())
-		}
-		slices.Sort(ids)
 	}
 	states := make([]protocol.FleetState, len(ids))
 	for i, id := range ids {

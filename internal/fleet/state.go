@@ -57,6 +57,21 @@ func Report(s *protocol.FleetState, content protocol.FleetContent) Effect {
 	return Superseded
 }
 
+// Knows reports whether a report about a cluster would change nothing. A report costs events of the
+// history, so a member does not repeat it then.
+func Knows(cluster *protocol.FleetCluster, content protocol.FleetContent) bool {
+	if cluster == nil || cluster.Hash != content.Hash || cluster.Stage == protocol.UnknownStage {
+		return false
+	}
+	switch cluster.State {
+	case protocol.ClusterSkipped, protocol.ClusterSuperseded:
+		return false
+	case protocol.ClusterCompleted:
+		return content.Settled
+	}
+	return true
+}
+
 // supersede begins the rollout of other content. Rollbacks of the former content continue, because a
 // cluster may keep it for a long time.
 func supersede(s *protocol.FleetState, hash string) {

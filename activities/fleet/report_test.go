@@ -1,0 +1,52 @@
+package fleet
+
+import (
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/query/v1"
+	"go.temporal.io/api/serviceerror"
+	sdk "go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/outrigger/outrigger/api/protocol"
+)
+
+// A report costs events of a history, and a question does not. The member asks before it repeats a report.
+func TestSpec12_3_AMemberReportsOnlyWhatTheFleetDoesNotKnow(t *testing.T) {
+	c := newCluster(t)
+	now := clocktesting.NewFakeClock(time.Unix(1_700_000_000, 0))
+	c.Clock = now
+	r := &Reporter{Member: c.Member, Cache: c.Live, Self: protocol.FleetMember{UID: "u"}, Log: logr.Discard(), reported: map[types.UID]report{}}
+	var answer *sdk.QueryWorkflowWithOptionsResponse
+	failure := error(serviceerror.NewNotFound("no run"))
+	c.fleet.On("QueryWorkflowWithOptions", mock.Anything, mock.Anything).Return(func(any, any) (*sdk.QueryWorkflowWithOptionsResponse, error) { return answer, failure })
+	c.fleet.On("SignalWithStartWorkflow", mock.Anything, "fleet/envoy", protocol.ContentSignal, mock.Anything, mock.Anything, mock.Anything, mock.Anything).Return(nil, nil)
+	reports := func(want int, _ string) {
+		t.Helper()
+		require.NoError(t, r.reportAll(t.Context()))
+		c.fleet.AssertNumberOfCalls(t, "SignalWithStartWorkflow", want)
+	}
+	knows := func(state protocol.FleetClusterState) {
+		payloads, err := converter.GetDefaultDataConverter().ToPayloads(&protocol.FleetCluster{Hash: c.hash, State: state})
+		require.NoError(t, err)
+		answer, failure = &sdk.QueryWorkflowWithOptionsResponse{QueryResult: sdk.NewValue(payloads)}, nil
+	}
+	reports(1, "first content")
+	reports(1, "no time has passed")
+	knows(protocol.ClusterPending)
+	now.Step(awaitingInterval)
+	reports(1, "the fleet knows")
+	answer = &sdk.QueryWorkflowWithOptionsResponse{QueryRejected: &query.QueryRejected{}}
+	now.Step(awaitingInterval)
+	reports(2, "the rollout of the fleet is not open")
+	knows(protocol.ClusterSkipped)
+	reports(2, "no time has passed")
+	c.unanswered.Store("envoy", true)
+	reports(3, "the fleet lost the result of an activity")
+}
