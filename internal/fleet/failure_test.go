@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/protocol"
@@ -14,7 +15,7 @@ import (
 // rolling is a rollout of h1 in its second stage, with clusters of all kinds.
 func rolling(action outriggerv1.FleetAction) *protocol.FleetState {
 	s := &protocol.FleetState{Set: "envoy", Hash: "h1", Phase: protocol.FleetRolling, Planned: true, Spec: policy().Spec, Stage: 1, Attempt: 1}
-	s.Spec.Failure.Action = action
+	s.Spec.Failure.Action, s.Spec.Stages[1].MaxConcurrentClusters = action, new(intstr.FromInt32(9))
 	s.Clusters = map[string]*protocol.FleetCluster{
 		"canary": {Stage: 0, State: protocol.ClusterCompleted, Begun: true},
 		"joined": {Stage: 0, State: protocol.ClusterRunning, Begun: true},
@@ -95,4 +96,29 @@ func TestSpec12_4_ARollbackContinuesWithOtherContent(t *testing.T) {
 	assert.Equal(t, protocol.Permit{Hash: "h2", Stage: "canary", Attempt: 1}, InputOf(s, "canary").Permit)
 	Retry(s)
 	assert.Equal(t, protocol.ClusterRollbackDue, s.Clusters["away"].State)
+}
+
+// Up to failure.maxFailedClusters, a failure stops nothing.
+func TestSpec12_4_SomeClustersMayFail(t *testing.T) {
+	s := rolling(outriggerv1.FleetRollbackAll)
+	s.Spec.Failure.MaxFailedClusters = 1
+	Finish(s, "bad", protocol.FleetResult{State: protocol.ClusterFailed, Reason: "bad"}, time.Now())
+	assert.Equal(t, protocol.FleetRolling, s.Phase)
+	assert.Equal(t, []string{"next"}, Next(s, time.Now()).Start, "other clusters of the stage begin")
+	Finish(s, "next", protocol.FleetResult{State: protocol.ClusterFailed, Reason: "worse"}, time.Now())
+	assert.Equal(t, protocol.FleetRollingBack, s.Phase)
+	assert.Equal(t, "cluster next failed: worse; 2 clusters failed, and failure.maxFailedClusters is 1", s.Message)
+}
+
+// If more clusters than unreachable.max are skipped, the fault is probably not that of a cluster.
+func TestSpec12_2_AStageWithTooManySkippedClustersWaits(t *testing.T) {
+	s := rolling(outriggerv1.FleetPause)
+	s.Spec.Unreachable.Max = new(intstr.FromString("34%"))
+	assert.Equal(t, []string{"next"}, Next(s, time.Now()).Start, "one of three clusters is skipped")
+	Finish(s, "next", protocol.FleetResult{State: protocol.ClusterSkipped}, time.Now())
+	s.Clusters["bad"].State = protocol.ClusterPending
+	assert.Empty(t, Next(s, time.Now()).Start)
+	assert.Equal(t, "stage europe waits: 2 clusters are skipped, and unreachable.max is 34%", s.Message)
+	s.Clusters["next"].Hash = ""
+	assert.Equal(t, []string{"bad"}, Next(s, time.Now()).Start, "a cluster without the SidecarSet does not count")
 }

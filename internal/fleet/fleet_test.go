@@ -41,6 +41,8 @@ func TestSpec12_1_WrongPoliciesAreRejected(t *testing.T) {
 		"spec.stages[1].maxConcurrentClusters: ":               func(p *outriggerv1.FleetPolicy) { p.Spec.Stages[1].MaxConcurrentClusters = new(intstr.FromInt32(0)) },
 		"spec.stages[0].bake: use a positive duration":         func(p *outriggerv1.FleetPolicy) { p.Spec.Stages[0].Bake.Duration = -1 },
 		`spec.failure.action: "Explode" is none of`:            func(p *outriggerv1.FleetPolicy) { p.Spec.Failure.Action = "Explode" },
+		"spec.failure.maxFailedClusters: use a number":         func(p *outriggerv1.FleetPolicy) { p.Spec.Failure.MaxFailedClusters = -1 },
+		"spec.unreachable.max: use a number of clusters":       func(p *outriggerv1.FleetPolicy) { p.Spec.Unreachable.Max = new(intstr.FromString("x")) },
 		"spec.unreachable.after: use a positive duration":      func(p *outriggerv1.FleetPolicy) { p.Spec.Unreachable.After = &metav1.Duration{} },
 	} {
 		t.Run(says, func(t *testing.T) {

@@ -57,6 +57,10 @@ func roll(s *protocol.FleetState, now time.Time) Step {
 		skipAbsent(s, now)
 	}
 	clusters := count(s)
+	if limit, ok := maxSkipped(s, clusters.own); ok && clusters.skipped > limit {
+		s.Message = fmt.Sprintf("stage %s waits: %d clusters are skipped, and unreachable.max is %s", stage.Name, clusters.skipped, s.Spec.Unreachable.Max.String())
+		return Step{}
+	}
 	start := clusters.pending[:min(len(clusters.pending), max(limitOf(stage.MaxConcurrentClusters, clusters.own)-clusters.running, 0))]
 	begun(s, start, now)
 	step := Step{Start: start}
@@ -94,10 +98,10 @@ func absent(s *protocol.FleetState, cluster *protocol.FleetCluster) bool {
 }
 
 // counts are the clusters of a rollout as the current stage sees them. Running, pending and absent
-// clusters may also belong to earlier stages.
+// clusters may also belong to earlier stages. Clusters that never had the SidecarSet are not skipped.
 type counts struct {
-	running, absent, completed, later, own int
-	pending                                []string
+	running, absent, completed, skipped, later, own int
+	pending                                         []string
 }
 
 func count(s *protocol.FleetState) (c counts) {
@@ -120,6 +124,8 @@ func count(s *protocol.FleetState) (c counts) {
 			c.pending = append(c.pending, uid)
 		case cluster.State == protocol.ClusterCompleted && own:
 			c.completed++
+		case cluster.State == protocol.ClusterSkipped && own && cluster.Hash != "":
+			c.skipped++
 		}
 	}
 	return c
@@ -209,6 +215,15 @@ func limitOf(limit *intstr.IntOrString, clusters int) int {
 		return 1
 	}
 	return max(n, 1)
+}
+
+// maxSkipped returns how many clusters of a stage may be skipped, if there is a limit.
+func maxSkipped(s *protocol.FleetState, own int) (limit int, ok bool) {
+	if s.Spec.Unreachable.Max == nil {
+		return 0, false
+	}
+	limit, err := intstr.GetScaledValueFromIntOrPercent(s.Spec.Unreachable.Max, own, false)
+	return limit, err == nil
 }
 
 // InputOf returns the input of the activity of a cluster.

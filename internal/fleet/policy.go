@@ -56,6 +56,14 @@ func Validate(policy *outriggerv1.FleetPolicy) error {
 	if after := spec.Unreachable.After; after != nil && after.Duration <= 0 {
 		wrong("spec.unreachable.after", "use a positive duration such as 10m")
 	}
+	if spec.Failure.MaxFailedClusters < 0 {
+		wrong("spec.failure.maxFailedClusters", "use a number of clusters from 0")
+	}
+	if limit := spec.Unreachable.Max; limit != nil {
+		if n, err := intstr.GetScaledValueFromIntOrPercent(limit, 100, false); err != nil || n < 0 {
+			wrong("spec.unreachable.max", "use a number of clusters from 0, or a percentage such as 10%")
+		}
+	}
 	return errors.Join(all...)
 }
 

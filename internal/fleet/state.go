@@ -184,7 +184,24 @@ func Finish(s *protocol.FleetState, uid string, result protocol.FleetResult, now
 	if result.State != protocol.ClusterFailed || s.Phase != protocol.FleetRolling {
 		return
 	}
-	stop(s, fmt.Sprintf("cluster %s failed: %s", title(cluster, uid), result.Reason), s.Spec.Failure.Action)
+	failed, limit := countOf(s, protocol.ClusterFailed), s.Spec.Failure.MaxFailedClusters
+	if failed <= limit {
+		return
+	}
+	reason := fmt.Sprintf("cluster %s failed: %s", title(cluster, uid), result.Reason)
+	if limit > 0 {
+		reason += fmt.Sprintf("; %d clusters failed, and failure.maxFailedClusters is %d", failed, limit)
+	}
+	stop(s, reason, s.Spec.Failure.Action)
+}
+
+func countOf(s *protocol.FleetState, state protocol.FleetClusterState) (n int) {
+	for _, uid := range Keys(s.Clusters) {
+		if s.Clusters[uid].State == state {
+			n++
+		}
+	}
+	return n
 }
 
 func title(cluster *protocol.FleetCluster, uid string) string {

@@ -60,6 +60,8 @@ type FleetClusters struct {
 type FleetFailure struct {
 	// Action is Pause, RollbackStage or RollbackAll. The default is Pause.
 	Action FleetAction `json:"action,omitempty"`
+	// MaxFailedClusters is the number of clusters that may fail before the rollout stops. The default is 0.
+	MaxFailedClusters int `json:"maxFailedClusters,omitempty"`
 }
 
 // FleetAction is the reaction to a cluster whose rollout failed.
@@ -77,4 +79,7 @@ type FleetUnreachable struct {
 	// After is the time after which a cluster is skipped whose worker does not answer, or which does
 	// not have the content. The default is 10m.
 	After *metav1.Duration `json:"after,omitempty"`
+	// Max is the number or the percentage of the clusters of a stage that may be skipped. If more are
+	// skipped, the stage waits. Without it, any number may be skipped.
+	Max *intstr.IntOrString `json:"max,omitempty"`
 }
