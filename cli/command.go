@@ -74,7 +74,7 @@ func (s *shared) command() *cobra.Command {
 	versions.Example = "  kubectl sidecarset version\n  kubectl sidecarset version -o json"
 	versions.Args = takes(0)
 	root.AddCommand(newList(s), newGet(s), s.checksTemporalFlags(newWhy(s)), s.checksTemporalFlags(newStatus(s)), s.checksTemporalFlags(newPlan(s)),
-		s.checksTemporalFlags(newHistory(s)), newDiff(s), newSet(s), newUndo(s), newRestart(s), newPause(s), newResume(s), newApprove(s), newPromote(s), newAbort(s), newRetry(s), newFreeze(s), newUnfreeze(s), newOpen(s), newCheck(s), newOptions(s), versions)
+		s.checksTemporalFlags(newHistory(s)), newDiff(s), newSet(s), newUndo(s), newRestart(s), newPause(s), newResume(s), newApprove(s), newPromote(s), newAbort(s), newRetry(s), newPermit(s), newFreeze(s), newUnfreeze(s), newOpen(s), newCheck(s), newOptions(s), versions)
 	subcommand.Root(root)
 	leaveOutOptions(root)
 	return root

@@ -32,7 +32,7 @@ func Fleet(ctx workflow.Context, state protocol.FleetState) error {
 		return err
 	}
 	for {
-		if f.readContents(); f.superseded || f.long(ctx) {
+		if f.readContents(workflow.Now(ctx)); f.superseded || f.long(ctx) {
 			return workflow.NewContinueAsNewError(ctx, protocol.FleetWorkflow, f.state)
 		}
 		if err := f.readPlan(ctx); err != nil {
@@ -67,11 +67,11 @@ type fleetRun struct {
 type activeMember struct{ cancel workflow.CancelFunc }
 
 // readContents reads the reports of members. The first content needs no other run.
-func (f *fleetRun) readContents() {
+func (f *fleetRun) readContents(now time.Time) {
 	f.refresh = len(drain[struct{}](f.left)) > 0 || f.refresh
 	for _, content := range drain[protocol.FleetContent](f.contents) {
 		first := f.state.Hash == ""
-		switch effect := fleet.Report(&f.state, content); {
+		switch effect := fleet.Report(&f.state, content, now); {
 		case effect == fleet.Superseded && !first:
 			f.superseded = true
 		case effect != fleet.Nothing:
@@ -175,30 +175,30 @@ func (f *fleetRun) handleRequests(ctx workflow.Context) error {
 	return cmp.Or(err,
 		workflow.SetQueryHandler(ctx, protocol.ClusterQuery, func(uid string) (*protocol.FleetCluster, error) { return f.state.Clusters[uid], nil }),
 		f.handle(ctx, protocol.ApproveUpdate, func(r protocol.FleetStepRequest) error { return fleet.CheckApproval(&f.state, r) },
-			func(r protocol.FleetStepRequest) string {
-				fleet.Approve(&f.state, r.Approval)
+			func(r protocol.FleetStepRequest, now time.Time) string {
+				fleet.Approve(&f.state, r.Approval, now)
 				return "stage " + f.state.Spec.Stages[f.state.Stage].Name + " is approved"
 			}),
 		f.handle(ctx, protocol.AbortUpdate, func(r protocol.FleetStepRequest) error { return fleet.CheckAbort(&f.state, r.Approval) },
-			func(r protocol.FleetStepRequest) string {
-				fleet.Abort(&f.state, r.Approval)
+			func(r protocol.FleetStepRequest, now time.Time) string {
+				fleet.Abort(&f.state, r.Approval, now)
 				return "the rollout is aborted; all clusters with the content go back"
 			}),
 		f.handle(ctx, protocol.RetryUpdate, func(r protocol.FleetStepRequest) error { return fleet.CheckRetry(&f.state, r.Approval) },
-			func(protocol.FleetStepRequest) string {
+			func(r protocol.FleetStepRequest, now time.Time) string {
 				for _, uid := range fleet.Keys(f.state.Clusters) {
 					f.end(uid)
 				}
-				fleet.Retry(&f.state)
+				fleet.Retry(&f.state, r.Approval, now)
 				return "the rollout begins again with its first stage"
 			}),
 	)
 }
 
-func (f *fleetRun) handle(ctx workflow.Context, name string, check func(protocol.FleetStepRequest) error, do func(protocol.FleetStepRequest) string) error {
+func (f *fleetRun) handle(ctx workflow.Context, name string, check func(protocol.FleetStepRequest) error, do func(protocol.FleetStepRequest, time.Time) string) error {
 	err := workflow.SetUpdateHandlerWithOptions(ctx, name,
 		func(ctx workflow.Context, request protocol.FleetStepRequest) (protocol.StepResult, error) {
-			message := do(request)
+			message := do(request, workflow.Now(ctx))
 			f.changed = true
 			workflow.GetLogger(ctx).Info("fleet: "+message, "request", name, "by", request.By, "reason", request.Reason)
 			return protocol.StepResult{Message: message}, nil

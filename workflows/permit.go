@@ -1,7 +1,9 @@
 package workflows
 
 import (
+	"errors"
 	"fmt"
+	"time"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -11,16 +13,33 @@ import (
 // handlePermits sets the handler of the update permit, by which a member of a fleet gives a run the
 // permit for its content (SPEC §12.5). The operator mirrors the memo in status.
 func (r *run) handlePermits(ctx workflow.Context) error {
-	err := workflow.SetUpdateHandler(ctx, protocol.PermitUpdate, func(ctx workflow.Context, permit protocol.Permit) (protocol.StepResult, error) {
+	permit := func(ctx workflow.Context, permit protocol.Permit) (protocol.StepResult, error) {
+		if message, known := r.answerToAction(ctx); known {
+			return protocol.StepResult{Message: message}, nil
+		}
+		permit.NotAfter = time.Time{} // NotAfter belongs to the request
 		r.progress.Permit, r.updated = &permit, true
-		r.log(ctx).Info("rollout permitted", "hash", permit.Hash, "stage", permit.Stage)
+		r.log(ctx).Info("rollout permitted", "hash", permit.Hash, "stage", permit.Stage, "by", permit.By, "reason", permit.Reason)
 		if err := workflow.UpsertMemo(ctx, map[string]any{protocol.PermitMemo: permit}); err != nil {
 			return protocol.StepResult{}, fmt.Errorf("write the memo %s: %w", protocol.PermitMemo, err)
 		}
+		r.rememberAction(ctx, "permitted")
 		return protocol.StepResult{Message: "permitted"}, nil
-	})
+	}
+	err := workflow.SetUpdateHandlerWithOptions(ctx, protocol.PermitUpdate, permit, workflow.UpdateHandlerOptions{Validator: unlessKnown(r, r.checkPermit)})
 	if err != nil {
 		return fmt.Errorf("answer the update %s: %w", protocol.PermitUpdate, err)
+	}
+	return nil
+}
+
+// checkPermit rejects a permit of a user that comes too late, or that the run does not need.
+func (r *run) checkPermit(ctx workflow.Context, permit protocol.Permit) error {
+	if err := checkTime(ctx, permit.NotAfter); err != nil {
+		return err
+	}
+	if has := r.progress.Permit; permit.By != "" && has != nil && has.Hash == permit.Hash {
+		return errors.New("the rollout has a permit")
 	}
 	return nil
 }

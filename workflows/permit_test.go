@@ -40,3 +40,32 @@ func (s *rolloutSuite) TestSpec12_5_AnotherGenerationHasNoPermit() {
 	s.EqualValues(2, next.Generation)
 	s.Nil(next.Progress.Permit)
 }
+
+// A user permits the content of a rollout once. The permit of the fleet comes later.
+func (s *rolloutSuite) TestSpec12_6_AUserPermitsARollout() {
+	s.env.OnUpsertMemo(mock.Anything).Return(nil)
+	frozen := protocol.NextBatchResult{Phase: protocol.PhaseFrozen, Message: "waits"}
+	s.answers(frozen, frozen, ends(protocol.PhaseComplete))
+	answers := map[string]string{}
+	send := func(after time.Duration, id string, permit protocol.Permit) {
+		s.env.RegisterDelayedCallback(func() {
+			s.env.UpdateWorkflow(protocol.PermitUpdate, id, &testsuite.TestUpdateCallback{
+				OnAccept: func() {}, OnReject: func(err error) { answers[id] = err.Error() },
+				OnComplete: func(_ any, err error) { s.NoError(err); answers[id] = "permitted" },
+			}, permit)
+		}, after)
+	}
+	user := protocol.Permit{Hash: "h2", By: "ann", Reason: "hotfix", NotAfter: s.env.Now().Add(150 * time.Second)}
+	send(time.Minute, "first", user)
+	send(2*time.Minute, "second", user)
+	send(3*time.Minute, "late", protocol.Permit{Hash: "h3", By: "ann", NotAfter: user.NotAfter})
+	s.env.RegisterDelayedCallback(func() {
+		s.Equal(&protocol.Permit{Hash: "h2", By: "ann", Reason: "hotfix"}, s.query().Permit)
+	}, 4*time.Minute)
+	send(5*time.Minute, "fleet", protocol.Permit{Hash: "h2", Attempt: 1, Stage: "rest"})
+	s.run()
+	s.Equal("permitted", answers["first"])
+	s.Equal("the rollout has a permit", answers["second"])
+	s.Contains(answers["late"], "comes too late")
+	s.Equal("permitted", answers["fleet"])
+}

@@ -44,6 +44,8 @@ type Reporter struct {
 type report struct {
 	hash string
 	at   time.Time
+	// own is set if a user of the cluster permitted the content.
+	own bool
 }
 
 // Run reports until the context ends.
@@ -104,10 +106,19 @@ func (r *Reporter) report(ctx context.Context, set *v1alpha1.SidecarSet) error {
 		interval = announceInterval
 	}
 	_, unanswered := r.unanswered.LoadAndDelete(set.Name)
-	if last.hash == content.Hash && now.Sub(last.at) < interval && !unanswered {
+	permit := fleet.Recorded(set)
+	own := permit != nil && permit.Attempt == 0
+	if last.hash == content.Hash && now.Sub(last.at) < interval && !unanswered && own == last.own {
 		return nil
 	}
-	known, err := r.known(ctx, set.Name, content)
+	var known bool
+	var err error
+	if own {
+		content.Own, err = r.permittedBy(ctx, set.Name)
+	}
+	if err == nil {
+		known, err = r.known(ctx, set.Name, content)
+	}
 	if err == nil && !known {
 		state := protocol.FleetState{Set: set.Name, Phase: protocol.FleetRolling}
 		err = r.send(ctx, protocol.FleetWorkflowID(set.Name), protocol.ContentSignal, content, protocol.FleetWorkflow, state)
@@ -118,8 +129,21 @@ func (r *Reporter) report(ctx context.Context, set *v1alpha1.SidecarSet) error {
 		}
 		return err
 	}
-	r.reported[set.UID] = report{content.Hash, now}
+	r.reported[set.UID] = report{content.Hash, now, own}
 	return nil
+}
+
+// permittedBy returns the user that permitted the content of a SidecarSet in this cluster. If Temporal has
+// deleted the run since, the user is unknown.
+func (r *Reporter) permittedBy(ctx context.Context, set string) (*protocol.Approval, error) {
+	local, err := r.read(ctx, set)
+	if err != nil {
+		return nil, err
+	}
+	if permit := local.status.Permit; permit != nil {
+		return &protocol.Approval{By: permit.By, Reason: permit.Reason}, nil
+	}
+	return &protocol.Approval{By: "a user of the cluster"}, nil
 }
 
 // known reports whether the fleet knows the content of the cluster. A rollout of the fleet that is not

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -13,8 +14,10 @@ import (
 	"go.temporal.io/sdk/converter"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
 // A report costs events of a history, and a question does not. The member asks before it repeats a report.
@@ -25,7 +28,9 @@ func TestSpec12_3_AMemberReportsOnlyWhatTheFleetDoesNotKnow(t *testing.T) {
 	r := &Reporter{Member: c.Member, Cache: c.Live, Self: protocol.FleetMember{UID: "u"}, Log: logr.Discard(), reported: map[types.UID]report{}}
 	var answer *sdk.QueryWorkflowWithOptionsResponse
 	failure := error(serviceerror.NewNotFound("no run"))
-	c.fleet.On("QueryWorkflowWithOptions", mock.Anything, mock.Anything).Return(func(any, any) (*sdk.QueryWorkflowWithOptionsResponse, error) { return answer, failure })
+	c.fleet.On("QueryWorkflowWithOptions", mock.Anything, mock.Anything).Return(func(context.Context, *sdk.QueryWorkflowWithOptionsRequest) (*sdk.QueryWorkflowWithOptionsResponse, error) {
+		return answer, failure
+	})
 	c.fleet.On("SignalWithStartWorkflow", mock.Anything, "fleet/envoy", protocol.ContentSignal, mock.Anything, mock.Anything, mock.Anything, mock.Anything).Return(nil, nil)
 	reports := func(want int, _ string) {
 		t.Helper()
@@ -49,4 +54,13 @@ func TestSpec12_3_AMemberReportsOnlyWhatTheFleetDoesNotKnow(t *testing.T) {
 	reports(2, "no time has passed")
 	c.unanswered.Store("envoy", true)
 	reports(3, "the fleet lost the result of an activity")
+
+	// A user of the cluster permits the content.
+	c.set.Status.Rollout = &v1alpha1.RolloutStatus{Permit: protocol.Permit{Hash: c.hash}.String()}
+	require.NoError(t, c.Live.(client.Client).Status().Update(t.Context(), c.set))
+	c.run(&protocol.RolloutStatus{Generation: 3, Permit: &protocol.Permit{Hash: c.hash, By: "ann", Reason: "hotfix"}})
+	reports(4, "the permit of a user")
+	calls := c.fleet.Calls
+	require.Equal(t, &protocol.Approval{By: "ann", Reason: "hotfix"}, calls[len(calls)-1].Arguments.Get(3).(protocol.FleetContent).Own)
+	reports(4, "reported")
 }

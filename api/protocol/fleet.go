@@ -51,8 +51,12 @@ type Permit struct {
 	Hash string `json:"hash"`
 	// Stage is the name of the stage of the FleetPolicy.
 	Stage string `json:"stage,omitempty"`
-	// Attempt increases with each retry of the content.
+	// Attempt increases with each retry of the content. It is 0 in a permit of a user.
 	Attempt int `json:"attempt,omitempty"`
+	// By and Reason belong to a permit of a user. Its update is rejected after NotAfter.
+	By       string    `json:"by,omitempty"`
+	Reason   string    `json:"reason,omitempty"`
+	NotAfter time.Time `json:"notAfter,omitzero"`
 }
 
 // String returns the form of a permit in status, such as 1/canary/4b7f.
@@ -84,6 +88,8 @@ type FleetContent struct {
 	Hash   string `json:"hash"`
 	// Settled is set if the content needs no permit in the member (SPEC 12.5.4).
 	Settled bool `json:"settled,omitempty"`
+	// Own is the user that permitted the content in this member, if the fleet has not.
+	Own *Approval `json:"own,omitempty"`
 }
 
 // FleetRegistry is the state of the registry. Both maps have names and uids as keys.
@@ -149,6 +155,20 @@ type FleetState struct {
 	Clusters map[string]*FleetCluster `json:"clusters,omitempty"`
 	// Verdicts are the verdicts about earlier content, the newest last.
 	Verdicts []FleetVerdict `json:"verdicts,omitempty"`
+	// Events are the newest events of the rollouts, the newest last.
+	Events []FleetEvent `json:"events,omitempty"`
+}
+
+// FleetEvent is an event of a rollout over many clusters. By and Reason are those of a user. Cluster is
+// the name of a cluster.
+type FleetEvent struct {
+	Time    time.Time `json:"time"`
+	Hash    string    `json:"hash,omitempty"`
+	What    string    `json:"what"`
+	Stage   string    `json:"stage,omitempty"`
+	Cluster string    `json:"cluster,omitempty"`
+	By      string    `json:"by,omitempty"`
+	Reason  string    `json:"reason,omitempty"`
 }
 
 // FleetVerdict is the verdict about content.
@@ -185,6 +205,8 @@ type FleetCluster struct {
 	Since  time.Time         `json:"since,omitzero"`
 	// Begun is set if the cluster may have a permit for the content. A rollback ends it.
 	Begun bool `json:"begun,omitempty"`
+	// Own is the user that permitted the content in this cluster, if the fleet had not.
+	Own *Approval `json:"own,omitempty"`
 	// Undo is earlier content that failed, if its rollback has not ended. The cluster begins after it.
 	Undo *FleetUndo `json:"undo,omitempty"`
 }

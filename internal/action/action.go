@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
@@ -99,12 +100,27 @@ func Target(a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet, run Run) (ta
 		return target, "", ""
 	case run.Generation != set.Generation:
 		return nil, fmt.Sprintf("the rollout of generation %d has not begun%s", set.Generation, seeStatus(set)), ""
+	case a.Spec.Verb == outriggerv1.VerbPermit:
+		wait, rejected := needsPermit(set)
+		return target, wait, rejected
 	case a.Spec.Verb != outriggerv1.VerbApprove && a.Spec.Verb != outriggerv1.VerbPromote:
 		return target, "", ""
 	}
 	step, wait, rejected := stepOf(a, set, run.Stage)
 	target.Step = int32(step)
 	return target, wait, rejected
+}
+
+// needsPermit returns the reason for which a rollout needs no permit of a user.
+func needsPermit(set *v1alpha1.SidecarSet) (wait, rejected string) {
+	progressing := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionProgressing)
+	switch {
+	case progressing == nil || progressing.ObservedGeneration != set.Generation:
+		return "the operator has not described the rollout yet" + seeStatus(set), ""
+	case progressing.Reason != v1alpha1.ReasonAwaitingPermit:
+		return "", "the rollout does not wait for a permit of a fleet" + seeStatus(set)
+	}
+	return "", ""
 }
 
 // stepOf returns the number of the current step, from 1, if the action is for it.
@@ -135,10 +151,10 @@ func names(step intstr.IntOrString, s *protocol.Stage) bool {
 	return step.String() == strconv.Itoa(s.Index+1)
 }
 
-// Request returns the update of a run for an action with a target. The run rejects the update after
+// Request returns the update of a run for an action with a target. hash is that of the content. The run rejects the update after
 // some seconds, because the operator repeats it then. Otherwise, it would take effect as soon as a
 // worker runs, possibly after the action was deleted.
-func Request(a *outriggerv1.RolloutAction, now time.Time) (update string, payload any) {
+func Request(a *outriggerv1.RolloutAction, hash string, now time.Time) (update string, payload any) {
 	by, target, notAfter := a.Spec.RequestedBy, a.Status.Target, now.Add(attempt).UTC()
 	if expires := a.CreationTimestamp.Add(lifetime).UTC(); expires.Before(notAfter) {
 		notAfter = expires
@@ -146,6 +162,8 @@ func Request(a *outriggerv1.RolloutAction, now time.Time) (update string, payloa
 	switch update = string(a.Spec.Verb); a.Spec.Verb {
 	case outriggerv1.VerbPause, outriggerv1.VerbResume:
 		return update, protocol.Pause{By: by, Reason: a.Spec.Reason, NotAfter: notAfter}
+	case outriggerv1.VerbPermit:
+		return update, protocol.Permit{Hash: hash, By: by, Reason: a.Spec.Reason, NotAfter: notAfter}
 	default:
 		return update, protocol.StepRequest{
 			Approval:   protocol.Approval{By: by, Reason: a.Spec.Reason},

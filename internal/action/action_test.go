@@ -28,9 +28,9 @@ func TestSpec11_13_AnActionThatIsNotCarriedOutExpires(t *testing.T) {
 	a.Status.Message = "no worker"
 	assert.Empty(t, Refused(a, set, created().Add(lifetime-time.Nanosecond)))
 	assert.Equal(t, "expired: not carried out within 10 minutes: no worker; create the action again", Refused(a, set, created().Add(lifetime)))
-	_, late := Request(a, created().Add(lifetime-time.Second))
+	_, late := Request(a, "h", created().Add(lifetime-time.Second))
 	assert.Equal(t, created().Add(lifetime).UTC(), late.(protocol.Pause).NotAfter, "the run accepts no action after its end")
-	_, early := Request(a, created())
+	_, early := Request(a, "h", created())
 	assert.Equal(t, created().Add(attempt).UTC(), early.(protocol.Pause).NotAfter)
 }
 
@@ -56,6 +56,25 @@ func TestSpec11_13_AnActionForAnotherSidecarSetIsRefused(t *testing.T) {
 	}
 	a, _, _ := example(outriggerv1.VerbAbort)
 	assert.Equal(t, "SidecarSet logs does not exist; kubectl get sidecarsets lists the SidecarSets", Refused(a, nil, created()))
+}
+
+func TestSpec12_6_APermitIsForARolloutThatWaitsForOne(t *testing.T) {
+	for reason, want := range map[string][]string{
+		v1alpha1.ReasonAwaitingPermit: {"", ""},
+		v1alpha1.ReasonPaused:         {"", "the rollout does not wait for a permit of a fleet (kubectl sidecarset status logs)"},
+		"":                            {"the operator has not described the rollout yet (kubectl sidecarset status logs)", ""},
+	} {
+		a, set, run := example(outriggerv1.VerbPermit)
+		if reason != "" {
+			set.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Reason: reason, ObservedGeneration: 3}}
+		}
+		target, wait, rejected := Target(a, set, run)
+		assert.Equal(t, want, []string{wait, rejected}, reason)
+		a.Status.Target = target
+		update, payload := Request(a, "h", created())
+		assert.Equal(t, protocol.PermitUpdate, update)
+		assert.Equal(t, protocol.Permit{Hash: "h", By: "ann", Reason: "why", NotAfter: created().Add(attempt).UTC()}, payload)
+	}
 }
 
 func TestSpec11_13_AnActionIsForOneStepOfOneGeneration(t *testing.T) {
@@ -115,7 +134,7 @@ func TestSpec11_13_AnActionDoesNotWaitForTheRolloutOfLaterContent(t *testing.T) 
 func TestSpec11_13_ARunGetsTheUserTheStepAndTheReason(t *testing.T) {
 	a, _, _ := example(outriggerv1.VerbPromote)
 	a.Spec.Full, a.Status.Target = true, &outriggerv1.RolloutActionTarget{UID: "s", Generation: 3, Step: 2}
-	update, payload := Request(a, created())
+	update, payload := Request(a, "h", created())
 	assert.Equal(t, protocol.PromoteUpdate, update)
 	want := protocol.StepRequest{Approval: protocol.Approval{By: "ann", Reason: "why"}, Generation: 3, Step: 1, Full: true, NotAfter: created().Add(attempt).UTC()}
 	assert.Equal(t, want, payload)

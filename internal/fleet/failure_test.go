@@ -51,26 +51,26 @@ func TestSpec12_4_ARollbackReachesEachClusterThatBegan(t *testing.T) {
 
 	s = rolling(outriggerv1.FleetPause)
 	Finish(s, "bad", failed, time.Now())
-	Retry(s)
+	Retry(s, protocol.Approval{}, time.Now())
 	assert.Equal(t, protocol.ClusterPending, s.Clusters["canary"].State)
-	Abort(s, protocol.Approval{})
+	Abort(s, protocol.Approval{}, time.Now())
 	assert.Equal(t, []string{"away", "bad", "canary", "joined"}, due(s), "an earlier attempt began these clusters")
 	for _, uid := range due(s) {
 		Finish(s, uid, protocol.FleetResult{State: protocol.ClusterRolledBack}, time.Now())
 	}
 	Next(s, time.Now())
 	assert.Equal(t, protocol.FleetFailed, s.Phase)
-	Retry(s)
-	Abort(s, protocol.Approval{})
+	Retry(s, protocol.Approval{}, time.Now())
+	Abort(s, protocol.Approval{}, time.Now())
 	assert.Empty(t, due(s), "no cluster has begun since its rollback")
 }
 
 // A cluster that never answers does not prevent a retry.
 func TestSpec12_4_ARetryNeedsNoEndOfTheRollback(t *testing.T) {
 	s := rolling(outriggerv1.FleetRollbackAll)
-	Abort(s, protocol.Approval{})
+	Abort(s, protocol.Approval{}, time.Now())
 	require.NoError(t, CheckRetry(s, protocol.Approval{}))
-	Retry(s)
+	Retry(s, protocol.Approval{}, time.Now())
 	assert.Equal(t, protocol.FleetRolling, s.Phase)
 	assert.Equal(t, 2, s.Attempt)
 }
@@ -79,10 +79,10 @@ func TestSpec12_4_ARetryNeedsNoEndOfTheRollback(t *testing.T) {
 func TestSpec12_4_ARollbackContinuesWithOtherContent(t *testing.T) {
 	now := time.Now()
 	s := rolling(outriggerv1.FleetRollbackAll)
-	Abort(s, protocol.Approval{Reason: "errors"})
+	Abort(s, protocol.Approval{Reason: "errors"}, time.Now())
 	assert.Equal(t, []string{"away", "bad", "canary", "joined"}, Next(s, now).RollBack)
 	Finish(s, "bad", protocol.FleetResult{State: protocol.ClusterRolledBack}, now)
-	require.Equal(t, Superseded, Report(s, protocol.FleetContent{Member: "canary", Hash: "h2"}))
+	require.Equal(t, Superseded, Report(s, protocol.FleetContent{Member: "canary", Hash: "h2"}, time.Now()))
 	Resume(s)
 	s.Planned, s.Spec = true, policy().Spec
 	step := Next(s, now)
@@ -94,8 +94,21 @@ func TestSpec12_4_ARollbackContinuesWithOtherContent(t *testing.T) {
 	step = Next(s, now)
 	assert.Equal(t, []string{"canary"}, step.Start)
 	assert.Equal(t, protocol.Permit{Hash: "h2", Stage: "canary", Attempt: 1}, InputOf(s, "canary").Permit)
-	Retry(s)
+	Retry(s, protocol.Approval{}, time.Now())
 	assert.Equal(t, protocol.ClusterRollbackDue, s.Clusters["away"].State)
+}
+
+// A user can permit content in one cluster. The fleet keeps the user and the reason.
+func TestSpec12_6_TheFleetRecordsAPermitOfAUser(t *testing.T) {
+	s, own := rolling(outriggerv1.FleetPause), &protocol.Approval{By: "ann", Reason: "hotfix"}
+	s.Clusters["next"].Hash = "h0"
+	for range 2 {
+		Report(s, protocol.FleetContent{Member: "next", Hash: "h9", Settled: true, Own: own}, time.Now())
+	}
+	assert.Equal(t, "h1", s.Hash)
+	assert.Equal(t, own, s.Clusters["next"].Own)
+	require.Len(t, s.Events, 1)
+	assert.Equal(t, "next ann hotfix", s.Events[0].Cluster+" "+s.Events[0].By+" "+s.Events[0].Reason)
 }
 
 // Up to failure.maxFailedClusters, a failure stops nothing.

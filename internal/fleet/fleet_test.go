@@ -103,7 +103,7 @@ func (f *fleetOf) refresh() {
 
 func (f *fleetOf) report(uid, hash string) {
 	_, ended := f.ended[uid]
-	if Report(&f.state, protocol.FleetContent{Member: uid, Hash: hash, Settled: ended && hash == f.state.Hash}) == Superseded {
+	if Report(&f.state, protocol.FleetContent{Member: uid, Hash: hash, Settled: ended && hash == f.state.Hash}, time.Now()) == Superseded {
 		f.running, f.ended, f.started = map[string]string{}, map[string]time.Time{}, map[string]time.Time{}
 	}
 	f.refresh()
@@ -239,7 +239,7 @@ func TestSpec12_2_ClustersWithoutTheContentTakeNoPlace(t *testing.T) {
 func TestSpec12_3_SettledContentOfANewMemberSupersedesNothing(t *testing.T) {
 	s := &protocol.FleetState{Set: "envoy", Phase: protocol.FleetRolling}
 	report := func(member, hash string, settled bool) Effect {
-		return Report(s, protocol.FleetContent{Member: member, Hash: hash, Settled: settled})
+		return Report(s, protocol.FleetContent{Member: member, Hash: hash, Settled: settled}, time.Now())
 	}
 	require.Equal(t, Superseded, report("a", "h1", true), "the first content")
 	require.Equal(t, Nothing, report("b", "h0", true))
@@ -250,17 +250,19 @@ func TestSpec12_3_SettledContentOfANewMemberSupersedesNothing(t *testing.T) {
 // The API server of a cluster was restored to a time before its permit.
 func TestSpec12_3_AClusterThatLostItsPermitBeginsAgain(t *testing.T) {
 	s := &protocol.FleetState{Set: "envoy", Phase: protocol.FleetRolling}
-	Report(s, protocol.FleetContent{Member: "a", Hash: "h1"})
+	Report(s, protocol.FleetContent{Member: "a", Hash: "h1"}, time.Now())
 	s.Clusters["a"].State = protocol.ClusterCompleted
-	Report(s, protocol.FleetContent{Member: "a", Hash: "h1", Settled: true})
+	Report(s, protocol.FleetContent{Member: "a", Hash: "h1", Settled: true}, time.Now())
 	require.Equal(t, protocol.ClusterCompleted, s.Clusters["a"].State)
-	Report(s, protocol.FleetContent{Member: "a", Hash: "h1"})
+	Report(s, protocol.FleetContent{Member: "a", Hash: "h1"}, time.Now())
 	require.Equal(t, protocol.ClusterPending, s.Clusters["a"].State)
 }
 
 func TestSpec12_3_OnlyNewContentSupersedes(t *testing.T) {
 	s := &protocol.FleetState{Set: "envoy", Phase: protocol.FleetRolling}
-	report := func(member, hash string) Effect { return Report(s, protocol.FleetContent{Member: member, Hash: hash}) }
+	report := func(member, hash string) Effect {
+		return Report(s, protocol.FleetContent{Member: member, Hash: hash}, time.Now())
+	}
 	require.Equal(t, Superseded, report("a", "h1"))
 	require.Equal(t, Joined, report("b", "h1"))
 	require.Equal(t, Superseded, report("a", "h2"))

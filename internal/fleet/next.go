@@ -147,6 +147,7 @@ func bake(s *protocol.FleetState, now time.Time) Step {
 		s.Message = "stage " + stage.Name + " waits for approval"
 		return Step{}
 	}
+	note(s, protocol.FleetEvent{Time: now, Hash: s.Hash, What: "stage ended", Stage: stage.Name})
 	s.Stage, s.Began, s.Reached, s.Approval, s.Message = s.Stage+1, nil, nil, nil, ""
 	return Step{Refresh: true, Until: now}
 }
@@ -156,6 +157,7 @@ func through(s *protocol.FleetState, now time.Time) Step {
 	if s.Phase != protocol.FleetThrough {
 		s.Phase = protocol.FleetThrough
 		record(s, protocol.FleetThrough)
+		note(s, protocol.FleetEvent{Time: now, Hash: s.Hash, What: "ended"})
 	}
 	s.Message = "all stages ended"
 	var start []string

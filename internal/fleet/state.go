@@ -12,6 +12,9 @@ import (
 // maxVerdicts limits the verdicts that a state keeps.
 const maxVerdicts = 50
 
+// maxEvents limits the events that a state keeps.
+const maxEvents = 100
+
 // maxText limits names and reasons of people, in bytes each.
 const maxText = 1024
 
@@ -30,7 +33,7 @@ const (
 // if it has never been reported and needs a permit, or if the cluster had the current content before.
 // Otherwise, the cluster is behind. Content that failed is refused. A cluster that needs a permit again,
 // for example because its API server was restored, begins again.
-func Report(s *protocol.FleetState, content protocol.FleetContent) Effect {
+func Report(s *protocol.FleetState, content protocol.FleetContent, now time.Time) Effect {
 	cluster, known := s.Clusters[content.Member]
 	if !known {
 		cluster = &protocol.FleetCluster{Stage: protocol.UnknownStage, State: protocol.ClusterPending}
@@ -41,6 +44,10 @@ func Report(s *protocol.FleetState, content protocol.FleetContent) Effect {
 	}
 	former := cluster.Hash
 	cluster.Hash = content.Hash
+	if own := content.Own; own != nil && (cluster.Own == nil || *cluster.Own != *own) {
+		note(s, protocol.FleetEvent{Time: now, Hash: content.Hash, What: "permitted in its cluster", Cluster: title(cluster, content.Member), By: own.By, Reason: own.Reason})
+	}
+	cluster.Own = content.Own
 	if content.Hash == s.Hash {
 		switch again := cluster.State == protocol.ClusterCompleted && !content.Settled; {
 		case again, cluster.State == protocol.ClusterSkipped, cluster.State == protocol.ClusterSuperseded:
@@ -54,6 +61,7 @@ func Report(s *protocol.FleetState, content protocol.FleetContent) Effect {
 		return Nothing
 	}
 	supersede(s, content.Hash)
+	note(s, protocol.FleetEvent{Time: now, Hash: s.Hash, What: "began", Cluster: title(cluster, content.Member)})
 	return Superseded
 }
 
@@ -61,6 +69,9 @@ func Report(s *protocol.FleetState, content protocol.FleetContent) Effect {
 // history, so a member does not repeat it then.
 func Knows(cluster *protocol.FleetCluster, content protocol.FleetContent) bool {
 	if cluster == nil || cluster.Hash != content.Hash || cluster.Stage == protocol.UnknownStage {
+		return false
+	}
+	if (cluster.Own == nil) != (content.Own == nil) {
 		return false
 	}
 	switch cluster.State {
@@ -102,6 +113,12 @@ func supersede(s *protocol.FleetState, hash string) {
 func begin(s *protocol.FleetState) {
 	s.Attempt++
 	s.Stage, s.Began, s.Reached, s.Approval, s.Phase, s.Message = 0, nil, nil, nil, protocol.FleetRolling, ""
+}
+
+// note keeps an event.
+func note(s *protocol.FleetState, event protocol.FleetEvent) {
+	s.Events = append(slices.Clone(s.Events), event)
+	s.Events = s.Events[max(len(s.Events)-maxEvents, 0):]
 }
 
 // VerdictOf returns the verdict about content, or "".
@@ -193,6 +210,7 @@ func Finish(s *protocol.FleetState, uid string, result protocol.FleetResult, now
 		reason += fmt.Sprintf("; %d clusters failed, and failure.maxFailedClusters is %d", failed, limit)
 	}
 	stop(s, reason, s.Spec.Failure.Action)
+	note(s, protocol.FleetEvent{Time: now, Hash: s.Hash, What: "failed", Cluster: title(cluster, uid), Reason: result.Reason})
 }
 
 func countOf(s *protocol.FleetState, state protocol.FleetClusterState) (n int) {
@@ -254,8 +272,9 @@ func CheckApproval(s *protocol.FleetState, request protocol.FleetStepRequest) er
 }
 
 // Approve approves the current stage, even before its bake time is over.
-func Approve(s *protocol.FleetState, by protocol.Approval) {
+func Approve(s *protocol.FleetState, by protocol.Approval, now time.Time) {
 	s.Approval = &by
+	note(s, protocol.FleetEvent{Time: now, Hash: s.Hash, What: "approved", Stage: s.Spec.Stages[s.Stage].Name, By: by.By, Reason: by.Reason})
 }
 
 // CheckAbort rejects an abort of a rollout that is rolled back already.
@@ -267,7 +286,8 @@ func CheckAbort(s *protocol.FleetState, by protocol.Approval) error {
 }
 
 // Abort rolls back all clusters.
-func Abort(s *protocol.FleetState, by protocol.Approval) {
+func Abort(s *protocol.FleetState, by protocol.Approval, now time.Time) {
+	note(s, protocol.FleetEvent{Time: now, Hash: s.Hash, What: "aborted", By: by.By, Reason: by.Reason})
 	stop(s, "aborted"+protocol.Pause{By: by.By, Reason: by.Reason}.Details(), outriggerv1.FleetRollbackAll)
 }
 
@@ -283,7 +303,8 @@ func CheckRetry(s *protocol.FleetState, by protocol.Approval) error {
 }
 
 // Retry begins the rollout of the same content again, with the first stage and the newest policy.
-func Retry(s *protocol.FleetState) {
+func Retry(s *protocol.FleetState, by protocol.Approval, now time.Time) {
+	note(s, protocol.FleetEvent{Time: now, Hash: s.Hash, What: "retried", By: by.By, Reason: by.Reason})
 	forget(s, s.Hash)
 	begin(s)
 	s.Planned = false

@@ -27,6 +27,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/action"
+	"github.com/outrigger/outrigger/internal/revision"
 	"github.com/outrigger/outrigger/kube"
 	"github.com/outrigger/outrigger/operator/runs"
 )
@@ -187,7 +188,11 @@ func (c *Controller) unconfirmedUser(ctx context.Context, a *outriggerv1.Rollout
 
 // send sends an action with a target to its run.
 func (c *Controller) send(ctx context.Context, a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet, read time.Time) error {
-	update, payload := action.Request(a, read)
+	completed, err := revision.Completed(set)
+	if err != nil {
+		return c.wait(ctx, a, err.Error())
+	}
+	update, payload := action.Request(a, completed.Annotations[v1alpha1.HashAnnotation], read)
 	answer, err := c.Runs.Update(ctx, runs.Reference(set), update, action.UpdateID(a), payload)
 	switch {
 	case errors.Is(err, runs.ErrNoRun):

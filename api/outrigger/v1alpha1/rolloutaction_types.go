@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// RolloutAction pauses, resumes, approves, promotes, aborts or retries the rollout of a SidecarSet.
+// RolloutAction pauses, resumes, approves, promotes, aborts, retries or permits the rollout of a SidecarSet.
 // The operator sends the action to the run, and writes the answer of the run into status. An action
 // that is not carried out within ten minutes is rejected. An action is deleted an hour after its end.
 //
@@ -38,7 +38,7 @@ type RolloutActionList struct {
 
 // RolloutVerb is what an action does with a rollout.
 //
-// +kubebuilder:validation:Enum=pause;resume;approve;promote;abort;retry
+// +kubebuilder:validation:Enum=pause;resume;approve;promote;abort;retry;permit
 type RolloutVerb string
 
 // These are the verbs of actions. Their values are the names of the updates of runs.
@@ -49,6 +49,7 @@ const (
 	VerbPromote RolloutVerb = "promote"
 	VerbAbort   RolloutVerb = "abort"
 	VerbRetry   RolloutVerb = "retry"
+	VerbPermit  RolloutVerb = "permit"
 )
 
 // RolloutActionSpec is the wanted action. It never changes.
@@ -63,7 +64,8 @@ type RolloutActionSpec struct {
 	SidecarSet string `json:"sidecarSet"`
 	// Verb is what the action does. pause and resume pause and resume the rollout. approve approves
 	// the current step of its RolloutPolicy. promote ends the current step. abort rolls the rollout
-	// back. retry begins a rollout again that was rolled back.
+	// back. retry begins a rollout again that was rolled back. permit lets a rollout begin that waits for
+	// a permit of its fleet.
 	Verb RolloutVerb `json:"verb"`
 	// Step is the number of a step, from 1, or its name. An approve or a promote is rejected if
 	// another step is the current one. Without a step, the action is for the current step.
