@@ -45,7 +45,7 @@ func (h *host) joinFleet(ctx context.Context, mgr *kube.Manager) error {
 	if err != nil {
 		return err
 	}
-	member := &fleet.Member{Live: mgr.GetAPIReader(), Local: h.client, Fleet: client, TaskQueue: h.taskQueue, Clock: clock.RealClock{}}
+	member := &fleet.Member{Live: mgr.GetAPIReader(), Writer: mgr.GetClient(), Local: h.client, Fleet: client, TaskQueue: h.taskQueue, Clock: clock.RealClock{}}
 	reporter := &fleet.Reporter{
 		Member: member, Cache: mgr.GetClient(), Log: h.log.WithName("fleet"),
 		Self: protocol.FleetMember{UID: uid, Name: cmp.Or(o.ClusterName, uid), Labels: o.ClusterLabels},
@@ -65,6 +65,7 @@ func (h *host) joinFleet(ctx context.Context, mgr *kube.Manager) error {
 			working := sdk.New(client, hosted.taskQueue, options)
 			working.RegisterActivityWithOptions(member.Rollout, activity.RegisterOptions{Name: protocol.FleetRolloutActivity})
 			working.RegisterActivityWithOptions(member.Rollback, activity.RegisterOptions{Name: protocol.FleetRollbackActivity})
+			working.RegisterActivityWithOptions(member.Freeze, activity.RegisterOptions{Name: protocol.FleetFreezeActivity})
 			if err := deciding.Start(); err != nil {
 				return nil, fmt.Errorf("host the rollouts of the fleet: %w", err)
 			}

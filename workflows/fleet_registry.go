@@ -3,6 +3,7 @@ package workflows
 import (
 	"cmp"
 	"fmt"
+	"time"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -10,61 +11,148 @@ import (
 	"github.com/outrigger/outrigger/internal/fleet"
 )
 
-// FleetRegistry keeps the policies and the members of a fleet (SPEC §12.1). Members announce
-// themselves by the signal announce. The updates apply and remove change policies and members.
+// FleetRegistry keeps the policies, the members and the freeze of a fleet (SPEC §12.1, §12.7). Members
+// announce themselves by the signal announce. Updates change policies, members and the freeze. Each
+// member hears of a freeze, and of its end, by an activity.
 func FleetRegistry(ctx workflow.Context, registry protocol.FleetRegistry) error {
+	r := &registryRun{registry: registry, telling: map[string]*activeMember{}}
 	announced := workflow.GetSignalChannel(ctx, protocol.AnnounceSignal)
-	err := cmp.Or(
-		workflow.SetQueryHandler(ctx, protocol.StatusQuery, func() (protocol.FleetRegistry, error) { return registry, nil }),
-		workflow.SetUpdateHandlerWithOptions(ctx, protocol.ApplyPolicyUpdate,
-			func(_ workflow.Context, applied protocol.ApplyFleetPolicy) (protocol.StepResult, error) {
-				if registry.Policies == nil {
-					registry.Policies = map[string]protocol.AppliedFleetPolicy{}
-				}
-				name := applied.Policy.Metadata.Name
-				registry.Policies[name] = protocol.AppliedFleetPolicy{Spec: applied.Policy.Spec, By: applied.By}
-				return protocol.StepResult{Message: "FleetPolicy " + name + " is applied"}, nil
-			},
-			workflow.UpdateHandlerOptions{Validator: func(_ workflow.Context, applied protocol.ApplyFleetPolicy) error {
-				return cmp.Or(fleet.Validate(&applied.Policy), fleet.CheckText(protocol.Approval{By: applied.By}))
-			}}),
-		workflow.SetUpdateHandlerWithOptions(ctx, protocol.RemoveMemberUpdate,
-			func(_ workflow.Context, name string) (protocol.StepResult, error) {
-				for _, uid := range fleet.Keys(registry.Members) {
-					if registry.Members[uid].Name == name {
-						delete(registry.Members, uid)
-					}
-				}
-				return protocol.StepResult{Message: "cluster " + name + " has left the fleet"}, nil
-			},
-			workflow.UpdateHandlerOptions{Validator: func(_ workflow.Context, name string) error {
-				for _, uid := range fleet.Keys(registry.Members) {
-					if registry.Members[uid].Name == name {
-						return nil
-					}
-				}
-				return fmt.Errorf("no cluster of the fleet has the name %s", name)
-			}}),
-	)
-	if err != nil {
-		return fmt.Errorf("answer requests: %w", err)
+	if err := r.handleRequests(ctx); err != nil {
+		return err
+	}
+	long := func() bool {
+		info := workflow.GetInfo(ctx)
+		return info.GetContinueAsNewSuggested() || info.GetCurrentHistoryLength() >= longHistory
 	}
 	for {
 		for _, member := range drain[protocol.FleetMember](announced) {
-			if registry.Members == nil {
-				registry.Members = map[string]protocol.FleetMember{}
-			}
-			registry.Members[member.UID] = member
+			fleet.Announce(&r.registry, member)
 		}
-		info := workflow.GetInfo(ctx)
-		if info.GetContinueAsNewSuggested() || info.GetCurrentHistoryLength() >= longHistory {
-			return workflow.NewContinueAsNewError(ctx, protocol.FleetRegistryWorkflow, registry)
+		if long() {
+			return workflow.NewContinueAsNewError(ctx, protocol.FleetRegistryWorkflow, r.registry)
 		}
-		due := func() bool {
-			return announced.Len() > 0 || workflow.GetInfo(ctx).GetCurrentHistoryLength() >= longHistory
+		r.changed = false
+		for _, uid := range fleet.Unaware(&r.registry) {
+			r.tell(ctx, uid)
 		}
-		if err := workflow.Await(ctx, due); err != nil {
+		if err := workflow.Await(ctx, func() bool { return r.changed || announced.Len() > 0 || long() }); err != nil {
 			return fmt.Errorf("wait for members: %w", err)
 		}
 	}
+}
+
+// registryRun is the state of one run of FleetRegistry.
+type registryRun struct {
+	registry protocol.FleetRegistry
+	// telling are the members that are about to hear of the newest freeze or of its end.
+	telling map[string]*activeMember
+	changed bool
+}
+
+// tell lets a member hear of the newest freeze or of its end. A member that is away hears of it once it
+// returns.
+func (r *registryRun) tell(ctx workflow.Context, uid string) {
+	if r.telling[uid] != nil {
+		return
+	}
+	telling, cancel := workflow.WithCancel(ctx)
+	self, freeze := &activeMember{cancel: cancel}, *r.registry.Freeze
+	r.telling[uid] = self
+	answer := workflow.ExecuteActivity(workflow.WithActivityOptions(telling, workflow.ActivityOptions{
+		TaskQueue: protocol.FleetMemberTaskQueue(uid), StartToCloseTimeout: time.Minute, RetryPolicy: retryForever(), Summary: r.registry.Members[uid].Name,
+	}), protocol.FleetFreezeActivity, freeze)
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		err := answer.Get(ctx, nil)
+		if r.telling[uid] != self {
+			return // the activity was cancelled
+		}
+		delete(r.telling, uid)
+		if err == nil {
+			fleet.Hear(&r.registry, uid, freeze.Sequence)
+		}
+		r.changed = true
+	})
+}
+
+// forget ends the activity of a member.
+func (r *registryRun) forget(uid string) {
+	if telling := r.telling[uid]; telling != nil {
+		delete(r.telling, uid)
+		telling.cancel()
+	}
+}
+
+func (r *registryRun) handleRequests(ctx workflow.Context) error {
+	return cmp.Or(
+		workflow.SetQueryHandler(ctx, protocol.StatusQuery, func() (protocol.FleetRegistry, error) { return r.registry, nil }),
+		handleUpdate(ctx, protocol.ApplyPolicyUpdate, r.apply, func(_ workflow.Context, applied protocol.ApplyFleetPolicy) error {
+			return cmp.Or(fleet.Validate(&applied.Policy), fleet.CheckText(protocol.Approval{By: applied.By}))
+		}),
+		handleUpdate(ctx, protocol.RemoveMemberUpdate, r.remove, func(_ workflow.Context, name string) error {
+			for _, uid := range fleet.Keys(r.registry.Members) {
+				if r.registry.Members[uid].Name == name {
+					return nil
+				}
+			}
+			return fmt.Errorf("no cluster of the fleet has the name %s", name)
+		}),
+		handleUpdate(ctx, protocol.FreezeUpdate, r.freeze, func(ctx workflow.Context, freeze protocol.FleetFreeze) error {
+			return fleet.CheckFreeze(freeze, workflow.Now(ctx))
+		}),
+		handleUpdate(ctx, protocol.UnfreezeUpdate, r.unfreeze, func(_ workflow.Context, by protocol.FleetFreeze) error {
+			if r.registry.Freeze == nil || !r.registry.Freeze.Frozen {
+				return fmt.Errorf("the fleet is not frozen")
+			}
+			return fleet.CheckText(protocol.Approval{By: by.By, Reason: by.Reason})
+		}),
+	)
+}
+
+func handleUpdate[Payload any](ctx workflow.Context, name string, do func(workflow.Context, Payload) string, check func(workflow.Context, Payload) error) error {
+	err := workflow.SetUpdateHandlerWithOptions(ctx, name, func(ctx workflow.Context, payload Payload) (protocol.StepResult, error) {
+		return protocol.StepResult{Message: do(ctx, payload)}, nil
+	}, workflow.UpdateHandlerOptions{Validator: check})
+	if err != nil {
+		return fmt.Errorf("answer the update %s: %w", name, err)
+	}
+	return nil
+}
+
+func (r *registryRun) apply(_ workflow.Context, applied protocol.ApplyFleetPolicy) string {
+	if r.registry.Policies == nil {
+		r.registry.Policies = map[string]protocol.AppliedFleetPolicy{}
+	}
+	name := applied.Policy.Metadata.Name
+	r.registry.Policies[name] = protocol.AppliedFleetPolicy{Spec: applied.Policy.Spec, By: applied.By}
+	return "FleetPolicy " + name + " is applied"
+}
+
+func (r *registryRun) remove(_ workflow.Context, name string) string {
+	for _, uid := range fleet.Keys(r.registry.Members) {
+		if r.registry.Members[uid].Name == name {
+			delete(r.registry.Members, uid)
+			delete(r.registry.Heard, uid)
+			r.forget(uid)
+		}
+	}
+	return "cluster " + name + " has left the fleet"
+}
+
+func (r *registryRun) freeze(ctx workflow.Context, freeze protocol.FleetFreeze) string {
+	freeze.Frozen = true
+	return r.setFreeze(ctx, freeze, "the fleet is frozen; %d members hear of it")
+}
+
+func (r *registryRun) unfreeze(ctx workflow.Context, by protocol.FleetFreeze) string {
+	return r.setFreeze(ctx, protocol.FleetFreeze{By: by.By, Reason: by.Reason}, "the freeze ends; %d members hear of it")
+}
+
+func (r *registryRun) setFreeze(ctx workflow.Context, freeze protocol.FleetFreeze, message string) string {
+	for _, uid := range fleet.Keys(r.telling) {
+		r.forget(uid)
+	}
+	fleet.SetFreeze(&r.registry, freeze, workflow.Now(ctx))
+	r.changed = true
+	workflow.GetLogger(ctx).Info("fleet: freeze", "frozen", freeze.Frozen, "by", freeze.By, "reason", freeze.Reason)
+	return fmt.Sprintf(message, len(r.registry.Members))
 }

@@ -40,6 +40,8 @@ const (
 type Member struct {
 	// Live reads from the API server.
 	Live client.Reader
+	// Writer writes the RolloutFreeze of the fleet.
+	Writer client.Writer
 	// Local is the Temporal of the cluster's own runs, and TaskQueue their task queue. Fleet is the
 	// Temporal of the fleet.
 	Local, Fleet sdk.Client

@@ -28,11 +28,14 @@ const (
 	// These are the updates of the registry.
 	ApplyPolicyUpdate  = "apply"
 	RemoveMemberUpdate = "remove"
+	FreezeUpdate       = "freeze"
+	UnfreezeUpdate     = "unfreeze"
 	// These are the activities of a fleet. FleetPlan is executed by any member, and the others by the
 	// member that they are about.
 	FleetPlanActivity     = "FleetPlan"
 	FleetRolloutActivity  = "FleetRollout"
 	FleetRollbackActivity = "FleetRollback"
+	FleetFreezeActivity   = "FleetFreeze"
 	// PermitUpdate gives a run its Permit. PermitMemo is the memo with the permit of a run.
 	PermitUpdate = "permit"
 	PermitMemo   = "permit"
@@ -96,6 +99,21 @@ type FleetContent struct {
 type FleetRegistry struct {
 	Policies map[string]AppliedFleetPolicy `json:"policies,omitempty"`
 	Members  map[string]FleetMember        `json:"members,omitempty"`
+	// Freeze is the newest freeze of the fleet, or its end. Heard are the sequences that members, by their
+	// uids, have heard of.
+	Freeze *FleetFreeze   `json:"freeze,omitempty"`
+	Heard  map[string]int `json:"heard,omitempty"`
+}
+
+// FleetFreeze is a freeze of all members, or its end, and the user that wanted it. It is the payload of
+// the updates freeze and unfreeze, and the input of FleetFreeze.
+type FleetFreeze struct {
+	Sequence int        `json:"sequence,omitempty"`
+	Frozen   bool       `json:"frozen,omitempty"`
+	By       string     `json:"by,omitempty"`
+	Reason   string     `json:"reason,omitempty"`
+	Since    time.Time  `json:"since,omitzero"`
+	Until    *time.Time `json:"until,omitempty"`
 }
 
 // AppliedFleetPolicy is a FleetPolicy, and the user that applied it.

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -49,6 +50,8 @@ type fleetCommand struct {
 	by       protocol.Approval
 	stage    string
 	file     string
+	until    string
+	duration time.Duration
 }
 
 func newFleet() *cobra.Command {
@@ -66,7 +69,14 @@ func newFleet() *cobra.Command {
 	remove := f.sub("remove CLUSTER", "Remove a cluster from the fleet, by its name", cobra.ExactArgs(1), f.remove)
 	approve := f.request(protocol.ApproveUpdate, "Approve the current stage of a rollout")
 	approve.Flags().StringVar(&f.stage, "stage", "", "`name` of the stage; empty: the current stage")
-	cmd.AddCommand(apply, status, members, remove, approve,
+	freeze := f.sub("freeze --reason TEXT", "Stop the upgrades in all clusters", cobra.NoArgs, f.freeze)
+	freeze.Flags().StringVar(&f.until, "until", "", "`time` at which the freeze ends, such as 2026-11-28T00:00:00Z; empty: until unfreeze")
+	freeze.Flags().DurationVar(&f.duration, "for", 0, "time after which the freeze ends, such as 2h")
+	unfreeze := f.sub("unfreeze", "Continue the upgrades in all clusters", cobra.NoArgs, f.unfreeze)
+	for _, cmd := range []*cobra.Command{freeze, unfreeze} {
+		cmd.Flags().StringVar(&f.by.Reason, "reason", "", "`text` for the history")
+	}
+	cmd.AddCommand(apply, status, members, remove, approve, freeze, unfreeze,
 		f.request(protocol.AbortUpdate, "Roll a rollout back in all clusters"),
 		f.request(protocol.RetryUpdate, "Begin a failed rollout again with its first stage"))
 	subcommand.Required(cmd)
@@ -186,6 +196,30 @@ func openRollouts(ctx context.Context, c client.Client) (ids []string, err error
 	}
 }
 
+// freeze freezes the fleet. The members hear of it within seconds.
+func (f *fleetCommand) freeze(ctx context.Context, c client.Client, _ []string, out io.Writer) error {
+	freeze := protocol.FleetFreeze{By: os.Getenv("USER"), Reason: f.by.Reason}
+	switch {
+	case f.until != "" && f.duration != 0:
+		return errors.New("use either --until or --for")
+	case f.duration < 0:
+		return errors.New("--for must be positive, for example 2h")
+	case f.duration > 0:
+		freeze.Until = new(time.Now().Add(f.duration).Truncate(time.Second).UTC())
+	case f.until != "":
+		until, err := time.Parse(time.RFC3339, f.until)
+		if err != nil {
+			return fmt.Errorf("--until %q is no time such as 2026-11-28T00:00:00Z", f.until)
+		}
+		freeze.Until = &until
+	}
+	return send(ctx, c, protocol.FleetRegistryID, protocol.FreezeUpdate, freeze, out)
+}
+
+func (f *fleetCommand) unfreeze(ctx context.Context, c client.Client, _ []string, out io.Writer) error {
+	return send(ctx, c, protocol.FleetRegistryID, protocol.UnfreezeUpdate, protocol.FleetFreeze{By: os.Getenv("USER"), Reason: f.by.Reason}, out)
+}
+
 func query(ctx context.Context, c client.Client, id string, into any) error {
 	answer, err := c.QueryWorkflow(ctx, id, "", protocol.StatusQuery)
 	if err == nil {
@@ -212,9 +246,26 @@ func (f *fleetCommand) members(ctx context.Context, c client.Client, _ []string,
 		for _, key := range slices.Sorted(maps.Keys(member.Labels)) {
 			labels = append(labels, key+"="+member.Labels[key])
 		}
-		rows = append(rows, []string{member.Name, member.UID, strings.Join(labels, ",")})
+		rows = append(rows, []string{member.Name, member.UID, strings.Join(labels, ","), heardOf(&registry, member.UID)})
 	}
-	return printTable(out, []string{"NAME", "UID", "LABELS"}, rows)
+	return printTable(out, []string{"NAME", "UID", "LABELS", "FREEZE"}, rows)
+}
+
+// heardOf describes the freeze of a member.
+func heardOf(registry *protocol.FleetRegistry, uid string) string {
+	switch freeze := registry.Freeze; {
+	case freeze == nil:
+		return "-"
+	case registry.Heard[uid] != freeze.Sequence && freeze.Frozen:
+		return "not heard of"
+	case registry.Heard[uid] != freeze.Sequence:
+		return "its end not heard of"
+	case !freeze.Frozen:
+		return "-"
+	case freeze.Until != nil:
+		return "until " + freeze.Until.UTC().Format(time.RFC3339)
+	}
+	return "frozen"
 }
 
 func printTable(out io.Writer, header []string, rows [][]string) error {

@@ -1,0 +1,57 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
+	"github.com/outrigger/outrigger/api/protocol"
+)
+
+// FreezeName is the name of the RolloutFreeze that a freeze of the fleet creates in each member.
+const FreezeName = "outrigger-fleet"
+
+// Freeze creates or deletes the RolloutFreeze of the fleet, which stops all upgrades in the cluster
+// within two seconds. Rollbacks go on.
+func (m *Member) Freeze(ctx context.Context, wanted protocol.FleetFreeze) error {
+	if err := m.confirm(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	freeze := &outriggerv1.RolloutFreeze{ObjectMeta: metav1.ObjectMeta{Name: FreezeName}}
+	if !wanted.Frozen {
+		if err := m.Writer.Delete(ctx, freeze); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete RolloutFreeze %s: %w", FreezeName, err)
+		}
+		return nil
+	}
+	err := m.Live.Get(ctx, client.ObjectKeyFromObject(freeze), freeze)
+	missing := apierrors.IsNotFound(err)
+	if err != nil && !missing {
+		return fmt.Errorf("read RolloutFreeze %s: %w", FreezeName, err)
+	}
+	freeze.Spec = outriggerv1.RolloutFreezeSpec{Reason: reasonOf(wanted)}
+	if wanted.Until != nil {
+		freeze.Spec.Until = &metav1.Time{Time: *wanted.Until}
+	}
+	if missing {
+		err = m.Writer.Create(ctx, freeze)
+	} else {
+		err = m.Writer.Update(ctx, freeze)
+	}
+	if err != nil {
+		return fmt.Errorf("write RolloutFreeze %s, which freezes the cluster: %w", FreezeName, err)
+	}
+	return nil
+}
+
+// reasonOf returns the reason of a freeze, which an object limits to 1024 characters.
+func reasonOf(freeze protocol.FleetFreeze) string {
+	reason := []rune("the fleet" + protocol.Pause{By: freeze.By, Reason: freeze.Reason}.Details())
+	return string(reason[:min(len(reason), 1024)])
+}

@@ -1,0 +1,39 @@
+package fleet
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
+	"github.com/outrigger/outrigger/api/protocol"
+)
+
+func TestSpec12_7_AFreezeOfTheFleetIsARolloutFreeze(t *testing.T) {
+	c := newCluster(t)
+	c.reachable(nil)
+	c.Writer = c.Live.(client.Client)
+	hear := func(wanted protocol.FleetFreeze) (*outriggerv1.RolloutFreeze, error) {
+		c.do(func(ctx context.Context) error { return c.Freeze(ctx, wanted) })
+		freeze := &outriggerv1.RolloutFreeze{}
+		return freeze, c.Live.Get(t.Context(), client.ObjectKey{Name: FreezeName}, freeze)
+	}
+	until := time.Unix(1_700_000_000, 0)
+	freeze, err := hear(protocol.FleetFreeze{Frozen: true, By: "ann", Reason: "sales", Until: &until})
+	require.NoError(t, err)
+	assert.Equal(t, "the fleet from ann: sales", freeze.Spec.Reason)
+	assert.True(t, freeze.Spec.Until.Time.Equal(until))
+	freeze, err = hear(protocol.FleetFreeze{Frozen: true, By: "bob", Reason: "incident"})
+	require.NoError(t, err)
+	assert.Equal(t, "the fleet from bob: incident", freeze.Spec.Reason)
+	assert.Nil(t, freeze.Spec.Until)
+	for range 2 {
+		_, err = hear(protocol.FleetFreeze{})
+		assert.True(t, apierrors.IsNotFound(err))
+	}
+}

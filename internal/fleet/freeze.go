@@ -1,0 +1,59 @@
+package fleet
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/outrigger/outrigger/api/protocol"
+)
+
+// CheckFreeze rejects a freeze without a reason, or with an end that is over.
+func CheckFreeze(freeze protocol.FleetFreeze, now time.Time) error {
+	switch {
+	case freeze.Reason == "":
+		return errors.New("a freeze needs a reason")
+	case freeze.Until != nil && !freeze.Until.After(now):
+		return fmt.Errorf("the freeze would have ended at %s", freeze.Until.UTC().Format(time.RFC3339))
+	}
+	return CheckText(protocol.Approval{By: freeze.By, Reason: freeze.Reason})
+}
+
+// SetFreeze freezes or unfreezes the fleet. Each member has to hear of it.
+func SetFreeze(r *protocol.FleetRegistry, freeze protocol.FleetFreeze, now time.Time) {
+	freeze.Sequence, freeze.Since = 1, now
+	if r.Freeze != nil {
+		freeze.Sequence = r.Freeze.Sequence + 1
+	}
+	r.Freeze = &freeze
+}
+
+// Announce records a member. Its cluster may have lost the freeze, so the member has to hear of it again.
+func Announce(r *protocol.FleetRegistry, member protocol.FleetMember) {
+	if r.Members == nil {
+		r.Members = map[string]protocol.FleetMember{}
+	}
+	r.Members[member.UID] = member
+	delete(r.Heard, member.UID)
+}
+
+// Unaware returns the uids of the members that have not heard of the newest freeze or of its end.
+func Unaware(r *protocol.FleetRegistry) (uids []string) {
+	if r.Freeze == nil {
+		return nil
+	}
+	for _, uid := range Keys(r.Members) {
+		if r.Heard[uid] != r.Freeze.Sequence {
+			uids = append(uids, uid)
+		}
+	}
+	return uids
+}
+
+// Hear records that a member has heard of a freeze or of its end.
+func Hear(r *protocol.FleetRegistry, uid string, sequence int) {
+	if r.Heard == nil {
+		r.Heard = map[string]int{}
+	}
+	r.Heard[uid] = sequence
+}
