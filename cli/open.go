@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/sdk/contrib/envconfig"
 
 	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
 func newOpen(s *shared) *cobra.Command {
@@ -61,8 +62,7 @@ func (s *shared) uiAddress(ctx context.Context, name, base string) (string, erro
 			return "", fmt.Errorf("--temporal-ui-url %q is no URL such as https://temporal.example.com (correct the flag or TEMPORAL_UI_URL)", base)
 		}
 		options, err := s.temporal.Options(envconfig.EnvLookupOS)
-		return fmt.Sprintf("%s/namespaces/%s/workflows/%s", strings.TrimSuffix(base, "/"),
-			url.PathEscape(options.Namespace), url.PathEscape(protocol.WorkflowID(set.Name, set.UID))), err
+		return runURL(base, options.Namespace, set), err
 	}
 	switch rollout := set.Status.Rollout; {
 	case rollout == nil:
@@ -72,4 +72,10 @@ func (s *shared) uiAddress(ctx context.Context, name, base string) (string, erro
 	default:
 		return rollout.URL, nil
 	}
+}
+
+// runURL is the URL of the newest run of a SidecarSet in the Temporal UI at base.
+func runURL(base, namespace string, set *v1alpha1.SidecarSet) string {
+	return fmt.Sprintf("%s/namespaces/%s/workflows/%s", strings.TrimSuffix(base, "/"),
+		url.PathEscape(namespace), url.PathEscape(protocol.WorkflowID(set.Name, set.UID)))
 }

@@ -88,6 +88,11 @@ func (s *shared) readRun(ctx context.Context, set *v1alpha1.SidecarSet) view.Run
 		return view.RunInput{Unknown: err.Error()}
 	}
 	defer r.Close()
+	return r.input(ctx, set)
+}
+
+// input reads the open run of a SidecarSet.
+func (r *runs) input(ctx context.Context, set *v1alpha1.SidecarSet) view.RunInput {
 	status, err := r.status(ctx, set)
 	if err != nil {
 		return view.RunInput{Unknown: err.Error(), NotResponding: errors.Is(err, errNotResponding), Unreachable: temporal.IsUnreachable(err)}

@@ -23,9 +23,22 @@ func (r *Rollout) Text(s Style) string {
 
 func (r *Rollout) head(s Style) []string {
 	var lines []string
+	for _, fact := range r.Facts(s) {
+		text := strings.ReplaceAll(fact.Text, "\n", "\n"+strings.Repeat(" ", factWidth))
+		lines = append(lines, fmt.Sprintf("%-*s%s", factWidth, fact.Name+":", text))
+	}
+	return lines
+}
+
+// Fact is a named text about a rollout, such as its status.
+type Fact struct{ Name, Text string }
+
+// Facts returns what is known about the rollout besides its pods. The fact Step has a line for each step.
+func (r *Rollout) Facts(s Style) []Fact {
+	var facts []Fact
 	fact := func(name, text string) {
 		if text != "" {
-			lines = append(lines, fmt.Sprintf("%-*s%s", factWidth, name+":", text))
+			facts = append(facts, Fact{name, text})
 		}
 	}
 	fact("Name", s.Paint.in(Strong, r.Name))
@@ -45,7 +58,7 @@ func (r *Rollout) head(s Style) []string {
 	if r.rollback != "" {
 		fact("Rollback", s.Paint.in(Bad, r.Message))
 	}
-	fact("Step", strings.Join(r.stepLines(s), "\n"+strings.Repeat(" ", factWidth)))
+	fact("Step", strings.Join(r.stepLines(s), "\n"))
 	fact("Run", r.runLine(s))
 	fact("Waiting", r.waitingLine(s))
 	fact("Lost", s.Paint.in(Bad, r.lostPodsLine()))
@@ -55,7 +68,7 @@ func (r *Rollout) head(s Style) []string {
 		}
 	}
 	fact("Next", strings.Join(r.next(s.Now), "; "))
-	return lines
+	return facts
 }
 
 // cannotStart reports whether a reason of Degraded is about the images of an observed generation.

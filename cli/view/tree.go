@@ -1,9 +1,6 @@
 package view
 
-import (
-	"fmt"
-	"strings"
-)
+import "fmt"
 
 // node is a line of a tree with its subtrees.
 type node struct {
@@ -59,24 +56,17 @@ func (r *Revision) node(s Style) node {
 }
 
 func (o *Owner) node(s Style) node {
-	name := "pods without controller"
-	if o.Kind != "" {
-		name = strings.ToLower(o.Kind) + "/" + o.Name
-	}
 	var listed []*Pod
-	ready, width, counted := 0, 0, map[PodPhase]int{}
+	width, counted := 0, map[PodPhase]int{}
 	for i := range o.Pods {
 		pod := &o.Pods[i]
-		if pod.Ready && pod.Phase != PodUpgrading { // the kubelet has not observed the change
-			ready++
-		}
 		if !s.Wide && pod.counted() {
 			counted[pod.Phase]++
 			continue
 		}
 		listed, width = append(listed, pod), max(width, len(pod.Name))
 	}
-	n := node{text: fmt.Sprintf("%s in %s  %s, %d ready", name, o.Namespace, plural(len(o.Pods), "pod"), ready)}
+	n := node{text: fmt.Sprintf("%s in %s  %s, %d ready", o.Title(), o.Namespace, plural(len(o.Pods), "pod"), o.Ready())}
 	for _, pod := range listed {
 		n.below = append(n.below, node{text: pod.line(s, width)})
 	}

@@ -111,6 +111,7 @@ func TestForbiddenImports(t *testing.T) {
 		"temporal":     {{"k8s.io/client-go", "sigs.k8s.io/controller-runtime"}, processes, programs},
 		"tracing":      {{module + "/temporal", module + "/kube", "go.temporal.io", "k8s.io"}, processes, programs},
 		"cli":          {{module + "/workflows", module + "/activities"}, processes, programs},
+		"ui":           {{module + "/workflows", module + "/activities"}, processes, programs},
 		"cmd":          {{module + "/dev"}},
 		// The plugin runs outside the cluster.
 		"cmd/kubectl-sidecarset": {{module + "/workflows", module + "/activities"}, processes},

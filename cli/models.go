@@ -1,0 +1,69 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	sdk "go.temporal.io/sdk/client"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/outrigger/outrigger/cli/view"
+	"github.com/outrigger/outrigger/temporal"
+)
+
+// Models reads what the commands list and status print, for programs that show it otherwise.
+type Models struct {
+	cluster    *cluster
+	runs       *runs
+	temporalUI string
+}
+
+// Sources are what Models read.
+type Sources struct {
+	// Cached reads SidecarSets with their managed fields, RolloutPolicies, pods, namespaces and
+	// revisions. Live reads nodes.
+	Cached client.Reader
+	Live   client.Client
+	// Temporal is a client with TemporalOptions.
+	Temporal        sdk.Client
+	TemporalOptions temporal.Options
+	// TemporalUI is the URL of the Temporal UI. If it is empty, links are those of the operator.
+	TemporalUI      string
+	SystemNamespace string
+}
+
+// NewModels returns Models that read from a cluster and from Temporal.
+func NewModels(from Sources) *Models {
+	return &Models{
+		cluster:    &cluster{Reader: from.Cached, live: from.Live, systemNamespace: from.SystemNamespace},
+		runs:       &runs{from.Temporal, from.TemporalOptions},
+		temporalUI: from.TemporalUI,
+	}
+}
+
+// List returns all SidecarSets, sorted by name, as list --watch does.
+func (m *Models) List(ctx context.Context, now time.Time) (view.Summaries, error) {
+	sets, err := m.cluster.sets(ctx)
+	return view.NewSummaries(sets, nil, now), err
+}
+
+// Status returns the rollout of a SidecarSet, and the URL of its newest run in the Temporal UI. The URL
+// is empty if no UI is known. Without Temporal, the rollout names the reason that its run is not known.
+func (m *Models) Status(ctx context.Context, name string, now time.Time) (*view.Rollout, string, error) {
+	set, err := m.cluster.set(ctx, name)
+	if err != nil {
+		return nil, "", err
+	}
+	rollout, err := m.cluster.rollout(ctx, set, reads{m.runs.input(ctx, set), m.cluster.policy(ctx, set), m.cluster.nodes(ctx, now), now})
+	switch {
+	case m.temporalUI != "":
+		return rollout, runURL(m.temporalUI, m.runs.options.Namespace, set), err
+	case set.Status.Rollout != nil:
+		return rollout, set.Status.Rollout.URL, err
+	}
+	return rollout, "", err
+}
+
+// IsNoSuchSet reports whether an error of Status is that the SidecarSet does not exist.
+func IsNoSuchSet(err error) bool { return errors.Is(err, errNoSuchSet) }

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/outrigger/outrigger/temporal"
+	"github.com/outrigger/outrigger/temporal/codec"
+	"github.com/outrigger/outrigger/ui"
+)
+
+func newUI(shared *flags) *cobra.Command {
+	var o ui.Options
+	var f temporal.Flags
+	var keys codec.Options
+	var fleet bool
+	var address, namespace string
+	cmd := &cobra.Command{
+		Use:   "ui",
+		Short: "Serve read-only pages about the SidecarSets of the cluster and about its fleet",
+		Long: "Serves pages about the SidecarSets of the cluster and about its fleet, which change nothing. On loopback, every client of this host or pod " +
+			"can read them, for example through kubectl port-forward. At another address, each request needs a bearer token of a user that may list " +
+			"SidecarSets in the whole cluster; the page of a SidecarSet also needs the right to list pods.",
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if o.Options, err = shared.options(args); err != nil {
+				return err
+			}
+			// Metrics and probes of a process on the machine of a user have no readers.
+			if !cmd.Flags().Changed("metrics-bind-address") {
+				o.MetricsAddress = "0"
+			}
+			if !cmd.Flags().Changed("health-probe-bind-address") {
+				o.HealthAddress = "0"
+			}
+			if o.Temporal, err = f.ProcessOptions("ui", keys); err != nil {
+				return err
+			}
+			if !fleet && address+namespace != "" {
+				return errors.New("--fleet-temporal-address and --fleet-temporal-namespace need --fleet")
+			}
+			if fleet {
+				connection := o.Temporal
+				connection.Address, connection.Namespace = cmp.Or(address, connection.Address), cmp.Or(namespace, connection.Namespace)
+				o.Fleet = &connection
+			}
+			setGCPercent(cacheGCPercent)
+			return ui.Run(cmd.Context(), o)
+		},
+	}
+	f.AddTo(cmd.Flags())
+	keys.AddTo(cmd.Flags())
+	set := cmd.Flags()
+	set.StringVar(&o.Address, "bind-address", "127.0.0.1:8089", "`host:port` to listen on; an address other than loopback needs a certificate, and a bearer token with each request")
+	set.StringVar(&o.CertFile, "tls-cert-file", "", "`file` with the server's certificate, read at each handshake; empty: no TLS")
+	set.StringVar(&o.KeyFile, "tls-private-key-file", "", "`file` with the key of the certificate")
+	set.StringVar(&o.TemporalUI, "temporal-ui-url", "", "`URL` of the Temporal UI, for links to runs; empty: the one of the operator")
+	set.BoolVar(&fleet, "fleet", false, "also serve a page about the rollouts of the fleet")
+	set.StringVar(&address, "fleet-temporal-address", "", "`address` of the Temporal of the fleet; empty: that of the cluster")
+	set.StringVar(&namespace, "fleet-temporal-namespace", "", "Temporal `namespace` of the fleet; empty: that of the cluster")
+	return cmd
+}
