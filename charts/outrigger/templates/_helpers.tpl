@@ -18,8 +18,8 @@ The values override these fields:
   networkPolicy.webhookFrom       networkpolicy/webhook.yaml
   monitoring.labels               monitoring/*.yaml
 
-Only temporal.yaml (the dev server), autoscaling.yaml, certificate.yaml, setup.yaml, test.yaml
-and uninstall.yaml contain manifests themselves.
+Only temporal.yaml (the dev server), autoscaling.yaml, certificate.yaml, setup.yaml, test.yaml,
+ui.yaml and uninstall.yaml contain manifests themselves.
 */}}
 
 {{/* Returns a file of config/ with the namespace of the release. Arguments: root, path below config. */}}
