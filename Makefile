@@ -200,6 +200,10 @@ demo: ## Show a rollout on the local stack, a line for each step (V=1 for more)
 demo-outrigger:
 	@dev/step.sh 'Outrigger is compiled' go build -o bin/ ./cmd/outrigger ./dev/stack
 
+.PHONY: fleet-demo
+fleet-demo: controlplane build ## Show a rollout over three clusters, with a version that stops in the first one (DEMO_EXIT=1 ends it)
+	@bin/stack fleet-demo
+
 .PHONY: bench-rollout bench-idle-sets bench-create-sets bench-fleet bench-rest
 bench-rollout: controlplane build ## Measure a rollout and a baseline (PODS=1000 WINDOW=10% HOT= IDEAL=true ROUNDS=3)
 	@$(call bench,rollout --pods=$(PODS) --window=$(WINDOW) --ideal=$(IDEAL) --rounds=$(ROUNDS) $(if $(HOT),--hot))

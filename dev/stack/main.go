@@ -35,7 +35,7 @@ func newCommand() *cobra.Command {
 	}
 	root.PersistentFlags().StringVar((*string)(&at), "dir", ".run", "directory of the stack's state")
 	root.AddCommand(
-		upCommand(&at), demoCommand(&at), downCommand(&at), statusCommand(&at),
+		upCommand(&at), demoCommand(&at), fleetDemoCommand(&at), downCommand(&at), statusCommand(&at),
 		controlCommand(&at, "Stop", "End a process with SIGTERM"),
 		controlCommand(&at, "Kill", "End a process with SIGKILL"),
 		controlCommand(&at, "Start", "Start a process again"),

@@ -145,6 +145,24 @@ func TestTheDemoIsALineForEachStep(t *testing.T) {
 	}, "")+`$`, out)
 }
 
+// The demo needs the real roles: `make build`.
+func TestTheFleetDemoStopsABadVersionInTheFirstCluster(t *testing.T) {
+	enterRepository(t, "config")
+	out := mustStack(t, "fleet-demo", "--exit")
+	const at, progress = ` +[0-9.]+ s  `, `(?: +[0-9.]+ s    \w+: .*\n)+`
+	assert.Regexp(t, `^`+strings.Join([]string{
+		at + `starting the clusters canary, eu and rest, and one Temporal: about a minute\n`,
+		at + `three clusters are up; Temporal: http://127\.0\.0\.1:\d+\n`,
+		at + `Outrigger runs in each cluster; the page: http://127\.0\.0\.1:\d+/fleet\n`,
+		progress + at + `4 pods of each cluster run proxy:v1\n`,
+		at + `GitOps delivers proxy:v2 to all clusters, to rest first\n`,
+		progress + at + `4 pods of each cluster run proxy:v2\n`,
+		at + `GitOps delivers proxy:bad to all clusters, to rest first\n`,
+		progress + at + `done: canary is back at proxy:v2; no pod of eu and rest has changed; the page shows why\n`,
+	}, "")+`$`, out)
+	assert.Equal(t, "nothing is running\n", mustStack(t, "down"))
+}
+
 func TestAnUnaskedEndIsLogged(t *testing.T) {
 	inRepository(t)
 	mustStack(t, "up", "--detach", "--workers=0", "--nodes=1")

@@ -56,6 +56,7 @@ func places() []struct{ commands, place string } {
 	return []struct{ commands, place string }{
 		{`make (verify|lint|test|precommit)\b`, "part of CI"},
 		{`make demo\b`, "TestTheDemoIsALineForEachStep"},
+		{`make fleet-demo\b`, "TestTheFleetDemoStopsABadVersionInTheFirstCluster"},
 		{`make (kill ROLE=temporal-history-1|stop ROLE=postgres|test-cluster)\b`, "TestTemporalClusterLosesAHistoryHost"},
 		{`make (up|down|start|stop|kill|status|build)\b|source \.run/env|bin/kubectl get nodes`, "TestStackFromUpToDown"},
 		{`make run\b`, "TestRunPlaysTheRolesAgainstAnotherCluster"},

@@ -1,0 +1,323 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/dev/cluster"
+	"github.com/outrigger/outrigger/dev/cluster/process"
+	"github.com/outrigger/outrigger/dev/observer"
+)
+
+const (
+	fleetSet  = "edge-proxy"
+	fleetPods = 4
+)
+
+// fleetDemo shows a rollout over three clusters, which have one Temporal.
+type fleetDemo struct {
+	demo
+	dir     string
+	members []*fleetMember
+	page    string
+	// ended is the hash of the content whose rollout was read last.
+	ended string
+}
+
+// fleetMember is a cluster of the fleet. Its name is that of its stage.
+type fleetMember struct {
+	demo
+	name string
+}
+
+func fleetDemoCommand(at *stateDir) *cobra.Command {
+	var exit bool
+	cmd := &cobra.Command{
+		Use:   "fleet-demo",
+		Short: "Start three clusters and show a rollout over them; Ctrl-C ends it",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			lock, err := at.lock()
+			if errors.Is(err, errUp) {
+				return errors.New("a stack is up already; end it with `make down` first")
+			}
+			if err != nil {
+				return err
+			}
+			defer func() { _ = lock.Close() }()
+			d := &fleetDemo{demo: demo{out: cmd.OutOrStdout(), began: time.Now()}, dir: filepath.Join(string(*at), "fleet")}
+			defer d.shutdown()
+			err = d.show(cmd.Context())
+			if exit || cmd.Context().Err() != nil {
+				return err
+			}
+			if err != nil {
+				_, _ = fmt.Fprintf(d.out, "\nThe demo failed: %v\n", err)
+			}
+			_, _ = fmt.Fprintf(d.out, "\nEverything stays up until Ctrl-C. Try, in another terminal:\n  bin/outrigger fleet --temporal-address=%s status\n", d.TemporalAddress)
+			<-cmd.Context().Done()
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&exit, "exit", os.Getenv("DEMO_EXIT") != "", "exit after the rollout instead of staying up ($DEMO_EXIT)")
+	return cmd
+}
+
+func (d *fleetDemo) shutdown() {
+	for i := len(d.members) - 1; i >= 0; i-- { // the first one has Temporal
+		d.members[i].Shutdown()
+	}
+}
+
+// show shows the demo. It returns an error if a cluster changes before its turn.
+func (d *fleetDemo) show(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the demo took longer than %s", timeout))
+	defer cancel()
+	for _, step := range []func(context.Context) error{d.start, d.install, d.rollOut, d.stop} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// start starts the clusters one after the other, because each needs the whole machine for seconds.
+func (d *fleetDemo) start(ctx context.Context) error {
+	d.step("starting the clusters canary, eu and rest, and one Temporal: about a minute")
+	for _, name := range []string{"canary", "eu", "rest"} {
+		dir := filepath.Join(d.dir, name)
+		if err := cluster.RemoveState(dir); err != nil {
+			return err
+		}
+		c, err := cluster.Start(ctx, cluster.Options{Dir: dir, Nodes: 1, Temporal: cluster.DevServer, WithoutTemporal: d.Cluster != nil})
+		if err != nil {
+			return err
+		}
+		m := &fleetMember{demo: demo{Cluster: c, out: io.Discard}, name: name}
+		d.members = append(d.members, m)
+		if d.Cluster == nil {
+			d.Cluster = c
+		}
+		c.TemporalAddress, c.TemporalUI = d.TemporalAddress, d.TemporalUI
+		config, err := c.RESTConfig()
+		if err != nil {
+			return err
+		}
+		if m.watched, err = observer.WatchPods(ctx, config, "default", "app=edge", "proxy"); err != nil {
+			return err
+		}
+	}
+	d.step("three clusters are up; Temporal: %s", d.TemporalUI)
+	return nil
+}
+
+// install starts the roles and the page, and creates the same objects in each cluster.
+func (d *fleetDemo) install(ctx context.Context) error {
+	all, starting := errgroup.WithContext(ctx)
+	for _, m := range d.members {
+		all.Go(func() error { return m.startRoles(starting) })
+	}
+	all.Go(func() error { return d.servePage(starting) })
+	if err := all.Wait(); err != nil {
+		return err
+	}
+	policy, err := manifests.ReadFile("manifests/fleetpolicy.yaml")
+	if err != nil {
+		return fmt.Errorf("read the FleetPolicy: %w", err)
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join("bin", "outrigger"), "fleet", "--temporal-address="+d.TemporalAddress, "apply", "-f", "-")
+	cmd.Stdin = bytes.NewReader(policy)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("apply the FleetPolicy: %w: %s", err, out)
+	}
+	d.step("Outrigger runs in each cluster; the page: %s", d.page)
+	return nil
+}
+
+// servePage runs outrigger ui in the first cluster.
+func (d *fleetDemo) servePage(ctx context.Context) error {
+	free, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("find a port for the page: %w", err)
+	}
+	address := free.Addr().String()
+	_ = free.Close()
+	d.page = "http://" + address + "/fleet"
+	return d.Start(ctx, process.Spec{
+		Name: "ui", Path: filepath.Join("bin", "outrigger"),
+		Args: []string{
+			"ui", "--kubeconfig=" + d.Kubeconfig, "--bind-address=" + address, "--fleet",
+			"--temporal-address=" + d.TemporalAddress, "--temporal-namespace=" + cluster.TemporalNamespace, "--temporal-ui-url=" + d.TemporalUI,
+		},
+		Ready: func(ctx context.Context) error { _, err := d.readPage(ctx); return err },
+	})
+}
+
+func (d *fleetDemo) readPage(ctx context.Context) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, d.page, nil)
+	if err != nil {
+		return "", err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("GET %s: %s", d.page, response.Status)
+	}
+	return string(body), err
+}
+
+func (m *fleetMember) startRoles(ctx context.Context) error {
+	all, ctx := errgroup.WithContext(ctx)
+	for role, args := range map[string][]string{
+		cluster.Operator: {"--fleet"}, cluster.Webhook: {"--fleet"},
+		cluster.Worker: {"--fleet", "--fleet-cluster-name=" + m.name, "--fleet-cluster-labels=stage=" + m.name},
+	} {
+		all.Go(func() error {
+			_, err := m.StartRole(ctx, role, args...)
+			return err
+		})
+	}
+	return all.Wait()
+}
+
+// rollOut rolls out the first version, and then another one, which the last cluster gets first.
+func (d *fleetDemo) rollOut(ctx context.Context) error {
+	for _, m := range d.members {
+		m.watched.Expect("proxy:v1")
+		if err := m.apply(ctx, "fleet.yaml"); err != nil {
+			return err
+		}
+	}
+	if err := d.awaitFleet(ctx, protocol.FleetThrough, nil); err != nil {
+		return err
+	}
+	if err := d.awaitPods(ctx, "proxy:v1", d.members...); err != nil {
+		return err
+	}
+	d.step("%d pods of each cluster run proxy:v1", fleetPods)
+	if err := d.deliver(ctx, "proxy:v2"); err != nil {
+		return err
+	}
+	// No cluster changes before those of the earlier stages have completed.
+	inOrder := func() error {
+		for i, m := range d.members[1:] {
+			if before := d.members[i].watched.View(); m.watched.View().Updated > 0 && before.Updated < fleetPods {
+				return fmt.Errorf("%s changed before %s had completed", m.name, d.members[i].name)
+			}
+		}
+		return nil
+	}
+	if err := d.awaitFleet(ctx, protocol.FleetThrough, inOrder); err != nil {
+		return err
+	}
+	if err := d.awaitPods(ctx, "proxy:v2", d.members...); err != nil {
+		return err
+	}
+	d.step("%d pods of each cluster run proxy:v2", fleetPods)
+	return nil
+}
+
+// stop delivers a version that cannot start. It stops in the first cluster, which goes back.
+func (d *fleetDemo) stop(ctx context.Context) error {
+	if err := d.deliver(ctx, "proxy:bad"); err != nil {
+		return err
+	}
+	unchanged := func() error {
+		for _, m := range d.members[1:] {
+			if m.watched.View().Updated > 0 {
+				return fmt.Errorf("%s got the version that fails", m.name)
+			}
+		}
+		return nil
+	}
+	if err := d.awaitFleet(ctx, protocol.FleetFailed, unchanged); err != nil {
+		return err
+	}
+	if err := d.awaitPods(ctx, "proxy:v2", d.members...); err != nil {
+		return err
+	}
+	page, err := d.readPage(ctx)
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(page, string(protocol.FleetFailed)) {
+		return fmt.Errorf("the page does not show %s:\n%s", protocol.FleetFailed, page)
+	}
+	d.step("done: canary is back at proxy:v2; no pod of eu and rest has changed; the page shows why")
+	return nil
+}
+
+// deliver changes the image in all clusters, as GitOps does, in an order of its own.
+func (d *fleetDemo) deliver(ctx context.Context, image string) error {
+	d.step("GitOps delivers %s to all clusters, to rest first", image)
+	for i := len(d.members) - 1; i >= 0; i-- {
+		m := d.members[i]
+		m.watched.Expect(image)
+		if _, err := m.kubectl(ctx, nil, "patch", "sidecarset", fleetSet, "--type=json",
+			`--patch=[{"op":"replace","path":"/spec/containers/0/image","value":"`+image+`"}]`); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *fleetDemo) awaitPods(ctx context.Context, image string, members ...*fleetMember) error {
+	for _, m := range members {
+		m.watched.Expect(image)
+		if _, err := m.watched.Await(ctx, observer.Converged(fleetPods)); err != nil {
+			return fmt.Errorf("wait for pods with %s in %s: %w", image, m.name, err)
+		}
+	}
+	return nil
+}
+
+// awaitFleet prints the progress of the rollout until it has a phase. check, if not nil, checks the
+// pods meanwhile. A rollout that ended before is that of the content before.
+func (d *fleetDemo) awaitFleet(ctx context.Context, phase protocol.FleetPhase, check func() error) error {
+	var shown string
+	before := d.ended
+	err := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		var state protocol.FleetState
+		answer, err := d.Temporal.QueryWorkflow(ctx, protocol.FleetWorkflowID(fleetSet), "", protocol.StatusQuery)
+		if err != nil {
+			return false, nil // no cluster has reported content yet
+		}
+		if err := answer.Get(&state); err != nil {
+			return false, fmt.Errorf("read the fleet: %w", err)
+		}
+		if text := fmt.Sprintf("%s: %s", state.Phase, state.Message); state.Hash != before && text != shown && state.Message != "" {
+			shown = text
+			d.step("  %s", text)
+		}
+		if check != nil {
+			if err := check(); err != nil {
+				return false, err
+			}
+		}
+		d.ended = state.Hash
+		return state.Hash != before && state.Phase == phase, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait until the fleet is %s: %w (%w)", phase, err, context.Cause(ctx))
+	}
+	return nil
+}
