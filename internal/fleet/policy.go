@@ -49,6 +49,11 @@ func Validate(policy *outriggerv1.FleetPolicy) error {
 		wrong("spec.stages", fmt.Sprintf("a policy has 1 to %d stages", maxStages))
 	}
 	validateStages(spec.Stages, wrong)
+	validateFailure(spec, wrong)
+	return errors.Join(all...)
+}
+
+func validateFailure(spec *outriggerv1.FleetPolicySpec, wrong func(field, cause string)) {
 	actions := []outriggerv1.FleetAction{"", outriggerv1.FleetPause, outriggerv1.FleetRollbackStage, outriggerv1.FleetRollbackAll}
 	if !slices.Contains(actions, spec.Failure.Action) {
 		wrong("spec.failure.action", fmt.Sprintf("%q is none of Pause, RollbackStage and RollbackAll", spec.Failure.Action))
@@ -64,7 +69,6 @@ func Validate(policy *outriggerv1.FleetPolicy) error {
 			wrong("spec.unreachable.max", "use a number of clusters from 0, or a percentage such as 10%")
 		}
 	}
-	return errors.Join(all...)
 }
 
 func validateStages(stages []outriggerv1.FleetStage, wrong func(field, cause string)) {
