@@ -29,7 +29,7 @@ func TestSpec11_6_APodThatIsNotReadyFailsAfterTheTimeOfTheStep(t *testing.T) {
 	cluster.clock.Step(time.Minute)
 	assert.Equal(t, 30*time.Second, plan().Again)
 	cluster.clock.Step(30 * time.Second)
-	assert.Equal(t, &protocol.Failure{Pods: 1, Reason: "1 pod failed after their upgrade, and 0 are allowed, such as d/a (not ready for 1m30s)"}, plan().Failure)
+	assert.Equal(t, &protocol.Failure{Pods: 1, Reason: "1 pod failed after the upgrade, and 0 are allowed, such as d/a (not ready for 1m30s)"}, plan().Failure)
 
 	b := cluster.batchOf("b")
 	b.input.Stage = input.Stage

@@ -45,7 +45,7 @@ func TestSpec11_4_AWorkflowWithoutStagesSleepsWhileAStageOrAFreezeLimitsIt(t *te
 		}), []*corev1.Pod{webPod("a")}, "outside the windows of RolloutPolicy edge"},
 		"a reached step": {edgePolicy(outriggerv1.RolloutPolicySpec{Steps: canary}), []*corev1.Pod{webPod("a", upgraded), webPod("b")}, "1 of 2 pods updated"},
 		"failed pods": {edgePolicy(outriggerv1.RolloutPolicySpec{Failure: &outriggerv1.RolloutFailure{MaxFailedPods: intstr.FromInt32(0)}}),
-			[]*corev1.Pod{webPod("a", upgraded, converging, failing), webPod("b")}, "1 pod failed after their upgrade"},
+			[]*corev1.Pod{webPod("a", upgraded, converging, failing), webPod("b")}, "1 pod failed after the upgrade"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := newTestCluster(t, interceptor.Funcs{}, webSet(9), c.pods...)

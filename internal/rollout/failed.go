@@ -145,7 +145,7 @@ func Failure(set *v1alpha1.SidecarSet, pods []Pod, plan *Plan, current *protocol
 	if failed.Count == 1 {
 		failing = "pod"
 	}
-	reason := fmt.Sprintf("%d %s failed after their upgrade, and %d are allowed, such as %s (%s)", failed.Count, failing, limit, failed.Example, failed.Detail)
+	reason := fmt.Sprintf("%d %s failed after the upgrade, and %d are allowed, such as %s (%s)", failed.Count, failing, limit, failed.Example, failed.Detail)
 	failure := &protocol.Failure{Pods: failed.Count, Reason: reason}
 	if current.Step.Rollback {
 		rollBack(failure, set)

@@ -85,8 +85,8 @@ func TestSpec11_6_FailedPodsAboveTheLimitStopTheRollout(t *testing.T) {
 	}{
 		{"no limit", nil, 0, ""},
 		{"within the limit", ptr(intstr.FromInt32(3)), 0, ""},
-		{"above the limit", ptr(intstr.FromInt32(2)), 0, "3 pods failed after their upgrade, and 2 are allowed, such as d/pod (container side: CrashLoopBackOff, image side:v2)"},
-		{"a percentage", ptr(intstr.FromString("2%")), 0, "3 pods failed after their upgrade, and 2 are allowed, such as d/pod (container side: CrashLoopBackOff, image side:v2)"},
+		{"above the limit", ptr(intstr.FromInt32(2)), 0, "3 pods failed after the upgrade, and 2 are allowed, such as d/pod (container side: CrashLoopBackOff, image side:v2)"},
+		{"a percentage", ptr(intstr.FromString("2%")), 0, "3 pods failed after the upgrade, and 2 are allowed, such as d/pod (container side: CrashLoopBackOff, image side:v2)"},
 		{"a resume accepted the failed pods", ptr(intstr.FromInt32(0)), 3, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

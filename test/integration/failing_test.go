@@ -92,7 +92,7 @@ func TestSpec11_6_UpgradedPodsThatAreNotReadyFail(t *testing.T) {
 	for _, name := range upgraded {
 		s.reportReady(corev1.ConditionFalse, name, "side:v2", "sha256:v2", 1)
 	}
-	assert.Equal(t, fmt.Sprintf("2 pods failed after their upgrade, and 1 are allowed, such as %s/%s (not ready for 4s)", s.name, upgraded[0]), s.awaitFailure())
+	assert.Equal(t, fmt.Sprintf("2 pods failed after the upgrade, and 1 are allowed, such as %s/%s (not ready for 4s)", s.name, upgraded[0]), s.awaitFailure())
 	s.await(func(v observer.View) bool { return v.Updated == 6 })
 	s.awaitStatus("the sleep of the rollback", func(status protocol.RolloutStatus) bool {
 		return status.Phase == protocol.PhaseWaiting && status.Counts.Remaining == 0 && status.Counts.Converging == 2
@@ -114,7 +114,7 @@ func TestSpec11_6_APodThatBecomesUnreadyDuringABakeTimeFails(t *testing.T) {
 	s.report(upgraded, "side:v2", "sha256:v2", 1)
 	s.awaitReason(v1alpha1.ReasonBaking)
 	s.reportReady(corev1.ConditionFalse, upgraded, "side:v2", "sha256:v2", 1)
-	assert.Equal(t, fmt.Sprintf("1 pod failed after their upgrade, and 0 are allowed, such as %s/%s (not ready for 2s)", s.name, upgraded), s.awaitFailure())
+	assert.Equal(t, fmt.Sprintf("1 pod failed after the upgrade, and 0 are allowed, such as %s/%s (not ready for 2s)", s.name, upgraded), s.awaitFailure())
 }
 
 // A node with pods of both versions dies during a bake time, and comes back after the last upgrade.

@@ -44,7 +44,7 @@ func TestSpec11_12_AFailedRolloutIsRolledBack(t *testing.T) {
 	s.upgradeTo("side:bad")
 	set := s.awaitQuarantine()
 	assert.LessOrEqual(t, s.watched.Asked("side:bad"), 4)
-	assert.Regexp(t, `^[1-4] pods? failed after their upgrade, and 0 are allowed, such as `, set.Status.Rollout.Quarantine.Reason)
+	assert.Regexp(t, `^[1-4] pods? failed after the upgrade, and 0 are allowed, such as `, set.Status.Rollout.Quarantine.Reason)
 	set = s.awaitSet("no pod with the content", func(set *v1alpha1.SidecarSet) bool { return set.Status.UpdatedPods == 0 })
 	assert.Equal(t, set.Status.LastGoodRevision().Revision, set.Status.Rollout.Quarantine.Revision)
 	asked := s.watched.Asked("side:bad")

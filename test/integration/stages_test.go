@@ -353,7 +353,7 @@ func TestSpec11_6_FailedPodsPauseTheRollout(t *testing.T) {
 		return set.Status.Rollout.Pause != nil && set.Status.Rollout.Stage != nil
 	})
 	assert.Equal(t, "RolloutPolicy "+s.name, set.Status.Rollout.Pause.By)
-	assert.Regexp(t, `^[12] pods? failed after their upgrade, and 0 are allowed, such as .* \(container side: ImagePullBackOff, image side:bad\)$`, set.Status.Rollout.Pause.Reason)
+	assert.Regexp(t, `^[12] pods? failed after the upgrade, and 0 are allowed, such as .* \(container side: ImagePullBackOff, image side:bad\)$`, set.Status.Rollout.Pause.Reason)
 	assert.LessOrEqual(t, s.watched.View().Updated, 2)
 	assert.Contains(t, s.awaitReason(v1alpha1.ReasonPaused), "paused by RolloutPolicy "+s.name+": ")
 
