@@ -77,7 +77,11 @@ func (s *shared) updates(update string, cmd *cobra.Command) *cobra.Command {
 		}
 		answer, err := s.update(ctx, c, set, update, reason)
 		if update == protocol.PauseUpdate && errors.Is(err, errNoOpenRun) {
-			return c.pauseSpec(ctx, set, true)
+			answer, err := c.pauseSpec(ctx, set, true)
+			if reason != "" && err == nil {
+				answer.Message += "; the spec has no reason, so the reason is not kept"
+			}
+			return answer, err
 		}
 		if err != nil {
 			return nil, err

@@ -78,6 +78,12 @@ func NewSummaries(all []v1alpha1.SidecarSet, silent sets.Set[string], now time.T
 			f.silence = waits(notResponding)
 		}
 		one.Headline, one.Attention, one.BakesUntil = headline(f), f.attention(&one), bakesUntil(f.phase, stage.OfStatus(set))
+		if set.Spec.UpdateStrategy.Paused && f.phase != protocol.PhasePaused {
+			one.Attention = append(one.Attention, "Paused")
+		}
+		if set.Spec.InjectionStrategy.Paused {
+			one.Attention = append(one.Attention, "InjectionPaused")
+		}
 		if f.phase == protocol.PhaseWaiting && !f.noSlots && f.observed && unchangedSince(set, now.Add(-noProgressAfter)) {
 			one.Attention = append(one.Attention, "NoProgress")
 		}

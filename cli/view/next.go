@@ -24,6 +24,11 @@ func PatchStrategy(set, field, value string) string {
 	return fmt.Sprintf(`kubectl patch sidecarset %s --type=merge -p '{"spec":{"updateStrategy":{"%s":%s}}}'`, set, field, value)
 }
 
+// resumeInjection is the command that lets new pods get the sidecars of a SidecarSet again.
+func resumeInjection(set string) string {
+	return "kubectl patch sidecarset " + set + ` --type=merge -p '{"spec":{"injectionStrategy":{"paused":false}}}'`
+}
+
 // PausedBySpec returns the reason for a pause by the spec, with the command that resumes the
 // rollout.
 func PausedBySpec(set string) string {
@@ -105,6 +110,7 @@ func (r *Rollout) next(now time.Time) []string {
 	add(checkCommand, r.RunUnknown != "" && !r.notResponding)
 	add("kubectl sidecarset list --missing", f.uninjected > 0)
 	add(r.whyCommand(), r.Counts.NotUpgradable > 0 && r.Phase != protocol.PhaseNotUpdate)
+	add(resumeInjection(r.Name), r.InjectionPaused)
 	if len(found) == 0 {
 		return r.nextOfDegraded()
 	}

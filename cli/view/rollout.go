@@ -37,6 +37,8 @@ type Rollout struct {
 	Pause   *protocol.Pause `json:"hold,omitempty"`
 	// PausedBySpec reports spec.updateStrategy.paused.
 	PausedBySpec bool `json:"pausedBySpec,omitempty"`
+	// InjectionPaused reports spec.injectionStrategy.paused.
+	InjectionPaused bool `json:"injectionPaused,omitempty"`
 	// Conditions are the conditions in status, Progressing first.
 	Conditions []Condition `json:"conditions,omitempty"`
 	Run        *Run        `json:"run,omitempty"`
@@ -140,7 +142,8 @@ func NewRollout(in *Input) (*Rollout, error) {
 	r := &Rollout{
 		Name: set.Name, Generation: set.Generation, Observed: set.Status.ObservedGeneration == set.Generation,
 		Phase: plan.Phase, Message: plan.Message, Counts: plan.Counts, Limits: limitsOf(set, &plan),
-		Images: images(&set.Spec), Pause: pauseOf(set, in.Run.Status), PausedBySpec: set.Spec.UpdateStrategy.Paused, Conditions: conditions(set), Run: runOf(in),
+		Images: images(&set.Spec), Pause: pauseOf(set, in.Run.Status), PausedBySpec: set.Spec.UpdateStrategy.Paused,
+		InjectionPaused: set.Spec.InjectionStrategy.Paused, Conditions: conditions(set), Run: runOf(in),
 		RunUnknown: in.Run.Unknown, Temporal: in.Run.Temporal, Revisions: in.byRevision(matched, version),
 		notResponding: in.Run.NotResponding, unreachable: in.Run.Unreachable, systemNamespace: in.SystemNamespace, stage: current,
 	}

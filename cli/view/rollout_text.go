@@ -49,6 +49,9 @@ func (r *Rollout) Facts(s Style) []Fact {
 	if r.PausedBySpec {
 		fact("Paused", s.Paint.in(Busy, "by spec.updateStrategy.paused"))
 	}
+	if r.InjectionPaused {
+		fact("Injection", s.Paint.in(Busy, "paused by spec.injectionStrategy.paused")+": new pods get no sidecars")
+	}
 	if r.Pause != nil {
 		fact("Paused", s.Paint.in(Busy, pausedFor(r.Pause, s.Now)+pausedBy(r.Pause)))
 	}

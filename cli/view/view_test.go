@@ -222,6 +222,23 @@ func TestAWebhookThatDoesNotAnswerIsNamed(t *testing.T) {
 	assert.Contains(t, NewSummaries([]v1alpha1.SidecarSet{*in.Set}, nil, noon).Text(Style{Now: noon}), "ImagePullBackOff,WebhookUnavailable")
 }
 
+func TestPausesOfTheSpecNeedAttention(t *testing.T) {
+	in := input(t)
+	in.Set.Spec.InjectionStrategy.Paused = true
+	r, err := NewRollout(in)
+	require.NoError(t, err)
+	shown := r.Text(Style{Now: noon})
+	assert.Contains(t, shown, "Injection: paused by spec.injectionStrategy.paused: new pods get no sidecars\n")
+	assert.Contains(t, shown, `kubectl patch sidecarset logs --type=merge -p '{"spec":{"injectionStrategy":{"paused":false}}}'`)
+	assert.Contains(t, NewSummaries([]v1alpha1.SidecarSet{*in.Set}, nil, noon).Text(Style{Now: noon}), "ImagePullBackOff,InjectionPaused ")
+
+	// The next rollout is paused, too.
+	idle := v1alpha1.SidecarSet{}
+	idle.Spec.UpdateStrategy.Paused = true
+	idle.Status.MatchedPods, idle.Status.UpdatedPods, idle.Status.UpdatedReadyPods = 1, 1, 1
+	assert.Equal(t, []string{"Paused"}, NewSummaries([]v1alpha1.SidecarSet{idle}, nil, noon)[0].Attention)
+}
+
 func TestTheEndsOfARollout(t *testing.T) {
 	end := func(change func(*Input)) (bool, error) {
 		set, sorted := logs(t)

@@ -86,7 +86,7 @@ func (i *injection) reason() string {
 	case i.set.DeletionTimestamp != nil:
 		return "the SidecarSet is being deleted"
 	case i.set.Spec.InjectionStrategy.Paused:
-		return "spec.injectionStrategy.paused is true (kubectl patch sidecarset " + i.set.Name + ` --type=merge -p '{"spec":{"injectionStrategy":{"paused":false}}}')`
+		return "spec.injectionStrategy.paused is true (" + resumeInjection(i.set.Name) + ")"
 	}
 	return i.webhookReason()
 }
