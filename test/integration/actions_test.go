@@ -273,6 +273,7 @@ func TestSpec11_13_AnActionIsValidated(t *testing.T) {
 		"step is a number from 1, or the name of a step": {SidecarSet: "logs", Verb: outriggerv1.VerbApprove, Step: new(intstr.FromInt32(0))},
 		"step needs the verb approve or promote":         {SidecarSet: "logs", Verb: outriggerv1.VerbPause, Step: new(intstr.FromInt32(1))},
 		"full needs the verb promote":                    {SidecarSet: "logs", Verb: outriggerv1.VerbApprove, Full: true},
+		"the verb permit needs a reason":                 {SidecarSet: "logs", Verb: outriggerv1.VerbPermit},
 		"Unsupported value":                              {SidecarSet: "logs", Verb: "stop"},
 		"spec.sidecarSet":                                {Verb: outriggerv1.VerbPause},
 		"the reason may have 1024 bytes":                 {SidecarSet: "logs", Verb: outriggerv1.VerbPause, Reason: strings.Repeat("日", 1000)},

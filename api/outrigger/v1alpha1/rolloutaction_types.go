@@ -57,6 +57,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="self == oldSelf",message="an action never changes; create another one"
 // +kubebuilder:validation:XValidation:rule="!has(self.step) || self.verb in ['approve', 'promote']",message="step needs the verb approve or promote"
 // +kubebuilder:validation:XValidation:rule="!has(self.full) || !self.full || self.verb == 'promote'",message="full needs the verb promote"
+// +kubebuilder:validation:XValidation:rule="self.verb != 'permit' || has(self.reason) && size(self.reason) > 0",message="the verb permit needs a reason"
 type RolloutActionSpec struct {
 	// SidecarSet is the name of the SidecarSet whose rollout the action is for.
 	// +kubebuilder:validation:MinLength=1
@@ -79,7 +80,7 @@ type RolloutActionSpec struct {
 	Generation int64 `json:"generation,omitempty"`
 	// Full makes a promote end all steps.
 	Full bool `json:"full,omitempty"`
-	// Reason is shown in status, conditions and the run.
+	// Reason is shown in status, conditions and the run. The verb permit needs a reason.
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="size(bytes(self)) <= 1024",message="the reason may have 1024 bytes"
 	Reason string `json:"reason,omitempty"`
