@@ -1,0 +1,70 @@
+package temporal
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+
+	"github.com/outrigger/outrigger/api/protocol"
+)
+
+// FleetIDs returns the sorted workflow ids of the open rollouts over many clusters (SPEC §12).
+func FleetIDs(ctx context.Context, c client.Client) (ids []string, err error) {
+	request := &workflowservice.ListWorkflowExecutionsRequest{Query: "WorkflowType = '" + protocol.FleetWorkflow + "' AND ExecutionStatus = 'Running'"}
+	for {
+		open, err := c.ListWorkflow(ctx, request)
+		if err != nil {
+			return nil, fmt.Errorf("list the rollouts of the fleet: %w", err)
+		}
+		for _, run := range open.GetExecutions() {
+			ids = append(ids, run.GetExecution().GetWorkflowId())
+		}
+		if request.NextPageToken = open.GetNextPageToken(); len(request.NextPageToken) == 0 {
+			slices.Sort(ids)
+			return ids, nil
+		}
+	}
+}
+
+// FleetRollouts returns the open rollouts over many clusters, sorted by the names of their SidecarSets.
+func FleetRollouts(ctx context.Context, c client.Client) ([]protocol.FleetState, error) {
+	ids, err := FleetIDs(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	states := make([]protocol.FleetState, len(ids))
+	for i, id := range ids {
+		if err := readFleet(ctx, c, id, &states[i]); err != nil {
+			return nil, err
+		}
+	}
+	return states, nil
+}
+
+// FleetRollout returns the rollout of a SidecarSet over many clusters. IsNotFound is true for the error if
+// no member has reported the SidecarSet.
+func FleetRollout(ctx context.Context, c client.Client, set string) (state protocol.FleetState, err error) {
+	err = readFleet(ctx, c, protocol.FleetWorkflowID(set), &state)
+	return state, err
+}
+
+// FleetRegistry returns the policies and the members of the fleet.
+func FleetRegistry(ctx context.Context, c client.Client) (registry protocol.FleetRegistry, err error) {
+	err = readFleet(ctx, c, protocol.FleetRegistryID, &registry)
+	return registry, err
+}
+
+// readFleet reads the state of a workflow of the fleet.
+func readFleet(ctx context.Context, c client.Client, id string, into any) error {
+	answer, err := c.QueryWorkflow(ctx, id, "", protocol.StatusQuery)
+	if err == nil {
+		err = answer.Get(into)
+	}
+	if err != nil {
+		return fmt.Errorf("read workflow %s: %w", id, err)
+	}
+	return nil
+}
