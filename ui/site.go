@@ -179,10 +179,10 @@ type fleetRollout struct {
 
 // fleetStage is a stage of a FleetPolicy.
 type fleetStage struct {
-	Name, Clusters, State string
-	Tone                  view.Tone
-	Bake                  string
-	Approval              bool
+	fleet.Stage
+	Tone view.Tone
+	// Words are the state in words.
+	Words string
 }
 
 // fleetCluster is a cluster with the name of its stage.
@@ -206,8 +206,8 @@ func (s *site) fleetPage(r *http.Request, now time.Time) (string, any, error) {
 
 func newFleetRollout(s *protocol.FleetState, now time.Time) fleetRollout {
 	shown := fleetRollout{FleetState: s}
-	for i := range s.Spec.Stages {
-		shown.Stages = append(shown.Stages, newFleetStage(s, i, now))
+	for _, stage := range fleet.Stages(s, now) {
+		shown.Stages = append(shown.Stages, newFleetStage(stage, now))
 	}
 	for _, cluster := range fleet.WorstFirst(s) {
 		shown.Clusters = append(shown.Clusters, fleetCluster{cluster, fleet.StageName(s, cluster), clusterTone(cluster.State)})
@@ -215,34 +215,21 @@ func newFleetRollout(s *protocol.FleetState, now time.Time) fleetRollout {
 	return shown
 }
 
-// newFleetStage describes the stage i of a rollout.
-func newFleetStage(s *protocol.FleetState, i int, now time.Time) fleetStage {
-	stage := &s.Spec.Stages[i]
-	shown := fleetStage{Name: stage.Name, Approval: stage.Approval != nil}
-	total, completed := 0, 0
-	for _, cluster := range s.Clusters {
-		if cluster.Stage != i {
-			continue
-		}
-		if total++; cluster.State == protocol.ClusterCompleted {
-			completed++
-		}
-	}
-	shown.Clusters = fmt.Sprintf("%d of %d completed", completed, total)
-	if stage.Bake != nil {
-		shown.Bake = stage.Bake.Duration.String()
-	}
-	switch {
-	case i < s.Stage || s.Phase == protocol.FleetThrough:
-		shown.State, shown.Tone = "ended", view.Good
-	case i > s.Stage:
-		shown.State, shown.Tone = "next", view.Faint
-	case s.Phase != protocol.FleetRolling:
-		shown.State, shown.Tone = string(s.Phase), view.Bad
-	case s.Reached != nil && stage.Bake != nil && s.Reached.Add(stage.Bake.Duration).After(now):
-		shown.State, shown.Tone = "baking, "+s.Reached.Add(stage.Bake.Duration).Sub(now).Round(time.Second).String()+" left", view.Busy
+// newFleetStage describes a stage of a rollout.
+func newFleetStage(stage fleet.Stage, now time.Time) fleetStage {
+	shown := fleetStage{Stage: stage, Words: string(stage.State)}
+	switch stage.State {
+	case fleet.StageEnded:
+		shown.Tone = view.Good
+	case fleet.StageNext:
+		shown.Tone = view.Faint
+	case fleet.StageStopped:
+		shown.Tone = view.Bad
+	case fleet.StageBaking:
+		shown.Words += ", " + stage.BakesUntil.Sub(now).Round(time.Second).String() + " left"
+		shown.Tone = view.Busy
 	default:
-		shown.State, shown.Tone = "in progress", view.Busy
+		shown.Tone = view.Busy
 	}
 	return shown
 }

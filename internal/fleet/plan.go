@@ -1,0 +1,212 @@
+package fleet
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"time"
+
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
+	"github.com/outrigger/outrigger/api/protocol"
+)
+
+// StageState is the state of a stage in words.
+type StageState string
+
+// These are the states of stages. A stopped stage has failed, or was paused or aborted.
+const (
+	StageNext             StageState = "next"
+	StageInProgress       StageState = "in progress"
+	StageBaking           StageState = "baking"
+	StageAwaitingApproval StageState = "awaiting approval"
+	StageStopped          StageState = "stopped"
+	StageEnded            StageState = "ended"
+)
+
+// Stage is a stage of a rollout over many clusters, as people see it.
+type Stage struct {
+	// Name is empty for the clusters that match no stage, and come after the last one.
+	Name  string     `json:"name,omitempty"`
+	State StageState `json:"state"`
+	// WaitsFor is what has to happen before the stage begins or ends. It is empty after its end.
+	WaitsFor string `json:"waitsFor,omitempty"`
+	// MaxConcurrentClusters is how many clusters roll out at the same time. It is 0 if there is no limit.
+	MaxConcurrentClusters int `json:"maxConcurrentClusters,omitempty"`
+	// Bake is the bake time, such as 1h0m0s. BakesUntil is its end, once it has begun.
+	Bake       string     `json:"bake,omitempty"`
+	BakesUntil *time.Time `json:"bakesUntil,omitempty"`
+	// Approval is empty if the stage needs no approval, and otherwise needed, or by whom the stage is
+	// approved.
+	Approval  string `json:"approval,omitempty"`
+	Completed int    `json:"completed"`
+	// Clusters are in the order in which they begin.
+	Clusters []*protocol.FleetCluster `json:"clusters,omitempty"`
+}
+
+// Title returns the name of the stage, or "-".
+func (s *Stage) Title() string { return cmp.Or(s.Name, "-") }
+
+// Stages returns the stages of a rollout with their clusters. The last one has the clusters that match no
+// stage, if there are any.
+func Stages(s *protocol.FleetState, now time.Time) []Stage {
+	stages := make([]Stage, len(s.Spec.Stages), len(s.Spec.Stages)+1)
+	for i := range s.Spec.Stages {
+		stages[i].Name = s.Spec.Stages[i].Name
+	}
+	for _, uid := range sorted(s) {
+		cluster := s.Clusters[uid]
+		if cluster.Stage < 0 {
+			continue
+		}
+		if cluster.Stage >= len(stages) {
+			stages = append(stages, Stage{})
+		}
+		stage := &stages[cluster.Stage]
+		if stage.Clusters = append(stage.Clusters, cluster); cluster.State == protocol.ClusterCompleted {
+			stage.Completed++
+		}
+	}
+	for i := range stages {
+		describe(s, stages, i, now)
+	}
+	return stages
+}
+
+// describe describes the stage i, whose clusters are known.
+func describe(s *protocol.FleetState, stages []Stage, i int, now time.Time) {
+	stage := &stages[i]
+	var spec outriggerv1.FleetStage
+	if i < len(s.Spec.Stages) {
+		spec = s.Spec.Stages[i]
+	}
+	if spec.MaxConcurrentClusters != nil {
+		stage.MaxConcurrentClusters = limitOf(spec.MaxConcurrentClusters, len(stage.Clusters))
+	}
+	if spec.Bake != nil {
+		stage.Bake = spec.Bake.Duration.String()
+	}
+	if spec.Approval != nil {
+		stage.Approval = "needed"
+	}
+	begun := s.Hash != ""
+	if begun && i == s.Stage {
+		describeCurrent(s, stage, &spec, now)
+		return
+	}
+	switch {
+	case begun && i < s.Stage:
+		stage.State = StageEnded
+	case i > 0:
+		stage.State, stage.WaitsFor = StageNext, "the end of stage "+stages[i-1].Name
+	default:
+		stage.State, stage.WaitsFor = StageNext, "content that a cluster reports"
+	}
+}
+
+// describeCurrent describes the current stage. The clusters that match no stage are current once all
+// stages have ended.
+func describeCurrent(s *protocol.FleetState, stage *Stage, spec *outriggerv1.FleetStage, now time.Time) {
+	if stage.Approval != "" && s.Approval != nil {
+		stage.Approval = "by " + cmp.Or(s.Approval.By, "unknown")
+	}
+	if s.Reached != nil && spec.Bake != nil {
+		stage.BakesUntil = new(s.Reached.Add(spec.Bake.Duration))
+	}
+	stage.State, stage.WaitsFor = StageInProgress, s.Message
+	switch {
+	case s.Phase == protocol.FleetThrough && stage.Completed == len(stage.Clusters):
+		stage.State, stage.WaitsFor = StageEnded, ""
+	case s.Phase == protocol.FleetThrough:
+		stage.WaitsFor = "the clusters that have not completed"
+	case s.Phase != protocol.FleetRolling:
+		stage.State = StageStopped
+	case stage.BakesUntil != nil && stage.BakesUntil.After(now):
+		stage.State = StageBaking
+	case s.Reached != nil && spec.Approval != nil && s.Approval == nil:
+		stage.State = StageAwaitingApproval
+	}
+}
+
+// Preview is the plan of a rollout over many clusters, with the members of the fleet as of now.
+type Preview struct {
+	Set string `json:"set"`
+	// Hash, Attempt and Phase are those of the rollout in progress. Without one, the plan is that of the
+	// next content.
+	Hash    string              `json:"hash,omitempty"`
+	Attempt int                 `json:"attempt,omitempty"`
+	Phase   protocol.FleetPhase `json:"phase,omitempty"`
+	// Policy is empty if no policy matches the SidecarSet.
+	Policy string `json:"policy,omitempty"`
+	// Message is what no stage says, such as that no policy matches.
+	Message string `json:"message,omitempty"`
+	// Freeze is the freeze of the fleet, if any.
+	Freeze *protocol.FleetFreeze `json:"freeze,omitempty"`
+	Stages []Stage               `json:"stages,omitempty"`
+}
+
+// Plan returns the plan of a rollout. A rollout in progress keeps its policy (SPEC 12.2.3). Once its
+// content is through, the plan is that of the next content. Plan changes the members of s.
+func Plan(s *protocol.FleetState, registry *protocol.FleetRegistry, now time.Time) Preview {
+	if s.Hash == "" || s.Phase == protocol.FleetThrough {
+		s = &protocol.FleetState{Set: s.Set, Clusters: s.Clusters}
+		for _, uid := range Keys(s.Clusters) {
+			s.Clusters[uid].State, s.Clusters[uid].Reason = protocol.ClusterPending, ""
+		}
+	}
+	plan := PlanOf(s.Set, registry)
+	Adopt(s, &plan)
+	p := Preview{Set: s.Set, Hash: s.Hash, Attempt: s.Attempt, Phase: s.Phase, Policy: s.Policy, Stages: Stages(s, now)}
+	if s.Stage >= len(p.Stages) {
+		p.Message = s.Message // no stage shows it
+	}
+	if freeze := registry.Freeze; freeze != nil && freeze.Frozen && (freeze.Until == nil || freeze.Until.After(now)) {
+		p.Freeze = freeze
+	}
+	switch {
+	case p.Policy != "" || p.Message != "":
+	case len(registry.Policies) == 0:
+		p.Message = "the fleet has no FleetPolicy and gives no permits; apply one with outrigger fleet apply"
+	case s.Hash == "":
+		p.Message = "no FleetPolicy matches, so all clusters roll out at once"
+	}
+	return p
+}
+
+// History is what happened to the content of a SidecarSet, the newest last.
+type History struct {
+	Set    string                `json:"set"`
+	Events []protocol.FleetEvent `json:"events,omitempty"`
+	// Contents are the contents with their verdicts. The last one is the current content with its phase.
+	Contents []protocol.FleetVerdict `json:"contents,omitempty"`
+}
+
+// HistoryOf returns the history that the state of a rollout keeps.
+func HistoryOf(s *protocol.FleetState) History {
+	h := History{Set: s.Set, Events: s.Events}
+	h.Contents = slices.DeleteFunc(slices.Clone(s.Verdicts), func(v protocol.FleetVerdict) bool { return v.Hash == s.Hash })
+	if s.Hash != "" {
+		h.Contents = append(h.Contents, protocol.FleetVerdict{Hash: s.Hash, Phase: s.Phase})
+	}
+	return h
+}
+
+// Ended returns the phase in which the rollout of content has ended, or "". A paused rollout has ended for
+// those who wait, because only a person continues it. Content that no cluster has reported has not ended.
+func Ended(s *protocol.FleetState, hash string) protocol.FleetPhase {
+	if s.Hash != hash {
+		return VerdictOf(s, hash)
+	}
+	switch s.Phase {
+	case protocol.FleetPaused, protocol.FleetFailed, protocol.FleetThrough:
+		return s.Phase
+	}
+	return ""
+}
+
+// Places returns how many clusters of a stage roll out at the same time: a number, or all.
+func (s *Stage) Places() string {
+	if s.MaxConcurrentClusters == 0 {
+		return "all"
+	}
+	return strconv.Itoa(s.MaxConcurrentClusters)
+}
