@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +15,6 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"sigs.k8s.io/yaml"
 
@@ -52,6 +50,10 @@ type fleetCommand struct {
 	file     string
 	until    string
 	duration time.Duration
+	// watch, content and timeout are the flags of status.
+	watch   bool
+	content string
+	timeout time.Duration
 }
 
 func newFleet() *cobra.Command {
@@ -62,8 +64,12 @@ func newFleet() *cobra.Command {
 	apply := f.sub("apply -f FILE", "Apply a FleetPolicy", cobra.NoArgs, f.apply)
 	apply.Flags().StringVarP(&f.file, "filename", "f", "", "`file` with the FleetPolicy; -: standard input")
 	cobra.CheckErr(apply.MarkFlagRequired("filename"))
-	status := f.sub("status [NAME]", "Show rollouts over many clusters", cobra.MaximumNArgs(1), f.status)
-	f.output.Add(status, output.JSON, output.YAML)
+	status := f.newStatus()
+	plan := f.sub("plan NAME", "Show the stages of a rollout with their clusters, and what each stage waits for", cobra.ExactArgs(1), f.plan)
+	history := f.sub("history NAME", "Show what happened to the content of a SidecarSet, and who did it", cobra.ExactArgs(1), f.history)
+	for _, cmd := range []*cobra.Command{plan, history} {
+		f.output.Add(cmd, output.JSON, output.YAML)
+	}
 	members := f.sub("members", "List the clusters of the fleet", cobra.NoArgs, f.members)
 	f.output.Add(members, output.JSON, output.YAML)
 	remove := f.sub("remove CLUSTER", "Remove a cluster from the fleet, by its name", cobra.ExactArgs(1), f.remove)
@@ -76,7 +82,7 @@ func newFleet() *cobra.Command {
 	for _, cmd := range []*cobra.Command{freeze, unfreeze} {
 		cmd.Flags().StringVar(&f.by.Reason, "reason", "", "`text` for the history")
 	}
-	cmd.AddCommand(apply, status, members, remove, approve, freeze, unfreeze,
+	cmd.AddCommand(apply, status, plan, history, members, remove, approve, freeze, unfreeze,
 		f.request(protocol.AbortUpdate, "Roll a rollout back in all clusters"),
 		f.request(protocol.RetryUpdate, "Begin a failed rollout again with its first stage"))
 	subcommand.Required(cmd)
@@ -94,9 +100,16 @@ func (f *fleetCommand) sub(use, short string, args cobra.PositionalArgs, do func
 			return err
 		}
 		defer c.Close()
-		ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
+		ctx, cancel := cmd.Context(), func() {}
+		if !f.watch {
+			ctx, cancel = context.WithTimeout(ctx, time.Minute)
+		}
 		defer cancel()
-		if err := do(ctx, c, args, cmd.OutOrStdout()); err != nil {
+		err = do(ctx, c, args, cmd.OutOrStdout())
+		if _, ended := errors.AsType[rolloutError](err); ended {
+			return err
+		}
+		if err != nil {
 			return fmt.Errorf("Temporal at %s, namespace %s: %w", options.Address, options.Namespace, err) //nolint:staticcheck // Temporal is a name
 		}
 		return nil
@@ -166,7 +179,7 @@ func (f *fleetCommand) remove(ctx context.Context, c client.Client, args []strin
 	if err := send(ctx, c, protocol.FleetRegistryID, protocol.RemoveMemberUpdate, args[0], out); err != nil {
 		return err
 	}
-	ids, err := openRollouts(ctx, c)
+	ids, err := temporal.FleetIDs(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -176,24 +189,6 @@ func (f *fleetCommand) remove(ctx context.Context, c client.Client, args []strin
 		}
 	}
 	return nil
-}
-
-// openRollouts returns the workflow ids of the rollouts of the fleet.
-func openRollouts(ctx context.Context, c client.Client) (ids []string, err error) {
-	request := &workflowservice.ListWorkflowExecutionsRequest{Query: "WorkflowType = '" + protocol.FleetWorkflow + "' AND ExecutionStatus = 'Running'"}
-	for {
-		open, err := c.ListWorkflow(ctx, request)
-		if err != nil {
-			return nil, fmt.Errorf("list rollouts: %w", err)
-		}
-		for _, run := range open.GetExecutions() {
-			ids = append(ids, run.GetExecution().GetWorkflowId())
-		}
-		if request.NextPageToken = open.GetNextPageToken(); len(request.NextPageToken) == 0 {
-			slices.Sort(ids)
-			return ids, nil
-		}
-	}
 }
 
 // freeze freezes the fleet. The members hear of it within seconds.
@@ -220,20 +215,9 @@ func (f *fleetCommand) unfreeze(ctx context.Context, c client.Client, _ []string
 	return send(ctx, c, protocol.FleetRegistryID, protocol.UnfreezeUpdate, protocol.FleetFreeze{By: os.Getenv("USER"), Reason: f.by.Reason}, out)
 }
 
-func query(ctx context.Context, c client.Client, id string, into any) error {
-	answer, err := c.QueryWorkflow(ctx, id, "", protocol.StatusQuery)
-	if err == nil {
-		err = answer.Get(into)
-	}
-	if err != nil {
-		return fmt.Errorf("read workflow %s: %w", id, err)
-	}
-	return nil
-}
-
 func (f *fleetCommand) members(ctx context.Context, c client.Client, _ []string, out io.Writer) error {
-	var registry protocol.FleetRegistry
-	if err := query(ctx, c, protocol.FleetRegistryID, &registry); err != nil {
+	registry, err := temporal.FleetRegistry(ctx, c)
+	if err != nil {
 		return err
 	}
 	members := fleet.PlanOf("", &registry).Members
@@ -276,47 +260,4 @@ func printTable(out io.Writer, header []string, rows [][]string) error {
 		}
 	}
 	return table.Flush()
-}
-
-func (f *fleetCommand) status(ctx context.Context, c client.Client, args []string, out io.Writer) error {
-	ids := []string{}
-	if len(args) > 0 {
-		ids = append(ids, protocol.FleetWorkflowID(args[0]))
-	} else {
-		var err error
-		if ids, err = openRollouts(ctx, c); err != nil {
-			return err
-		}
-	}
-	states := make([]protocol.FleetState, len(ids))
-	for i, id := range ids {
-		if err := query(ctx, c, id, &states[i]); err != nil {
-			return err
-		}
-	}
-	if f.output.Structured() {
-		return f.output.Write(out, states)
-	}
-	for i := range states {
-		if err := printState(out, &states[i]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// printState prints a rollout with one line for each cluster, the worst first.
-func printState(out io.Writer, s *protocol.FleetState) error {
-	if _, err := fmt.Fprintf(out, "%s: %s: %s (content %s, policy %s)\n", s.Set, s.Phase, s.Message, s.Hash, cmp.Or(s.Policy, "none")); err != nil {
-		return err
-	}
-	var rows [][]string
-	for _, cluster := range fleet.WorstFirst(s) {
-		since := "-"
-		if !cluster.Since.IsZero() {
-			since = cluster.Since.UTC().Format(time.RFC3339)
-		}
-		rows = append(rows, []string{"  " + cluster.Name, fleet.StageName(s, cluster), string(cluster.State), since, cluster.Reason})
-	}
-	return printTable(out, []string{"  CLUSTER", "STAGE", "STATE", "SINCE", "REASON"}, rows)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -10,6 +11,14 @@ import (
 func main() {
 	if err := newCommand().ExecuteContext(signals.SetupSignalHandler()); err != nil {
 		fmt.Fprintln(os.Stderr, "outrigger:", err)
-		os.Exit(1)
+		os.Exit(exitCode(err))
 	}
+}
+
+// exitCode returns the exit code of a command with this error.
+func exitCode(err error) int {
+	if ended, ok := errors.AsType[rolloutError](err); ok {
+		return ended.code
+	}
+	return 1
 }

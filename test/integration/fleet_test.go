@@ -153,12 +153,21 @@ func terminateAll(ctx context.Context, t *testing.T, prefixes ...string) {
 
 func outriggerFleet(ctx context.Context, t *testing.T, stdin string, args ...string) string {
 	t.Helper()
+	out, code, errors := tryFleet(ctx, t, stdin, args...)
+	require.Zero(t, code, "outrigger fleet %v: %s", args, errors)
+	return out
+}
+
+// tryFleet returns the output, the exit code and the errors of a command.
+func tryFleet(ctx context.Context, t *testing.T, stdin string, args ...string) (out string, code int, errors string) {
+	t.Helper()
 	cmd := exec.CommandContext(ctx, filepath.Join(bin, "outrigger"), append([]string{"fleet", "--temporal-address=" + stack.TemporalAddress}, args...)...)
 	cmd.Stdin = strings.NewReader(stdin)
-	var out, errors bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errors
-	require.NoError(t, cmd.Run(), "outrigger fleet %v: %s", args, errors.String())
-	return out.String()
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	require.NotNil(t, cmd.ProcessState, "outrigger fleet %v: %v", args, err)
+	return stdout.String(), cmd.ProcessState.ExitCode(), stderr.String()
 }
 
 func awaitFleet(ctx context.Context, t *testing.T, phase protocol.FleetPhase) (state protocol.FleetState) {
@@ -203,7 +212,15 @@ func TestSpec12_AFleetRollsOutStageByStage(t *testing.T) {
 	_, err := rest.watched.Await(ctx, func(v observer.View) bool { return v.Pods == 5 })
 	require.NoError(t, err)
 	assert.Zero(t, rest.watched.View().Updated, "a new pod got content without a permit")
+	awaitFleet(ctx, t, protocol.FleetRolling)
+	var plan fleet.Preview
+	require.NoError(t, json.Unmarshal([]byte(outriggerFleet(ctx, t, "", "plan", "edge-proxy", "-o", "json")), &plan))
+	require.Len(t, plan.Stages, 2)
+	assert.Equal(t, []fleet.StageState{fleet.StageInProgress, fleet.StageNext}, []fleet.StageState{plan.Stages[0].State, plan.Stages[1].State})
+	assert.Equal(t, "rest", plan.Stages[1].Clusters[0].Name)
 	canary.upgradeTo("side:v2")
+	watched := outriggerFleet(ctx, t, "", "status", "edge-proxy", "--watch", "--content", plan.Hash)
+	assert.Contains(t, watched, "edge-proxy: Through: all stages ended")
 	awaitFleet(ctx, t, protocol.FleetThrough)
 	set := rest.awaitReason(v1alpha1.ReasonRolloutComplete)
 	permit := protocol.ParsePermit(set.Status.Rollout.Permit)
@@ -241,4 +258,8 @@ func TestSpec12_AFleetRollsOutStageByStage(t *testing.T) {
 	require.Len(t, states, 1)
 	assert.Equal(t, protocol.ClusterRolledBack, fleet.WorstFirst(&states[0])[0].State)
 	assert.Contains(t, outriggerFleet(ctx, t, "", "status", "edge-proxy"), "edge-proxy: Failed: cluster canary failed: ")
+	_, code, message := tryFleet(ctx, t, "", "status", "edge-proxy", "-w")
+	assert.Equal(t, 2, code)
+	assert.Regexp(t, "the rollout of edge-proxy has failed: .*side:bad", message)
+	assert.Regexp(t, "aborted .*errors\n(.*\n)*.* retried ", outriggerFleet(ctx, t, "", "history", "edge-proxy"))
 }
