@@ -27,7 +27,8 @@ func TestSpec12_3_AMemberReportsOnlyWhatTheFleetDoesNotKnow(t *testing.T) {
 	c.Clock = now
 	r := &Reporter{Member: c.Member, Cache: c.Live, Self: protocol.FleetMember{UID: "u"}, Log: logr.Discard(), reported: map[types.UID]report{}}
 	var answer *sdk.QueryWorkflowWithOptionsResponse
-	var failure error = serviceerror.NewNotFound("no run")
+	var failure error
+	failure = serviceerror.NewNotFound("no run")
 	c.fleet.On("QueryWorkflowWithOptions", mock.Anything, mock.Anything).Return(func(context.Context, *sdk.QueryWorkflowWithOptionsRequest) (*sdk.QueryWorkflowWithOptionsResponse, error) {
 		return answer, failure
 	})

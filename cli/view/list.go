@@ -78,16 +78,22 @@ func NewSummaries(all []v1alpha1.SidecarSet, silent sets.Set[string], now time.T
 			f.silence = waits(notResponding)
 		}
 		one.Headline, one.Attention, one.BakesUntil = headline(f), f.attention(&one), bakesUntil(f.phase, stage.OfStatus(set))
-		if set.Spec.UpdateStrategy.Paused && f.phase != protocol.PhasePaused {
-			one.Attention = append(one.Attention, "Paused")
-		}
-		if set.Spec.InjectionStrategy.Paused {
-			one.Attention = append(one.Attention, "InjectionPaused")
-		}
+		one.Attention = append(one.Attention, pausesOf(set, f.phase)...)
 		if f.phase == protocol.PhaseWaiting && !f.noSlots && f.observed && unchangedSince(set, now.Add(-noProgressAfter)) {
 			one.Attention = append(one.Attention, "NoProgress")
 		}
 		found = append(found, one)
+	}
+	return found
+}
+
+// pausesOf returns the pauses by the spec that the headline does not name.
+func pausesOf(set *v1alpha1.SidecarSet, phase protocol.Phase) (found []string) {
+	if set.Spec.UpdateStrategy.Paused && phase != protocol.PhasePaused {
+		found = append(found, "Paused")
+	}
+	if set.Spec.InjectionStrategy.Paused {
+		found = append(found, "InjectionPaused")
 	}
 	return found
 }
