@@ -188,7 +188,7 @@ func awaitFleet(ctx context.Context, t *testing.T, phase protocol.FleetPhase) (s
 // One rollout over two clusters, with their own API servers. The second stage gets the content first,
 // and no pod of it changes before the run of the first stage has completed and baked.
 func TestSpec12_AFleetRollsOutStageByStage(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	t.Cleanup(func() {
 		terminateAll(context.WithoutCancel(ctx), t, protocol.FleetRegistryID, protocol.FleetWorkflowID("edge-proxy"), protocol.WorkflowID("edge-proxy", ""))
