@@ -99,17 +99,17 @@ precommit: ## Check formatting, vet, lint, and the tests of the pure packages, i
 
 # This target needs Go, git, make and coreutils. All other programs are downloaded or compiled.
 # More suites run than there are cores, because a suite waits for servers most of the time. The
-# integration tests are the longest suite, so the tests that match second_stack run at the same
-# time as the others, on a stack of their own.
+# integration tests are the longest suite. The tests that match second_stack run after the others on
+# a stack of their own, because they start further control planes or make servers slow.
 second_stack := FleetRollsOut|ClusterWideLimit|LateCache|OlderThanAnOutage|ClaimedAgain|MissingWorkers|CertificatesRotate|ShareATemporal
 .PHONY: test
 test: controlplane build ## Run all tests except those of the browser
 	@tools/build.sh helm prometheus
 	@go test -c -o /dev/null ./test/integration
-	@go test -timeout 40m ./test/integration -skip '$(second_stack)' & first=$$!; \
-	go test -timeout 40m ./test/integration -run '$(second_stack)' & second=$$!; \
-	go test -timeout 40m -p 2 ./test/manifests $$(go list ./... | grep -v /test/integration); code=$$?; \
-	wait $$first || code=1; wait $$second || code=1; exit $$code
+	@(code=0; go test -timeout 40m ./test/integration -skip '$(second_stack)' || code=1; \
+	go test -timeout 40m ./test/integration -run '$(second_stack)' || code=1; exit $$code) & integration=$$!; \
+	code=0; go test -timeout 40m -p 2 ./test/manifests $$(go list ./... | grep -v /test/integration) || code=1; \
+	wait $$integration || code=1; exit $$code
 
 .PHONY: test-large
 test-large: controlplane build ## Test policies with hundreds of pods and SidecarSets, in ten minutes (RUN=TestLargeFreeze)
