@@ -133,7 +133,7 @@ func TestAnInformerCatchesUpAfterAnOutage(t *testing.T) {
 		close(ended)
 	}()
 	require.ElementsMatch(t, []string{"add changed/1", "add gone/2", "add same/3"}, events.next(3))
-	require.True(t, followed.HasSynced())
+	require.True(t, toolscache.WaitForCacheSync(ctx.Done(), followed.HasSynced))
 
 	pods := &Pods{informer: followed}
 	shows := func(version string) bool {
