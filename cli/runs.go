@@ -111,6 +111,15 @@ func (r *runs) input(ctx context.Context, set *v1alpha1.SidecarSet) view.RunInpu
 // and returns none if Temporal does not answer: the list needs no Temporal.
 func (s *shared) silentRuns(ctx context.Context, all []v1alpha1.SidecarSet) sets.Set[string] {
 	silent := sets.New[string]()
+	var unfinished []*v1alpha1.SidecarSet
+	for i := range all {
+		if view.Unfinished(&all[i]) && len(unfinished) < maxAskedRuns {
+			unfinished = append(unfinished, &all[i])
+		}
+	}
+	if len(unfinished) == 0 {
+		return silent
+	}
 	r, err := s.connect()
 	if err != nil {
 		return silent
@@ -118,13 +127,7 @@ func (s *shared) silentRuns(ctx context.Context, all []v1alpha1.SidecarSet) sets
 	defer r.Close()
 	var mu sync.Mutex
 	var asked sync.WaitGroup
-	left := maxAskedRuns
-	for i := range all {
-		set := &all[i]
-		if !view.Unfinished(set) || left == 0 {
-			continue
-		}
-		left--
+	for _, set := range unfinished {
 		asked.Go(func() {
 			if _, err := r.status(ctx, set); errors.Is(err, errNotResponding) {
 				mu.Lock()
