@@ -23,6 +23,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/fleet"
 	"github.com/outrigger/outrigger/internal/revision"
+	"github.com/outrigger/outrigger/temporal"
 )
 
 const (
@@ -55,13 +56,9 @@ type Member struct {
 
 // Plan reads the policy of a SidecarSet and the members of the fleet from the registry.
 func (m *Member) Plan(ctx context.Context, set string) (protocol.FleetPlan, error) {
-	var registry protocol.FleetRegistry
-	answer, err := m.Fleet.QueryWorkflow(ctx, protocol.FleetRegistryID, "", protocol.StatusQuery)
-	if err == nil {
-		err = answer.Get(&registry)
-	}
+	registry, err := temporal.FleetRegistry(ctx, m.Fleet)
 	if err != nil {
-		return protocol.FleetPlan{}, fmt.Errorf("read workflow %s: %w", protocol.FleetRegistryID, err)
+		return protocol.FleetPlan{}, err
 	}
 	if len(registry.Policies) == 0 {
 		return protocol.FleetPlan{}, errors.New("the fleet has no FleetPolicy; apply one with outrigger fleet apply")
