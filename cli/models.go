@@ -19,7 +19,7 @@ type Models struct {
 	temporalUI string
 }
 
-// Sources are what Models read.
+// Sources are the connections of Models.
 type Sources struct {
 	// Cached reads SidecarSets with their managed fields, RolloutPolicies, pods, namespaces and
 	// revisions. Live reads nodes.

@@ -35,7 +35,7 @@ func localOnly(next http.Handler, _ ...need) http.Handler {
 	})
 }
 
-// access asks the API server who a user is, and what the user may read.
+// access asks the API server for the identity and the rights of a user.
 type access struct{ live client.Client }
 
 // guard lets a request pass whose bearer token belongs to a user with the needed rights.

@@ -50,8 +50,8 @@ type Summary struct {
 	unready bool
 }
 
-// NewSummaries keeps the order of the SidecarSets. silent has the names of those whose run does not
-// respond; their status shows this later.
+// NewSummaries keeps the order of the SidecarSets. silent names the SidecarSets whose run does not respond,
+// before their status shows it.
 func NewSummaries(all []v1alpha1.SidecarSet, silent sets.Set[string], now time.Time) Summaries {
 	found := Summaries{}
 	for i := range all {

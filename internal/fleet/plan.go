@@ -28,7 +28,7 @@ type Stage struct {
 	// Name is empty for the clusters that match no stage, and come after the last one.
 	Name  string     `json:"name,omitempty"`
 	State StageState `json:"state"`
-	// WaitsFor is what has to happen before the stage begins or ends. It is empty after its end.
+	// WaitsFor is the condition for the begin or the end of the stage. It is empty after the end.
 	WaitsFor string `json:"waitsFor,omitempty"`
 	// MaxConcurrentClusters is how many clusters roll out at the same time. It is 0 if there is no limit.
 	MaxConcurrentClusters int `json:"maxConcurrentClusters,omitempty"`
@@ -137,7 +137,7 @@ type Preview struct {
 	Phase   protocol.FleetPhase `json:"phase,omitempty"`
 	// Policy is empty if no policy matches the SidecarSet.
 	Policy string `json:"policy,omitempty"`
-	// Message is what no stage says, such as that no policy matches.
+	// Message is about the whole rollout, such as that no policy matches.
 	Message string `json:"message,omitempty"`
 	// Freeze is the freeze of the fleet, if any.
 	Freeze *protocol.FleetFreeze `json:"freeze,omitempty"`
@@ -172,7 +172,7 @@ func Plan(s *protocol.FleetState, registry *protocol.FleetRegistry, now time.Tim
 	return p
 }
 
-// History is what happened to the content of a SidecarSet, the newest last.
+// History has the events of the rollouts of a SidecarSet, the newest last.
 type History struct {
 	Set    string                `json:"set"`
 	Events []protocol.FleetEvent `json:"events,omitempty"`
@@ -190,8 +190,8 @@ func HistoryOf(s *protocol.FleetState) History {
 	return h
 }
 
-// Ended returns the phase in which the rollout of content has ended, or "". A paused rollout has ended for
-// those who wait, because only a person continues it. Content that no cluster has reported has not ended.
+// Ended returns the phase in which the rollout of content has ended, or "". A watch also
+// ends with a paused rollout, because only a person continues it. Content that no cluster has reported has not ended.
 func Ended(s *protocol.FleetState, hash string) protocol.FleetPhase {
 	if s.Hash != hash {
 		return VerdictOf(s, hash)
