@@ -134,10 +134,10 @@ func TestSpec8_9_AnotherAddressThanLoopbackNeedsATokenWithRights(t *testing.T) {
 		kubectl(t, "", "create", "serviceaccount", account)
 		return strings.TrimSpace(kubectl(t, "", "create", "token", account))
 	}
-	nobody, reader, viewer := token("nobody"), token("reader"), token("viewer")
-	kubectl(t, "", "create", "clusterrolebinding", "reader", "--clusterrole=outrigger-view", "--serviceaccount=default:reader")
-	kubectl(t, "", "create", "clusterrolebinding", "viewer", "--clusterrole=view", "--serviceaccount=default:viewer")
-	defer kubectl(t, "", "delete", "clusterrolebinding/reader", "clusterrolebinding/viewer", "serviceaccount/nobody", "serviceaccount/reader", "serviceaccount/viewer")
+	nobody, reader, viewer := token("page-nobody"), token("page-reader"), token("page-viewer")
+	kubectl(t, "", "create", "clusterrolebinding", "page-reader", "--clusterrole=outrigger-view", "--serviceaccount=default:page-reader")
+	kubectl(t, "", "create", "clusterrolebinding", "page-viewer", "--clusterrole=view", "--serviceaccount=default:page-viewer")
+	defer kubectl(t, "", "delete", "clusterrolebinding/page-reader", "clusterrolebinding/page-viewer", "serviceaccount/page-nobody", "serviceaccount/page-reader", "serviceaccount/page-viewer")
 	require.Eventually(t, func() bool { // the role view is aggregated, and bindings reach the authorizer by a watch
 		code, _ := p.get("/sidecarsets/guarded", viewer)
 		return code == http.StatusOK
@@ -149,9 +149,9 @@ func TestSpec8_9_AnotherAddressThanLoopbackNeedsATokenWithRights(t *testing.T) {
 		{"/", "", "a bearer token is missing", http.StatusUnauthorized},
 		{"/page.css", "", "a bearer token is missing", http.StatusUnauthorized},
 		{"/", "wrong", "does not accept this bearer token", http.StatusUnauthorized},
-		{"/", nobody, "user system:serviceaccount:default:nobody may not list sidecarsets", http.StatusForbidden},
+		{"/", nobody, "user system:serviceaccount:default:page-nobody may not list sidecarsets", http.StatusForbidden},
 		{"/", reader, "guarded", http.StatusOK},
-		{"/sidecarsets/guarded", reader, "user system:serviceaccount:default:reader may not list pods", http.StatusForbidden},
+		{"/sidecarsets/guarded", reader, "user system:serviceaccount:default:page-reader may not list pods", http.StatusForbidden},
 		{"/sidecarsets/guarded", viewer, "6 of 6 updated", http.StatusOK},
 	} {
 		code, body := p.get(one.path, one.token)
