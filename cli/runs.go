@@ -218,12 +218,7 @@ func (r *runs) update(ctx context.Context, set *v1alpha1.SidecarSet, name string
 		return result, err
 	}
 	pause.Sent = true
-	handle, err := r.UpdateWorkflow(ctx, sdk.UpdateWorkflowOptions{
-		WorkflowID: id, UpdateName: name, Args: []any{pause}, WaitForStage: sdk.WorkflowUpdateStageCompleted,
-	})
-	if err == nil {
-		err = handle.Get(ctx, &result)
-	}
+	err := temporal.Update(ctx, r.Client, sdk.UpdateWorkflowOptions{WorkflowID: id, UpdateName: name, Args: []any{pause}}, &result)
 	switch {
 	case temporal.IsNotFound(err) && name == protocol.ResumeUpdate:
 		return protocol.PauseResult{Message: "resumed"}, nil // and nothing was left to do

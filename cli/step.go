@@ -128,12 +128,9 @@ func (r *runs) updateStep(ctx context.Context, set *v1alpha1.SidecarSet, name st
 	ctx, cancel := context.WithTimeout(ctx, updateTimeout)
 	defer cancel()
 	var result protocol.StepResult
-	handle, err := r.UpdateWorkflow(ctx, sdk.UpdateWorkflowOptions{
-		WorkflowID: protocol.WorkflowID(set.Name, set.UID), UpdateName: name, Args: []any{request}, WaitForStage: sdk.WorkflowUpdateStageCompleted,
-	})
-	if err == nil {
-		err = handle.Get(ctx, &result)
-	}
+	err := temporal.Update(ctx, r.Client, sdk.UpdateWorkflowOptions{
+		WorkflowID: protocol.WorkflowID(set.Name, set.UID), UpdateName: name, Args: []any{request},
+	}, &result)
 	if temporal.IsUnreachable(err) { // Temporal has answered before
 		return result, errUnread
 	}

@@ -214,13 +214,7 @@ func (m *Member) update(ctx context.Context, local *localRun, name string, paylo
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	handle, err := m.Local.UpdateWorkflow(ctx, sdk.UpdateWorkflowOptions{
-		WorkflowID: local.id(), UpdateName: name, Args: []any{payload}, WaitForStage: sdk.WorkflowUpdateStageCompleted,
-	})
-	if err == nil {
-		err = handle.Get(ctx, nil)
-	}
-	if err != nil {
+	if err := temporal.Update(ctx, m.Local, sdk.UpdateWorkflowOptions{WorkflowID: local.id(), UpdateName: name, Args: []any{payload}}, nil); err != nil {
 		return fmt.Errorf("SidecarSet %s: send %s to its run: %w", local.set.Name, name, err)
 	}
 	return nil

@@ -34,22 +34,22 @@ type Answer struct {
 // second update with the same id has no effect, and gets the same answer. An update that the run
 // rejected because it was late is as if it was never sent.
 func (c *Client) Update(ctx context.Context, set protocol.SetReference, name, id string, payload any) (Answer, error) {
-	return c.await(ctx, "UpdateWorkflowExecution", func(ctx context.Context) (sdk.WorkflowUpdateHandle, error) {
-		return c.client.UpdateWorkflow(ctx, sdk.UpdateWorkflowOptions{
+	return c.await(ctx, "UpdateWorkflowExecution", func(ctx context.Context, result any) error {
+		return temporal.Update(ctx, c.client, sdk.UpdateWorkflowOptions{
 			WorkflowID: protocol.WorkflowID(set.Name, set.UID), UpdateName: name, UpdateID: id, Args: []any{payload},
-			WaitForStage: sdk.WorkflowUpdateStageCompleted,
-		})
+		}, result)
 	})
 }
 
 // AnswerTo returns the answer of the newest run to an earlier update. It never sends the update.
 func (c *Client) AnswerTo(ctx context.Context, set protocol.SetReference, id string) (Answer, error) {
-	return c.await(ctx, "PollWorkflowExecutionUpdate", func(context.Context) (sdk.WorkflowUpdateHandle, error) {
-		return c.client.GetWorkflowUpdateHandle(sdk.GetWorkflowUpdateHandleOptions{WorkflowID: protocol.WorkflowID(set.Name, set.UID), UpdateID: id}), nil
+	return c.await(ctx, "PollWorkflowExecutionUpdate", func(ctx context.Context, result any) error {
+		handle := c.client.GetWorkflowUpdateHandle(sdk.GetWorkflowUpdateHandleOptions{WorkflowID: protocol.WorkflowID(set.Name, set.UID), UpdateID: id})
+		return handle.Get(ctx, result)
 	})
 }
 
-func (c *Client) await(ctx context.Context, name string, send func(context.Context) (sdk.WorkflowUpdateHandle, error)) (Answer, error) {
+func (c *Client) await(ctx context.Context, name string, call func(ctx context.Context, result any) error) (Answer, error) {
 	if c.Throttled() > 0 {
 		return Answer{}, ThrottledError{c.address, c.namespace}
 	}
@@ -58,10 +58,7 @@ func (c *Client) await(ctx context.Context, name string, send func(context.Conte
 	var result struct {
 		Message string `json:"message"`
 	}
-	handle, err := send(short)
-	if err == nil {
-		err = handle.Get(short, &result)
-	}
+	err := call(short, &result)
 	rejected, isAnswer := errors.AsType[*sdktemporal.ApplicationError](err)
 	switch {
 	case isAnswer && rejected.Type() == protocol.LateRequest:

@@ -214,7 +214,7 @@ func TestARolloutFromTheFirstLookToTheUndo(t *testing.T) {
 	assert.Contains(t, shows(t, "open", "logs"), stack.TemporalUI+"/namespaces/default/workflows/sidecarset%2Flogs%2F")
 
 	// Between two runs, the spec pauses the next rollout.
-	assert.Equal(t, "sidecarset/logs has no open run; its spec pauses the next rollout (spec.updateStrategy.paused)\nnext: kubectl sidecarset resume logs\n",
+	assert.Equal(t, "sidecarset/logs has no open run; its spec pauses the next rollout (spec.updateStrategy.paused); the spec has no reason, so the reason is not kept\nnext: kubectl sidecarset resume logs\n",
 		shows(t, "pause", "logs", "--reason=later"))
 	setImage(t, "logs", "agent:v2")
 	eventually(t, []string{"status", "logs"}, "Status:    Paused", "by spec.updateStrategy.paused", "0 of 6 updated")

@@ -1,0 +1,35 @@
+package temporal
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+)
+
+// retryUpdate is the time after which an update is sent again.
+const retryUpdate = 100 * time.Millisecond
+
+// Update sends an update to a workflow, and stores its result in result. Temporal does not keep an
+// update if the workflow task of the update fails. This happens when a run ends while a signal
+// arrives. Update then sends the update again, until ctx ends. The error is that of the last
+// attempt.
+func Update(ctx context.Context, c client.Client, options client.UpdateWorkflowOptions, result any) error {
+	options.WaitForStage = client.WorkflowUpdateStageCompleted
+	for {
+		handle, err := c.UpdateWorkflow(ctx, options)
+		if err == nil {
+			err = handle.Get(ctx, result)
+		}
+		if _, lost := errors.AsType[*serviceerror.WorkflowNotReady](err); !lost {
+			return err
+		}
+		select {
+		case <-time.After(retryUpdate):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
