@@ -120,7 +120,7 @@ func TestSpec11_6_APodThatBecomesUnreadyDuringABakeTimeFails(t *testing.T) {
 // A node with pods of both versions dies during a bake time, and comes back after the last upgrade.
 func TestSpec11_6_ANodeThatDiesUnderBothVersionsStopsNothing(t *testing.T) {
 	t.Parallel()
-	s := newFailingScenario(t, 10, 10, `{"maxFailedPods":0,"action":"Rollback","unreadyFor":"3s"}`, bakes(intstr.FromInt32(5), 12*time.Second))
+	s := newFailingScenario(t, 10, 10, `{"maxFailedPods":0,"action":"Rollback","unreadyFor":"10s"}`, bakes(intstr.FromInt32(5), 25*time.Second))
 	s.upgradeTo("side:v2")
 	s.await(func(v observer.View) bool { return v.Updated == 5 })
 	upgraded := s.images("side:v2")

@@ -93,7 +93,7 @@ func TestSpec11_1_TheOperatorWorksWithoutRolloutPolicies(t *testing.T) {
 	c, direct := startControlPlane(t)
 	awaits := func(done func(context.Context) (bool, error)) {
 		t.Helper()
-		require.NoError(t, wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true, done))
+		require.NoError(t, wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 3*time.Minute, true, done))
 	}
 	for _, kind := range []string{"rolloutpolicies", "rolloutactions"} {
 		definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: kind + ".outrigger.io"}}

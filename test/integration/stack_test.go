@@ -181,7 +181,7 @@ func scenarioName(t *testing.T) string {
 // newNamedScenario is newKubeletScenario for tests with several scenarios.
 func newNamedScenario(t *testing.T, name string, n int32, kubelet map[string]string, change func(*v1alpha1.SidecarSet)) *scenario {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	t.Cleanup(cancel)
 	s := &scenario{t: t, ctx: ctx, name: name}
 	require.NoError(t, stack.kube.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
