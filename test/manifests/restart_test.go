@@ -121,9 +121,11 @@ func (s *service) pass(client net.Conn) {
 	_, _ = io.Copy(client, replica)
 }
 
+// start starts a replica. The replica serves after its loss of readiness for much longer than
+// routeDelay, because a loaded machine reads the readiness late.
 func (s *service) start(c *cluster.Cluster, name string, flags ...string) {
 	s.t.Helper()
-	role, err := c.StartRole(s.t.Context(), name, append(flags, "--url=", "--shutdown-delay-duration=3s")...)
+	role, err := c.StartRole(s.t.Context(), name, append(flags, "--url=", "--shutdown-delay-duration=10s")...)
 	require.NoError(s.t, err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
