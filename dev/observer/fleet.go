@@ -1,0 +1,182 @@
+package observer
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+// FleetStage is a stage of a fleet.
+type FleetStage struct {
+	// Clusters are the names of the clusters.
+	Clusters []string
+	Bake     time.Duration
+}
+
+// Fleet checks the order of the clusters of a fleet (SPEC §12.2): a pod has content only once the
+// clusters of each earlier stage have completed the content, and their bake time is over. The image of a
+// sidecar identifies content.
+type Fleet struct {
+	set, container string
+	report         func(Violation)
+
+	mu    sync.Mutex
+	order fleetOrder
+}
+
+// NewFleet returns a Fleet for a SidecarSet with one sidecar. It does not check the content initial, which
+// new pods have from the start. Each violation is reported.
+func NewFleet(set, container, initial string, stages []FleetStage, report func(Violation)) *Fleet {
+	return &Fleet{set: set, container: container, report: report, order: fleetOrder{
+		stages: stages, initial: initial, contents: map[string]*fleetContent{}, away: map[string][]interval{},
+	}}
+}
+
+// Run observes the writes of the etcd of a cluster until ctx ends, as Observer.Run does.
+func (f *Fleet) Run(ctx context.Context, cluster, etcd string) {
+	err := watch(ctx, etcd, func(e event) {
+		switch object := e.object.(type) {
+		case *v1alpha1.SidecarSet:
+			if object.Name != f.set || len(object.Spec.Containers) == 0 {
+				return
+			}
+			good := object.Status.LastGoodRevision()
+			completed := good != nil && good.Hash == object.Annotations[v1alpha1.HashAnnotation]
+			f.observe(fleetEvent{at: e.seen, cluster: cluster, image: object.Spec.Containers[0].Image, completed: completed})
+		case *corev1.Pod:
+			if image := imageOf(object, f.container); image != "" && !e.deleted {
+				f.observe(fleetEvent{at: e.seen, cluster: cluster, image: image, pod: object.Name})
+			}
+		}
+	})
+	if ctx.Err() == nil {
+		f.report(Violation{Rule: "record", Set: f.set, Text: fmt.Sprintf("the watch of the etcd of cluster %s ended: %v", cluster, err)})
+	}
+}
+
+func (f *Fleet) observe(e fleetEvent) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if text := f.order.next(e); text != "" {
+		f.report(Violation{Seen: e.at, Rule: "fleet", Set: f.set, Pod: e.cluster + "/" + e.pod, Text: text})
+	}
+}
+
+// Away allows the fleet to continue without a cluster from a delay on, until back is called. The cluster
+// is then removed, or it may not have answered for this time.
+func (f *Fleet) Away(cluster string, delay time.Duration) (back func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i := len(f.order.away[cluster])
+	f.order.away[cluster] = append(f.order.away[cluster], interval{from: time.Now().Add(delay)})
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.order.away[cluster][i].until = time.Now()
+	}
+}
+
+// Checked returns how many times a cluster got content, and its order was checked.
+func (f *Fleet) Checked() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.order.checked
+}
+
+// fleetEvent is a write in a cluster: of a SidecarSet with an image, whose rollout of the image may have
+// completed, or of a pod with the image.
+type fleetEvent struct {
+	at             time.Time
+	cluster, image string
+	completed      bool
+	pod            string
+}
+
+// fleetContent is what is known about content. The clusters have the content since began.
+type fleetContent struct {
+	began     time.Time
+	completed map[string]time.Time
+	// seen are the clusters with a pod that has the content.
+	seen map[string]bool
+}
+
+// fleetOrder is the order of the events in all clusters.
+type fleetOrder struct {
+	stages   []FleetStage
+	initial  string
+	contents map[string]*fleetContent
+	away     map[string][]interval
+	checked  int
+}
+
+// next returns what is wrong with the next event, or "".
+func (o *fleetOrder) next(e fleetEvent) string {
+	content := o.contents[e.image]
+	switch {
+	case e.image == o.initial:
+		return ""
+	case content == nil:
+		content = &fleetContent{began: e.at, completed: map[string]time.Time{}, seen: map[string]bool{}}
+		o.contents[e.image] = content
+	}
+	if e.completed && content.completed[e.cluster].IsZero() {
+		content.completed[e.cluster] = e.at
+	}
+	if e.pod == "" || content.seen[e.cluster] {
+		return ""
+	}
+	content.seen[e.cluster] = true
+	o.checked++
+	for i := range o.stages {
+		if slices.Contains(o.stages[i].Clusters, e.cluster) {
+			return ""
+		}
+		if cause := o.unfinished(&o.stages[i], content, e.at); cause != "" {
+			return fmt.Sprintf("cluster %s got %s, and %s", e.cluster, e.image, cause)
+		}
+	}
+	return "no stage has cluster " + e.cluster
+}
+
+// unfinished returns why a stage has not ended, or "". A cluster that was away while others had the
+// content may be skipped, and completes late. One cluster of the stage must have completed.
+func (o *fleetOrder) unfinished(stage *FleetStage, content *fleetContent, at time.Time) string {
+	var reached, earliest time.Time
+	for _, cluster := range stage.Clusters {
+		completed := content.completed[cluster]
+		if !completed.IsZero() && (earliest.IsZero() || completed.Before(earliest)) {
+			earliest = completed
+		}
+		if o.wasAway(cluster, content.began, at) {
+			continue
+		}
+		if completed.IsZero() {
+			return "cluster " + cluster + " of an earlier stage had not completed it"
+		}
+		if completed.After(reached) {
+			reached = completed
+		}
+	}
+	if reached.IsZero() {
+		reached = earliest
+	}
+	if reached.IsZero() {
+		return fmt.Sprintf("none of the clusters %v of an earlier stage had completed it", stage.Clusters)
+	}
+	if since := at.Sub(reached); since < stage.Bake {
+		return fmt.Sprintf("the clusters %v of an earlier stage had completed it %s before, with a bake time of %s", stage.Clusters, since, stage.Bake)
+	}
+	return ""
+}
+
+func (o *fleetOrder) wasAway(cluster string, from, at time.Time) bool {
+	return slices.ContainsFunc(o.away[cluster], func(away interval) bool {
+		return !away.from.After(at) && (away.until.IsZero() || away.until.After(from) && away.until.After(away.from))
+	})
+}
