@@ -231,6 +231,10 @@ screenshot: browser controlplane build ## Take the screenshots of Temporal's UI 
 chaos: controlplane build ## Disturb a whole installation and check the rules of docs/SPEC.md (SEED=1 FAULTS=100)
 	go run ./dev/chaos --seed=$(SEED) --faults=$(FAULTS)
 
+.PHONY: fleet-chaos
+fleet-chaos: controlplane build ## Disturb a fleet of four clusters and check the order of its rollouts (SEED=1 ROUNDS=3)
+	go run ./dev/chaos fleet --seed=$(SEED) --rounds=$(ROUNDS)
+
 .PHONY: soak
 soak: controlplane build ## Edit SidecarSets for a long time and check for growth (DURATION=30m)
 	go run ./dev/chaos soak --seed=$(SEED) --duration=$(DURATION)

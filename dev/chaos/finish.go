@@ -177,7 +177,11 @@ func (w *fixture) mend(ctx context.Context, name string) error {
 // converge waits until the number of pods is at least pods, and nothing has been pending for
 // calmTime. It deletes pods that are not upgradable, so that their owners create new pods.
 func (w *fixture) converge(ctx context.Context, pods int) error {
-	end, calm := time.Now().Add(convergeWithin), time.Time{}
+	return w.convergeWithin(ctx, pods, convergeWithin)
+}
+
+func (w *fixture) convergeWithin(ctx context.Context, pods int, within time.Duration) error {
+	end, calm := time.Now().Add(within), time.Time{}
 	for {
 		pending := w.observer.Pending()
 		switch {
@@ -190,7 +194,7 @@ func (w *fixture) converge(ctx context.Context, pods int) error {
 			return nil
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("after %s still pending, of %d: %s\n  SidecarSets:\n    %s", convergeWithin, len(pending),
+			return fmt.Errorf("after %s still pending, of %d: %s\n  SidecarSets:\n    %s", within, len(pending),
 				strings.Join(pending[:min(shown, len(pending))], "\n    "), strings.Join(w.rollouts(ctx), "\n    "))
 		}
 		if len(pending) > 0 {

@@ -31,6 +31,8 @@ const namespace = "chaos"
 // fixture is an installation, and the links and proxies through which chaos injects faults.
 type fixture struct {
 	*cluster.Cluster
+	// name is the name of a cluster of a fleet.
+	name     string
 	dir      string
 	observer *observer.Observer
 	// links connect each role to the API server and to Temporal.
@@ -99,13 +101,9 @@ func newFixture(ctx context.Context, dir string, pods int, out io.Writer, report
 	if err != nil {
 		return nil, err
 	}
-	w := &fixture{
-		Cluster: stack, dir: dir, observer: observer.New(report), links: map[string]*link.Link{},
-		replicas: int32(pods / len(deploymentNames())), current: map[int]Fault{}, out: out, began: time.Now(),
-	}
-	config, err := w.RESTConfig()
+	w, err := newFixtureOf(stack, "", dir, out, report)
 	if err == nil {
-		w.apiServer = strings.TrimPrefix(config.Host, "https://")
+		w.replicas = int32(pods / len(deploymentNames()))
 		w.throttle, err = newThrottle(ctx, w.apiServer, filepath.Dir(w.RoleKubeconfig(cluster.Worker)))
 	}
 	if err != nil {
@@ -113,6 +111,18 @@ func newFixture(ctx context.Context, dir string, pods int, out io.Writer, report
 		return nil, err
 	}
 	return w, nil
+}
+
+// newFixtureOf returns the fixture of a cluster without roles. Only clusters of a fleet have a name.
+func newFixtureOf(c *cluster.Cluster, name, dir string, out io.Writer, report func(observer.Violation)) (*fixture, error) {
+	w := &fixture{
+		Cluster: c, name: name, dir: dir, observer: observer.New(report), links: map[string]*link.Link{}, current: map[int]Fault{}, out: out, began: time.Now(),
+	}
+	config, err := c.RESTConfig()
+	if err == nil {
+		w.apiServer = strings.TrimPrefix(config.Host, "https://")
+	}
+	return w, err
 }
 
 func (w *fixture) close() {
@@ -160,7 +170,7 @@ func (w *fixture) populate(ctx context.Context) error {
 }
 
 // startRole starts a role that reaches the API server and Temporal through links.
-func (w *fixture) startRole(ctx context.Context, role string) error {
+func (w *fixture) startRole(ctx context.Context, role string, args ...string) error {
 	toAPIServer, err := w.open(ctx, role+"/apiserver", w.apiServer)
 	if err != nil {
 		return err
@@ -176,7 +186,7 @@ func (w *fixture) startRole(ctx context.Context, role string) error {
 	if err := clientcmd.WriteToFile(*config, file); err != nil {
 		return fmt.Errorf("kubeconfig of %s: %w", role, err)
 	}
-	args := []string{"--kubeconfig=" + file}
+	args = append(args, "--kubeconfig="+file)
 	if role != cluster.Webhook {
 		toTemporal, err := w.open(ctx, role+"/temporal", w.TemporalAddress)
 		if err != nil {
@@ -201,7 +211,7 @@ func (w *fixture) open(ctx context.Context, name, upstream string) (address stri
 func (w *fixture) say(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_, _ = fmt.Fprintf(w.out, "%7.1fs  %s\n", time.Since(w.began).Seconds(), fmt.Sprintf(format, args...))
+	_, _ = fmt.Fprintf(w.out, "%7.1fs  %s\n", time.Since(w.began).Seconds(), strings.TrimSpace(w.name+" "+fmt.Sprintf(format, args...)))
 }
 
 // inCourse returns the faults in progress.

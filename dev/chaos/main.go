@@ -48,7 +48,7 @@ func command() *cobra.Command {
 	cmd.Flags().DurationVar(&o.gap, "gap", usualGap, "mean time between two faults")
 	cmd.Flags().IntVar(&o.pods, "pods", 300, "on simulated nodes")
 	cmd.Flags().BoolVar(&o.planOnly, "plan", false, "print the faults and do nothing")
-	cmd.AddCommand(soakCommand())
+	cmd.AddCommand(soakCommand(), fleetCommand())
 	return cmd
 }
 

@@ -179,6 +179,7 @@ func (c *Cluster) prepare() error {
 
 func (c *Cluster) addressTemporal() error {
 	if c.options.WithoutTemporal {
+		c.TemporalAddress = c.options.TemporalAddress
 		return nil
 	}
 	c.TemporalAddress = loopback(c.at.temporal)

@@ -45,6 +45,8 @@ type Options struct {
 	Temporal TemporalServer
 	// WithoutTemporal starts no Temporal.
 	WithoutTemporal bool
+	// TemporalAddress is the address of another cluster's Temporal. It needs WithoutTemporal.
+	TemporalAddress string
 	// TemporalReady is called as soon as Temporal answers, while other processes are still
 	// starting. It may be nil.
 	TemporalReady func(*Cluster)

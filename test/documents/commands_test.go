@@ -61,6 +61,7 @@ func places() []struct{ commands, place string } {
 		{`make (up|down|start|stop|kill|status|build)\b|source \.run/env|bin/kubectl get nodes`, "TestStackFromUpToDown"},
 		{`make run\b`, "TestRunPlaysTheRolesAgainstAnotherCluster"},
 		{`make (chaos|soak)\b`, "TestSpecHoldsUnderFaults"},
+		{`make fleet-chaos\b`, "not tested: four clusters need minutes; TestFleetFindsAWrongOrder tests its observer"},
 		{`make bench-`, "not tested: figures need an idle machine and minutes"},
 		{`(sudo )?make e2e-node\b`, "TestSpec7_7_NoRequestFailsOverFiveHotUpgrades"},
 		{`go test `, "part of CI"},

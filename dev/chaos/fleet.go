@@ -1,0 +1,315 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/dev/cluster"
+	"github.com/outrigger/outrigger/dev/observer"
+)
+
+const (
+	// fleetSet and fleetDeployment are the SidecarSet and the Deployment of each cluster of a fleet.
+	fleetSet        = "a"
+	fleetDeployment = "web"
+	fleetPods       = 5
+	// unreachableAfter and bakeTime are those of fleetpolicy.yaml.
+	unreachableAfter = 20 * time.Second
+	bakeTime         = 3 * time.Second
+	// roundWithin is the maximum time of a round. A skipped cluster asks the fleet again after five minutes.
+	roundWithin = 8 * time.Minute
+	// deliveredWithin is the maximum time between two deliveries of content.
+	deliveredWithin = 3 * time.Second
+	// Remove is the kind of the fault that removes a cluster from the fleet, and adds it again.
+	Remove Kind = "remove"
+	// CutTemporal is the kind of the fault that cuts a cluster off from Temporal.
+	CutTemporal Kind = "cut-temporal"
+)
+
+//go:embed fleetpolicy.yaml
+var fleetPolicy string
+
+// fleetStages returns the stages of fleetpolicy.yaml.
+func fleetStages() []observer.FleetStage {
+	return []observer.FleetStage{
+		{Clusters: []string{"canary"}, Bake: bakeTime}, {Clusters: []string{"eu-1", "eu-2"}, Bake: bakeTime}, {Clusters: []string{"rest"}},
+	}
+}
+
+// chaoticFleet is a fleet whose clusters have one Temporal. The first cluster runs it.
+type chaoticFleet struct {
+	dir     string
+	out     io.Writer
+	random  *rand.Rand
+	order   *observer.Fleet
+	members []*fixture
+
+	mu         sync.Mutex
+	violations int
+}
+
+func fleetCommand() *cobra.Command {
+	var seed uint64
+	var rounds int
+	var calm bool
+	cmd := &cobra.Command{
+		Use: "fleet", Short: "Disturb a fleet of four clusters and check the order of its rollouts", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			dir, err := cluster.TempDir("outrigger-chaos-")
+			if err != nil {
+				return err
+			}
+			f := &chaoticFleet{dir: dir, out: cmd.OutOrStdout(), random: rand.New(rand.NewPCG(seed, 0))}
+			f.order = observer.NewFleet(fleetSet, "side-"+fleetSet, "side-"+fleetSet+":v1", fleetStages(), f.report)
+			if err = f.run(cmd.Context(), fleetFaults(f.random, rounds, calm)); err != nil {
+				return fmt.Errorf("seed %d, %d rounds: %w (logs are kept in %s)", seed, rounds, err, dir)
+			}
+			return os.RemoveAll(dir)
+		},
+	}
+	cmd.Flags().Uint64Var(&seed, "seed", 1, "draw the order of deliveries and the faults from this")
+	cmd.Flags().IntVar(&rounds, "rounds", 10, "how many contents are rolled out")
+	cmd.Flags().BoolVar(&calm, "calm", false, "inject no faults")
+	return cmd
+}
+
+// fleetFaults returns the fault of each round. Each kind of fault occurs once before any occurs again.
+// The target is a process, a link or a Deployment of the cluster in Value.
+func fleetFaults(random *rand.Rand, rounds int, calm bool) []Fault {
+	const s = time.Second
+	kinds := []Fault{
+		{Kind: Kill, Target: cluster.Worker, For: s}, {Kind: Kill, Target: cluster.Operator, For: s}, {Kind: Kill, Target: cluster.Webhook, For: s},
+		{Kind: Kill, Target: cluster.APIServer, For: 2 * s}, {Kind: Kill, Target: cluster.Temporal, For: 3 * s},
+		{Kind: CutTemporal, Target: "fleet", For: unreachableAfter + 10*s}, {Kind: Remove, Target: "member", For: 15 * s},
+		{Kind: Delay, Target: "operator/apiserver", For: 20 * s, Value: "1s"}, {Kind: DeletePods, Target: fleetDeployment, Pods: 2},
+	}
+	faults := make([]Fault, 0, rounds)
+	for i := range rounds {
+		if i%len(kinds) == 0 {
+			random.Shuffle(len(kinds), func(a, b int) { kinds[a], kinds[b] = kinds[b], kinds[a] })
+		}
+		fault := kinds[i%len(kinds)]
+		if calm {
+			fault = Fault{}
+		}
+		fault.Number, fault.At, fault.Draw = i+1, time.Duration(random.Int64N(int64(20*s))).Round(s/10), random.Uint64()
+		faults = append(faults, fault)
+	}
+	return faults
+}
+
+func (f *chaoticFleet) report(v observer.Violation) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.violations++
+	_, _ = fmt.Fprintf(f.out, "VIOLATION: %s\n", v)
+}
+
+// run starts the fleet and carries out the rounds. It returns an error if a rule was violated.
+func (f *chaoticFleet) run(ctx context.Context, faults []Fault) (err error) {
+	defer func() {
+		for i := len(f.members) - 1; i >= 0; i-- {
+			f.members[i].close()
+		}
+	}()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	for _, stage := range fleetStages() {
+		for _, name := range stage.Clusters {
+			if err := f.startMember(ctx, name); err != nil {
+				return fmt.Errorf("start cluster %s: %w", name, err)
+			}
+		}
+	}
+	// The fleet has its policy before it hears of content. Otherwise, it gives no permits.
+	if err := f.command(ctx, fleetPolicy, "apply", "-f", "-"); err != nil {
+		return err
+	}
+	if err := f.each(func(m *fixture) error { return m.populateMember(ctx) }); err != nil {
+		return err
+	}
+	if err := f.awaitThrough(ctx); err != nil {
+		return err
+	}
+	for _, fault := range faults {
+		if err = f.round(ctx, fault); err != nil {
+			err = fmt.Errorf("round %d, %s: %w", fault.Number, fault, err)
+			break
+		}
+	}
+	for _, m := range f.members {
+		f.violations += m.observer.Violations()
+	}
+	if f.violations > 0 {
+		err = errors.Join(fmt.Errorf("%d violations", f.violations), err)
+	}
+	f.members[0].say("%d rounds, the order of %d rollouts in clusters checked, %d violations", len(faults), f.order.Checked(), f.violations)
+	return err
+}
+
+// startMember starts a cluster and its observers. The clusters start one after the other, because each
+// start needs the whole machine.
+func (f *chaoticFleet) startMember(ctx context.Context, name string) error {
+	options := cluster.Options{Dir: filepath.Join(f.dir, name, "stack"), Nodes: 1, Temporal: cluster.DevServer}
+	if len(f.members) > 0 {
+		options.WithoutTemporal, options.TemporalAddress = true, f.members[0].TemporalAddress
+	}
+	c, err := cluster.Start(ctx, options)
+	if err != nil {
+		return err
+	}
+	var m *fixture
+	m, err = newFixtureOf(c, name, filepath.Join(f.dir, name), f.out, func(v observer.Violation) { m.say("VIOLATION: %s", v) })
+	f.members = append(f.members, m)
+	if err != nil {
+		return err
+	}
+	m.began = f.members[0].began
+	m.watch(ctx)
+	go f.order.Run(ctx, name, c.EtcdURL())
+	for _, role := range []string{cluster.Operator, cluster.Webhook} {
+		if err := m.startRole(ctx, role, "--fleet"); err != nil {
+			return err
+		}
+	}
+	stage, _, _ := strings.Cut(name, "-")
+	return m.startRole(ctx, cluster.Worker, "--fleet", "--fleet-cluster-name="+name, "--fleet-cluster-labels=stage="+stage)
+}
+
+// populateMember creates the SidecarSet and its pods.
+func (w *fixture) populateMember(ctx context.Context) error {
+	if err := w.Kube.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
+		return fmt.Errorf("create namespace: %w", err)
+	}
+	if err := w.Kube.Create(ctx, newSet(fleetSet, "v1")); err != nil {
+		return fmt.Errorf("create SidecarSet %s: %w", fleetSet, err)
+	}
+	if err := w.Kube.Create(ctx, newDeployment(fleetDeployment, fleetPods)); err != nil {
+		return fmt.Errorf("create Deployment %s: %w", fleetDeployment, err)
+	}
+	return w.converge(ctx, fleetPods)
+}
+
+// round delivers content to the clusters in random order, injects a fault meanwhile, and waits until all
+// clusters have the content.
+func (f *chaoticFleet) round(ctx context.Context, fault Fault) error {
+	began := time.Now()
+	target := f.members[fault.Draw%uint64(len(f.members))]
+	target.say("round %s", fault)
+	var disturbing errgroup.Group
+	disturbing.Go(func() error {
+		last(ctx, Fault{For: fault.At})
+		return f.disturb(ctx, target, fault)
+	})
+	// The cluster may not answer during the fault, or for some time after it.
+	defer f.order.Away(target.name, fault.At+unreachableAfter)()
+	tag := fmt.Sprintf("v%d", fault.Number+1)
+	for _, i := range f.random.Perm(len(f.members)) {
+		if err := f.members[i].edit(ctx, fleetSet, image(fleetSet, tag)); err != nil {
+			return fmt.Errorf("deliver to cluster %s: %w", f.members[i].name, err)
+		}
+		last(ctx, Fault{For: time.Duration(f.random.Int64N(int64(deliveredWithin)))})
+	}
+	if err := disturbing.Wait(); err != nil {
+		return err
+	}
+	err := f.each(func(m *fixture) error { return m.convergeWithin(ctx, fleetPods, roundWithin) })
+	if err == nil {
+		err = f.awaitThrough(ctx)
+	}
+	if err != nil {
+		return errors.Join(err, f.command(ctx, "", "status", fleetSet))
+	}
+	target.say("round #%d: all clusters have %s after %.0f s", fault.Number, tag, time.Since(began).Seconds())
+	return nil
+}
+
+// disturb injects a fault of a cluster, and returns when it is over.
+func (f *chaoticFleet) disturb(ctx context.Context, m *fixture, fault Fault) error {
+	switch {
+	case fault.Kind == "":
+		return nil
+	case fault.Kind == CutTemporal:
+		var both errgroup.Group
+		for _, target := range []string{"worker/temporal", "operator/temporal"} {
+			both.Go(func() error { return m.disturb(ctx, Fault{Kind: Cut, Target: target, For: fault.For}) })
+		}
+		return both.Wait()
+	case fault.Kind == Remove:
+		back := f.order.Away(m.name, 0)
+		defer back()
+		if err := f.command(ctx, "", "remove", m.name); err != nil {
+			return err
+		}
+		last(ctx, fault)
+		// A worker announces its cluster at its start.
+		return m.disturb(ctx, Fault{Kind: Kill, Target: cluster.Worker})
+	case fault.Target == cluster.Temporal:
+		m = f.members[0]
+	}
+	return m.disturb(ctx, fault)
+}
+
+// each calls do for all members at once.
+func (f *chaoticFleet) each(do func(*fixture) error) error {
+	var all errgroup.Group
+	for _, m := range f.members {
+		all.Go(func() error {
+			if err := do(m); err != nil {
+				return fmt.Errorf("cluster %s: %w", m.name, err)
+			}
+			return nil
+		})
+	}
+	return all.Wait()
+}
+
+// command runs outrigger fleet.
+func (f *chaoticFleet) command(ctx context.Context, stdin string, args ...string) error {
+	cmd := exec.CommandContext(ctx, filepath.Join("bin", "outrigger"), append([]string{"fleet", "--temporal-address=" + f.members[0].TemporalAddress}, args...)...)
+	cmd.Stdin = strings.NewReader(stdin)
+	out, err := cmd.CombinedOutput()
+	f.members[0].say("outrigger fleet %s: %s", strings.Join(args, " "), out)
+	if err != nil {
+		return fmt.Errorf("outrigger fleet %s: %w: %s", args[0], err, out)
+	}
+	return nil
+}
+
+// awaitThrough waits until the current content of the first cluster is through all stages.
+func (f *chaoticFleet) awaitThrough(ctx context.Context) error {
+	first := f.members[0]
+	return first.insist(ctx, func(ctx context.Context) error {
+		set := &v1alpha1.SidecarSet{}
+		if err := first.Kube.Get(ctx, types.NamespacedName{Name: fleetSet}, set); err != nil {
+			return err
+		}
+		var state protocol.FleetState
+		answer, err := first.Temporal.QueryWorkflow(ctx, protocol.FleetWorkflowID(fleetSet), "", protocol.StatusQuery)
+		if err == nil {
+			err = answer.Get(&state)
+		}
+		if err == nil && (state.Phase != protocol.FleetThrough || state.Hash != set.Annotations[v1alpha1.HashAnnotation]) {
+			err = fmt.Errorf("the content is not through all stages: %s: %s", state.Phase, state.Message)
+		}
+		return err
+	})
+}
