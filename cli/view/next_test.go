@@ -204,9 +204,9 @@ func TestTemporalThatDoesNotAnswerIsNamedAtOnce(t *testing.T) {
 
 func TestTheRunCountsPodsOnlyOnceTheirBatchHasEnded(t *testing.T) {
 	r := &Rollout{Run: &Run{Phase: protocol.PhaseProgressing, Generation: 2, Batches: 3, Upgraded: 40, Since: noon}}
-	assert.Equal(t, "Progressing on generation 2, which began 0s ago, batch 3 in progress", r.runLine(Style{Now: noon}))
+	assert.Equal(t, "generation 2, which began 0s ago, batch 3 in progress", r.runLine(Style{Now: noon}))
 	r.Run.Phase = protocol.PhaseWaiting
-	assert.Equal(t, "Waiting on generation 2, which began 0s ago, 3 batches, 40 upgrades started", r.runLine(Style{Now: noon}))
+	assert.Equal(t, "generation 2, which began 0s ago, 3 batches, 40 upgrades started", r.runLine(Style{Now: noon}))
 }
 
 func TestNoUndoIsProposedForPodsThatWaitForTheContentOfAnUndo(t *testing.T) {

@@ -163,11 +163,12 @@ func (r *Rollout) runLine(s Style) string {
 	case r.Run == nil:
 		return s.Paint.in(Faint, "none is open")
 	}
-	line := fmt.Sprintf("%s on generation %d, which began %s ago, %s, %s started", r.Run.Phase, r.Run.Generation, age(s.Now, r.Run.Since),
-		plural(r.Run.Batches, "batch"), plural(r.Run.Upgraded, "upgrade"))
+	// The phase is that of the status line, which also knows the conditions and the pods.
+	line := fmt.Sprintf("generation %d, which began %s ago, ", r.Run.Generation, age(s.Now, r.Run.Since))
 	if r.Run.Phase == protocol.PhaseProgressing && r.Run.Batches > 0 {
-		// The run counts the pods of a batch when the batch ends.
-		line = fmt.Sprintf("%s on generation %d, which began %s ago, batch %d in progress", r.Run.Phase, r.Run.Generation, age(s.Now, r.Run.Since), r.Run.Batches)
+		line += fmt.Sprintf("batch %d in progress", r.Run.Batches) // the run counts the pods of a batch when the batch ends
+	} else {
+		line += plural(r.Run.Batches, "batch") + ", " + plural(r.Run.Upgraded, "upgrade") + " started"
 	}
 	if r.Run.Failed > 0 {
 		line += fmt.Sprintf(", %s rejected", plural(r.Run.Failed, "write"))

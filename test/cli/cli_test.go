@@ -182,7 +182,7 @@ func TestARolloutFromTheFirstLookToTheUndo(t *testing.T) {
 
 	paused := shows(t, "pause", "logs", "--reason=errors in the logs")
 	assert.Contains(t, paused, "sidecarset/logs paused")
-	eventually(t, []string{"status", "logs"}, "Status:    Paused", "by admin: errors in the logs", "Run:       Paused on generation 2")
+	eventually(t, []string{"status", "logs"}, "Status:    Paused", "by admin: errors in the logs", "Run:       generation 2")
 	assert.Contains(t, shows(t, "why", "sidecarset/logs"), "paused by admin: errors in the logs")
 
 	back := shows(t, "undo", "logs", "--dry-run=client", "-o", "yaml")

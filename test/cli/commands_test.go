@@ -123,7 +123,7 @@ func TestAllOpenRunsArePausedAndResumed(t *testing.T) {
 	out = shows(t, "resume", "--all")
 	assert.Contains(t, out, "sidecarset/one resumed\n")
 	assert.Contains(t, out, "sidecarset/two ")
-	eventually(t, []string{"status", "one"}, "Run:       Waiting")
+	eventually(t, []string{"status", "one"}, "Status:    Stalled (ImagePullBackOff)", "Run:       generation ")
 }
 
 func TestAPauseWithoutAWorkerIsNotConfirmedAndTakesEffectLater(t *testing.T) {
@@ -145,7 +145,7 @@ func TestAPauseWithoutAWorkerIsNotConfirmedAndTakesEffectLater(t *testing.T) {
 	}
 	assert.ErrorContains(t, err, "the pause takes effect once a worker runs; to withdraw it: kubectl sidecarset resume later; the spec pauses the rollout in any case: kubectl patch sidecarset later ")
 	again()
-	eventually(t, []string{"status", "later"}, "by admin: later", "Run:       Paused")
+	eventually(t, []string{"status", "later"}, "Status:    Paused", "by admin: later", "Run:       generation ")
 	shows(t, "resume", "later")
 }
 
