@@ -202,6 +202,16 @@ func TestTemporalThatDoesNotAnswerIsNamedAtOnce(t *testing.T) {
 	assert.Equal(t, "Complete", r.Headline, "a rollout that has ended does not need Temporal")
 }
 
+func TestAPodDoesNotLookWrittenBeforeItsRun(t *testing.T) {
+	in := input(t)
+	// Pods record whole seconds.
+	in.Pods = []*corev1.Pod{pod(t, "a", "agent:v2", written(t, 3*time.Second, ""))}
+	in.Run.Status = &protocol.RolloutStatus{Generation: 2, Phase: protocol.PhaseWaiting, Batches: 1, Upgraded: 1, Since: noon.Add(-2500 * time.Millisecond)}
+	shown := newRollout(t, in).Text(Style{Now: noon})
+	assert.Contains(t, shown, "Run:       generation 2, which began 3s ago, ")
+	assert.Contains(t, shown, "Waiting:   default/a, written 3s ago: ")
+}
+
 func TestTheRunCountsPodsOnlyOnceTheirBatchHasEnded(t *testing.T) {
 	r := &Rollout{Run: &Run{Phase: protocol.PhaseProgressing, Generation: 2, Batches: 3, Upgraded: 40, Since: noon}}
 	assert.Equal(t, "generation 2, which began 0s ago, batch 3 in progress", r.runLine(Style{Now: noon}))

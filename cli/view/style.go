@@ -41,12 +41,13 @@ func (p Paint) in(tone Tone, word string) string {
 	return p(tone, word)
 }
 
-// age has the format of kubectl; a dash without a time.
+// age has the format of kubectl; a dash without a time. Pods record whole seconds, so that all times are
+// truncated: otherwise, a pod would look as if it was written before its run began.
 func age(now, then time.Time) string {
 	if then.IsZero() {
 		return "-"
 	}
-	return duration.HumanDuration(max(now.Sub(then), 0))
+	return duration.HumanDuration(max(now.Sub(then.Truncate(time.Second)), 0))
 }
 
 // table aligns rows in columns. The first row is the heading. Empty cells become dashes.
