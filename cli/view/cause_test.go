@@ -44,6 +44,29 @@ func TestAnAppThatCannotStartIsNamedAsTheCause(t *testing.T) {
 	assert.Contains(t, why.Text(Style{Now: noon}), "default/a is Upgrading: "+cause)
 }
 
+func TestAFailureOfTheImageBeforeAnUndoIsNotThatOfTheNewImage(t *testing.T) {
+	in := input(t)
+	in.Set.Status.Conditions = nil
+	unpulled := func(image string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Status.ContainerStatuses[1].Image = image
+			p.Status.ContainerStatuses[1].State.Waiting.Message = `Back-off pulling image "` + image + `"`
+		}
+	}
+	in.Pods = []*corev1.Pod{pod(t, "a", "agent:v2", written(t, time.Second, "ImagePullBackOff"), unpulled("agent:bad"))}
+	text := textOf(t, in)
+	assert.Contains(t, text, "\nWaiting:   default/a, written 1s ago: the kubelet has not observed the change\n")
+	assert.NotContains(t, text, "ImagePullBackOff")
+
+	in.Pods = []*corev1.Pod{pod(t, "a", "agent:v2", written(t, time.Second, "ImagePullBackOff"), unpulled("agent:bad"), func(p *corev1.Pod) {
+		p.Status.ContainerStatuses[1].ImageID = "id-agent:v2"
+	})}
+	assert.Contains(t, textOf(t, in), "written 1s ago: not ready: agent\n")
+
+	in.Pods = []*corev1.Pod{pod(t, "a", "agent:v2", written(t, time.Second, "ImagePullBackOff"), unpulled("agent:v2"))}
+	assert.Contains(t, textOf(t, in), "written 1s ago: agent: ImagePullBackOff, image agent:v2\n")
+}
+
 func TestAPodThatIsNotReadyAfterTheRolloutIsNamed(t *testing.T) {
 	in := input(t)
 	in.Set.Status.Conditions = in.Set.Status.Conditions[:1]

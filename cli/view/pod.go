@@ -125,7 +125,7 @@ func pendingContainer(pod *corev1.Pod, version *podstate.Version) string {
 		for _, name := range sidecar.InPod() {
 			container, status := podstate.Container(pod, name, sidecar.Native), podstate.Status(pod, name, sidecar.Native)
 			switch {
-			case container == nil || status == nil:
+			case container == nil || status == nil || podstate.FailedBefore(status, container.Image):
 			case status.State.Waiting != nil && status.State.Waiting.Reason != "":
 				return name + ": " + status.State.Waiting.Reason
 			case status.Image != container.Image && sidecar.Native:
@@ -146,11 +146,9 @@ func notReady(pod *corev1.Pod) string {
 			return
 		}
 		names = append(names, status.Name)
-		if reason, stuck := podstate.StartFailure(status); stuck {
-			if container := podstate.Container(pod, status.Name, native); container != nil {
-				reason += ", image " + container.Image
-			}
-			failed = append(failed, status.Name+": "+reason)
+		container := podstate.Container(pod, status.Name, native)
+		if reason, stuck := podstate.StartFailure(status); stuck && container != nil && !podstate.FailedBefore(status, container.Image) {
+			failed = append(failed, status.Name+": "+reason+", image "+container.Image)
 		}
 	}
 	for i := range pod.Status.ContainerStatuses {

@@ -106,10 +106,14 @@ func StartFailure(status *corev1.ContainerStatus) (reason string, failed bool) {
 	}
 }
 
-// failedBefore reports whether the kubelet could not pull another image than that of the spec. The
-// kubelet has then not tried the image of the spec, which corrects the failure or may fail, too.
-func failedBefore(waiting *corev1.ContainerStateWaiting, image string) bool {
-	_, rest, named := strings.Cut(waiting.Message, `image "`)
+// FailedBefore reports whether the kubelet could not pull another image of a container than that of
+// the spec of the pod. The kubelet has then not tried the image of the spec, which corrects the failure
+// or may fail, too.
+func FailedBefore(status *corev1.ContainerStatus, image string) bool {
+	if reason, _ := StartFailure(status); reason != ImagePullBackOff {
+		return false
+	}
+	_, rest, named := strings.Cut(status.State.Waiting.Message, `image "`)
 	pulled, _, _ := strings.Cut(rest, `"`)
 	return named && pulled != "" && canonicalImage(pulled) != canonicalImage(image)
 }
@@ -136,7 +140,7 @@ func (v *Version) FailedStart(pod *corev1.Pod) *FailedStart {
 				image = container.Image
 			}
 			reason, failed := StartFailure(status)
-			if failed && (reason != ImagePullBackOff || !failedBefore(status.State.Waiting, image)) {
+			if failed && !FailedBefore(status, image) {
 				return &FailedStart{Container: name, Reason: reason, Image: image}
 			}
 		}
