@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -58,7 +59,7 @@ func (n Nodes) missing(node string) bool {
 
 // lost returns the pods whose nodes do not exist. A node that is absent from the list is read once
 // more, because the list may be older than the node.
-func (n Nodes) lost(pods []*Pod) []LostPod {
+func (n Nodes) lost(pods []*Pod) []*Pod {
 	if n.List == nil || n.Get == nil || len(pods) == 0 {
 		return nil
 	}
@@ -66,17 +67,11 @@ func (n Nodes) lost(pods []*Pod) []LostPod {
 	if err != nil {
 		return nil
 	}
-	var found []LostPod
-	for _, pod := range pods {
-		if pod.Node != "" && !known.Has(pod.Node) && n.missing(pod.Node) {
-			found = append(found, LostPod{pod.Namespace, pod.Name, pod.Node})
-		}
-	}
-	return found
+	return slices.DeleteFunc(pods, func(pod *Pod) bool { return pod.Node == "" || known.Has(pod.Node) || !n.missing(pod.Node) })
 }
 
-// addLostPods names the ready pods whose nodes do not exist. The API server shows such pods as ready
-// until Kubernetes deletes them.
+// addLostPods finds the pods that the API server shows as ready though their nodes do not exist, until
+// Kubernetes deletes them. These pods do not count as ready in the tree.
 func (r *Rollout) addLostPods(nodes Nodes) {
 	var ready []*Pod
 	for _, pod := range r.pods() {
@@ -84,7 +79,10 @@ func (r *Rollout) addLostPods(nodes Nodes) {
 			ready = append(ready, pod)
 		}
 	}
-	r.LostPods = nodes.lost(ready)
+	for _, pod := range nodes.lost(ready) {
+		pod.Ready, pod.lost, pod.Reason = false, true, "its node "+pod.Node+" does not exist"
+		r.LostPods = append(r.LostPods, LostPod{pod.Namespace, pod.Name, pod.Node})
+	}
 }
 
 // lostPodsLine is empty if each ready pod has a node.

@@ -56,6 +56,8 @@ type Pod struct {
 	// nodeCommand is the command for the lost node of a pod that waits for its node, not for its new
 	// image.
 	nodeCommand string
+	// lost pods are shown as ready by the API server, though their nodes do not exist.
+	lost bool
 	// updated pods have the newest content.
 	updated bool
 	// blocked pods have a container that is no sidecar of the SidecarSet and that cannot start.
@@ -63,7 +65,7 @@ type Pod struct {
 }
 
 // counted reports whether the output only counts the pod, and does not list it.
-func (p *Pod) counted() bool { return p.Phase == PodUpdated || p.Phase == PodOld }
+func (p *Pod) counted() bool { return (p.Phase == PodUpdated || p.Phase == PodOld) && !p.lost }
 
 func (p *Pod) tone() Tone {
 	switch p.Phase {
