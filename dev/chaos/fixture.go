@@ -140,6 +140,7 @@ func (w *fixture) watch(ctx context.Context) (stop func()) {
 	watching, stop := context.WithCancel(ctx)
 	go w.observer.Run(watching, w.EtcdURL())
 	go w.supervise(watching)
+	go w.watchDelays(watching)
 	return stop
 }
 
