@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/outrigger/outrigger/activities/fleet"
 	"github.com/outrigger/outrigger/internal/rollout"
 	"github.com/outrigger/outrigger/kube/watches"
 )
@@ -52,8 +53,9 @@ type Activities struct {
 	Limit *ClusterLimit
 	// GateClient sends the requests of gates.
 	GateClient *http.Client
-	// Fleet is set in a member of a fleet, whose rollouts need permits.
-	Fleet bool
+	// Fleet is the connection of a member of a fleet, whose rollouts need permits. It is nil in other
+	// clusters.
+	Fleet *fleet.Connection
 
 	populations rollout.PopulationCache
 	health      rollout.Health

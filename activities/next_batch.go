@@ -153,8 +153,8 @@ func (n *nextBatch) describeWait(set *v1alpha1.SidecarSet, population []rollout.
 func (n *nextBatch) withoutPods(ctx context.Context, set *v1alpha1.SidecarSet, population []rollout.Pod, plan *rollout.Plan) (result protocol.NextBatchResult, ended bool, err error) {
 	result = protocol.NextBatchResult{Phase: protocol.PhaseWaiting, Counts: plan.Counts, Hot: plan.Hot, Stage: n.resolved}
 	n.progressDue = false
-	if n.Fleet && stage.RollsBack(n.resolved, set.Generation) == nil && !fleet.Permitted(set, n.input.Permit) && fleet.Hold(plan) {
-		result.Phase, result.Message = plan.Phase, plan.Message
+	if n.Fleet != nil && stage.RollsBack(n.resolved, set.Generation) == nil && !fleet.Permitted(set, n.input.Permit) && fleet.Hold(plan) {
+		result.Phase, result.Message = plan.Phase, fleet.WithFault(plan.Message, n.Fleet.Fault())
 		return result, true, n.Current()
 	}
 	failure, err := rollout.Failure(set, population, plan, n.resolved)

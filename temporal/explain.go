@@ -9,6 +9,13 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
+// These are causes of Explain.
+const (
+	unknownNamespace = "the namespace does not exist"
+	permissionDenied = "permission denied"
+	unauthenticated  = "unauthenticated"
+)
+
 // Explain returns the cause of a failed call to Temporal, and a remedy. The texts are equal for
 // each attempt and contain no secrets, so that conditions can show the texts. Both texts are
 // empty for an outage and for unknown errors.
@@ -22,15 +29,15 @@ func Explain(err error) (cause, remedy string) {
 		file, _, _ = strings.Cut(file, `"`)
 		return unusable + file, "mount the file, or correct the flag or variable with its path; the file is read again at the next attempt"
 	}
-	var unknownNamespace *serviceerror.NamespaceNotFound
+	var missing *serviceerror.NamespaceNotFound
 	var denied *serviceerror.PermissionDenied
 	switch {
-	case errors.As(err, &unknownNamespace):
-		return "the namespace does not exist", "outrigger temporal setup creates it, or correct TEMPORAL_NAMESPACE"
+	case errors.As(err, &missing):
+		return unknownNamespace, "outrigger temporal setup creates it, or correct TEMPORAL_NAMESPACE"
 	case errors.As(err, &denied):
-		return "permission denied", "check whether the API key or the client certificate has access to this namespace"
+		return permissionDenied, "check whether the API key or the client certificate has access to this namespace"
 	case serviceerror.ToStatus(err).Code() == codes.Unauthenticated:
-		return "unauthenticated", "check the API key: it is missing, wrong or expired"
+		return unauthenticated, "check the API key: it is missing, wrong or expired"
 	}
 	for _, known := range handshakes() {
 		for _, sign := range known.signs {

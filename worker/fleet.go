@@ -31,8 +31,8 @@ type FleetOptions struct {
 }
 
 // joinFleet hosts the part of the cluster in the rollouts of its fleet until the context ends. While
-// the Temporal of the fleet is away, rollouts with a permit continue.
-func (h *host) joinFleet(ctx context.Context, mgr *kube.Manager) error {
+// the Temporal of the fleet is away, rollouts with a permit continue. joinFleet records this in state.
+func (h *host) joinFleet(ctx context.Context, mgr *kube.Manager, state *fleet.Connection) error {
 	o := h.options.Fleet
 	connection := h.options.Temporal
 	connection.Address, connection.Namespace = cmp.Or(o.Address, connection.Address), cmp.Or(o.Namespace, connection.Namespace)
@@ -47,7 +47,7 @@ func (h *host) joinFleet(ctx context.Context, mgr *kube.Manager) error {
 	}
 	member := &fleet.Member{Live: mgr.GetAPIReader(), Writer: mgr.GetClient(), Local: h.client, Fleet: client, TaskQueue: h.taskQueue, Clock: clock.RealClock{}}
 	reporter := &fleet.Reporter{
-		Member: member, Cache: mgr.GetClient(), Log: h.log.WithName("fleet"),
+		Member: member, Cache: mgr.GetClient(), Log: h.log.WithName("fleet"), Connection: state,
 		Self: protocol.FleetMember{UID: uid, Name: cmp.Or(o.ClusterName, uid), Labels: o.ClusterLabels},
 	}
 	hosted := *h

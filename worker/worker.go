@@ -19,6 +19,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/outrigger/outrigger/activities"
+	"github.com/outrigger/outrigger/activities/fleet"
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/kube"
 	"github.com/outrigger/outrigger/kube/watches"
@@ -89,8 +90,11 @@ func Run(ctx context.Context, o Options) error {
 		Writer: mgr.GetClient(), Status: mgr.GetClient().Status(), Events: mgr.GetEventRecorder("outrigger-worker"),
 		SystemNamespace: o.SystemNamespace, PodUID: o.PodUID, Changes: &activities.Changes{}, Deleted: activities.NewDeletedSets(), Clock: clock.RealClock{}, Writers: writesPerBatch,
 		Metrics: activities.NewMetrics(ctrlmetrics.Registry), Tracer: o.Temporal.SpanTracer(),
-		GateClient: activities.NewGateClient(), Fleet: o.Fleet.Enabled,
-		Current: func() error { return mgr.Watches.Current(&corev1.Pod{}) },
+		GateClient: activities.NewGateClient(),
+		Current:    func() error { return mgr.Watches.Current(&corev1.Pod{}) },
+	}
+	if o.Fleet.Enabled {
+		hosted.Fleet = fleet.NewConnection(ctrlmetrics.Registry)
 	}
 	h := &host{options: o, taskQueue: taskQueue, log: o.Logger, activities: hosted}
 	if err := h.electLimiter(mgr, hosted); err != nil {
@@ -121,7 +125,7 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("add the Temporal worker: %w", err)
 	}
 	if o.Fleet.Enabled {
-		if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return h.joinFleet(ctx, mgr) })); err != nil {
+		if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return h.joinFleet(ctx, mgr, hosted.Fleet) })); err != nil {
 			return fmt.Errorf("add the member of the fleet: %w", err)
 		}
 	}

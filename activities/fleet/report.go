@@ -36,8 +36,16 @@ type Reporter struct {
 	Self  protocol.FleetMember
 	Log   logr.Logger
 
+	Connection *Connection
+
 	reported map[types.UID]report
 	down     bool
+	// failed is set if a report of this turn failed. checkedAt is the time of the last check of the connection.
+	failed    bool
+	checkedAt time.Time
+	// told is the fault that the runs without a permit know, and toldAt the time at which they were woken.
+	told   string
+	toldAt time.Time
 }
 
 // report is the last report about a SidecarSet.
@@ -56,15 +64,22 @@ func (r *Reporter) Run(ctx context.Context) error {
 	defer ticker.Stop()
 	for {
 		var err error
+		r.failed = false
 		if announced.IsZero() || r.Clock.Since(announced) >= announceInterval {
 			err = r.send(ctx, protocol.FleetRegistryID, protocol.AnnounceSignal, r.Self, protocol.FleetRegistryWorkflow, protocol.FleetRegistry{})
 			if err == nil {
 				announced = r.Clock.Now()
 			}
 		}
+		sets, listed := r.completed(ctx)
 		if err == nil {
-			err = r.reportAll(ctx)
+			err = listed
 		}
+		if err == nil {
+			err = r.reportAll(ctx, sets)
+		}
+		r.check(ctx)
+		r.tell(ctx, sets)
 		if err != nil && !r.down && ctx.Err() == nil {
 			r.Log.Info("cannot report to the fleet; retrying", "cause", err.Error())
 		}
@@ -77,21 +92,27 @@ func (r *Reporter) Run(ctx context.Context) error {
 	}
 }
 
-func (r *Reporter) reportAll(ctx context.Context) error {
+// completed returns the completed SidecarSets that are valid and not deleted.
+func (r *Reporter) completed(ctx context.Context) (sets []*v1alpha1.SidecarSet, err error) {
 	var all v1alpha1.SidecarSetList
 	if err := r.Cache.List(ctx, &all); err != nil {
-		return fmt.Errorf("list SidecarSets from the cache: %w", err)
+		return nil, fmt.Errorf("list SidecarSets from the cache: %w", err)
 	}
 	for i := range all.Items {
-		set := &all.Items[i]
-		if set.DeletionTimestamp != nil {
+		if all.Items[i].DeletionTimestamp != nil {
 			continue
 		}
-		completed, err := revision.Completed(set)
-		if err != nil {
-			continue // the operator reports the invalid SidecarSet
+		// The operator reports an invalid SidecarSet.
+		if completed, err := revision.Completed(&all.Items[i]); err == nil {
+			sets = append(sets, completed)
 		}
-		if err := r.report(ctx, completed); err != nil {
+	}
+	return sets, nil
+}
+
+func (r *Reporter) reportAll(ctx context.Context, sets []*v1alpha1.SidecarSet) error {
+	for _, set := range sets {
+		if err := r.report(ctx, set); err != nil {
 			return err
 		}
 	}
@@ -174,6 +195,8 @@ func (r *Reporter) send(ctx context.Context, id, signal string, payload any, wor
 	defer cancel()
 	options := sdk.StartWorkflowOptions{ID: id, TaskQueue: protocol.FleetTaskQueue}
 	if _, err := r.Fleet.SignalWithStartWorkflow(ctx, id, signal, payload, options, workflow, input); err != nil {
+		r.failed = true
+		r.Connection.record(err)
 		return fmt.Errorf("send %s to workflow %s: %w", signal, id, err)
 	}
 	return nil

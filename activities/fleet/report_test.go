@@ -35,7 +35,9 @@ func TestSpec12_3_AMemberReportsOnlyWhatTheFleetDoesNotKnow(t *testing.T) {
 	c.fleet.On("SignalWithStartWorkflow", mock.Anything, "fleet/envoy", protocol.ContentSignal, mock.Anything, mock.Anything, mock.Anything, mock.Anything).Return(nil, nil)
 	reports := func(want int, _ string) {
 		t.Helper()
-		require.NoError(t, r.reportAll(t.Context()))
+		sets, err := r.completed(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, r.reportAll(t.Context(), sets))
 		c.fleet.AssertNumberOfCalls(t, "SignalWithStartWorkflow", want)
 	}
 	knows := func(state protocol.FleetClusterState) {

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/outrigger/outrigger/activities"
+	"github.com/outrigger/outrigger/activities/fleet"
 	"github.com/outrigger/outrigger/kube/watches"
 	"github.com/outrigger/outrigger/operator"
 	"github.com/outrigger/outrigger/temporal"
@@ -109,6 +110,7 @@ func registered(t *testing.T) map[string]*metric {
 	operator.RegisterMetrics(as("operator"))
 	temporal.NewMetricsHandler(as("operator"))
 	activities.NewMetrics(as("worker"))
+	fleet.NewConnection(as("worker"))
 	temporal.NewMetricsHandler(as("worker"))
 	pods.New(pods.Options{Registerer: as("webhook")})
 	_, err := server.New(server.Options{Registerer: as("webhook")})

@@ -1,0 +1,74 @@
+package fleet
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	sdk "go.temporal.io/sdk/client"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/temporal"
+)
+
+// A failure and its end are metrics, and wake the run without a permit. Later changes wake it again only after
+// five minutes.
+func TestSpec12_9_AMemberRecordsTheStateOfItsConnection(t *testing.T) {
+	c := newCluster(t)
+	now := clocktesting.NewFakeClock(time.Unix(1_700_000_000, 0))
+	c.Clock = now
+	r := &Reporter{Member: c.Member, Cache: c.Live, Log: logr.Discard(), reported: map[types.UID]report{}, Connection: NewConnection(prometheus.NewRegistry())}
+	var failure error
+	c.fleet.On("DescribeTaskQueue", mock.Anything, mock.Anything, mock.Anything).Return(func(context.Context, string, enums.TaskQueueType) (*workflowservice.DescribeTaskQueueResponse, error) {
+		return nil, failure
+	})
+	c.local.On("SignalWorkflow", mock.Anything, protocol.WorkflowID("envoy", "1"), "", protocol.GenerationSignal, protocol.GenerationInput{Generation: 3}).Return(nil)
+	turn := func(err error, woken int) {
+		t.Helper()
+		failure = err
+		sets, listed := r.completed(t.Context())
+		require.NoError(t, listed)
+		r.failed = false
+		r.check(t.Context())
+		r.tell(t.Context(), sets)
+		c.local.AssertNumberOfCalls(t, "SignalWorkflow", woken)
+		connected := 1.0
+		if r.Connection.Fault() != "" {
+			connected = 0
+		}
+		assert.InDelta(t, connected, testutil.ToFloat64(r.Connection.connected.WithLabelValues()), 0)
+	}
+	denied := serviceerror.NewPermissionDenied("no", "no")
+	turn(nil, 0)
+	turn(denied, 0)
+	assert.Empty(t, r.Connection.Fault(), "the connection is not checked again at once")
+	now.Step(checkInterval)
+	turn(denied, 1)
+	assert.Contains(t, r.Connection.Fault(), "permission denied (check ")
+	turn(denied, 1)
+	turn(nil, 1)
+	assert.Empty(t, r.Connection.Fault())
+	now.Step(wakeInterval)
+	turn(nil, 2)
+	assert.InDelta(t, 2, testutil.ToFloat64(r.Connection.failures.WithLabelValues(temporal.FleetPermission)), 0)
+
+	// A report that fails is enough: no check hides it.
+	c.fleet.On("SignalWithStartWorkflow", mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything).
+		Return(func(context.Context, string, string, any, sdk.StartWorkflowOptions, any, ...any) (sdk.WorkflowRun, error) {
+			return nil, denied
+		})
+	require.Error(t, r.send(t.Context(), protocol.FleetRegistryID, protocol.AnnounceSignal, r.Self, protocol.FleetRegistryWorkflow, protocol.FleetRegistry{}))
+	r.check(t.Context())
+	assert.Contains(t, r.Connection.Fault(), "permission denied")
+}
