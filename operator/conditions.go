@@ -10,6 +10,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/fleet"
 	"github.com/outrigger/outrigger/internal/match"
 	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/internal/stage"
@@ -60,6 +61,8 @@ func progressing(p *pass) condition {
 		return andPlan(v1alpha1.ReasonGateInconclusive, signalOf(p.pause).Sentence())
 	case pausedBySignal(p):
 		return andPlan(v1alpha1.ReasonPaused, signalOf(p.pause).Sentence())
+	case p.awaitsPermit():
+		return no(p.frozenReason, fleet.WithFault(p.plan.Message, p.out.fleetFault))
 	case p.frozen():
 		return no(p.frozenReason, p.plan.Message)
 	case p.inProgress() && p.fault != runs.Fault{}:

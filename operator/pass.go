@@ -205,8 +205,10 @@ type outcome struct {
 	resumed *protocol.Pause
 	fault   runs.Fault
 	// waits is the message of a run that waits for a slot of a domain or of a PodDisruptionBudget.
-	waits  string
-	events []rolloutEvent
+	waits string
+	// fleetFault is why the workers cannot receive a permit of the fleet.
+	fleetFault string
+	events     []rolloutEvent
 	// requeueAfter is zero if only the next change requeues the SidecarSet.
 	requeueAfter time.Duration
 	err          error

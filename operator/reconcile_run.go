@@ -10,6 +10,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/fleet"
 	"github.com/outrigger/outrigger/operator/runs"
 )
 
@@ -37,7 +38,7 @@ func (s *runStep) reconcileRun(ctx context.Context, p *pass) {
 	default:
 		p.out.err = err
 	}
-	p.out.fault, p.out.waits = p.state.fault, p.state.waits
+	p.out.fault, p.out.waits, p.out.fleetFault = p.state.fault, p.state.waits, p.state.fleetFault
 }
 
 func (s *runStep) callRun(ctx context.Context, p *pass) error {
@@ -196,7 +197,8 @@ func (s *runStep) reconcileOpenRun(ctx context.Context, p *pass) error {
 // an answer, the condition shows the plan of the operator.
 func (s *runStep) readWait(ctx context.Context, p *pass) {
 	p.state.waits = ""
-	if p.run.Phase != protocol.PhaseWaiting || !p.run.Stage.Limits() || p.run.Stage.Step.Domains == nil && !p.run.Stage.Step.RespectBudgets {
+	limited := p.run.Phase == protocol.PhaseWaiting && p.run.Stage.Limits() && (p.run.Stage.Step.Domains != nil || p.run.Stage.Step.RespectBudgets)
+	if !limited && !p.awaitsPermit() {
 		return
 	}
 	status, err := s.client.Status(ctx, runs.Reference(p.set))
@@ -204,7 +206,11 @@ func (s *runStep) readWait(ctx context.Context, p *pass) {
 		log.FromContext(ctx).V(1).Info("the run does not tell what it waits for", "sidecarset", p.set.Name, "cause", err.Error())
 		return
 	}
-	if status.Phase == protocol.PhaseWaiting && status.Generation == p.set.Generation {
+	switch {
+	case status.Generation != p.set.Generation:
+	case p.awaitsPermit():
+		p.state.fleetFault = fleet.FaultOf(status.Message)
+	case status.Phase == protocol.PhaseWaiting:
 		p.state.waits = status.Message
 	}
 }

@@ -78,7 +78,7 @@ func (s *runStep) reconcile(ctx context.Context, p *pass) error {
 func (s *runStep) start(ctx context.Context, p *pass) *call {
 	asked := *p
 	asked.set = p.set.DeepCopy()
-	started := &call{set: asked.set, startedAt: s.clock.Now(), before: outcome{fault: p.state.fault, waits: p.state.waits}}
+	started := &call{set: asked.set, startedAt: s.clock.Now(), before: outcome{fault: p.state.fault, waits: p.state.waits, fleetFault: p.state.fleetFault}}
 	s.calls.start(ctx, started, func() (outcome, error) {
 		asked.now = s.clock.Now()
 		s.reconcileRun(ctx, &asked)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/fleet"
 	"github.com/outrigger/outrigger/internal/stage"
 	"github.com/outrigger/outrigger/operator/runs"
 )
@@ -116,6 +117,34 @@ func TestSpec8_ProgressingNamesTheDomainThatTheRunWaitsFor(t *testing.T) {
 			assert.Equal(t, yes(v1alpha1.ReasonWaitingForPods, c.waits), progressOf(p), name)
 		} else {
 			assert.Equal(t, v1alpha1.ReasonRolloutProgress, progressOf(p).reason, name)
+		}
+	}
+}
+
+func TestSpec12_9_AwaitingPermitNamesTheFaultOfTheConnection(t *testing.T) {
+	set, fault := named("logs"), "the namespace does not exist (create it)"
+	for name, c := range map[string]struct {
+		frozenReason string
+		answer       protocol.RolloutStatus
+		want         string
+	}{
+		"a fault":            {v1alpha1.ReasonAwaitingPermit, protocol.RolloutStatus{Generation: set.Generation, Message: fleet.WithFault("earlier counts", fault)}, fault},
+		"it is over":         {v1alpha1.ReasonAwaitingPermit, protocol.RolloutStatus{Generation: set.Generation, Message: "earlier counts"}, ""},
+		"another generation": {v1alpha1.ReasonAwaitingPermit, protocol.RolloutStatus{Generation: set.Generation - 1, Message: "earlier counts"}, "earlier"},
+		"a freeze":           {v1alpha1.ReasonFrozen, protocol.RolloutStatus{}, "earlier"},
+	} {
+		e := newSlowEnv(t, set)
+		e.answer = c.answer
+		p := &pass{set: set, state: &runState{fleetFault: "earlier"}, run: &runs.Run{Phase: protocol.PhaseFrozen}}
+		p.plan, p.frozenReason = plan(protocol.PhaseFrozen, protocol.Counts{Remaining: 1}), c.frozenReason
+		e.readWait(t.Context(), p)
+		p.out.fleetFault = p.state.fleetFault
+		assert.Equal(t, c.want, p.out.fleetFault, name)
+		switch {
+		case c.frozenReason != v1alpha1.ReasonAwaitingPermit, c.want == "":
+			assert.Equal(t, no(c.frozenReason, "message"), progressing(p), name)
+		default:
+			assert.Equal(t, no(c.frozenReason, "message; the connection to the fleet fails: "+c.want), progressing(p), name)
 		}
 	}
 }
