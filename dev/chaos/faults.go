@@ -64,10 +64,10 @@ func last(ctx context.Context, f Fault) {
 }
 
 // late notifies the observer that writes of pods may arrive late, until over is called. It does
-// nothing if the target is neither a worker nor the API server, because only workers write pods.
+// nothing if the target is neither a worker, nor the API server or its etcd, because only workers write pods.
 func (w *fixture) late(target string) (over func()) {
 	process, end, _ := strings.Cut(target, "/")
-	if end == "temporal" || process != cluster.APIServer && !strings.HasPrefix(process, cluster.Worker) {
+	if end == "temporal" || process != cluster.APIServer && process != cluster.Etcd && !strings.HasPrefix(process, cluster.Worker) {
 		return func() {}
 	}
 	return w.observer.Late()
@@ -85,7 +85,7 @@ func (w *fixture) disturbProcess(ctx context.Context, f Fault) error {
 	case Exhausted:
 		return w.exhaust(ctx, f)
 	}
-	if f.Target == cluster.APIServer {
+	if f.Target == cluster.APIServer || f.Target == cluster.Etcd {
 		defer w.late(f.Target)()
 	}
 	if err := w.Kill(f.Target); err != nil {

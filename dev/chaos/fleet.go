@@ -36,8 +36,10 @@ const (
 	bakeTime         = 3 * time.Second
 	// roundWithin is the maximum time of a round. A skipped cluster asks the fleet again after five minutes.
 	roundWithin = 8 * time.Minute
-	// deliveredWithin is the maximum time between two deliveries of content.
-	deliveredWithin = 3 * time.Second
+	// deliveredWithin is the maximum time between two deliveries of content. supersededWithin is the
+	// maximum time between the deliveries of two contents of a round.
+	deliveredWithin  = 3 * time.Second
+	supersededWithin = 15 * time.Second
 	// Remove is the kind of the fault that removes a cluster from the fleet, and adds it again.
 	Remove Kind = "remove"
 	// CutTemporal is the kind of the fault that cuts a cluster off from Temporal.
@@ -97,7 +99,7 @@ func fleetFaults(random *rand.Rand, rounds int, calm bool) []Fault {
 	const s = time.Second
 	kinds := []Fault{
 		{Kind: Kill, Target: cluster.Worker, For: s}, {Kind: Kill, Target: cluster.Operator, For: s}, {Kind: Kill, Target: cluster.Webhook, For: s},
-		{Kind: Kill, Target: cluster.APIServer, For: 2 * s}, {Kind: Kill, Target: cluster.Temporal, For: 3 * s},
+		{Kind: Kill, Target: cluster.APIServer, For: 2 * s}, {Kind: Kill, Target: cluster.Etcd, For: s}, {Kind: Kill, Target: cluster.Temporal, For: 3 * s},
 		{Kind: CutTemporal, Target: "fleet", For: unreachableAfter + 10*s}, {Kind: Remove, Target: "member", For: 15 * s},
 		{Kind: Delay, Target: "operator/apiserver", For: 20 * s, Value: "1s"}, {Kind: DeletePods, Target: fleetDeployment, Pods: 2},
 	}
@@ -111,6 +113,9 @@ func fleetFaults(random *rand.Rand, rounds int, calm bool) []Fault {
 			fault = Fault{}
 		}
 		fault.Number, fault.At, fault.Draw = i+1, time.Duration(random.Int64N(int64(20*s))).Round(s/10), random.Uint64()
+		if fault.Kind == CutTemporal {
+			fault.At /= 4 // otherwise, most clusters have begun before they are cut off
+		}
 		faults = append(faults, fault)
 	}
 	return faults
@@ -222,11 +227,15 @@ func (f *chaoticFleet) round(ctx context.Context, fault Fault) error {
 	// The cluster may not answer during the fault, or for some time after it.
 	defer f.order.Away(target.name, fault.At+unreachableAfter)()
 	tag := fmt.Sprintf("v%d", fault.Number+1)
-	for _, i := range f.random.Perm(len(f.members)) {
-		if err := f.members[i].edit(ctx, fleetSet, image(fleetSet, tag)); err != nil {
-			return fmt.Errorf("deliver to cluster %s: %w", f.members[i].name, err)
+	if err := f.deliver(ctx, tag); err != nil {
+		return err
+	}
+	if f.random.IntN(3) == 0 { // other content supersedes the content before it is through all stages
+		last(ctx, Fault{For: time.Duration(f.random.Int64N(int64(supersededWithin)))})
+		tag += "b"
+		if err := f.deliver(ctx, tag); err != nil {
+			return err
 		}
-		last(ctx, Fault{For: time.Duration(f.random.Int64N(int64(deliveredWithin)))})
 	}
 	if err := disturbing.Wait(); err != nil {
 		return err
@@ -239,6 +248,17 @@ func (f *chaoticFleet) round(ctx context.Context, fault Fault) error {
 		return errors.Join(err, f.command(ctx, "", "status", fleetSet))
 	}
 	target.say("round #%d: all clusters have %s after %.0f s", fault.Number, tag, time.Since(began).Seconds())
+	return nil
+}
+
+// deliver changes the image in all clusters, in random order and with random delays.
+func (f *chaoticFleet) deliver(ctx context.Context, tag string) error {
+	for _, i := range f.random.Perm(len(f.members)) {
+		if err := f.members[i].edit(ctx, fleetSet, image(fleetSet, tag)); err != nil {
+			return fmt.Errorf("deliver %s to cluster %s: %w", tag, f.members[i].name, err)
+		}
+		last(ctx, Fault{For: time.Duration(f.random.Int64N(int64(deliveredWithin)))})
+	}
 	return nil
 }
 

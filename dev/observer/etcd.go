@@ -25,6 +25,9 @@ const (
 	rangeEnd   = "/registry/pods0"
 )
 
+// reconnectAgain is the time between two attempts to connect to etcd.
+const reconnectAgain = 100 * time.Millisecond
+
 // event is a write of one object.
 type event struct {
 	object  client.Object
@@ -56,10 +59,30 @@ type keyValue struct {
 
 // watch calls observe for every write of SidecarSets and pods since the start of the cluster, in
 // the order of the writes, until ctx ends. Unlike a watch of the API server, it misses no write
-// while the API server is down.
+// while the API server is down. After a lost connection, it continues with the next write.
 func watch(ctx context.Context, etcd string, observe func(event)) error {
+	for next := uint64(1); ; {
+		err := watchFrom(ctx, etcd, &next, observe)
+		if lost := (*lostError)(nil); !errors.As(err, &lost) {
+			return err
+		}
+		select {
+		case <-time.After(reconnectAgain):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// lostError is the cause of a lost connection.
+type lostError struct{ error }
+
+func (e *lostError) Unwrap() error { return e.error }
+
+// watchFrom watches from the revision *next on. It sets *next to the revision after the last write.
+func watchFrom(ctx context.Context, etcd string, next *uint64, observe func(event)) error {
 	body, err := json.Marshal(map[string]any{"create_request": map[string]any{
-		"key": []byte(setsPrefix), "range_end": []byte(rangeEnd), "start_revision": 1, "prev_kv": true,
+		"key": []byte(setsPrefix), "range_end": []byte(rangeEnd), "start_revision": *next, "prev_kv": true,
 	}})
 	if err != nil {
 		return err
@@ -70,18 +93,18 @@ func watch(ctx context.Context, etcd string, observe func(event)) error {
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return err
+		return &lostError{err}
 	}
 	defer func() { _ = response.Body.Close() }()
 	for stream := json.NewDecoder(response.Body); ; {
-		var next watchResponse
-		if err := stream.Decode(&next); err != nil {
-			return err
+		var message watchResponse
+		if err := stream.Decode(&message); err != nil {
+			return &lostError{err}
 		}
-		if next.Result.Canceled || next.Error.Message != "" {
-			return errors.New("etcd ended it: " + next.Result.CancelReason + next.Error.Message)
+		if message.Result.Canceled || message.Error.Message != "" {
+			return errors.New("etcd ended it: " + message.Result.CancelReason + message.Error.Message)
 		}
-		for _, change := range next.Result.Events {
+		for _, change := range message.Result.Events {
 			e := event{seen: time.Now(), deleted: change.Type == "DELETE"}
 			value := change.KV.Value
 			if e.deleted {
@@ -94,6 +117,7 @@ func watch(ctx context.Context, etcd string, observe func(event)) error {
 				e.object.SetResourceVersion(strconv.FormatUint(change.KV.ModRevision, 10))
 				observe(e)
 			}
+			*next = change.KV.ModRevision + 1
 		}
 	}
 }
