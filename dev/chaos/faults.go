@@ -96,9 +96,9 @@ func (w *fixture) disturbProcess(ctx context.Context, f Fault) error {
 }
 
 // restart retries the start of a process, as the kubelet does, because a role exits when it
-// cannot reach the API server.
+// cannot reach the API server. A process may need longer than attemptTime to be ready.
 func (w *fixture) restart(ctx context.Context, process string) error {
-	return w.insist(ctx, func(ctx context.Context) error { return w.StartAgain(ctx, process) })
+	return w.insist(ctx, func(context.Context) error { return w.StartAgain(ctx, process) })
 }
 
 // supervise restarts roles that exit without a fault, until ctx ends.

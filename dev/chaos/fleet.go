@@ -18,10 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/outrigger/outrigger/api/protocol"
-	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/dev/cluster"
 	"github.com/outrigger/outrigger/dev/observer"
 )
@@ -151,7 +148,7 @@ func (f *chaoticFleet) run(ctx context.Context, faults []Fault) (err error) {
 	if err := f.each(func(m *fixture) error { return m.populateMember(ctx) }); err != nil {
 		return err
 	}
-	if err := f.awaitThrough(ctx); err != nil {
+	if err := f.command(ctx, "", throughCommand()...); err != nil {
 		return err
 	}
 	for _, fault := range faults {
@@ -241,11 +238,8 @@ func (f *chaoticFleet) round(ctx context.Context, fault Fault) error {
 		return err
 	}
 	err := f.each(func(m *fixture) error { return m.convergeWithin(ctx, fleetPods, roundWithin) })
-	if err == nil {
-		err = f.awaitThrough(ctx)
-	}
-	if err != nil {
-		return errors.Join(err, f.command(ctx, "", "status", fleetSet))
+	if through := f.command(ctx, "", throughCommand()...); err != nil || through != nil {
+		return errors.Join(err, through)
 	}
 	target.say("round #%d: all clusters have %s after %.0f s", fault.Number, tag, time.Since(began).Seconds())
 	return nil
@@ -302,34 +296,16 @@ func (f *chaoticFleet) each(do func(*fixture) error) error {
 	return all.Wait()
 }
 
+// throughCommand waits until the content of the fleet is through all stages.
+func throughCommand() []string { return []string{"status", fleetSet, "--watch", "--timeout=2m"} }
+
 // command runs outrigger fleet.
 func (f *chaoticFleet) command(ctx context.Context, stdin string, args ...string) error {
 	cmd := exec.CommandContext(ctx, filepath.Join("bin", "outrigger"), append([]string{"fleet", "--temporal-address=" + f.members[0].TemporalAddress}, args...)...)
 	cmd.Stdin = strings.NewReader(stdin)
 	out, err := cmd.CombinedOutput()
-	f.members[0].say("outrigger fleet %s: %s", strings.Join(args, " "), out)
 	if err != nil {
 		return fmt.Errorf("outrigger fleet %s: %w: %s", args[0], err, out)
 	}
 	return nil
-}
-
-// awaitThrough waits until the current content of the first cluster is through all stages.
-func (f *chaoticFleet) awaitThrough(ctx context.Context) error {
-	first := f.members[0]
-	return first.insist(ctx, func(ctx context.Context) error {
-		set := &v1alpha1.SidecarSet{}
-		if err := first.Kube.Get(ctx, types.NamespacedName{Name: fleetSet}, set); err != nil {
-			return err
-		}
-		var state protocol.FleetState
-		answer, err := first.Temporal.QueryWorkflow(ctx, protocol.FleetWorkflowID(fleetSet), "", protocol.StatusQuery)
-		if err == nil {
-			err = answer.Get(&state)
-		}
-		if err == nil && (state.Phase != protocol.FleetThrough || state.Hash != set.Annotations[v1alpha1.HashAnnotation]) {
-			err = fmt.Errorf("the content is not through all stages: %s: %s", state.Phase, state.Message)
-		}
-		return err
-	})
 }
