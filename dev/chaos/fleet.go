@@ -30,7 +30,7 @@ const (
 	fleetPods       = 5
 	// unreachableAfter and bakeTime are those of fleetpolicy.yaml.
 	unreachableAfter = 20 * time.Second
-	bakeTime         = 3 * time.Second
+	bakeTime         = 5 * time.Second
 	// roundWithin is the maximum time of a round. A skipped cluster asks the fleet again after five minutes.
 	roundWithin = 8 * time.Minute
 	// deliveredWithin is the maximum time between two deliveries of content. supersededWithin is the
