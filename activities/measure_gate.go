@@ -46,7 +46,9 @@ func (a *Activities) MeasureGate(ctx context.Context, input protocol.MeasureGate
 	if set == nil || set.Generation != input.Generation {
 		return protocol.Measurement{Phase: protocol.GateRunning, Message: "the SidecarSet has changed"}, nil
 	}
-	m := &measurement{Activities: a, input: input, revision: set.Status.LatestRevision}
+	m := &measurement{
+		Activities: a, input: input, revision: set.Status.LatestRevision, workflow: workflowOfGate(&input), remedy: "correct the policy and promote the step",
+	}
 	problem, err := m.checkCredentials(ctx)
 	if problem != "" {
 		return inconclusive(protocol.Summary(problem)), nil
@@ -78,6 +80,8 @@ type measurement struct {
 	*Activities
 	input    protocol.MeasureGateInput
 	revision string
+	// workflow is the id of the workflow of the gate. remedy says what to do about an invalid field.
+	workflow, remedy string
 }
 
 func (m *measurement) measure(ctx context.Context) (protocol.Measurement, error) {
@@ -98,8 +102,8 @@ func inconclusive(message string) protocol.Measurement {
 
 // invalid is the measurement of a gate whose field is invalid. The field is not read from the policy but
 // from the run or from status, so a correction of the policy does not change it.
-func invalid(field, value string, err error) protocol.Measurement {
-	return inconclusive(fmt.Sprintf("%s %q: %s; correct the policy and promote the step", field, value, err))
+func (m *measurement) invalid(field, value string, err error) protocol.Measurement {
+	return inconclusive(fmt.Sprintf("%s %q: %s; %s", field, value, err, m.remedy))
 }
 
 // send sends a request with the credentials of a gate. The credentials are read at each request, and

@@ -18,12 +18,12 @@ import (
 func (m *measurement) query(ctx context.Context, g *outriggerv1.PrometheusGate) (protocol.Measurement, error) {
 	query, err := gate.Render(g.Query, gate.Query{SidecarSet: m.input.SidecarSet.Name, Revision: m.revision, Generation: m.input.Generation, Step: m.input.Step})
 	if err != nil {
-		return invalid("prometheus.query", g.Query, err), nil
+		return m.invalid("prometheus.query", g.Query, err), nil
 	}
 	form := strings.NewReader(url.Values{"query": {query}}.Encode())
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(g.Address, "/")+"/api/v1/query", form)
 	if err != nil {
-		return invalid("prometheus.address", g.Address, withoutURL(err)), nil
+		return m.invalid("prometheus.address", g.Address, withoutURL(err)), nil
 	}
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	status, body, err := m.send(ctx, request, g.Credentials)

@@ -38,7 +38,7 @@ func (m *measurement) ask(ctx context.Context, g *outriggerv1.WebhookGate) (prot
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, g.URL, bytes.NewReader(body))
 	if err != nil {
-		return invalid("webhook.url", g.URL, withoutURL(err)), nil
+		return m.invalid("webhook.url", g.URL, withoutURL(err)), nil
 	}
 	request.Header.Set("Content-Type", "application/json")
 	status, answered, err := m.send(ctx, request, g.Credentials)

@@ -19,14 +19,14 @@ import (
 // id of the workflow belongs to one attempt of one step, so a repeated measurement starts no other
 // workflow.
 func (m *measurement) runWorkflow(ctx context.Context, g *outriggerv1.WorkflowGate) (protocol.Measurement, error) {
-	temporal, id := activity.GetClient(ctx), m.workflowID()
+	temporal, id := activity.GetClient(ctx), m.workflow
 	_, err := temporal.ExecuteWorkflow(ctx, sdk.StartWorkflowOptions{
 		ID: id, TaskQueue: g.TaskQueue,
 		WorkflowIDConflictPolicy: enums.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
 		WorkflowIDReusePolicy:    enums.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
 	}, g.Type, m.question())
 	if _, rejected := errors.AsType[*serviceerror.InvalidArgument](err); rejected {
-		return invalid("workflow.type and workflow.taskQueue", g.Type+", "+g.TaskQueue, err), nil
+		return m.invalid("workflow.type and workflow.taskQueue", g.Type+", "+g.TaskQueue, err), nil
 	}
 	if err != nil {
 		return protocol.Measurement{}, fmt.Errorf("start workflow %s (%s): %w", id, g.Type, err)
@@ -45,10 +45,9 @@ func (m *measurement) runWorkflow(ctx context.Context, g *outriggerv1.WorkflowGa
 	}
 }
 
-// workflowID identifies one attempt of one step. The same content may reach the same step again after
+// workflowOfGate identifies one attempt of one step. The same content may reach the same step again after
 // a rollback, at another time.
-func (m *measurement) workflowID() string {
-	in := &m.input
+func workflowOfGate(in *protocol.MeasureGateInput) string {
 	return fmt.Sprintf("gate/%s/%s/%d/%s/%s/%d-%d", in.SidecarSet.Name, in.SidecarSet.UID, in.Generation, in.Step, in.Gate.Name, in.Reached.UnixMilli(), in.Attempt)
 }
 

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/utils/clock"
 
+	"github.com/outrigger/outrigger/activities"
 	"github.com/outrigger/outrigger/activities/fleet"
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/kube"
@@ -50,6 +51,8 @@ func (h *host) joinFleet(ctx context.Context, mgr *kube.Manager, state *fleet.Co
 		Member: member, Cache: mgr.GetClient(), Log: h.log.WithName("fleet"), Connection: state,
 		Self: protocol.FleetMember{UID: uid, Name: cmp.Or(o.ClusterName, uid), Labels: o.ClusterLabels},
 	}
+	// These activities have no access to the cluster, so that a gate of the fleet can send no Secret.
+	gates := &activities.Activities{GateClient: activities.NewGateClient(), Clock: clock.RealClock{}}
 	hosted := *h
 	hosted.options.Temporal, hosted.taskQueue, hosted.log = connection, protocol.FleetMemberTaskQueue(uid), h.log.WithName("fleet")
 	hosting, ctx := errgroup.WithContext(ctx)
@@ -60,6 +63,7 @@ func (h *host) joinFleet(ctx context.Context, mgr *kube.Manager, state *fleet.Co
 			deciding.RegisterWorkflowWithOptions(workflows.Fleet, workflow.RegisterOptions{Name: protocol.FleetWorkflow})
 			deciding.RegisterWorkflowWithOptions(workflows.FleetRegistry, workflow.RegisterOptions{Name: protocol.FleetRegistryWorkflow})
 			deciding.RegisterActivityWithOptions(member.Plan, activity.RegisterOptions{Name: protocol.FleetPlanActivity})
+			deciding.RegisterActivityWithOptions(gates.MeasureFleetGate, activity.RegisterOptions{Name: protocol.FleetGateActivity})
 			options := hosted.fleetOptions(fatal)
 			options.DisableWorkflowWorker = true
 			working := sdk.New(client, hosted.taskQueue, options)

@@ -46,6 +46,7 @@ func Fleet(ctx workflow.Context, state protocol.FleetState) error {
 		for _, uid := range step.RollBack {
 			f.begin(ctx, uid, protocol.FleetRollbackActivity)
 		}
+		f.measure(ctx, step.Measure)
 		f.refresh = f.refresh || step.Refresh
 		if err := f.await(ctx, step.Until); err != nil {
 			return err
@@ -60,6 +61,8 @@ type fleetRun struct {
 	contents, left workflow.ReceiveChannel
 	// active are the activities of clusters in progress.
 	active map[string]*activeMember
+	// measuring is the measurement in progress, if any.
+	measuring *activeMeasurement
 	// refresh is set if the members have to be read again. changed is set if the next step may be due.
 	refresh, changed, superseded bool
 }

@@ -33,7 +33,7 @@ func (r *run) awaitGate(ctx workflow.Context) error {
 		state := s.StateOf(open.Name)
 		switch state.Phase {
 		case protocol.GateInconclusive, protocol.GateFailure:
-			return r.pause(ctx, protocol.PauseByPolicy(s.Policy, gate.Reason(s, state)))
+			return r.pause(ctx, protocol.PauseByPolicy(s.Policy, gate.Reason(s.Title(), state)))
 		}
 		now := workflow.Now(ctx)
 		phase, message := s.Wait(now)

@@ -172,7 +172,7 @@ func (s *stageSuite) TestSpec11_14_AFailedGateIsInTheNextPlan() {
 	failing := func(ctx context.Context, input protocol.NextBatchInput) (protocol.NextBatchResult, error) {
 		result, err := plan(ctx, input)
 		if state := input.Stage.EndedGate(protocol.GateFailure); state != nil && !input.Paused {
-			result.Failure = &protocol.Failure{Reason: gate.Reason(input.Stage, *state)}
+			result.Failure = &protocol.Failure{Reason: gate.Reason(input.Stage.Title(), *state)}
 		}
 		return result, err
 	}

@@ -30,12 +30,13 @@ const (
 	RemoveMemberUpdate = "remove"
 	FreezeUpdate       = "freeze"
 	UnfreezeUpdate     = "unfreeze"
-	// These are the activities of a fleet. FleetPlan is executed by any member, and the others by the
-	// member that they are about.
+	// These are the activities of a fleet. FleetPlan and FleetGate are executed by any member, and
+	// the others by the member that they are about.
 	FleetPlanActivity     = "FleetPlan"
 	FleetRolloutActivity  = "FleetRollout"
 	FleetRollbackActivity = "FleetRollback"
 	FleetFreezeActivity   = "FleetFreeze"
+	FleetGateActivity     = "FleetGate"
 	// PermitUpdate gives a run its Permit. PermitMemo is the memo with the permit of a run.
 	PermitUpdate = "permit"
 	PermitMemo   = "permit"
@@ -162,11 +163,13 @@ type FleetState struct {
 	Spec    outriggerv1.FleetPolicySpec `json:"spec"`
 	// Stage is the index of the current stage, and Began the time at which it began. Reached is the time
 	// at which its clusters had completed.
-	Stage    int        `json:"stage,omitempty"`
-	Began    *time.Time `json:"began,omitempty"`
-	Reached  *time.Time `json:"reached,omitempty"`
-	Approval *Approval  `json:"approval,omitempty"`
-	Phase    FleetPhase `json:"phase"`
+	Stage   int        `json:"stage,omitempty"`
+	Began   *time.Time `json:"began,omitempty"`
+	Reached *time.Time `json:"reached,omitempty"`
+	// Gates are the gates of the current stage that have measured. The gate that measures is the last one.
+	Gates    []GateState `json:"gates,omitempty"`
+	Approval *Approval   `json:"approval,omitempty"`
+	Phase    FleetPhase  `json:"phase"`
 	// Message says what the rollout waits for, or why it stopped.
 	Message string `json:"message,omitempty"`
 	// Clusters are the members by their uids.
@@ -260,4 +263,26 @@ type FleetResult struct {
 type FleetStepRequest struct {
 	Approval
 	Stage string `json:"stage,omitempty"`
+}
+
+// FleetGateInput is the input of FleetGate, which makes one measurement of a gate of a stage.
+type FleetGateInput struct {
+	Set    string                  `json:"set"`
+	Hash   string                  `json:"hash"`
+	Policy string                  `json:"policy,omitempty"`
+	Stage  string                  `json:"stage"`
+	Gate   outriggerv1.RolloutGate `json:"gate"`
+	// Previous is the value of the measurement before this one. It is empty before the first number.
+	Previous string `json:"previous,omitempty"`
+	// Reached is the time at which the clusters of the stage had completed. Reached and Attempt identify
+	// the workflow of a gate.
+	Reached time.Time `json:"reached"`
+	Attempt int       `json:"attempt"`
+	// NotBefore is the time at which the measurement is due, as in MeasureGateInput.
+	NotBefore time.Time `json:"notBefore,omitzero"`
+}
+
+// Same reports whether two measurements belong to the same gate of the same attempt of a stage.
+func (i *FleetGateInput) Same(other *FleetGateInput) bool {
+	return i.Hash == other.Hash && i.Attempt == other.Attempt && i.Stage == other.Stage && i.Gate.Name == other.Gate.Name && i.Reached.Equal(other.Reached)
 }

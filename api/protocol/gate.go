@@ -98,10 +98,13 @@ func (s *Stage) ApprovalSince() time.Time {
 }
 
 // StateOf returns the state of a gate of the step by its name.
-func (s *Stage) StateOf(name string) GateState {
-	for i := range s.Gates {
-		if s.Gates[i].Name == name {
-			return s.Gates[i]
+func (s *Stage) StateOf(name string) GateState { return GateOf(s.Gates, name) }
+
+// GateOf returns the state of a gate by its name.
+func GateOf(states []GateState, name string) GateState {
+	for i := range states {
+		if states[i].Name == name {
+			return states[i]
 		}
 	}
 	return GateState{Name: name, Phase: GatePending}
@@ -110,9 +113,14 @@ func (s *Stage) StateOf(name string) GateState {
 // WithGate returns a copy of the stage with the state of the gate that measures, which is the last one.
 func (s *Stage) WithGate(state GateState) *Stage {
 	next := *s
-	next.Gates = slices.DeleteFunc(slices.Clone(s.Gates), func(known GateState) bool { return known.Name == state.Name })
-	next.Gates = append(next.Gates, state)
+	next.Gates = WithGate(s.Gates, state)
 	return &next
+}
+
+// WithGate returns a copy of the states with the state of the gate that measures, which is the last one.
+func WithGate(states []GateState, state GateState) []GateState {
+	kept := slices.DeleteFunc(slices.Clone(states), func(known GateState) bool { return known.Name == state.Name })
+	return append(kept, state)
 }
 
 // EndedGate returns the gate of the step that ended with a phase, or nil.
@@ -128,12 +136,11 @@ func (s *Stage) EndedGate(phase GatePhase) *GateState {
 	return nil
 }
 
-// gateMessage describes the gate that measures.
-func (s *Stage) gateMessage() string {
-	state := s.StateOf(s.OpenGate().Name)
-	message := fmt.Sprintf("%s waits for gate %s", s.Title(), state.Name)
-	if state.Message != "" {
-		message += ": " + state.Message
+// Awaited describes the gate that measures. title is that of its step.
+func (s GateState) Awaited(title string) string {
+	message := fmt.Sprintf("%s waits for gate %s", title, s.Name)
+	if s.Message != "" {
+		message += ": " + s.Message
 	}
 	return message
 }

@@ -197,7 +197,7 @@ func (s *Stage) Wait(now time.Time) (phase Phase, message string) {
 	case now.Before(s.BakeEnd()):
 		return PhaseBaking, fmt.Sprintf("%s bakes until %s", s.Title(), s.BakeEnd().UTC().Format(time.RFC3339))
 	case s.OpenGate() != nil:
-		return PhaseGateRunning, s.gateMessage()
+		return PhaseGateRunning, s.StateOf(s.OpenGate().Name).Awaited(s.Title())
 	case s.Step.Approval && s.Approval == nil:
 		return PhaseAwaitingApproval, s.Title() + " waits for approval"
 	}

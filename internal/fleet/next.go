@@ -18,6 +18,8 @@ type Step struct {
 	// Until is the time at which the next step is due, if no activity ends before. It is zero if the
 	// rollout waits for a cluster or for a person.
 	Until time.Time
+	// Measure is the next measurement of a gate, if any. It ends once a later step does not have it.
+	Measure *protocol.FleetGateInput
 	// Refresh is set at the begin of a stage. The members have to be read again before the next step.
 	Refresh bool
 }
@@ -131,7 +133,7 @@ func count(s *protocol.FleetState) (c counts) {
 	return c
 }
 
-// bake ends the current stage once its bake time is over and it is approved.
+// bake ends the current stage once its bake time is over, its gates have succeeded, and it is approved.
 func bake(s *protocol.FleetState, now time.Time) Step {
 	stage := &s.Spec.Stages[s.Stage]
 	if s.Reached == nil {
@@ -143,12 +145,16 @@ func bake(s *protocol.FleetState, now time.Time) Step {
 			return Step{Until: end}
 		}
 	}
+	if open := openGate(s); open != nil {
+		s.Message = protocol.GateOf(s.Gates, open.Name).Awaited("stage " + stage.Name)
+		return Step{Measure: measurementOf(s, open, now)}
+	}
 	if stage.Approval != nil && s.Approval == nil {
 		s.Message = "stage " + stage.Name + " waits for approval"
 		return Step{}
 	}
 	note(s, protocol.FleetEvent{Time: now, Hash: s.Hash, What: "stage ended", Stage: stage.Name})
-	s.Stage, s.Began, s.Reached, s.Approval, s.Message = s.Stage+1, nil, nil, nil, ""
+	s.Stage, s.Began, s.Reached, s.Gates, s.Approval, s.Message = s.Stage+1, nil, nil, nil, nil, ""
 	return Step{Refresh: true, Until: now}
 }
 

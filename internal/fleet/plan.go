@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
@@ -18,10 +19,14 @@ const (
 	StageNext             StageState = "next"
 	StageInProgress       StageState = "in progress"
 	StageBaking           StageState = "baking"
+	StageMeasuring        StageState = "measuring"
 	StageAwaitingApproval StageState = "awaiting approval"
 	StageStopped          StageState = "stopped"
 	StageEnded            StageState = "ended"
 )
+
+// approvalNeeded is the field Approval of a stage that is not approved.
+const approvalNeeded = "needed"
 
 // Stage is a stage of a rollout over many clusters, as people see it.
 type Stage struct {
@@ -35,6 +40,8 @@ type Stage struct {
 	// Bake is the bake time, such as 1h0m0s. BakesUntil is its end, once it has begun.
 	Bake       string     `json:"bake,omitempty"`
 	BakesUntil *time.Time `json:"bakesUntil,omitempty"`
+	// Gates are the gates of the stage in their order. After the end of the stage, only their names are known.
+	Gates []protocol.GateState `json:"gates,omitempty"`
 	// Approval is empty if the stage needs no approval, and otherwise needed, or by whom the stage is
 	// approved.
 	Approval  string `json:"approval,omitempty"`
@@ -86,9 +93,10 @@ func describe(s *protocol.FleetState, stages []Stage, i int, now time.Time) {
 		stage.Bake = spec.Bake.Duration.String()
 	}
 	if spec.Approval != nil {
-		stage.Approval = "needed"
+		stage.Approval = approvalNeeded
 	}
 	begun := s.Hash != ""
+	stage.Gates = gatesOf(s, &spec, i)
 	if begun && i == s.Stage {
 		describeCurrent(s, stage, &spec, now)
 		return
@@ -122,7 +130,9 @@ func describeCurrent(s *protocol.FleetState, stage *Stage, spec *outriggerv1.Fle
 		stage.State = StageStopped
 	case stage.BakesUntil != nil && stage.BakesUntil.After(now):
 		stage.State = StageBaking
-	case s.Reached != nil && spec.Approval != nil && s.Approval == nil:
+	case s.Reached != nil && openGate(s) != nil:
+		stage.State = StageMeasuring
+	case s.Reached != nil && stage.Approval == approvalNeeded:
 		stage.State = StageAwaitingApproval
 	}
 }
@@ -209,4 +219,34 @@ func (s *Stage) Places() string {
 		return "all"
 	}
 	return strconv.Itoa(s.MaxConcurrentClusters)
+}
+
+// GateWords describes the gates of a stage.
+func (s *Stage) GateWords() string {
+	words := make([]string, len(s.Gates))
+	for i, gate := range s.Gates {
+		words[i] = gate.Name
+		if gate.Phase != "" {
+			words[i] += ": " + strings.ToLower(string(gate.Phase))
+		}
+		if gate.Message != "" {
+			words[i] += ", " + gate.Message
+		}
+	}
+	return strings.Join(words, "; ")
+}
+
+// gatesOf returns the gates of the stage i. The state of a rollout has only the gates of its current stage.
+func gatesOf(s *protocol.FleetState, spec *outriggerv1.FleetStage, i int) (gates []protocol.GateState) {
+	for _, name := range spec.Gates {
+		state := protocol.GateOf(s.Gates, name)
+		switch {
+		case s.Hash != "" && i < s.Stage:
+			state = protocol.GateState{Name: name}
+		case s.Hash == "" || i > s.Stage:
+			state = protocol.GateState{Name: name, Phase: protocol.GatePending}
+		}
+		gates = append(gates, state)
+	}
+	return gates
 }

@@ -49,6 +49,7 @@ func Validate(policy *outriggerv1.FleetPolicy) error {
 		wrong("spec.stages", fmt.Sprintf("a policy has 1 to %d stages", maxStages))
 	}
 	validateStages(spec.Stages, wrong)
+	validateGates(spec, wrong)
 	validateFailure(spec, wrong)
 	return errors.Join(all...)
 }

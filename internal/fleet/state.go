@@ -112,7 +112,7 @@ func supersede(s *protocol.FleetState, hash string) {
 // begin begins an attempt with the first stage.
 func begin(s *protocol.FleetState) {
 	s.Attempt++
-	s.Stage, s.Began, s.Reached, s.Approval, s.Phase, s.Message = 0, nil, nil, nil, protocol.FleetRolling, ""
+	s.Stage, s.Began, s.Reached, s.Gates, s.Approval, s.Phase, s.Message = 0, nil, nil, nil, nil, protocol.FleetRolling, ""
 }
 
 // note keeps an event.

@@ -149,13 +149,13 @@ func message(gate *outriggerv1.PrometheusGate, state protocol.GateState, last pr
 	return text
 }
 
-// Reason describes a gate that failed, or that has no clear answer, for people.
-func Reason(s *protocol.Stage, state protocol.GateState) string {
+// Reason describes a gate that failed, or that has no clear answer, for people. title is that of its step.
+func Reason(title string, state protocol.GateState) string {
 	verb := "failed"
 	if state.Phase == protocol.GateInconclusive {
 		verb = "is inconclusive"
 	}
-	reason := fmt.Sprintf("gate %s of %s %s", state.Name, s.Title(), verb)
+	reason := fmt.Sprintf("gate %s of %s %s", state.Name, title, verb)
 	if state.Message != "" {
 		reason += ": " + state.Message
 	}

@@ -162,7 +162,7 @@ func gateFailure(set *v1alpha1.SidecarSet, current *protocol.Stage) *protocol.Fa
 	if state == nil {
 		return nil
 	}
-	failure := &protocol.Failure{Reason: gate.Reason(current, *state)}
+	failure := &protocol.Failure{Reason: gate.Reason(current.Title(), *state)}
 	if current.Step.Rollback {
 		rollBack(failure, set)
 	}

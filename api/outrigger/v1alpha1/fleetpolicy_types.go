@@ -29,6 +29,9 @@ type FleetPolicySpec struct {
 	Failure FleetFailure `json:"failure,omitzero"`
 	// Unreachable says when a cluster is skipped.
 	Unreachable FleetUnreachable `json:"unreachable,omitzero"`
+	// Gates are measurements that decide between two stages whether the rollout continues. A gate of a
+	// fleet has no credentials.
+	Gates []RolloutGate `json:"gates,omitempty"`
 }
 
 // FleetSidecarSets selects SidecarSets by their names, such as envoy or logs-*.
@@ -37,7 +40,7 @@ type FleetSidecarSets struct {
 }
 
 // FleetStage is one stage of a rollout. The next stage begins once the runs of its clusters have
-// completed, its bake time is over, and it is approved.
+// completed, its bake time is over, its gates have succeeded, and it is approved.
 type FleetStage struct {
 	Name string `json:"name"`
 	// Clusters selects clusters by their labels. Without labels, it selects all clusters.
@@ -47,7 +50,10 @@ type FleetStage struct {
 	MaxConcurrentClusters *intstr.IntOrString `json:"maxConcurrentClusters,omitempty"`
 	// Bake is the time that the stage waits after the last of its runs has completed.
 	Bake *metav1.Duration `json:"bake,omitempty"`
-	// Approval makes the stage wait for an approval after its bake time.
+	// Gates are the names of the gates of the stage. They measure after its bake time and before its
+	// approval, in this order.
+	Gates []string `json:"gates,omitempty"`
+	// Approval makes the stage wait for an approval after its bake time and its gates.
 	Approval *StepApproval `json:"approval,omitempty"`
 }
 
