@@ -79,7 +79,7 @@ func TestTheFleetHasStagesAndClusters(t *testing.T) {
 	state := &protocol.FleetState{
 		Set: "edge", Hash: "4b7f", Attempt: 1, Policy: "all", Phase: protocol.FleetRolling, Message: "stage canary bakes", Reached: new(noon.Add(-time.Minute)),
 		Spec: outriggerv1.FleetPolicySpec{Stages: []outriggerv1.FleetStage{
-			{Name: "canary", Bake: &metav1.Duration{Duration: 3 * time.Minute}}, {Name: "rest", Approval: &outriggerv1.StepApproval{}},
+			{Name: "canary", Bake: &metav1.Duration{Duration: 3 * time.Minute}}, {Name: "rest", Gates: []string{"errors"}, Approval: &outriggerv1.StepApproval{}},
 		}},
 		Clusters: map[string]*protocol.FleetCluster{
 			"1": {Name: "lab", Stage: 0, State: protocol.ClusterCompleted, Since: noon.Add(-time.Minute)},

@@ -50,7 +50,7 @@ func printPlan(out io.Writer, p *fleet.Preview) error {
 	for i := range p.Stages {
 		stage := &p.Stages[i]
 		completed := fmt.Sprintf("%d/%d", stage.Completed, len(stage.Clusters))
-		stages = append(stages, []string{"  " + stage.Title(), string(stage.State), completed, stage.Places(), cmp.Or(stage.Bake, "-"), cmp.Or(stage.Approval, "-"), cmp.Or(stage.WaitsFor, "-")})
+		stages = append(stages, []string{"  " + stage.Title(), string(stage.State), completed, stage.Places(), cmp.Or(stage.Bake, "-"), cmp.Or(stage.GateWords(), "-"), cmp.Or(stage.Approval, "-"), cmp.Or(stage.WaitsFor, "-")})
 		for _, cluster := range stage.Clusters {
 			content := "reported"
 			switch {
@@ -62,7 +62,7 @@ func printPlan(out io.Writer, p *fleet.Preview) error {
 			clusters = append(clusters, []string{"  " + stage.Title(), cmp.Or(cluster.Name, "-"), string(cluster.State), content})
 		}
 	}
-	if err := printTable(out, []string{"  STAGE", "STATE", "COMPLETED", "AT ONCE", "BAKE", "APPROVAL", "WAITS FOR"}, stages); err != nil {
+	if err := printTable(out, []string{"  STAGE", "STATE", "COMPLETED", "AT ONCE", "BAKE", "GATES", "APPROVAL", "WAITS FOR"}, stages); err != nil {
 		return err
 	}
 	return printTable(out, []string{"\n  STAGE", "CLUSTER", "STATE", "CONTENT"}, clusters)

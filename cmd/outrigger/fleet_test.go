@@ -33,7 +33,7 @@ func exampleFleet() *protocol.FleetState {
 		Reached: new(noon.Add(-time.Minute)),
 		Spec: outriggerv1.FleetPolicySpec{Stages: []outriggerv1.FleetStage{
 			{Name: "canary", Clusters: outriggerv1.FleetClusters{MatchLabels: map[string]string{"stage": "canary"}}, Bake: &metav1.Duration{Duration: 3 * time.Minute}},
-			{Name: "rest", MaxConcurrentClusters: new(intstr.FromString("50%")), Approval: &outriggerv1.StepApproval{}},
+			{Name: "rest", MaxConcurrentClusters: new(intstr.FromString("50%")), Gates: []string{"errors"}, Approval: &outriggerv1.StepApproval{}},
 		}},
 		Clusters: map[string]*protocol.FleetCluster{
 			"1": {Name: "lab", Hash: "4b7f", Stage: 0, State: protocol.ClusterCompleted, Since: noon.Add(-time.Minute)},
