@@ -4,10 +4,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,10 +44,35 @@ metadata: {name: edge}
 spec:
   sidecarSets: {matchNames: ["edge-*"]}
   stages:
-  - {name: canary, clusters: {matchLabels: {stage: canary}}, bake: 3s}
+  - {name: canary, clusters: {matchLabels: {stage: canary}}, bake: 3s, gates: [smoke]}
   - {name: rest, maxConcurrentClusters: 1}
   failure: {action: RollbackStage}
+  gates:
+  - {name: smoke, webhook: {url: "GATE"}}
 `
+
+// smokeGate is the service of the gate smoke. It keeps the questions, and fails content if asked to.
+type smokeGate struct {
+	*httptest.Server
+	fails atomic.Bool
+	asked chan map[string]any
+}
+
+func newSmokeGate(t *testing.T) *smokeGate {
+	g := &smokeGate{asked: make(chan map[string]any, 100)}
+	g.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var question map[string]any
+		assert.NoError(t, json.NewDecoder(r.Body).Decode(&question))
+		g.asked <- question
+		answer := `{"phase":"Success"}`
+		if g.fails.Load() {
+			answer = `{"phase":"Failure","message":"no connection"}`
+		}
+		_, _ = io.WriteString(w, answer)
+	}))
+	t.Cleanup(g.Close)
+	return g
+}
 
 // fleetMember is a cluster of its own whose roles belong to a fleet.
 type fleetMember struct {
@@ -198,7 +228,9 @@ func TestSpec12_AFleetRollsOutStageByStage(t *testing.T) {
 	starting.Go(func() (err error) { canary, err = startFleetMember(ctx, t, "canary"); return err })
 	starting.Go(func() (err error) { rest, err = startFleetMember(ctx, t, "rest"); return err })
 	require.NoError(t, starting.Wait())
-	assert.Equal(t, "FleetPolicy edge is applied\n", outriggerFleet(ctx, t, fleetPolicy, "apply", "-f", "-"))
+	smoke := newSmokeGate(t)
+	policy := strings.ReplaceAll(fleetPolicy, "GATE", smoke.URL)
+	assert.Equal(t, "FleetPolicy edge is applied\n", outriggerFleet(ctx, t, policy, "apply", "-f", "-"))
 	awaitFleet(ctx, t, protocol.FleetThrough)
 	canary.awaitReason(v1alpha1.ReasonRolloutComplete)
 	rest.awaitReason(v1alpha1.ReasonRolloutComplete)
@@ -244,9 +276,29 @@ func TestSpec12_AFleetRollsOutStageByStage(t *testing.T) {
 	canary.awaitImage("side:v2", 4)
 	rest.awaitImage("side:v2", 5)
 
+	// A failed gate stops the content after the first stage.
+	smoke.fails.Store(true)
+	rest.upgradeTo("side:v3")
+	canary.upgradeTo("side:v3")
+	state = awaitFleet(ctx, t, protocol.FleetFailed)
+	assert.Equal(t, "gate smoke of stage canary failed: no connection", state.Message)
+	canary.awaitReason(v1alpha1.ReasonQuarantined)
+	canary.awaitImage("side:v2", 4)
+	rest.awaitReason(v1alpha1.ReasonAwaitingPermit)
+	assert.Zero(t, rest.watched.View().Updated)
+	require.Len(t, smoke.asked, 4, "a gate measures each content and each attempt once")
+	for _, hash := range []any{nil, plan.Hash, plan.Hash, state.Hash} {
+		question := <-smoke.asked
+		assert.Equal(t, "edge-proxy canary", fmt.Sprint(question["sidecarSet"], " ", question["step"]))
+		if hash != nil {
+			assert.Equal(t, hash, question["revision"])
+		}
+	}
+
 	// A bad version stops in the first stage, and goes back.
 	rest.upgradeTo("side:bad")
 	canary.upgradeTo("side:bad")
+	awaitFleet(ctx, t, protocol.FleetRolling)
 	state = awaitFleet(ctx, t, protocol.FleetFailed)
 	assert.Regexp(t, "^cluster canary failed: .*side:bad", state.Message)
 	canary.awaitReason(v1alpha1.ReasonQuarantined)
