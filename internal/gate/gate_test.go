@@ -121,6 +121,6 @@ func TestSpec11_14_AnInvalidExpressionNamesItsField(t *testing.T) {
 func TestSpec11_14_TheReasonNamesTheGateAndItsValue(t *testing.T) {
 	s := &protocol.Stage{Steps: 2, Step: &protocol.Step{Name: "canary"}}
 	assert.Equal(t, "gate errors of step 1 of 2 (canary) failed: 1 of 1 samples, 1 failed, last value 0.2",
-		Reason(s, protocol.GateState{Name: "errors", Phase: protocol.GateFailure, Message: "1 of 1 samples, 1 failed, last value 0.2"}))
-	assert.Equal(t, "gate errors of step 1 of 2 (canary) is inconclusive", Reason(s, protocol.GateState{Name: "errors", Phase: protocol.GateInconclusive}))
+		Reason(s.Title(), protocol.GateState{Name: "errors", Phase: protocol.GateFailure, Message: "1 of 1 samples, 1 failed, last value 0.2"}))
+	assert.Equal(t, "gate errors of step 1 of 2 (canary) is inconclusive", Reason(s.Title(), protocol.GateState{Name: "errors", Phase: protocol.GateInconclusive}))
 }
