@@ -23,9 +23,8 @@ import (
 type FleetOptions struct {
 	// Enabled makes the cluster a member. Without it, no field has an effect.
 	Enabled bool
-	// Address and Namespace name the Temporal of the fleet. If they are empty, they are those of the
-	// cluster. Its other options are those of the cluster.
-	Address, Namespace string
+	// Temporal is the connection to the fleet. Its metrics and spans are those of the worker.
+	Temporal temporal.Options
 	// ClusterName is the name of the cluster in the fleet. If it is empty, its uid is its name.
 	ClusterName   string
 	ClusterLabels map[string]string
@@ -35,8 +34,8 @@ type FleetOptions struct {
 // the Temporal of the fleet is away, rollouts with a permit continue. joinFleet records this in state.
 func (h *host) joinFleet(ctx context.Context, mgr *kube.Manager, state *fleet.Connection) error {
 	o := h.options.Fleet
-	connection := h.options.Temporal
-	connection.Address, connection.Namespace = cmp.Or(o.Address, connection.Address), cmp.Or(o.Namespace, connection.Namespace)
+	connection := o.Temporal
+	connection.Metrics, connection.HostsWorkflows, connection.Tracer = h.options.Temporal.Metrics, true, h.options.Temporal.Tracer
 	client, err := temporal.NewLazyClient(connection, h.log.WithName("fleet"))
 	if err != nil {
 		return err

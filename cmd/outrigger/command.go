@@ -129,6 +129,7 @@ func newOperator(shared *flags) *cobra.Command {
 func newWorker(shared *flags) *cobra.Command {
 	var o worker.Options
 	var f temporal.Flags
+	var connection temporal.FleetFlags
 	var keys codec.Options
 	cmd := &cobra.Command{
 		Use:   "worker",
@@ -153,6 +154,9 @@ func newWorker(shared *flags) *cobra.Command {
 			if o.Temporal, err = f.ProcessOptions("worker", keys); err != nil {
 				return err
 			}
+			if o.Fleet.Temporal, err = connection.Options(o.Temporal); err != nil {
+				return err
+			}
 			setGCPercent(cacheGCPercent)
 			o.PodUID = os.Getenv("POD_UID")
 			return traced(cmd.Context(), &o.Temporal.Tracer, "worker", o.Logger, func() error { return worker.Run(cmd.Context(), o) })
@@ -161,7 +165,7 @@ func newWorker(shared *flags) *cobra.Command {
 	addTemporal(cmd, &f, &keys, &o.TaskQueue)
 	addVersioning(cmd, &o.Versioning)
 	addFleetMember(cmd, &o.Fleet.Enabled)
-	addFleetWorker(cmd, &o.Fleet)
+	addFleetWorker(cmd, &o.Fleet, &connection)
 	addConcurrency(cmd, &o.MaxConcurrentSelects, "max-concurrent-selects", "max-concurrent-looks", "concurrent activities that select pods to upgrade")
 	addConcurrency(cmd, &o.MaxConcurrentPatches, "max-concurrent-patches", "max-concurrent-writes", "concurrent activities that patch pods; each patches several pods")
 	cmd.Flags().IntVar(&o.MaxUnavailablePods, "max-unavailable-pods", 0, "cluster-wide limit: pods of all SidecarSets that upgrades may make unavailable at the same time; must be equal for all workers, of which one, elected by a Lease, then upgrades all pods; 0: only the maxUnavailable of each SidecarSet applies")

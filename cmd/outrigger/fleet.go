@@ -32,10 +32,9 @@ func addFleetMember(cmd *cobra.Command, enabled *bool) {
 	cmd.Flags().BoolVar(enabled, "fleet", false, "make the cluster a member of a fleet, in which each rollout needs a permit; must be equal for operator, webhook and worker")
 }
 
-func addFleetWorker(cmd *cobra.Command, o *worker.FleetOptions) {
+func addFleetWorker(cmd *cobra.Command, o *worker.FleetOptions, connection *temporal.FleetFlags) {
 	set := cmd.Flags()
-	set.StringVar(&o.Address, "fleet-temporal-address", "", "`address` of the Temporal of the fleet; empty: that of the cluster")
-	set.StringVar(&o.Namespace, "fleet-temporal-namespace", "", "Temporal `namespace` of the fleet; empty: that of the cluster")
+	connection.AddTo(set)
 	set.StringVar(&o.ClusterName, "fleet-cluster-name", "", "`name` of the cluster in the fleet; empty: the UID of namespace kube-system")
 	set.StringToStringVar(&o.ClusterLabels, "fleet-cluster-labels", nil, "`labels` of the cluster, such as stage=canary,region=eu")
 }

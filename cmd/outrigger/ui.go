@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 
 	"github.com/spf13/cobra"
@@ -16,7 +15,7 @@ func newUI(shared *flags) *cobra.Command {
 	var f temporal.Flags
 	var keys codec.Options
 	var fleet bool
-	var address, namespace string
+	var connection temporal.FleetFlags
 	cmd := &cobra.Command{
 		Use:   "ui",
 		Short: "Serve read-only pages about the SidecarSets of the cluster and about its fleet",
@@ -37,13 +36,15 @@ func newUI(shared *flags) *cobra.Command {
 			if o.Temporal, err = f.ProcessOptions("ui", keys); err != nil {
 				return err
 			}
-			if !fleet && address+namespace != "" {
-				return errors.New("--fleet-temporal-address and --fleet-temporal-namespace need --fleet")
+			if !fleet && connection.Given() {
+				return errors.New("the flags --fleet-temporal-… need --fleet")
 			}
 			if fleet {
-				connection := o.Temporal
-				connection.Address, connection.Namespace = cmp.Or(address, connection.Address), cmp.Or(namespace, connection.Namespace)
-				o.Fleet = &connection
+				options, err := connection.Options(o.Temporal)
+				if err != nil {
+					return err
+				}
+				o.Fleet = &options
 			}
 			setGCPercent(cacheGCPercent)
 			return ui.Run(cmd.Context(), o)
@@ -57,7 +58,6 @@ func newUI(shared *flags) *cobra.Command {
 	set.StringVar(&o.KeyFile, "tls-private-key-file", "", "`file` with the key of the certificate")
 	set.StringVar(&o.TemporalUI, "temporal-ui-url", "", "`URL` of the Temporal UI, for links to runs; empty: the one of the operator")
 	set.BoolVar(&fleet, "fleet", false, "also serve a page about the rollouts of the fleet")
-	set.StringVar(&address, "fleet-temporal-address", "", "`address` of the Temporal of the fleet; empty: that of the cluster")
-	set.StringVar(&namespace, "fleet-temporal-namespace", "", "Temporal `namespace` of the fleet; empty: that of the cluster")
+	connection.AddTo(set)
 	return cmd
 }
