@@ -123,7 +123,7 @@ func TestAllOpenRunsArePausedAndResumed(t *testing.T) {
 	out = shows(t, "resume", "--all")
 	assert.Contains(t, out, "sidecarset/one resumed\n")
 	assert.Contains(t, out, "sidecarset/two ")
-	eventually(t, []string{"status", "one"}, "Status:    Stalled (ImagePullBackOff)", "Run:       generation ")
+	eventually(t, []string{"status", "one"}, "Run:       generation 3, ")
 }
 
 func TestAPauseWithoutAWorkerIsNotConfirmedAndTakesEffectLater(t *testing.T) {

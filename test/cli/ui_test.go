@@ -96,7 +96,7 @@ func TestSpec8_9_PagesShowTheWordsOfThePlugin(t *testing.T) {
 	p.shows("/", `<a href="/sidecarsets/paged">paged</a>`, `<td class="good">Complete</td>`)
 	setImage(t, "paged", "agent:v2")
 	p.shows("/sidecarsets/paged", "Baking (step 1 of 2, ", "1 of 6 updated", "1 (canary)", "baking, ", "all pods, needs approval", "deployment/paged",
-		"Baking on generation 2", `<a href="`+stack.TemporalUI+"/namespaces/default/workflows/sidecarset%2Fpaged")
+		"generation 2, which began ", `<a href="`+stack.TemporalUI+"/namespaces/default/workflows/sidecarset%2Fpaged")
 	shows(t, "pause", "paged", "--reason=look <here>")
 	p.shows("/sidecarsets/paged", "by admin: look &lt;here&gt;", "kubectl sidecarset resume paged")
 	eventually(t, []string{"list", "-o", "json"}, `"Paused"`)
