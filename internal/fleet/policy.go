@@ -24,7 +24,10 @@ const defaultUnreachable = 10 * time.Minute
 // maxStages limits the stages of a policy.
 const maxStages = 50
 
-// Validate returns an error for each wrong field of a FleetPolicy (SPEC 12.1.2).
+// Validate returns an error for each wrong field of a FleetPolicy (SPEC 12.1.2). Workflows call it only to
+// accept an update, which a replay does not repeat.
+//
+//workflowcheck:ignore
 func Validate(policy *outriggerv1.FleetPolicy) error {
 	var all []error
 	wrong := func(field, cause string) {
