@@ -79,7 +79,7 @@ func newFreeze(s *shared) *cobra.Command {
 var errPositiveFor = errors.New("--for must be positive, for example 2h")
 
 func noTime(until string, now time.Time) error {
-	return fmt.Errorf("--until %q is no time such as %s", until, now.Add(2*time.Hour).UTC().Format(time.RFC3339))
+	return fmt.Errorf("--until %q is no time such as %s: use this format, or a duration such as --for 2h", until, now.Add(2*time.Hour).UTC().Format(time.RFC3339))
 }
 
 // freeze returns the RolloutFreeze that the flags describe.

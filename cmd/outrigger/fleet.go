@@ -203,7 +203,7 @@ func (f *fleetCommand) freeze(ctx context.Context, c client.Client, _ []string, 
 	case f.until != "":
 		until, err := time.Parse(time.RFC3339, f.until)
 		if err != nil {
-			return fmt.Errorf("--until %q is no time such as 2026-11-28T00:00:00Z", f.until)
+			return fmt.Errorf("--until %q is no time such as 2026-11-28T00:00:00Z: use this format, or a duration such as --for 2h", f.until)
 		}
 		freeze.Until = &until
 	}

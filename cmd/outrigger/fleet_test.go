@@ -182,3 +182,8 @@ func TestFlagsOfAWatchNeedEachOther(t *testing.T) {
 		assert.Equal(t, 1, exitCode(err))
 	}
 }
+
+func TestTheEndOfAFreezeOfTheFleetHasAFormat(t *testing.T) {
+	f := &fleetCommand{until: "tomorrow"}
+	require.EqualError(t, f.freeze(t.Context(), nil, nil, nil), `--until "tomorrow" is no time such as 2026-11-28T00:00:00Z: use this format, or a duration such as --for 2h`)
+}
