@@ -21,7 +21,7 @@ var localRuns = &runs{options: temporal.Options{Address: "127.0.0.1:7233", Names
 
 const (
 	pausePatch = `kubectl patch sidecarset logs --type=merge -p '{"spec":{"updateStrategy":{"paused":true}}}'`
-	unread     = "not confirmed: the run has not answered (is a worker running? kubectl sidecarset check)"
+	unread     = "not confirmed: no worker answers for the run (kubectl sidecarset check)"
 	here       = "Temporal at 127.0.0.1:7233, namespace default"
 )
 

@@ -37,10 +37,10 @@ const (
 )
 
 // errUnread is the error of an update that the run has not answered.
-var errUnread = errors.New("not confirmed: the run has not answered (is a worker running? kubectl sidecarset check)")
+var errUnread = errors.New("not confirmed: " + protocol.NoAnswer)
 
 // errNotResponding is the error of a query that no worker answers while Temporal is available.
-var errNotResponding = errors.New("the run does not respond: is a worker running?")
+var errNotResponding = errors.New(protocol.NoAnswer)
 
 // runs are the rollouts in Temporal.
 type runs struct {

@@ -8,6 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
+// NoAnswer is the text about a run that no worker answers for, with the command that names the cause.
+const NoAnswer = "no worker answers for the run (kubectl sidecarset check)"
+
 // These names are registered with Temporal. The names are string literals, so that a rename of a
 // Go function does not break recorded histories.
 const (

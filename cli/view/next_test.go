@@ -141,7 +141,7 @@ func TestStatusNamesTheNextCommand(t *testing.T) {
 
 func TestARunThatDoesNotRespondIsNamedAtOnce(t *testing.T) {
 	in := input(t)
-	in.Run = RunInput{Unknown: "the run does not respond: is a worker running?", NotResponding: true}
+	in.Run = RunInput{Unknown: protocol.NoAnswer, NotResponding: true}
 	r, err := NewRollout(in)
 	require.NoError(t, err)
 	golden(t, "rollout-not-responding", r.Text)

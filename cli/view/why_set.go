@@ -92,7 +92,7 @@ func (r *Rollout) stoppedBy(in *Input) []string {
 		found = append(found, r.RunUnknown+"; if the worker cannot reach Temporal either, the rollout waits ("+checkCommand+")")
 	}
 	if r.notResponding && !r.Phase.Ended() {
-		found = append(found, notResponding+": is a worker running? ("+checkCommand+")")
+		found = append(found, protocol.NoAnswer)
 	}
 	switch r.Phase {
 	case protocol.PhaseBaking:

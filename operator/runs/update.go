@@ -20,7 +20,7 @@ const updateTimeout = 5 * time.Second
 // run, or that the run does not know the update.
 var (
 	ErrNoRun      = errors.New("the SidecarSet has no open run")
-	ErrUnanswered = errors.New("the run has not answered: is a worker running? (kubectl sidecarset check)")
+	ErrUnanswered = errors.New(protocol.NoAnswer)
 )
 
 // Answer is the answer of a run to an update.

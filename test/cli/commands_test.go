@@ -133,13 +133,13 @@ func TestAPauseWithoutAWorkerIsNotConfirmedAndTakesEffectLater(t *testing.T) {
 	require.NoError(t, stack.Stop("worker"))
 	shown := shows(t, "status", "later")
 	assert.Regexp(t, `Status:    Waiting \((the run does not respond|WorkerUnavailable)\)`, shown)
-	assert.Contains(t, shown, "Run:       the run does not respond: is a worker running?")
+	assert.Contains(t, shown, "Run:       no worker answers for the run (kubectl sidecarset check)")
 	assert.Contains(t, shown, "Next:      kubectl sidecarset check")
 	assert.NotContains(t, shown, "Waiting: ")
-	assert.Contains(t, shows(t, "why", "sidecarset/later"), "the run does not respond: is a worker running? (kubectl sidecarset check)")
+	assert.Contains(t, shows(t, "why", "sidecarset/later"), "no worker answers for the run (kubectl sidecarset check)")
 	again := func() { require.NoError(t, stack.StartAgain(t.Context(), "worker")) }
 	_, err := sidecarset(t, "pause", "later", "--reason=later")
-	if !assert.ErrorContains(t, err, "not confirmed: the run has not answered") {
+	if !assert.ErrorContains(t, err, "not confirmed: no worker answers for the run") {
 		again()
 		return
 	}
