@@ -195,7 +195,7 @@ func (r *Rollout) facts() facts {
 	for _, c := range r.Conditions {
 		switch {
 		case !r.Observed:
-		case c.Type == v1alpha1.ConditionProgressing:
+		case c.Type == v1alpha1.ConditionProgressing && !r.answered(&c):
 			f.progressing = c.Reason
 		case c.Type == v1alpha1.ConditionDegraded && c.Status == "True":
 			f.degraded = c.Reason
@@ -208,6 +208,20 @@ func (r *Rollout) facts() facts {
 		f.degraded = ""
 	}
 	return f
+}
+
+// answered reports whether a condition says that Temporal does not answer the operator, while the run has
+// answered the command: the condition is older than the answer, or the operator uses another Temporal.
+func (r *Rollout) answered(c *Condition) bool {
+	return r.Run != nil && c.Reason == v1alpha1.ReasonTemporalUnavailable
+}
+
+// messageOf is the message of a condition, with an answer of the run that contradicts it.
+func (r *Rollout) messageOf(c *Condition) string {
+	if r.answered(c) {
+		return c.Message + "; the run has answered this command since"
+	}
+	return c.Message
 }
 
 // rolledBack replaces the reason of a status that is older than the run. reason is empty if the run is

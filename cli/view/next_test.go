@@ -212,6 +212,25 @@ func TestAPodDoesNotLookWrittenBeforeItsRun(t *testing.T) {
 	assert.Contains(t, shown, "Waiting:   default/a, written 3s ago: ")
 }
 
+func TestAnOutageOfTheStatusIsNotCurrentOnceTheRunHasAnswered(t *testing.T) {
+	in := input(t)
+	in.Pods = in.Pods[3:4]
+	in.Set.Status.Conditions = []metav1.Condition{
+		{Type: v1alpha1.ConditionProgressing, Status: "False", Reason: v1alpha1.ReasonTemporalUnavailable, Message: "Temporal does not answer"},
+		{Type: v1alpha1.ConditionDegraded, Status: "True", Reason: v1alpha1.ReasonTemporalUnavailable, Message: "Temporal does not answer"},
+	}
+	in.Run.Unknown = "Temporal does not answer"
+	assert.Equal(t, "Waiting (EngineUnavailable)", newRollout(t, in).Headline)
+
+	in.Run = RunInput{Status: &protocol.RolloutStatus{Generation: 2, Phase: protocol.PhaseProgressing, Since: noon}}
+	r := newRollout(t, in)
+	assert.Equal(t, "Progressing", r.Headline)
+	assert.Contains(t, r.Text(Style{Now: noon}), "\nDegraded:  EngineUnavailable: Temporal does not answer; the run has answered this command since\n")
+	why, err := NewRolloutWhy(in)
+	require.NoError(t, err)
+	assert.Equal(t, "EngineUnavailable: Temporal does not answer; the run has answered this command since (kubectl sidecarset check)", why.Reasons[0])
+}
+
 func TestTheRunCountsPodsOnlyOnceTheirBatchHasEnded(t *testing.T) {
 	r := &Rollout{Run: &Run{Phase: protocol.PhaseProgressing, Generation: 2, Batches: 3, Upgraded: 40, Since: noon}}
 	assert.Equal(t, "generation 2, which began 0s ago, batch 3 in progress", r.runLine(Style{Now: noon}))

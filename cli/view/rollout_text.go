@@ -67,7 +67,7 @@ func (r *Rollout) Facts(s Style) []Fact {
 	fact("Lost", s.Paint.in(Bad, r.lostPodsLine()))
 	for _, c := range r.Conditions {
 		if c.needsAttention() && (r.Observed || !cannotStart(c.Reason)) {
-			fact(c.Type, s.Paint.in(Bad, c.Reason)+": "+c.Message)
+			fact(c.Type, s.Paint.in(Bad, c.Reason)+": "+r.messageOf(&c))
 		}
 	}
 	fact("Next", strings.Join(r.next(s.Now), "; "))

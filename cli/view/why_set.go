@@ -121,8 +121,8 @@ func (r *Rollout) operatorReasons() []string {
 		case v1alpha1.ReasonInvalid, v1alpha1.ReasonTemporalUnavailable, v1alpha1.ReasonTemporalThrottled, v1alpha1.ReasonWorkerUnavailable,
 			v1alpha1.ReasonRolloutFailing, v1alpha1.ReasonRunUnreadable, v1alpha1.ReasonWebhookUnavailable:
 			if !slices.ContainsFunc(found, func(reason string) bool { return strings.HasPrefix(reason, c.Reason+":") }) {
-				message := c.Message
-				if isOutage(c.Reason) {
+				message := r.messageOf(&c)
+				if isOutage(c.Reason) && !r.answered(&c) {
 					message += "; the rollout continues by itself after the outage"
 				}
 				if !strings.Contains(message, "kubectl ") {
