@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/utils/clock"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/outrigger/outrigger/activities"
 	"github.com/outrigger/outrigger/activities/fleet"
@@ -28,6 +29,14 @@ type FleetOptions struct {
 	// ClusterName is the name of the cluster in the fleet. If it is empty, its uid is its name.
 	ClusterName   string
 	ClusterLabels map[string]string
+}
+
+// newConnection returns the state of the connection to the fleet, or nil outside a fleet.
+func (o FleetOptions) newConnection() *fleet.Connection {
+	if !o.Enabled {
+		return nil
+	}
+	return fleet.NewConnection(ctrlmetrics.Registry)
 }
 
 // joinFleet hosts the part of the cluster in the rollouts of its fleet until the context ends. While

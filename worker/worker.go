@@ -19,7 +19,6 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/outrigger/outrigger/activities"
-	"github.com/outrigger/outrigger/activities/fleet"
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/kube"
 	"github.com/outrigger/outrigger/kube/watches"
@@ -90,11 +89,8 @@ func Run(ctx context.Context, o Options) error {
 		Writer: mgr.GetClient(), Status: mgr.GetClient().Status(), Events: mgr.GetEventRecorder("outrigger-worker"),
 		SystemNamespace: o.SystemNamespace, PodUID: o.PodUID, Changes: &activities.Changes{}, Deleted: activities.NewDeletedSets(), Clock: clock.RealClock{}, Writers: writesPerBatch,
 		Metrics: activities.NewMetrics(ctrlmetrics.Registry), Tracer: o.Temporal.SpanTracer(),
-		GateClient: activities.NewGateClient(),
-		Current:    func() error { return mgr.Watches.Current(&corev1.Pod{}) },
-	}
-	if o.Fleet.Enabled {
-		hosted.Fleet = fleet.NewConnection(ctrlmetrics.Registry)
+		GateClient: activities.NewGateClient(), Fleet: o.Fleet.newConnection(),
+		Current: func() error { return mgr.Watches.Current(&corev1.Pod{}) },
 	}
 	h := &host{options: o, taskQueue: taskQueue, log: o.Logger, activities: hosted}
 	if err := h.electLimiter(mgr, hosted); err != nil {
