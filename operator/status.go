@@ -47,6 +47,7 @@ func (s *statusStep) reconcile(ctx context.Context, p *pass) error {
 		p.set.Status.Rollout.Pause = p.out.pause
 	}
 	recordStage(p)
+	p.set.Status.GoodRevisions = rollout.WithoutQuarantined(p.set.Status.GoodRevisions, stage.QuarantineOf(p.set))
 	recordPermit(p)
 	p.fault = p.out.fault
 	s.metrics.observe(p.set, &p.observation)

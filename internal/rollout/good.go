@@ -1,6 +1,8 @@
 package rollout
 
 import (
+	"slices"
+
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/podstate"
@@ -46,4 +48,13 @@ func WithGood(known []v1alpha1.GoodRevision, good v1alpha1.GoodRevision) []v1alp
 		}
 	}
 	return all
+}
+
+// WithoutQuarantined returns the good revisions without the quarantined content. A fleet rolls content
+// back whose rollout has ended, and such content is not good any more (SPEC 11.12.2).
+func WithoutQuarantined(known []v1alpha1.GoodRevision, quarantine *v1alpha1.RolloutQuarantine) []v1alpha1.GoodRevision {
+	if quarantine == nil {
+		return known
+	}
+	return slices.DeleteFunc(slices.Clone(known), func(good v1alpha1.GoodRevision) bool { return good.Hash == quarantine.Hash })
 }

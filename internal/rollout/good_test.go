@@ -56,3 +56,11 @@ func TestGoodRevisionsAreFewAndTheNewestIsTheFirst(t *testing.T) {
 	assert.Equal(t, v1alpha1.GoodRevision{Hash: known[3].Hash, ResourceVersion: "2"}, again[0])
 	assert.Equal(t, known[0], again[1])
 }
+
+func TestSpec11_12_QuarantinedContentIsNotGood(t *testing.T) {
+	known := []v1alpha1.GoodRevision{{Hash: "bad", ResourceVersion: "9"}, {Hash: "old", ResourceVersion: "5"}}
+	assert.Equal(t, known, WithoutQuarantined(known, nil))
+	assert.Equal(t, known[1:], WithoutQuarantined(known, &v1alpha1.RolloutQuarantine{Hash: "bad"}))
+	assert.Equal(t, known, WithoutQuarantined(known, &v1alpha1.RolloutQuarantine{Hash: "other"}))
+	assert.Equal(t, "bad", known[0].Hash, "the list belongs to the cache")
+}
