@@ -67,6 +67,9 @@ type Pod struct {
 // counted reports whether the output only counts the pod, and does not list it.
 func (p *Pod) counted() bool { return (p.Phase == PodUpdated || p.Phase == PodOld) && !p.lost }
 
+// settled reports whether no upgrade of the pod is in progress.
+func (p *Pod) settled() bool { return p.counted() || p.lost || p.Phase == PodNotUpgradable }
+
 func (p *Pod) tone() Tone {
 	switch p.Phase {
 	case PodUpdated:

@@ -147,7 +147,7 @@ func (r *Rollout) stuckPods(now time.Time) []string {
 	const enough = 10
 	named, starting := 0, r.starting()
 	for _, pod := range r.pods() {
-		if pod.counted() || pod.lost || pod.Phase == PodNotUpgradable || starting(pod) {
+		if pod.settled() || starting(pod) {
 			continue
 		}
 		if named++; named <= enough {
