@@ -98,10 +98,9 @@ precommit: ## Check formatting, vet, lint, and the tests of the pure packages, i
 	go test -skip ThroughTheAPIServer ./api/... ./internal/... ./cli/... ./workflows ./test/architecture ./test/conformance
 
 # This target needs Go, git, make and coreutils. All other programs are downloaded or compiled.
-# The integration tests are the longest suite, so the other suites run beside them, one at a time.
-# With more suites at once, servers on two cores answer later than tests wait. The tests that match
-# second_stack run after the others on a stack of their own, because they start further control
-# planes or make servers slow.
+# More suites run than there are cores, because a suite waits for servers most of the time. The
+# integration tests are the longest suite. The tests that match second_stack run after the others on
+# a stack of their own, because they start further control planes or make servers slow.
 second_stack := FleetRollsOut|ClusterWideLimit|LateCache|OlderThanAnOutage|ClaimedAgain|MissingWorkers|CertificatesRotate|ShareATemporal
 .PHONY: test
 test: controlplane build ## Run all tests except those of the browser
@@ -109,7 +108,7 @@ test: controlplane build ## Run all tests except those of the browser
 	@go test -c -o /dev/null ./test/integration
 	@(code=0; go test -timeout 40m ./test/integration -skip '$(second_stack)' || code=1; \
 	go test -timeout 40m ./test/integration -run '$(second_stack)' || code=1; exit $$code) & integration=$$!; \
-	code=0; go test -timeout 40m -p 1 ./test/manifests $$(go list ./... | grep -v /test/integration) || code=1; \
+	code=0; go test -timeout 40m -p 2 ./test/manifests $$(go list ./... | grep -v /test/integration) || code=1; \
 	wait $$integration || code=1; exit $$code
 
 .PHONY: test-large

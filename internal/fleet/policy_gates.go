@@ -96,7 +96,7 @@ func gateErrors(g *outriggerv1.RolloutGate) (wrong [][2]string) {
 }
 
 // noCredentials is the cause for which a gate of a fleet has no credentials.
-const noCredentials = "a gate of a fleet has no credentials, because whoever may write to the Temporal namespace of the fleet could choose the address that receives them"
+const noCredentials = "a gate of a fleet has no credentials, because each client with write access to the Temporal namespace of the fleet could choose the address that receives them"
 
 func tooShort(interval *metav1.Duration) bool {
 	return interval != nil && interval.Duration < time.Second
