@@ -135,10 +135,12 @@ func kubectl(t *testing.T, stdin string, args ...string) string {
 	return string(out)
 }
 
-// scenario creates a SidecarSet with six pods of its first version.
+// scenario creates a SidecarSet with six pods of its first version. The cache of the webhook may observe
+// the SidecarSet after the API server has created it.
 func scenario(t *testing.T, name string) {
 	t.Helper()
-	kubectl(t, strings.ReplaceAll(`
+	named := func(manifest string) string { return strings.ReplaceAll(manifest, "NAME", name) }
+	kubectl(t, named(`
 apiVersion: apps.kruise.io/v1alpha1
 kind: SidecarSet
 metadata: {name: NAME}
@@ -146,7 +148,17 @@ spec:
   selector: {matchLabels: {app: NAME}}
   updateStrategy: {maxUnavailable: 2}
   containers: [{name: agent, image: "agent:v1"}]
----
+`), "apply", "-f", "-")
+	pod := named(`
+apiVersion: v1
+kind: Pod
+metadata: {name: NAME, namespace: default, labels: {app: NAME}}
+spec: {containers: [{name: app, image: "app:1"}]}
+`)
+	require.Eventually(t, func() bool {
+		return strings.Contains(kubectl(t, pod, "create", "--dry-run=server", "-o", "yaml", "-f", "-"), "agent:v1")
+	}, 30*time.Second, 100*time.Millisecond)
+	kubectl(t, named(`
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: NAME, namespace: default}
@@ -156,7 +168,7 @@ spec:
   template:
     metadata: {labels: {app: NAME}}
     spec: {containers: [{name: app, image: "app:1"}]}
-`, "NAME", name), "apply", "-f", "-")
+`), "apply", "-f", "-")
 	eventually(t, []string{"status", name}, "6 of 6 updated, 6 of them ready", "Status:    Complete\n")
 }
 
