@@ -173,8 +173,9 @@ spec: {selector: {matchLabels: {app: stream}}, containers: [{name: side, image: 
 `, "apply", "-f", "-")
 		return err == nil
 	})
-	await("pods to be injected", func() bool { return pods.injected.Load() > 100 })
-	before := pods.injected.Load()
+	// The caches of the replicas observe the SidecarSet at different times.
+	await("pods to be injected", func() bool { return pods.injected.Load() > 500 })
+	before, late := pods.injected.Load(), pods.late.Load()
 	for i := 2; i < 5; i++ {
 		service.start(c, fmt.Sprintf("webhook-%d", i))
 		require.NoError(t, c.Stop(fmt.Sprintf("webhook-%d", i-2)))
@@ -182,5 +183,5 @@ spec: {selector: {matchLabels: {app: stream}}, containers: [{name: side, image: 
 	await("pods to be injected by other replicas", func() bool { return pods.injected.Load() > before+500 })
 	require.NoError(t, pods.end())
 	t.Logf("%d pods were created, 0 rejected; %d got their sidecar, %d did not after the first had", pods.created.Load(), pods.injected.Load(), pods.late.Load())
-	assert.Zero(t, pods.late.Load())
+	assert.Equal(t, late, pods.late.Load(), "pods without a sidecar since the restarts began")
 }
