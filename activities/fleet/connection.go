@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
@@ -43,19 +44,9 @@ func NewConnection(registerer prometheus.Registerer) *Connection {
 		}, nil),
 		failures: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "outrigger_fleet_call_failures_total",
-			Help: "Reports to the fleet and checks of its connection that failed, by reason (" + reasons() + ").",
+			Help: "Reports to the fleet and checks of its connection that failed, by reason (" + strings.Join(temporal.FleetReasons(), ", ") + ").",
 		}, []string{"reason"}),
 	}
-}
-
-func reasons() (text string) {
-	for i, reason := range temporal.FleetReasons() {
-		if i > 0 {
-			text += ", "
-		}
-		text += reason
-	}
-	return text
 }
 
 // Fault returns why the connection fails, with a remedy. It is empty while the connection works, and before the first

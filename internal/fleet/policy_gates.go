@@ -64,7 +64,7 @@ func gateErrors(g *outriggerv1.RolloutGate) (wrong [][2]string) {
 	if p := g.Prometheus; p != nil {
 		kinds++
 		addressError(p.Address, "prometheus.address", add)
-		add(strings.ContainsAny(p.Address, "?"), "prometheus.address", "the address has no query; write the query into the field query")
+		add(strings.Contains(p.Address, "?"), "prometheus.address", "the address has no query; write the query into the field query")
 		add(p.Query == "", "prometheus.query", "write a query whose answer is one number")
 		add(p.Success == "", "prometheus.success", `write an expression such as "value < 0.01"`)
 		add(p.Samples < 0 || p.Samples > maxSamples, "prometheus.samples", fmt.Sprintf("use a number from 1 to %d", maxSamples))
