@@ -52,16 +52,16 @@ type State struct {
 }
 
 // Converged reports whether the pod runs the images of its newest upgrade and is ready.
-func (s State) Converged() bool { return s.Consistent && s.Ready }
+func (s *State) Converged() bool { return s.Consistent && s.Ready }
 
 // UnavailableByUpgrade reports whether an upgrade made the pod unavailable (SPEC §7.5).
-func (s State) UnavailableByUpgrade() bool {
+func (s *State) UnavailableByUpgrade() bool {
 	return (s.Updated || s.UpgradedInPlace) && !s.Converged() && !s.UnavailableBefore && !s.RolloutEnded
 }
 
 // Waits reports whether a pod cannot be upgraded yet because its previous upgrade is in progress
 // (SPEC §7.2). A failed pod does not wait, so that another upgrade can fix the pod.
-func (s State) Waits() bool {
+func (s *State) Waits() bool {
 	return !s.Updated && !s.Failed && (!s.Consistent || s.Migrated)
 }
 
@@ -100,7 +100,7 @@ func (v *Version) OfRecord(pod *corev1.Pod, read *record.Record) State {
 
 // Available reports whether the pod counts as available before an upgrade. A pod counts as
 // available if it is ready, or if an earlier upgrade made the pod unavailable.
-func (s State) Available(pod *corev1.Pod) bool { return ready(pod) || s.UnavailableByUpgrade() }
+func (s *State) Available(pod *corev1.Pod) bool { return ready(pod) || s.UnavailableByUpgrade() }
 
 func (v *Version) complete(pod *corev1.Pod, active map[string]string) bool {
 	for _, s := range v.Sidecars {

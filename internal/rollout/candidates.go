@@ -27,7 +27,7 @@ func (p *planner) candidates() ([]candidate, error) {
 	candidates := make([]candidate, 0, p.plan.Counts.Matched-p.plan.Counts.Updated)
 	for i := range p.pods {
 		pod := &p.pods[i]
-		if selector != nil && !selector.Matches(labels.Set(pod.Labels)) || !p.rollsBack(pod) {
+		if selector != nil && !selector.Matches(labels.Set(pod.Labels)) || p.quarantine != nil && !p.rollsBack(pod) {
 			continue
 		}
 		p.plan.addCondition(pod)

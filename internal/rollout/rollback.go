@@ -7,10 +7,10 @@ import (
 	"github.com/outrigger/outrigger/internal/record"
 )
 
-// rollsBack reports whether the rollout may upgrade a pod. A rollback upgrades only pods with the
+// rollsBack reports whether a rollback may upgrade a pod. A rollback upgrades only pods with the
 // quarantined content. Pods with an older version stay as they are (SPEC §11.12).
 func (p *planner) rollsBack(pod *Pod) bool {
-	if p.quarantine == nil || pod.Updated {
+	if pod.Updated {
 		return true
 	}
 	// The annotation of a matched pod was parsed before.

@@ -67,11 +67,11 @@ func images(pod *corev1.Pod) []string {
 	return found
 }
 
-func state(t *testing.T, pod *corev1.Pod, target Target) podstate.State {
+func state(t *testing.T, pod *corev1.Pod, target Target) *podstate.State {
 	t.Helper()
 	found, err := target.Of(pod)
 	require.NoError(t, err)
-	return found
+	return &found
 }
 
 func TestSpec7_7_UpgradeMigrateReset(t *testing.T) {

@@ -91,7 +91,7 @@ func TestSpec7_APodThatGetsItsImageBackBeforeTheKubeletActedIsConsistent(t *test
 		patch, err := Patch(pod, to, now)
 		require.NoError(t, err)
 		pod = apply(t, pod, patch)
-		return state(t, pod, to)
+		return *state(t, pod, to)
 	}
 	assert.False(t, write("docker.io/library/z:1").Consistent)
 	assert.True(t, write("z:1").Consistent)
