@@ -59,7 +59,8 @@ func newList(s *shared) *cobra.Command {
 		case err != nil:
 			return nil, err
 		case !ofPods:
-			return view.NewSummaries(sets, s.silentRuns(ctx, sets), time.Now()), nil
+			now := time.Now()
+			return view.NewSummaries(&view.ListInput{Sets: sets, Silent: s.silentRuns(ctx, sets), LostNodes: c.lostNodes(ctx, sets, now), Now: now}), nil
 		}
 		found, err := s.behind(ctx, c, b, sets)
 		if err != nil {

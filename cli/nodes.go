@@ -7,16 +7,22 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/cli/view"
 	"github.com/outrigger/outrigger/kube"
 )
 
-// maxNodes limits the nodes that a command reads.
-const maxNodes = 5
+const (
+	// maxNodes limits the nodes that a command reads one by one.
+	maxNodes = 5
+	// maxListedNodes limits the nodes that list reads, and names in one request.
+	maxListedNodes = 500
+)
 
 var errEnoughNodes = errors.New("enough nodes are read")
 
@@ -54,6 +60,48 @@ func (c *cluster) nodeNames(ctx context.Context) (sets.Set[string], error) {
 		names.Insert(list.Items[i].Name)
 	}
 	return names, nil
+}
+
+// lostNodes returns the lost nodes of the pods of each SidecarSet. It returns none in a cluster with more
+// than maxListedNodes nodes, and if nodes or pods cannot be read: the list needs no nodes.
+func (c *cluster) lostNodes(ctx context.Context, all []v1alpha1.SidecarSet, now time.Time) map[string][]string {
+	pods, err := c.podsOfLostNodes(ctx)
+	if err != nil || len(pods) == 0 {
+		return nil
+	}
+	found, nodes, labels := map[string][]string{}, c.nodes(ctx, now), c.namespaceLabels(ctx)
+	for i := range all {
+		in := &view.Input{Set: &all[i], Pods: pods, NamespaceLabels: labels, Nodes: nodes, SystemNamespace: c.systemNamespace}
+		if lost, err := view.LostNodes(in); err == nil { // status names the error
+			found[all[i].Name] = lost
+		}
+	}
+	return found
+}
+
+// podsOfLostNodes lists the pods that are on no ready node. The API server leaves out the other pods, of
+// which there may be many.
+func (c *cluster) podsOfLostNodes(ctx context.Context) ([]*corev1.Pod, error) {
+	var nodes corev1.NodeList
+	if err := c.live.List(ctx, &nodes, client.Limit(maxListedNodes)); err != nil || nodes.Continue != "" {
+		return nil, err
+	}
+	const nodeName = "spec.nodeName"
+	elsewhere := []fields.Selector{fields.OneTermNotEqualSelector(nodeName, "")}
+	for i := range nodes.Items {
+		if view.NodeReady(&nodes.Items[i]) {
+			elsewhere = append(elsewhere, fields.OneTermNotEqualSelector(nodeName, nodes.Items[i].Name))
+		}
+	}
+	var list corev1.PodList
+	if err := c.live.List(ctx, &list, client.MatchingFieldsSelector{Selector: fields.AndSelectors(elsewhere...)}, client.Limit(pageSize)); err != nil {
+		return nil, err
+	}
+	pods := make([]*corev1.Pod, len(list.Items))
+	for i := range list.Items {
+		pods[i] = &list.Items[i]
+	}
+	return pods, nil
 }
 
 // domains returns the function that finds the domain of a node by a label of nodes. Nodes are listed

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,11 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/cli/view"
 )
 
 // lostNodes returns a cluster with n pods that are not ready, each on another node that does not
@@ -54,6 +57,38 @@ func TestWhyAndStatusReadAFewNodesOfStuckPods(t *testing.T) {
 	shown := lostNodes(t, 1, nil, &reads).shows("why", "pod/pod-1")
 	assert.Equal(t, 1, reads)
 	assert.Contains(t, shown, "  its node node-0 does not exist: kubectl delete pods -n default --field-selector spec.nodeName=node-0 --force\n")
+}
+
+func TestAListFindsLostNodesInOneRequestForPods(t *testing.T) {
+	set := sidecarSet(t, "logs")
+	objects, asked := []client.Object{set, sidecarSet(t, "mesh", func(s *v1alpha1.SidecarSet) { s.Spec.Selector.MatchLabels["app"] = "mesh" }), namespace("default")}, ""
+	for i, status := range []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionUnknown, ""} {
+		pod := injectedPod(t, set, fmt.Sprintf("pod-%d", i), set.Annotations[v1alpha1.HashAnnotation])
+		pod.Spec.NodeName = fmt.Sprintf("node-%d", i)
+		objects = append(objects, pod)
+		if status != "" {
+			node := &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}}}
+			node.Name = pod.Spec.NodeName
+			objects = append(objects, node)
+		}
+	}
+	cluster := newInterceptedCluster(t, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			pods, ok := list.(*corev1.PodList)
+			if !ok {
+				return c.List(ctx, list, options...)
+			}
+			wanted := (&client.ListOptions{}).ApplyOptions(options).FieldSelector
+			asked = wanted.String()
+			err := c.List(ctx, list) // the fake client selects by no field
+			pods.Items = slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return !wanted.Matches(fields.Set{"spec.nodeName": p.Spec.NodeName}) })
+			return err
+		},
+	}, objects...)
+	summaries := read[view.Summaries](t, cluster.shows("list", "-o", "json"))
+	assert.Equal(t, "spec.nodeName!=,spec.nodeName!=node-0", asked)
+	assert.Subset(t, summaries[0].Attention, []string{"LostNode:node-1", "LostNode:node-2"})
+	assert.NotContains(t, strings.Join(summaries[1].Attention, ","), "LostNode")
 }
 
 func TestWithoutTheRightToReadNodesTheyAreLeftOut(t *testing.T) {

@@ -77,7 +77,7 @@ func TestAPodThatIsNotReadyAfterTheRolloutIsNamed(t *testing.T) {
 	assert.Contains(t, text, "\nWaiting:   default/b: not ready: app (app: ImagePullBackOff, image nginx:bad)\n")
 	assert.Contains(t, text, "\nNext:      kubectl describe pod b -n default\n")
 	in.Set.Status.UpdatedPods, in.Set.Status.UpdatedReadyPods = 6, 5
-	assert.Equal(t, []string{"PodsNotReady"}, NewSummaries([]v1alpha1.SidecarSet{*in.Set}, nil, noon)[0].Attention)
+	assert.Equal(t, []string{"PodsNotReady"}, NewSummaries(&ListInput{Sets: []v1alpha1.SidecarSet{*in.Set}, Now: noon})[0].Attention)
 }
 
 func TestSpec11_7_5_AFrozenRolloutHasTheCommandThatEndsTheFreeze(t *testing.T) {

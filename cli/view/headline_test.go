@@ -97,7 +97,7 @@ func TestStatusAndListHaveTheSameHeadline(t *testing.T) {
 		r, err := NewRollout(in)
 		require.NoError(t, err)
 		assert.Equal(t, c.want, r.Headline, "status: %s", c.reason)
-		one := NewSummaries([]v1alpha1.SidecarSet{*in.Set}, nil, noon)[0]
+		one := NewSummaries(&ListInput{Sets: []v1alpha1.SidecarSet{*in.Set}, Now: noon})[0]
 		assert.Equal(t, c.want, one.Headline, "list: %s", c.reason)
 		assert.Equal(t, c.attention, one.Attention, c.want)
 	}
@@ -116,7 +116,7 @@ func TestAnInvalidSidecarSetIsListedAsStalled(t *testing.T) {
 	set, _ := logs(t)
 	set.Generation = 3
 	set.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Status: "False", Reason: v1alpha1.ReasonInvalid}}
-	one := NewSummaries([]v1alpha1.SidecarSet{*set}, nil, noon)[0]
+	one := NewSummaries(&ListInput{Sets: []v1alpha1.SidecarSet{*set}, Now: noon})[0]
 	assert.Equal(t, "Stalled (Invalid)", one.Headline)
 }
 
@@ -155,7 +155,7 @@ func TestARolloutWhosePodsDoNotBecomeReadyNeedsAttention(t *testing.T) {
 		set.Status.Conditions = set.Status.Conditions[:1]
 		set.ManagedFields = []metav1.ManagedFieldsEntry{{Subresource: "status", Time: new(ago(6 * time.Minute))}}
 		c.change(set)
-		assert.Equal(t, c.want, NewSummaries([]v1alpha1.SidecarSet{*set}, nil, noon)[0].Attention, name)
+		assert.Equal(t, c.want, NewSummaries(&ListInput{Sets: []v1alpha1.SidecarSet{*set}, Now: noon})[0].Attention, name)
 	}
 }
 
@@ -175,7 +175,7 @@ func TestSpec11_7_5_AListShowsWhatFreezesARollout(t *testing.T) {
 		set, _ := logs(t)
 		set.Status.Conditions[0].Reason, set.Status.Conditions[0].Message = c.reason, message
 		c.change(set)
-		all := NewSummaries([]v1alpha1.SidecarSet{*set}, nil, noon)
+		all := NewSummaries(&ListInput{Sets: []v1alpha1.SidecarSet{*set}, Now: noon})
 		assert.Equal(t, c.want, all[0].Headline, c.reason)
 		assert.Contains(t, all.Text(Style{Now: noon, Wide: true}), message, c.reason)
 		assert.NotContains(t, all.Text(Style{Now: noon}), message, c.reason)
@@ -185,13 +185,13 @@ func TestSpec11_7_5_AListShowsWhatFreezesARollout(t *testing.T) {
 func TestAListNamesRunsThatDoNotRespond(t *testing.T) {
 	set, _ := logs(t)
 	set.Status.Conditions = set.Status.Conditions[:1]
-	one := NewSummaries([]v1alpha1.SidecarSet{*set}, sets.New("logs"), noon)[0]
+	one := NewSummaries(&ListInput{Sets: []v1alpha1.SidecarSet{*set}, Silent: sets.New("logs"), Now: noon})[0]
 	assert.Equal(t, "Waiting (the run does not respond)", one.Headline)
 	assert.Equal(t, []string{"RunNotResponding"}, one.Attention)
 	set.Status.Conditions[0].Reason = v1alpha1.ReasonWorkerUnavailable
-	one = NewSummaries([]v1alpha1.SidecarSet{*set}, sets.New("logs"), noon)[0]
+	one = NewSummaries(&ListInput{Sets: []v1alpha1.SidecarSet{*set}, Silent: sets.New("logs"), Now: noon})[0]
 	assert.Equal(t, "Waiting (WorkerUnavailable)", one.Headline, "the operator knows more")
 	set.Status.Conditions[0].Reason = v1alpha1.ReasonRolloutComplete
-	one = NewSummaries([]v1alpha1.SidecarSet{*set}, sets.New("logs"), noon)[0]
+	one = NewSummaries(&ListInput{Sets: []v1alpha1.SidecarSet{*set}, Silent: sets.New("logs"), Now: noon})[0]
 	assert.NotContains(t, one.Attention, "RunNotResponding")
 }

@@ -50,12 +50,21 @@ type Summary struct {
 	unready bool
 }
 
-// NewSummaries keeps the order of the SidecarSets. silent names the SidecarSets whose run does not respond,
-// before their status shows it.
-func NewSummaries(all []v1alpha1.SidecarSet, silent sets.Set[string], now time.Time) Summaries {
-	found := Summaries{}
-	for i := range all {
-		set := &all[i]
+// ListInput is the data that summaries are made from.
+type ListInput struct {
+	Sets []v1alpha1.SidecarSet
+	// Silent names the SidecarSets whose run does not respond, before their status shows it.
+	Silent sets.Set[string]
+	// LostNodes are the nodes of matched pods that do not exist or are not ready, by SidecarSet.
+	LostNodes map[string][]string
+	Now       time.Time
+}
+
+// NewSummaries keeps the order of the SidecarSets.
+func NewSummaries(in *ListInput) Summaries {
+	found, now := Summaries{}, in.Now
+	for i := range in.Sets {
+		set := &in.Sets[i]
 		one := Summary{
 			Name: set.Name, Revision: set.Status.LatestRevision, Images: images(&set.Spec), Created: set.CreationTimestamp.Time,
 			Matched: set.Status.MatchedPods, Updated: set.Status.UpdatedPods, Ready: set.Status.ReadyPods, Pause: pauseOf(set, nil),
@@ -74,13 +83,16 @@ func NewSummaries(all []v1alpha1.SidecarSet, silent sets.Set[string], now time.T
 			one.Degraded = c.Reason
 		}
 		f := one.facts(set, now)
-		if silent.Has(set.Name) {
+		if in.Silent.Has(set.Name) {
 			f.silence = waits(notResponding)
 		}
 		one.Headline, one.Attention, one.BakesUntil = headline(f), f.attention(&one), bakesUntil(f.phase, stage.OfStatus(set))
 		one.Attention = append(one.Attention, pausesOf(set, f.phase)...)
 		if f.phase == protocol.PhaseWaiting && !f.noSlots && f.observed && unchangedSince(set, now.Add(-noProgressAfter)) {
 			one.Attention = append(one.Attention, "NoProgress")
+		}
+		for _, node := range in.LostNodes[set.Name] {
+			one.Attention = append(one.Attention, lostNode+node)
 		}
 		found = append(found, one)
 	}
@@ -97,6 +109,9 @@ func pausesOf(set *v1alpha1.SidecarSet, phase protocol.Phase) (found []string) {
 	}
 	return found
 }
+
+// lostNode and the name of a node need attention while the node does not exist or is not ready.
+const lostNode = "LostNode:"
 
 // noProgressAfter is the time after which a rollout that waits for pods needs attention.
 const noProgressAfter = 5 * time.Minute

@@ -179,7 +179,7 @@ func TestPodsWithoutSidecarsAreNoEndOfARollout(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "1 pod matches, but has no sidecar", r.Headline)
 	in.Set.Status.Conditions[0].Message = "9 pods match but were not injected, such as x"
-	one := NewSummaries([]v1alpha1.SidecarSet{*in.Set}, nil, noon)[0]
+	one := NewSummaries(&ListInput{Sets: []v1alpha1.SidecarSet{*in.Set}, Now: noon})[0]
 	assert.Equal(t, "9 pods match, but have no sidecar", one.Headline)
 	assert.Equal(t, []string{"PodsWithoutSidecar"}, one.Attention)
 	assert.Equal(t, Bad, headlineTone(one.Headline))

@@ -46,6 +46,29 @@ func (n Nodes) problem(pod *Pod) (problem, command string) {
 	return "", ""
 }
 
+// NodeReady reports whether the kubelet of a node reports to the API server, and is ready.
+func NodeReady(node *corev1.Node) bool {
+	return !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue
+	})
+}
+
+// LostNodes returns the sorted names of the nodes of matched pods that do not exist or are not ready.
+func LostNodes(in *Input) ([]string, error) {
+	matched, version, err := in.matched()
+	if err != nil {
+		return nil, err
+	}
+	lost := sets.New[string]()
+	for i := range matched {
+		pod := newPod(&matched[i], version, "")
+		if problem, _ := in.Nodes.problem(&pod); problem != "" {
+			lost.Insert(pod.Node)
+		}
+	}
+	return sets.List(lost), nil
+}
+
 // deletePodsOf is the command after which controllers recreate the pods of a deleted node.
 func deletePodsOf(namespace, node string) string {
 	return fmt.Sprintf("kubectl delete pods -n %s --field-selector spec.nodeName=%s --force", namespace, node)

@@ -58,7 +58,7 @@ func listed(in *Input, reason string) Summary {
 	set := in.Set.DeepCopy()
 	set.Status.MatchedPods, set.Status.UpdatedPods = 4, 1
 	set.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Status: "True", Reason: reason}}
-	return NewSummaries([]v1alpha1.SidecarSet{*set}, nil, noon)[0]
+	return NewSummaries(&ListInput{Sets: []v1alpha1.SidecarSet{*set}, Now: noon})[0]
 }
 
 func newRollout(t *testing.T, in *Input) *Rollout {

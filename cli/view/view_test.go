@@ -219,7 +219,7 @@ func TestAWebhookThatDoesNotAnswerIsNamed(t *testing.T) {
 	r, err := NewRollout(in)
 	require.NoError(t, err)
 	assert.Contains(t, r.Text(Style{Now: noon}), "Injected:  WebhookUnavailable: the webhook does not answer\n")
-	assert.Contains(t, NewSummaries([]v1alpha1.SidecarSet{*in.Set}, nil, noon).Text(Style{Now: noon}), "ImagePullBackOff,WebhookUnavailable")
+	assert.Contains(t, NewSummaries(&ListInput{Sets: []v1alpha1.SidecarSet{*in.Set}, Now: noon}).Text(Style{Now: noon}), "ImagePullBackOff,WebhookUnavailable")
 }
 
 func TestPausesOfTheSpecNeedAttention(t *testing.T) {
@@ -230,13 +230,13 @@ func TestPausesOfTheSpecNeedAttention(t *testing.T) {
 	shown := r.Text(Style{Now: noon})
 	assert.Contains(t, shown, "Injection: paused by spec.injectionStrategy.paused: new pods get no sidecars\n")
 	assert.Contains(t, shown, `kubectl patch sidecarset logs --type=merge -p '{"spec":{"injectionStrategy":{"paused":false}}}'`)
-	assert.Contains(t, NewSummaries([]v1alpha1.SidecarSet{*in.Set}, nil, noon).Text(Style{Now: noon}), "ImagePullBackOff,InjectionPaused ")
+	assert.Contains(t, NewSummaries(&ListInput{Sets: []v1alpha1.SidecarSet{*in.Set}, Now: noon}).Text(Style{Now: noon}), "ImagePullBackOff,InjectionPaused ")
 
 	// The next rollout is paused, too.
 	idle := v1alpha1.SidecarSet{}
 	idle.Spec.UpdateStrategy.Paused = true
 	idle.Status.MatchedPods, idle.Status.UpdatedPods, idle.Status.UpdatedReadyPods = 1, 1, 1
-	assert.Equal(t, []string{"Paused"}, NewSummaries([]v1alpha1.SidecarSet{idle}, nil, noon)[0].Attention)
+	assert.Equal(t, []string{"Paused"}, NewSummaries(&ListInput{Sets: []v1alpha1.SidecarSet{idle}, Now: noon})[0].Attention)
 }
 
 func TestTheEndsOfARollout(t *testing.T) {
@@ -284,8 +284,8 @@ func TestPodsThatAreBehind(t *testing.T) {
 	require.NoError(t, err)
 	golden(t, "behind", append(old, missing...).Text)
 	golden(t, "behind-none", BehindPods{}.Text)
-	golden(t, "list", NewSummaries([]v1alpha1.SidecarSet{*in.Set}, nil, noon).Text)
-	golden(t, "list-wide", NewSummaries([]v1alpha1.SidecarSet{*in.Set}, nil, noon).Text, wide)
+	golden(t, "list", NewSummaries(&ListInput{Sets: []v1alpha1.SidecarSet{*in.Set}, Now: noon}).Text)
+	golden(t, "list-wide", NewSummaries(&ListInput{Sets: []v1alpha1.SidecarSet{*in.Set}, Now: noon}).Text, wide)
 	golden(t, "list-none", Summaries{}.Text)
 	critical := lacking(t, "proxy", time.Minute)
 	critical.Namespace, critical.Spec.PriorityClassName = "kube-system", "system-node-critical"

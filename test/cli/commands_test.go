@@ -60,6 +60,14 @@ spec:
 `, "apply", "-f", "-")
 	eventually(t, []string{"status", "nodeless"}, "1 of 1 updated, 1 of them ready")
 	kubectl(t, "", "delete", "node", "deleted")
+	require.Eventually(t, func() bool {
+		for _, line := range strings.Split(shows(t, "list"), "\n") {
+			if strings.HasPrefix(line, "nodeless ") {
+				return strings.Contains(line, "LostNode:deleted")
+			}
+		}
+		return false
+	}, 30*time.Second, 100*time.Millisecond)
 	shows(t, "set", "image", "nodeless", "agent=agent:v2")
 	const problem = "its node deleted does not exist: kubectl delete pods -n default --field-selector spec.nodeName=deleted --force"
 	eventually(t, []string{"why", "sidecarset/nodeless"}, "default/nodeless-0 is Upgrading for ", ": agent: still runs agent:v1; "+problem)
