@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -59,8 +60,7 @@ func newList(s *shared) *cobra.Command {
 		case err != nil:
 			return nil, err
 		case !ofPods:
-			now := time.Now()
-			return view.NewSummaries(&view.ListInput{Sets: sets, Silent: s.silentRuns(ctx, sets), LostNodes: c.lostNodes(ctx, sets, now), Now: now}), nil
+			return view.NewSummaries(c.listInput(ctx, sets, s.askRuns)), nil
 		}
 		found, err := s.behind(ctx, c, b, sets)
 		if err != nil {
@@ -71,6 +71,19 @@ func newList(s *shared) *cobra.Command {
 		}
 		return found, err
 	}, output.Wide, output.JSON, output.YAML)
+}
+
+// answers asks the runs of SidecarSets.
+type answers func(context.Context, []v1alpha1.SidecarSet) map[string]view.RunInput
+
+// listInput reads what is known about SidecarSets before their status shows it.
+func (c *cluster) listInput(ctx context.Context, sets []v1alpha1.SidecarSet, ask answers) *view.ListInput {
+	in := &view.ListInput{Sets: sets, Now: time.Now()}
+	var reads sync.WaitGroup
+	reads.Go(func() { in.Runs = ask(ctx, sets) })
+	reads.Go(func() { in.LostNodes = c.lostNodes(ctx, sets, in.Now) })
+	reads.Wait()
+	return in
 }
 
 // scope sets the namespace of the listed pods.

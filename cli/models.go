@@ -45,7 +45,12 @@ func NewModels(from Sources) *Models {
 // List returns all SidecarSets, sorted by name, as list --watch does.
 func (m *Models) List(ctx context.Context, now time.Time) (view.Summaries, error) {
 	sets, err := m.cluster.sets(ctx)
-	return view.NewSummaries(&view.ListInput{Sets: sets, LostNodes: m.cluster.lostNodes(ctx, sets, now), Now: now}), err
+	if err != nil {
+		return nil, err
+	}
+	in := m.cluster.listInput(ctx, sets, m.runs.answers)
+	in.Now = now
+	return view.NewSummaries(in), nil
 }
 
 // Status returns the rollout of a SidecarSet, and the URL of its newest run in the Temporal UI. The URL

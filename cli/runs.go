@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,7 +12,6 @@ import (
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/history/v1"
 	sdk "go.temporal.io/sdk/client"
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -94,10 +94,11 @@ func (s *shared) readRun(ctx context.Context, set *v1alpha1.SidecarSet) view.Run
 // input reads the open run of a SidecarSet.
 func (r *runs) input(ctx context.Context, set *v1alpha1.SidecarSet) view.RunInput {
 	status, err := r.status(ctx, set)
+	in := runInput(status, err)
 	if err != nil {
-		return view.RunInput{Unknown: err.Error(), NotResponding: errors.Is(err, errNotResponding), Unreachable: temporal.IsUnreachable(err)}
+		return in
 	}
-	in := view.RunInput{Status: status, Temporal: r.endpoint()}
+	in.Temporal = r.endpoint()
 	if status != nil && status.RejectedWrites > 0 {
 		if in.Rejected, err = r.rejected(ctx, set); err != nil {
 			in.Unknown = err.Error()
@@ -106,38 +107,50 @@ func (r *runs) input(ctx context.Context, set *v1alpha1.SidecarSet) view.RunInpu
 	return in
 }
 
-// silentRuns returns the SidecarSets whose status shows an unfinished rollout, and whose run does not
-// respond, for example because no worker runs. It asks the first maxAskedRuns runs at the same time,
-// and returns none if Temporal does not answer: the list needs no Temporal.
-func (s *shared) silentRuns(ctx context.Context, all []v1alpha1.SidecarSet) sets.Set[string] {
-	silent := sets.New[string]()
-	var unfinished []*v1alpha1.SidecarSet
-	for i := range all {
-		if view.Unfinished(&all[i]) && len(unfinished) < maxAskedRuns {
-			unfinished = append(unfinished, &all[i])
-		}
-	}
-	if len(unfinished) == 0 {
-		return silent
+// askRuns connects to Temporal only if a rollout is unfinished. It returns no answers if the flags of
+// Temporal are wrong: the list needs no Temporal.
+func (s *shared) askRuns(ctx context.Context, all []v1alpha1.SidecarSet) map[string]view.RunInput {
+	if !slices.ContainsFunc(all, func(set v1alpha1.SidecarSet) bool { return view.Unfinished(&set) }) {
+		return nil
 	}
 	r, err := s.connect()
 	if err != nil {
-		return silent
+		return nil
 	}
 	defer r.Close()
+	return r.answers(ctx, all)
+}
+
+// answers returns the answers of the runs of the SidecarSets whose status shows an unfinished rollout, by
+// SidecarSet. It asks the first maxAskedRuns runs at the same time.
+func (r *runs) answers(ctx context.Context, all []v1alpha1.SidecarSet) map[string]view.RunInput {
+	found := map[string]view.RunInput{}
 	var mu sync.Mutex
 	var asked sync.WaitGroup
-	for _, set := range unfinished {
+	left := maxAskedRuns
+	for i := range all {
+		set := &all[i]
+		if !view.Unfinished(set) || left == 0 {
+			continue
+		}
+		left--
 		asked.Go(func() {
-			if _, err := r.status(ctx, set); errors.Is(err, errNotResponding) {
-				mu.Lock()
-				defer mu.Unlock()
-				silent.Insert(set.Name)
-			}
+			status, err := r.status(ctx, set)
+			mu.Lock()
+			defer mu.Unlock()
+			found[set.Name] = runInput(status, err)
 		})
 	}
 	asked.Wait()
-	return silent
+	return found
+}
+
+// runInput is the answer of a run, without its endpoint and its rejected pods.
+func runInput(status *protocol.RolloutStatus, err error) view.RunInput {
+	if err != nil {
+		return view.RunInput{Unknown: err.Error(), NotResponding: errors.Is(err, errNotResponding), Unreachable: temporal.IsUnreachable(err)}
+	}
+	return view.RunInput{Status: status}
 }
 
 // status queries the open run of a SidecarSet. It returns nil if there is no open run.

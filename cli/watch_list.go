@@ -14,8 +14,12 @@ import (
 	"github.com/outrigger/outrigger/output"
 )
 
-// listInterval is the time between two reads of all SidecarSets.
-const listInterval = time.Second
+const (
+	// listInterval is the time between two reads of all SidecarSets.
+	listInterval = time.Second
+	// askInterval is the time between two reads of their runs and nodes.
+	askInterval = 2 * time.Second
+)
 
 // listed are the SidecarSets of the last read that succeeded. note is about a failure since then.
 type listed struct {
@@ -31,11 +35,11 @@ func (s *shared) watchList(ctx context.Context, c *cluster, o output.Flag) error
 	var err error
 	if s.terminal() && !o.Structured() {
 		err = s.live(ctx, o, func(ctx context.Context, show func(model) error) error {
-			return c.followSets(ctx, func(all listed) error { return show(all) })
+			return c.followSets(ctx, s.askRuns, func(all listed) error { return show(all) })
 		})
 	} else {
 		var shown listed
-		err = c.followSets(ctx, func(all listed) error {
+		err = c.followSets(ctx, s.askRuns, func(all listed) error {
 			if all.note != shown.note {
 				_, _ = fmt.Fprint(s.ErrOut, all.note)
 			}
@@ -50,15 +54,19 @@ func (s *shared) watchList(ctx context.Context, c *cluster, o output.Flag) error
 	return err
 }
 
-// followSets reads the SidecarSets again and again. After the first read, only missing rights end
-// it.
-func (c *cluster) followSets(ctx context.Context, show func(listed) error) error {
+// followSets reads the SidecarSets again and again, and asks their runs every askInterval. After the first
+// read, only missing rights end it.
+func (c *cluster) followSets(ctx context.Context, ask answers, show func(listed) error) error {
 	var last listed
+	known := &view.ListInput{}
 	for {
 		sets, err := c.sets(ctx)
 		switch {
 		case err == nil:
-			last = listed{Summaries: view.NewSummaries(sets, nil, time.Now())}
+			if known.Now.IsZero() || time.Since(known.Now) >= askInterval {
+				known = c.listInput(ctx, sets, ask)
+			}
+			last = listed{Summaries: view.NewSummaries(&view.ListInput{Sets: sets, Runs: known.Runs, LostNodes: known.LostNodes, Now: time.Now()})}
 		case last.Summaries == nil || ctx.Err() != nil || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err):
 			return err
 		default:

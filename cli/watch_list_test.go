@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"log/slog"
 	"net"
 	"net/url"
 	"strings"
@@ -12,14 +13,19 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	sdk "go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/log"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/cli/view"
 	"github.com/outrigger/outrigger/output"
+	"github.com/outrigger/outrigger/temporal"
 )
 
 func TestAWatchedListPrintsTheSidecarSetsThatChanged(t *testing.T) {
@@ -39,12 +45,52 @@ func TestAWatchedListPrintsTheSidecarSetsThatChanged(t *testing.T) {
 	require.EqualError(t, newTestCluster(t).run("list", "-w", "--missing").err, "--watch shows SidecarSets: leave out --outdated and --missing")
 }
 
+func TestAWatchedListAndAPageAskTheRuns(t *testing.T) {
+	set := sidecarSet(t, "logs")
+	set.Status = v1alpha1.SidecarSetStatus{ObservedGeneration: 1, MatchedPods: 3, UpdatedPods: 1, Conditions: []metav1.Condition{
+		{Type: v1alpha1.ConditionProgressing, Status: "True", Reason: v1alpha1.ReasonRolloutProgress},
+	}}
+	fake := newTestCluster(t, set)
+	c := &cluster{Reader: fake.Client, live: fake.Client}
+	for want, run := range map[string]view.RunInput{
+		"Waiting (the run does not respond)":                  {NotResponding: true},
+		"Progressing (Temporal does not answer this command)": {Unreachable: true},
+		"Progressing": {},
+	} {
+		ask := func(_ context.Context, asked []v1alpha1.SidecarSet) map[string]view.RunInput {
+			require.Len(t, asked, 1)
+			return map[string]view.RunInput{"logs": run}
+		}
+		err := c.followSets(t.Context(), ask, func(all listed) error {
+			assert.Equal(t, want, all.Summaries[0].Headline)
+			return errInterrupted
+		})
+		require.ErrorIs(t, err, errInterrupted)
+	}
+	away := NewModels(Sources{Cached: fake.Client, Live: fake.Client, Temporal: unreachableTemporal(t), TemporalOptions: temporal.Options{}})
+	all, err := away.List(t.Context(), noon)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"TemporalNotResponding"}, all[0].Attention)
+}
+
+// unreachableTemporal is a client of a port that nothing listens on.
+func unreachableTemporal(t *testing.T) sdk.Client {
+	t.Helper()
+	c, err := sdk.NewLazyClient(sdk.Options{HostPort: "127.0.0.1:1", Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler))})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
 func TestAWatchedListSurvivesFailedReads(t *testing.T) {
 	down := &url.Error{Err: &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}
 	forbidden := apierrors.NewForbidden(schema.GroupResource{}, "", nil)
 	watch := func(reads ...error) ran {
 		return newInterceptedCluster(t, interceptor.Funcs{
 			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+				if _, ok := list.(*v1alpha1.SidecarSetList); !ok {
+					return forbidden // a list needs no nodes
+				}
 				err := reads[0]
 				reads = reads[1:]
 				if len(reads) == 1 {

@@ -19,6 +19,8 @@ const (
 	headlinePending = "Pending"
 	headlineNoPods  = "nothing to do: no pod matches"
 	notResponding   = "the run does not respond"
+	// unreachableHere replaces Progressing. The rollout may continue, because Temporal may answer the worker.
+	unreachableHere = "Progressing (Temporal does not answer this command)"
 )
 
 // facts decide a headline. They come from a plan, or from status alone.
@@ -37,16 +39,25 @@ type facts struct {
 	step string
 	// uninjected are the pods that match, and lack the sidecars.
 	uninjected int
-	// silence is the headline of a run whose state cannot be read, because the run or Temporal does
-	// not respond.
-	silence       string
-	notUpgradable bool
+	// silent reports that the run does not respond, although Temporal does. unreachable reports that
+	// Temporal does not respond.
+	silent, unreachable bool
+	notUpgradable       bool
 	// noSlots reports that maxUnavailable is 0 while pods have to be upgraded.
 	noSlots bool
 }
 
 // headline names the state of a rollout, for status, list and why.
 func headline(f facts) string {
+	found := f.headline()
+	if f.unreachable && found == string(protocol.PhaseProgressing) {
+		return unreachableHere
+	}
+	return found
+}
+
+// headline leaves out whether Temporal answers.
+func (f *facts) headline() string {
 	switch {
 	case f.progressing == v1alpha1.ReasonInvalid:
 		return stalled(f.progressing)
@@ -58,8 +69,8 @@ func headline(f facts) string {
 		return headlineWithoutPods(f.uninjected)
 	case f.ofReason() != "":
 		return f.ofReason()
-	case f.silence != "" && !f.phase.Ended():
-		return f.silence
+	case f.silent && !f.phase.Ended():
+		return waits(notResponding)
 	case f.phase == protocol.PhaseWaiting:
 		return f.waiting()
 	case f.phase == protocol.PhaseBaking, f.phase == protocol.PhaseGateRunning, f.phase == protocol.PhaseAwaitingApproval:
@@ -184,13 +195,7 @@ func (r *Rollout) facts() facts {
 	f := facts{
 		phase: r.Phase, observed: r.Observed, matched: r.Counts.Matched, updated: r.Counts.Updated, unready: r.Counts.Updated - r.Counts.UpdatedReady,
 		notUpgradable: r.Counts.NotUpgradable > 0, noSlots: r.Limits.Slots == 0 && r.Counts.Remaining > 0,
-		step: stepTitle(r.stage),
-	}
-	switch {
-	case r.notResponding:
-		f.silence = waits(notResponding)
-	case r.unreachable && r.waits == "": // status has the step
-		f.silence = "Progressing (Temporal does not answer this command)"
+		step: stepTitle(r.stage), silent: r.notResponding, unreachable: r.unreachable,
 	}
 	for _, c := range r.Conditions {
 		switch {
@@ -312,7 +317,9 @@ func (f *facts) attention(s *Summary) []string {
 		}
 	}
 	add(s.Degraded, true)
-	add("RunNotResponding", f.silence != "" && f.ofReason() == "" && !f.phase.Ended())
+	unexplained := f.ofReason() == "" && !f.phase.Ended()
+	add("RunNotResponding", f.silent && unexplained)
+	add("TemporalNotResponding", f.unreachable && unexplained)
 	add(s.Injected, true)
 	add("Paused", f.phase == protocol.PhasePaused)
 	add(v1alpha1.ReasonAwaitingApproval, f.phase == protocol.PhaseAwaitingApproval)

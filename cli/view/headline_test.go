@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -183,15 +182,36 @@ func TestSpec11_7_5_AListShowsWhatFreezesARollout(t *testing.T) {
 }
 
 func TestAListNamesRunsThatDoNotRespond(t *testing.T) {
+	silent := map[string]RunInput{"logs": {NotResponding: true}}
 	set, _ := logs(t)
 	set.Status.Conditions = set.Status.Conditions[:1]
-	one := NewSummaries(&ListInput{Sets: []v1alpha1.SidecarSet{*set}, Silent: sets.New("logs"), Now: noon})[0]
+	one := NewSummaries(&ListInput{Sets: []v1alpha1.SidecarSet{*set}, Runs: silent, Now: noon})[0]
 	assert.Equal(t, "Waiting (the run does not respond)", one.Headline)
 	assert.Equal(t, []string{"RunNotResponding"}, one.Attention)
 	set.Status.Conditions[0].Reason = v1alpha1.ReasonWorkerUnavailable
-	one = NewSummaries(&ListInput{Sets: []v1alpha1.SidecarSet{*set}, Silent: sets.New("logs"), Now: noon})[0]
+	one = NewSummaries(&ListInput{Sets: []v1alpha1.SidecarSet{*set}, Runs: silent, Now: noon})[0]
 	assert.Equal(t, "Waiting (WorkerUnavailable)", one.Headline, "the operator knows more")
 	set.Status.Conditions[0].Reason = v1alpha1.ReasonRolloutComplete
-	one = NewSummaries(&ListInput{Sets: []v1alpha1.SidecarSet{*set}, Silent: sets.New("logs"), Now: noon})[0]
+	one = NewSummaries(&ListInput{Sets: []v1alpha1.SidecarSet{*set}, Runs: silent, Now: noon})[0]
 	assert.NotContains(t, one.Attention, "RunNotResponding")
+}
+
+func TestAListNamesATemporalThatDoesNotAnswer(t *testing.T) {
+	set, _ := logs(t)
+	list := func(reason string) Summary {
+		set.Status.Conditions[0].Reason = reason
+		return NewSummaries(&ListInput{Sets: []v1alpha1.SidecarSet{*set}, Runs: map[string]RunInput{"logs": {Unreachable: true}}, Now: noon})[0]
+	}
+	one := list(v1alpha1.ReasonWaitingForPods)
+	assert.Equal(t, "Stalled (ImagePullBackOff)", one.Headline, "the pods do not wait for Temporal")
+	assert.Equal(t, []string{"ImagePullBackOff", "TemporalNotResponding"}, one.Attention)
+	set.Status.Conditions = set.Status.Conditions[:1]
+	one = list(v1alpha1.ReasonWaitingForPods)
+	assert.Equal(t, "Progressing (Temporal does not answer this command)", one.Headline)
+	assert.Equal(t, []string{"TemporalNotResponding"}, one.Attention)
+	one = list(v1alpha1.ReasonTemporalUnavailable)
+	assert.Equal(t, "Waiting ("+v1alpha1.ReasonTemporalUnavailable+")", one.Headline, "the operator knows more")
+	assert.NotContains(t, one.Attention, "TemporalNotResponding")
+	assert.NotContains(t, list(v1alpha1.ReasonRolloutComplete).Attention, "TemporalNotResponding")
+	assert.Equal(t, "Frozen", list(v1alpha1.ReasonFrozen).Headline)
 }

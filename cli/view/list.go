@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -53,8 +52,8 @@ type Summary struct {
 // ListInput is the data that summaries are made from.
 type ListInput struct {
 	Sets []v1alpha1.SidecarSet
-	// Silent names the SidecarSets whose run does not respond, before their status shows it.
-	Silent sets.Set[string]
+	// Runs are the answers of open runs, by SidecarSet, before their status shows them.
+	Runs map[string]RunInput
 	// LostNodes are the nodes of matched pods that do not exist or are not ready, by SidecarSet.
 	LostNodes map[string][]string
 	Now       time.Time
@@ -82,10 +81,8 @@ func NewSummaries(in *ListInput) Summaries {
 		if c := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionDegraded); c != nil && c.Status == "True" {
 			one.Degraded = c.Reason
 		}
-		f := one.facts(set, now)
-		if in.Silent.Has(set.Name) {
-			f.silence = waits(notResponding)
-		}
+		f, run := one.facts(set, now), in.Runs[set.Name]
+		f.silent, f.unreachable = run.NotResponding, run.Unreachable
 		one.Headline, one.Attention, one.BakesUntil = headline(f), f.attention(&one), bakesUntil(f.phase, stage.OfStatus(set))
 		one.Attention = append(one.Attention, pausesOf(set, f.phase)...)
 		if f.phase == protocol.PhaseWaiting && !f.noSlots && f.observed && unchangedSince(set, now.Add(-noProgressAfter)) {

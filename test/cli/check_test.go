@@ -79,10 +79,16 @@ func TestCheckFailsIfNoOpenRunResponds(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, view.CheckOK, parts["workers"].State)
 	assert.Regexp(t, `^last poll [0-9]+s ago: \S+$`, parts["workers"].Message)
+	startPages(t, "127.0.0.1", "--temporal-address=127.0.0.1:1").shows("/", "TemporalNotResponding")
+	assert.Regexp(t, `(?m)^silent .*,TemporalNotResponding `, shows(t, "list", "--temporal-address=127.0.0.1:1"))
+	page := startPages(t, "127.0.0.1")
 
 	// Temporal still lists the last polls of the worker.
 	require.NoError(t, stack.Kill("worker"))
 	defer func() { require.NoError(t, stack.StartAgain(context.WithoutCancel(t.Context()), "worker")) }()
+	watch(t, func(line string) bool { return strings.Contains(line, "RunNotResponding") }, "list", "-w")
+	assert.Contains(t, shows(t, "list"), "RunNotResponding")
+	page.shows("/", "RunNotResponding")
 	parts, err = checked(t)
 	require.EqualError(t, err, "failed: workers")
 	assert.Regexp(t, `^the run of SidecarSet \w+ does not respond; last poll [0-9ms]+ ago \(\S+\): `+

@@ -126,6 +126,26 @@ func eventually(t *testing.T, args []string, words ...string) {
 	require.True(t, shown, "%v to show %q, not %s", args, words, out)
 }
 
+// watch runs the plugin until its output has a line that is enough.
+func watch(t *testing.T, enough func(line string) bool, args ...string) {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	read, write := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- command(t, nil, write, args...).ExecuteContext(ctx)
+		_ = write.Close()
+	}()
+	for lines := bufio.NewScanner(read); lines.Scan(); {
+		if enough(lines.Text()) {
+			stop()
+		}
+	}
+	require.NoError(t, <-ended)
+	require.ErrorIs(t, ctx.Err(), context.Canceled, "%v showed no such line before the timeout", args)
+}
+
 func kubectl(t *testing.T, stdin string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "kubectl"), append([]string{"--kubeconfig=" + stack.Kubeconfig}, args...)...)

@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"bufio"
 	"context"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -176,27 +174,14 @@ spec:
 
 func TestAWatchedListShowsTheRollout(t *testing.T) {
 	scenario(t, "listed")
-	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
-	defer stop()
-	read, write := io.Pipe()
-	ended := make(chan error, 1)
-	go func() {
-		ended <- command(t, nil, write, "list", "-w").ExecuteContext(ctx)
-		_ = write.Close()
-	}()
 	changed := false
-	for lines := bufio.NewScanner(read); lines.Scan(); {
-		switch line := lines.Text(); {
-		case !strings.HasPrefix(line, "listed "):
-		case !changed:
+	watch(t, func(line string) bool {
+		if strings.HasPrefix(line, "listed ") && !changed {
 			changed = true
 			setImage(t, "listed", "agent:bad")
-		case strings.Contains(line, "ImagePullBackOff"):
-			stop()
 		}
-	}
-	require.NoError(t, <-ended)
-	require.ErrorIs(t, ctx.Err(), context.Canceled, "the list showed the failure before the timeout")
+		return changed && strings.HasPrefix(line, "listed ") && strings.Contains(line, "ImagePullBackOff")
+	}, "list", "-w")
 }
 
 func TestRestartRecreatesPodsWithinTheirDisruptionBudget(t *testing.T) {
