@@ -14,7 +14,6 @@ import (
 	"go.temporal.io/api/serviceerror"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -37,16 +36,9 @@ import (
 	"github.com/outrigger/outrigger/temporal"
 )
 
-const (
-	// checkTimeout limits the check of one part. The API server waits for a webhook for
-	// timeoutSeconds, 5 by default.
-	checkTimeout = 15 * time.Second
-	// renewTime is longer than the time between two renewals of the Lease. It is also longer than
-	// the time that the operator needs to observe a new generation.
-	renewTime = 5 * time.Second
-	// operatorLease is the Lease of the operator that leads.
-	operatorLease = "outrigger-operator"
-)
+// checkTimeout limits the check of one part. The API server waits for a webhook for timeoutSeconds, 5 by
+// default.
+const checkTimeout = 15 * time.Second
 
 // installation has the parts that check checks.
 type installation struct {
@@ -319,86 +311,6 @@ func (i *installation) callWebhook(ctx context.Context, pod *corev1.Pod) error {
 		return fmt.Errorf("%w: kubectl -n %s get pods,endpointslices", err, i.systemNamespace)
 	}
 	return unknownError{"the API server rejects a pod, maybe before it calls the webhook: " + err.Error() + "; name another namespace with -n"}
-}
-
-// operator checks that the operator renews its Lease, and has observed all SidecarSets.
-func (i *installation) operator(ctx context.Context) (string, error) {
-	holder, renewed, err := i.renewed(ctx)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return "", i.failure(err, "read Lease "+i.systemNamespace+"/"+operatorLease)
-	}
-	behind, unread := i.behind(ctx)
-	next := fmt.Sprintf("kubectl -n %s get deployment,pods -l app.kubernetes.io/component=operator", i.systemNamespace)
-	switch {
-	case unread != nil:
-		return "", i.failure(unread, "list SidecarSets")
-	case behind != nil:
-		return "", fmt.Errorf("generation %d of SidecarSet %s is not observed for %s: %s", behind.Generation, behind.Name, renewTime, next)
-	case err != nil:
-		if err := i.systemNamespaceExists(ctx); err != nil {
-			return "", err
-		}
-		return "", unknownError{fmt.Sprintf("no Lease %s/%s: the operator runs without --leader-elect, or not at all; the newest generations were observed", i.systemNamespace, operatorLease)}
-	case !renewed:
-		return "", fmt.Errorf("nobody renews Lease %s/%s: the operator is down, or runs without --leader-elect now: %s", i.systemNamespace, operatorLease, next)
-	}
-	return holder + " leads, and has observed all SidecarSets", nil
-}
-
-// systemNamespaceExists returns an error if the system namespace does not exist.
-func (i *installation) systemNamespaceExists(ctx context.Context) error {
-	if i.lacksNamespace(ctx, i.systemNamespace) {
-		return fmt.Errorf("namespace %s does not exist: name the namespace of the operator with --system-namespace", i.systemNamespace)
-	}
-	return nil
-}
-
-// renewed waits until the Lease is renewed, and returns its holder. No clock of the cluster is
-// compared with the clock of this machine.
-func (i *installation) renewed(ctx context.Context) (holder string, renewed bool, err error) {
-	var first *metav1.MicroTime
-	err = observe(func() (bool, error) {
-		lease := &coordinationv1.Lease{}
-		if err := i.Get(ctx, client.ObjectKey{Namespace: i.systemNamespace, Name: operatorLease}, lease); err != nil {
-			return false, err
-		}
-		if first == nil {
-			first = lease.Spec.RenewTime
-		}
-		holder = ptr.Deref(lease.Spec.HolderIdentity, "")
-		renewed = !lease.Spec.RenewTime.Equal(first)
-		return renewed, nil
-	})
-	return holder, renewed, err
-}
-
-// observe repeats a read until it is done, at most for renewTime. A read that is in progress at the
-// end of renewTime is not cancelled, so that its result counts.
-func observe(read func() (done bool, err error)) error {
-	for end := time.Now().Add(renewTime); ; time.Sleep(500 * time.Millisecond) {
-		if done, err := read(); done || err != nil || !time.Now().Before(end) {
-			return err
-		}
-	}
-}
-
-// behind returns a SidecarSet whose newest generation the operator has not observed after
-// renewTime, or nil.
-func (i *installation) behind(ctx context.Context) (behind *v1alpha1.SidecarSet, err error) {
-	err = observe(func() (bool, error) {
-		var sets v1alpha1.SidecarSetList
-		if err := i.List(ctx, &sets); err != nil {
-			return false, err
-		}
-		at := slices.IndexFunc(sets.Items, func(set v1alpha1.SidecarSet) bool { return set.Status.ObservedGeneration != set.Generation })
-		if at < 0 {
-			behind = nil
-			return true, nil
-		}
-		behind = &sets.Items[at]
-		return false, nil
-	})
-	return behind, err
 }
 
 // temporalServer checks that the namespace has the search attributes, without which no run starts.

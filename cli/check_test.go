@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -149,7 +150,7 @@ func TestCheckCountsRolloutPolicies(t *testing.T) {
 }
 
 func TestCheckWaitsForASignOfLifeOfTheOperator(t *testing.T) {
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kruise-system", Name: operatorLease}}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kruise-system", Name: view.OperatorLease}}
 	lease.Spec.HolderIdentity = new("operator-1")
 	// The clock of the cluster is an hour ahead.
 	lease.Spec.RenewTime = &metav1.MicroTime{Time: noon.Add(time.Hour)}
@@ -197,6 +198,46 @@ func TestCheckWaitsForASignOfLifeOfTheOperator(t *testing.T) {
 	never := lease.DeepCopy()
 	never.Spec.RenewTime = nil
 	assert.Equal(t, view.CheckFailed, part(t, "operator", interceptor.Funcs{}, never, observed).State, "a Lease that was made by hand")
+}
+
+func TestAnOperatorThatRenewsNoLeaseIsNamed(t *testing.T) {
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kruise-system", Name: view.OperatorLease}}
+	lease.Spec.LeaseDurationSeconds = new(int32(15))
+	const line = "nobody renews Lease kruise-system/outrigger-operator: the operator is down, or runs without --leader-elect now"
+	set := sidecarSet(t, "logs")
+	set.Status.ObservedGeneration = 1
+	for name, c := range map[string]struct {
+		renewed time.Time
+		renews  bool
+		want    bool
+	}{
+		"renewed before":                   {noon.Add(-14 * time.Second), false, false},
+		"nobody renews it":                 {noon.Add(-16 * time.Second), false, true},
+		"the clock of the cluster is slow": {noon.Add(-time.Hour), true, false},
+		"nobody renews it, and the clock of the cluster is fast": {noon.Add(time.Hour), false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				lease := lease.DeepCopy()
+				lease.Spec.RenewTime = &metav1.MicroTime{Time: c.renewed}
+				cluster := newInterceptedCluster(t, interceptor.Funcs{
+					Get: func(ctx context.Context, cluster client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+						err := cluster.Get(ctx, key, object, options...)
+						if read, ok := object.(*coordinationv1.Lease); ok && err == nil && c.renews {
+							read.Spec.RenewTime.Time = time.Now()
+						}
+						return err
+					},
+				}, lease, set, namespace("default"))
+				status, why := cluster.shows("status", "logs"), cluster.shows("why", "sidecarset/logs")
+				assert.Equal(t, c.want, strings.Contains(status, "Operator:  "+line+"; the conditions may be old\nNext:      kubectl sidecarset check; "), status)
+				assert.Equal(t, c.want, strings.Contains(why, "\n  "+line+" (kubectl sidecarset check)\n"), why)
+				if !c.renews { // the list reads the clock of this machine
+					assert.Contains(t, cluster.shows("list"), "OperatorNotResponding")
+				}
+			})
+		})
+	}
 }
 
 func TestCheckNamesTheGrantOfEachMissingRight(t *testing.T) {

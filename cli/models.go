@@ -60,7 +60,7 @@ func (m *Models) Status(ctx context.Context, name string, now time.Time) (*view.
 	if err != nil {
 		return nil, "", err
 	}
-	rollout, err := m.cluster.rollout(ctx, set, reads{m.runs.input(ctx, set), m.cluster.policy(ctx, set), m.cluster.nodes(ctx, now), now})
+	rollout, err := m.cluster.rollout(ctx, set, m.cluster.reads(ctx, set, m.runs.input, now))
 	switch {
 	case m.temporalUI != "":
 		return rollout, runURL(m.temporalUI, m.runs.options.Namespace, set), err

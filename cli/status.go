@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -55,7 +56,7 @@ func newStatus(s *shared) *cobra.Command {
 		if watch {
 			return nil, s.watch(ctx, c, set, o, end)
 		}
-		r, err := c.rollout(ctx, set, reads{s.readRun(ctx, set), c.policy(ctx, set), c.nodes(ctx, s.now()), s.now()})
+		r, err := c.rollout(ctx, set, c.reads(ctx, set, s.readRun, s.now()))
 		if err != nil {
 			return nil, err
 		}
@@ -68,7 +69,20 @@ type reads struct {
 	run    view.RunInput
 	policy *outriggerv1.RolloutPolicy
 	nodes  view.Nodes
-	now    time.Time
+	// operatorSilent reports that nobody renews the Lease of the operator.
+	operatorSilent bool
+	now            time.Time
+}
+
+// reads reads the run, which may not answer, while it observes the Lease of the operator.
+func (c *cluster) reads(ctx context.Context, set *v1alpha1.SidecarSet, readRun func(context.Context, *v1alpha1.SidecarSet) view.RunInput, now time.Time) reads {
+	also := reads{nodes: c.nodes(ctx, now), now: now}
+	var asked sync.WaitGroup
+	asked.Go(func() { also.run = readRun(ctx, set) })
+	asked.Go(func() { also.operatorSilent = c.operatorSilent(ctx, now) })
+	also.policy = c.policy(ctx, set)
+	asked.Wait()
+	return also
 }
 
 func (c *cluster) rollout(ctx context.Context, set *v1alpha1.SidecarSet, also reads) (*view.Rollout, error) {
@@ -76,8 +90,12 @@ func (c *cluster) rollout(ctx context.Context, set *v1alpha1.SidecarSet, also re
 	if err != nil {
 		return nil, err
 	}
-	in.Run, in.Policy, in.Nodes, in.Now = also.run, also.policy, also.nodes, also.now
+	also.addTo(in)
 	return view.NewRollout(in)
+}
+
+func (r *reads) addTo(in *view.Input) {
+	in.Run, in.Policy, in.Nodes, in.OperatorSilent, in.Now = r.run, r.policy, r.nodes, r.operatorSilent, r.now
 }
 
 // inputWithRevisions leaves out revisions that cannot be read: pods have their names, too.

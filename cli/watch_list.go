@@ -58,15 +58,17 @@ func (s *shared) watchList(ctx context.Context, c *cluster, o output.Flag) error
 // read, only missing rights end it.
 func (c *cluster) followSets(ctx context.Context, ask answers, show func(listed) error) error {
 	var last listed
-	known := &view.ListInput{}
+	var known *view.ListInput
+	var asked time.Time
 	for {
 		sets, err := c.sets(ctx)
 		switch {
 		case err == nil:
-			if known.Now.IsZero() || time.Since(known.Now) >= askInterval {
-				known = c.listInput(ctx, sets, ask)
+			if known == nil || time.Since(asked) >= askInterval {
+				known, asked = c.listInput(ctx, sets, ask), time.Now()
 			}
-			last = listed{Summaries: view.NewSummaries(&view.ListInput{Sets: sets, Runs: known.Runs, LostNodes: known.LostNodes, Now: time.Now()})}
+			known.Sets, known.Now = sets, time.Now()
+			last = listed{Summaries: view.NewSummaries(known)}
 		case last.Summaries == nil || ctx.Err() != nil || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err):
 			return err
 		default:

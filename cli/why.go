@@ -133,7 +133,9 @@ func (s *shared) whySet(ctx context.Context, c *cluster, name string) (model, er
 	if err != nil {
 		return nil, err
 	}
-	in.Run, in.Webhook, in.Nodes, in.Now = s.readRun(ctx, set), s.webhook(ctx, c), c.nodes(ctx, s.now()), s.now()
+	also := c.reads(ctx, set, s.readRun, s.now())
+	also.addTo(in)
+	in.Webhook = s.webhook(ctx, c)
 	why, err := view.NewRolloutWhy(in)
 	if err != nil {
 		return nil, err

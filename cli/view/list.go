@@ -56,7 +56,9 @@ type ListInput struct {
 	Runs map[string]RunInput
 	// LostNodes are the nodes of matched pods that do not exist or are not ready, by SidecarSet.
 	LostNodes map[string][]string
-	Now       time.Time
+	// OperatorSilent reports that nobody renews the Lease of the operator, which writes status.
+	OperatorSilent bool
+	Now            time.Time
 }
 
 // NewSummaries keeps the order of the SidecarSets.
@@ -87,6 +89,9 @@ func NewSummaries(in *ListInput) Summaries {
 		one.Attention = append(one.Attention, pausesOf(set, f.phase)...)
 		if f.phase == protocol.PhaseWaiting && !f.noSlots && f.observed && unchangedSince(set, now.Add(-noProgressAfter)) {
 			one.Attention = append(one.Attention, "NoProgress")
+		}
+		if in.OperatorSilent {
+			one.Attention = append(one.Attention, "OperatorNotResponding")
 		}
 		for _, node := range in.LostNodes[set.Name] {
 			one.Attention = append(one.Attention, lostNode+node)

@@ -90,7 +90,7 @@ func (r *Rollout) next(now time.Time) []string {
 		}
 	}
 	f := r.facts()
-	add(checkCommand, r.webhookFails()) // an undo fails, too, until the webhook answers
+	add(checkCommand, r.partFails()) // an undo fails, too, until the webhook answers
 	stopped := len(found)
 	add(r.operatorCommand(), !r.Observed)
 	add(r.undoCommand(), (r.PausedBySpec || r.Pause != nil) && r.Phase != protocol.PhaseQuarantined && r.fails())
@@ -140,9 +140,9 @@ func (r *Rollout) fails() bool {
 	return slices.ContainsFunc(r.pods(), func(pod *Pod) bool { return pod.Phase == PodFailing && pod.updated })
 }
 
-// webhookFails reports whether the webhook of pods does not answer.
-func (r *Rollout) webhookFails() bool {
-	return slices.ContainsFunc(r.Conditions, func(c Condition) bool {
+// partFails reports whether the webhook of pods does not answer, or the operator is down.
+func (r *Rollout) partFails() bool {
+	return r.OperatorSilent || slices.ContainsFunc(r.Conditions, func(c Condition) bool {
 		return c.Type == v1alpha1.ConditionInjected && c.Status == "False" && c.Reason == v1alpha1.ReasonWebhookUnavailable
 	})
 }

@@ -50,6 +50,8 @@ type Rollout struct {
 	Policy    string     `json:"policy,omitempty"`
 	Steps     []Step     `json:"steps,omitempty"`
 	Revisions []Revision `json:"revisions,omitempty"`
+	// OperatorSilent reports that nobody renews the Lease of the operator, so the conditions may be old.
+	OperatorSilent bool `json:"operatorNotResponding,omitempty"`
 	// LostPods are shown as ready though their nodes do not exist.
 	LostPods []LostPod `json:"lostPods,omitempty"`
 	stage    *protocol.Stage
@@ -146,6 +148,7 @@ func NewRollout(in *Input) (*Rollout, error) {
 		InjectionPaused: set.Spec.InjectionStrategy.Paused, Conditions: conditions(set), Run: runOf(in),
 		RunUnknown: in.Run.Unknown, Temporal: in.Run.Temporal, Revisions: in.byRevision(matched, version),
 		notResponding: in.Run.NotResponding, unreachable: in.Run.Unreachable, systemNamespace: in.SystemNamespace, stage: current,
+		OperatorSilent: in.OperatorSilent,
 	}
 	if r.Counts.Matched == 0 {
 		r.noPods = newNoPods(in)

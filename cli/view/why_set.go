@@ -76,7 +76,10 @@ func NewRolloutWhy(in *Input) (*RolloutWhy, error) {
 // upgrades are disabled, a user paused the rollout, or its step has to end first.
 func (r *Rollout) stoppedBy(in *Input) []string {
 	var found []string
-	if !r.Observed {
+	switch {
+	case r.OperatorSilent:
+		found = append(found, r.operatorLine()+" ("+checkCommand+")")
+	case !r.Observed:
 		found = append(found, fmt.Sprintf("the operator has not observed generation %d: is it running? (%s)", r.Generation, r.operatorCommand()))
 	}
 	if in.Set.Spec.UpdateStrategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType {

@@ -32,7 +32,6 @@ func checked(t *testing.T, args ...string) (map[string]view.Check, error) {
 }
 
 func TestCheckNamesThePartThatFailed(t *testing.T) {
-	// The roles of this stack elect no leader.
 	states := func(parts map[string]view.Check) map[string]view.CheckState {
 		found := map[string]view.CheckState{}
 		for part, check := range parts {
@@ -40,12 +39,12 @@ func TestCheckNamesThePartThatFailed(t *testing.T) {
 		}
 		return found
 	}
-	healthy := map[string]view.CheckState{"definition": "ok", "policies": "ok", "webhook": "ok", "operator": "unknown", "temporal": "ok", "workers": "ok", "rights": "ok"}
+	healthy := map[string]view.CheckState{"definition": "ok", "policies": "ok", "webhook": "ok", "operator": "ok", "temporal": "ok", "workers": "ok", "rights": "ok"}
 	eventually(t, []string{"check"}, "last poll ") // the worker has just started
 	parts, err := checked(t)
 	require.NoError(t, err, parts)
 	assert.Equal(t, healthy, states(parts), parts)
-	assert.Contains(t, parts["operator"].Message, "runs without --leader-elect")
+	assert.Regexp(t, ` leads, and has observed all SidecarSets$`, parts["operator"].Message)
 	text := shows(t, "check")
 	assert.Regexp(t, `(?m)^PART +STATE +MESSAGE\ndefinition +ok +.*\npolicies +ok +RolloutPolicies are installed \(0\)\nwebhook +ok +answers for pods of namespace default\n`, text)
 
@@ -93,6 +92,28 @@ func TestCheckFailsIfNoOpenRunResponds(t *testing.T) {
 	require.EqualError(t, err, "failed: workers")
 	assert.Regexp(t, `^the run of SidecarSet \w+ does not respond; last poll [0-9ms]+ ago \(\S+\): `+
 		`kubectl -n kruise-system get deployment,pods -l app\.kubernetes\.io/component=worker$`, parts["workers"].Message)
+}
+
+func TestAnOperatorThatIsDownIsNamed(t *testing.T) {
+	scenario(t, "unattended")
+	defer kubectl(t, "", "delete", "sidecarset/unattended", "deployment/unattended")
+	page := startPages(t, "127.0.0.1")
+	const line = "nobody renews Lease kruise-system/outrigger-operator: the operator is down, or runs without --leader-elect now"
+	require.NoError(t, stack.Stop("operator"))
+	defer func() {
+		require.NoError(t, stack.StartAgain(context.WithoutCancel(t.Context()), "operator"))
+		eventually(t, []string{"check"}, " leads, and has observed all SidecarSets")
+	}()
+	watch(t, func(line string) bool {
+		return strings.HasPrefix(line, "unattended ") && strings.Contains(line, "OperatorNotResponding")
+	}, "list", "-w")
+	page.shows("/", "OperatorNotResponding")
+	page.shows("/sidecarsets/unattended", line)
+	assert.Contains(t, shows(t, "status", "unattended"), "Operator:  "+line+"; the conditions may be old\nNext:      kubectl sidecarset check\n")
+	assert.Contains(t, shows(t, "why", "unattended"), line+" (kubectl sidecarset check)")
+	parts, err := checked(t)
+	require.EqualError(t, err, "failed: operator")
+	assert.Contains(t, parts["operator"].Message, line)
 }
 
 func TestCheckFailsIfNoWorkerPollsForThePatchesOfPods(t *testing.T) {
