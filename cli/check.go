@@ -189,8 +189,8 @@ func (i *installation) converts(ctx context.Context, definition *apiextensionsv1
 		switch {
 		case err == nil:
 		case strings.Contains(err.Error(), "conversion webhook"):
-			return fmt.Errorf("the webhook that converts SidecarSets does not answer, so kubectl cannot read them in %s: %w: kubectl -n %s get pods,endpointslices",
-				version.Name, err, i.systemNamespace)
+			return fmt.Errorf("the webhook that converts SidecarSets does not answer, so kubectl cannot read them in %s: %w: %s",
+				version.Name, err, i.podsOf(ctx, "webhook"))
 		default:
 			return i.failure(err, "read SidecarSets in "+version.Name)
 		}
@@ -279,7 +279,7 @@ func (i *installation) called(ctx context.Context, installed *admissionregistrat
 		return fmt.Errorf("MutatingWebhookConfiguration %s has no webhook %s: new pods get no sidecars; install it again, see docs/install.md",
 			kube.WebhookConfigurationName, kube.PodWebhookName)
 	case len(installed.Rules) == 0:
-		return fmt.Errorf("not activated yet: no replica has been reachable long enough: kubectl -n %s get pods", i.systemNamespace)
+		return fmt.Errorf("not activated yet: no replica has been reachable long enough: %s", i.podsOf(ctx, "webhook"))
 	case ptr.Deref(installed.FailurePolicy, admissionregistrationv1.Fail) == admissionregistrationv1.Ignore:
 		return unknownError{"its failurePolicy is Ignore, so pods are admitted without it, too; the condition Injected says whether it answers"}
 	}
@@ -308,7 +308,7 @@ func (i *installation) callWebhook(ctx context.Context, pod *corev1.Pod) error {
 		// These checks come after all mutating webhooks.
 		return nil
 	case strings.Contains(err.Error(), fmt.Sprintf("failed calling webhook %q", kube.PodWebhookName)), errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("%w: kubectl -n %s get pods,endpointslices", err, i.systemNamespace)
+		return fmt.Errorf("%w: %s", err, i.podsOf(ctx, "webhook"))
 	}
 	return unknownError{"the API server rejects a pod, maybe before it calls the webhook: " + err.Error() + "; name another namespace with -n"}
 }

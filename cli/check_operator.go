@@ -24,19 +24,18 @@ func (i *installation) operator(ctx context.Context) (string, error) {
 		return "", i.failure(err, "read "+lease)
 	}
 	behind, unread := i.behind(ctx)
-	next := fmt.Sprintf("kubectl -n %s get deployment,pods -l app.kubernetes.io/component=operator", i.systemNamespace)
 	switch {
 	case unread != nil:
 		return "", i.failure(unread, "list SidecarSets")
 	case behind != nil:
-		return "", fmt.Errorf("generation %d of SidecarSet %s is not observed for %s: %s", behind.Generation, behind.Name, renewTime, next)
+		return "", fmt.Errorf("generation %d of SidecarSet %s is not observed for %s: %s", behind.Generation, behind.Name, renewTime, i.podsOf(ctx, "operator"))
 	case err != nil:
 		if err := i.systemNamespaceExists(ctx); err != nil {
 			return "", err
 		}
 		return "", unknownError{"no " + lease + ": the operator runs without --leader-elect, or not at all; the newest generations were observed"}
 	case !renewed:
-		return "", fmt.Errorf("nobody renews %s: the operator is down, or runs without --leader-elect now: %s", lease, next)
+		return "", fmt.Errorf("nobody renews %s: the operator is down, or runs without --leader-elect now: %s", lease, i.podsOf(ctx, "operator"))
 	}
 	return holder + " leads, and has observed all SidecarSets", nil
 }

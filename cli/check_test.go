@@ -191,13 +191,30 @@ func TestCheckWaitsForASignOfLifeOfTheOperator(t *testing.T) {
 	}
 	got = part(t, "operator", limited, lease, behind)
 	assert.Equal(t, view.Check{Part: "operator", State: view.CheckFailed, Message: "generation 2 of SidecarSet logs is not observed for 5s: " +
-		"kubectl -n kruise-system get deployment,pods -l app.kubernetes.io/component=operator"}, got)
+		"namespace kruise-system has no pod of the operator: start its process if it runs outside of the cluster; otherwise its Deployment has no replica: " +
+		"kubectl -n kruise-system get deployment,replicaset -l app.kubernetes.io/component=operator"}, got)
 	assert.Equal(t, view.CheckUnknown, part(t, "operator", interceptor.Funcs{}, observed, namespace("kruise-system")).State, "the operator may run without leader election")
 	assert.Equal(t, view.Check{Part: "operator", State: view.CheckFailed, Message: "namespace kruise-system does not exist: name the namespace of the operator with --system-namespace"},
 		part(t, "operator", interceptor.Funcs{}, observed))
 	never := lease.DeepCopy()
 	never.Spec.RenewTime = nil
 	assert.Equal(t, view.CheckFailed, part(t, "operator", interceptor.Funcs{}, never, observed).State, "a Lease that was made by hand")
+}
+
+func TestCheckNamesThePodsOfAnOperatorThatIsDown(t *testing.T) {
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kruise-system", Name: view.OperatorLease}}
+	lease.Spec.RenewTime = &metav1.MicroTime{Time: noon}
+	for want, status := range map[string]corev1.PodStatus{
+		"is Ready: kubectl -n kruise-system logs":                          {Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+		"is Running and not ready: kubectl -n kruise-system describe pods": {Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}}},
+		"is Unschedulable: kubectl -n kruise-system describe pods":         {Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}},
+		"is CrashLoopBackOff: kubectl -n kruise-system describe pods":      {ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}}}},
+	} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kruise-system", Name: "outrigger-operator-1", Labels: map[string]string{"app.kubernetes.io/component": "operator"}}, Status: status}
+		got := part(t, "operator", interceptor.Funcs{}, lease.DeepCopy(), pod)
+		assert.Equal(t, view.Check{Part: "operator", State: view.CheckFailed, Message: "nobody renews Lease kruise-system/outrigger-operator: the operator is down, " +
+			"or runs without --leader-elect now: pod outrigger-operator-1 " + want + " -l app.kubernetes.io/component=operator"}, got)
+	}
 }
 
 func TestAnOperatorThatRenewsNoLeaseIsNamed(t *testing.T) {

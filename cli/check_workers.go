@@ -36,7 +36,6 @@ func (i *installation) workers(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer r.Close()
-	next := fmt.Sprintf("kubectl -n %s get deployment,pods -l app.kubernetes.io/component=worker", i.systemNamespace)
 	age, polling := pollTime, map[string]bool{}
 	for _, tasks := range []struct {
 		queue string
@@ -62,7 +61,7 @@ func (i *installation) workers(ctx context.Context) (string, error) {
 			}
 		}
 		if found == 0 {
-			return "", fmt.Errorf("no worker polls task queue %s for %s tasks, though Temporal answers: %s", tasks.queue, strings.ToLower(tasks.kind.String()), next)
+			return "", fmt.Errorf("no worker polls task queue %s for %s tasks, though Temporal answers: %s", tasks.queue, strings.ToLower(tasks.kind.String()), i.podsOf(ctx, "worker"))
 		}
 	}
 	last, names := fmt.Sprintf("last poll %s ago", age.Round(time.Second)), strings.Join(slices.Sorted(maps.Keys(polling)), ", ")
@@ -71,7 +70,7 @@ func (i *installation) workers(ctx context.Context) (string, error) {
 	case err != nil:
 		return "", unknownError{fmt.Sprintf("%s (%s), but whether open runs respond is not known: %v", last, names, err)}
 	case silent != "":
-		return "", fmt.Errorf("the run of SidecarSet %s does not respond; %s (%s): %s", silent, last, names, next)
+		return "", fmt.Errorf("the run of SidecarSet %s does not respond; %s (%s): %s", silent, last, names, i.podsOf(ctx, "worker"))
 	}
 	return last + ": " + names, nil
 }

@@ -76,11 +76,6 @@ func (r *Rollout) blockedPod(longest *Pod) *Pod {
 	return nil
 }
 
-// operatorCommand lists the pods of the operator.
-func (r *Rollout) operatorCommand() string {
-	return "kubectl -n " + r.systemNamespace + " get pods -l app.kubernetes.io/component=operator"
-}
-
 // next has the commands that continue a rollout or explain its state.
 func (r *Rollout) next(now time.Time) []string {
 	var found []string
@@ -92,7 +87,7 @@ func (r *Rollout) next(now time.Time) []string {
 	f := r.facts()
 	add(checkCommand, r.partFails()) // an undo fails, too, until the webhook answers
 	stopped := len(found)
-	add(r.operatorCommand(), !r.Observed)
+	add(checkCommand, !r.Observed)
 	add(r.undoCommand(), (r.PausedBySpec || r.Pause != nil) && r.Phase != protocol.PhaseQuarantined && r.fails())
 	add(PatchStrategy(r.Name, "paused", "false"), r.PausedBySpec)
 	add(ResumeCommand(r.Name), r.Pause != nil)

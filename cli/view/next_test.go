@@ -100,7 +100,7 @@ func TestStatusNamesTheNextCommand(t *testing.T) {
 			in.Pods = in.Pods[1:4]
 			in.Set.Status.Rollout = &v1alpha1.RolloutStatus{Pause: &v1alpha1.RolloutPause{By: "ann"}}
 		}},
-		{"kubectl -n sidecars get pods -l app.kubernetes.io/component=operator", func(in *Input) { in.Pods, in.Set.Generation, in.SystemNamespace = in.Pods[1:4], 3, "sidecars" }},
+		{"kubectl sidecarset check", func(in *Input) { in.Pods, in.Set.Generation = in.Pods[1:4], 3 }},
 		{"kubectl sidecarset check", func(in *Input) { in.Pods, in.Run = in.Pods[1:4], RunInput{Unknown: "u", NotResponding: true} }},
 		{"kubectl sidecarset check", func(in *Input) { in.Pods, in.Run = in.Pods[1:4], RunInput{Unknown: "u", Unreachable: true} }},
 		{"kubectl sidecarset check; kubectl sidecarset why logs", set(v1alpha1.ReasonWorkerUnavailable)},

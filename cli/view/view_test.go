@@ -201,12 +201,20 @@ func TestAPausedRolloutWithoutTemporal(t *testing.T) {
 	golden(t, "rollout-paused", r.Text)
 }
 
-func TestTheNamespaceOfAnOperatorThatIsBehindIsNamed(t *testing.T) {
+func TestAnOperatorThatIsBehindOrDownIsNamed(t *testing.T) {
 	in := input(t)
 	in.Set.Generation, in.SystemNamespace = 3, "sidecars"
 	why, err := NewRolloutWhy(in)
 	require.NoError(t, err)
-	assert.Equal(t, "the operator has not observed generation 3: is it running? (kubectl -n sidecars get pods -l app.kubernetes.io/component=operator)", why.Reasons[0])
+	assert.Equal(t, "the operator has not observed generation 3: is it running? (kubectl sidecarset check)", why.Reasons[0])
+	in.OperatorSilent = true
+	why, err = NewRolloutWhy(in)
+	require.NoError(t, err)
+	golden(t, "why-operator-down", why.Text)
+	r, err := NewRollout(in)
+	require.NoError(t, err)
+	golden(t, "rollout-operator-down", r.Text)
+	golden(t, "list-operator-down", NewSummaries(&ListInput{Sets: []v1alpha1.SidecarSet{*in.Set}, OperatorSilent: true, Now: noon}).Text)
 }
 
 func TestAWebhookThatDoesNotAnswerIsNamed(t *testing.T) {

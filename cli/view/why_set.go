@@ -80,7 +80,7 @@ func (r *Rollout) stoppedBy(in *Input) []string {
 	case r.OperatorSilent:
 		found = append(found, r.operatorLine()+" ("+checkCommand+")")
 	case !r.Observed:
-		found = append(found, fmt.Sprintf("the operator has not observed generation %d: is it running? (%s)", r.Generation, r.operatorCommand()))
+		found = append(found, fmt.Sprintf("the operator has not observed generation %d: is it running? (%s)", r.Generation, checkCommand))
 	}
 	if in.Set.Spec.UpdateStrategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType {
 		found = append(found, "upgrades are disabled: spec.updateStrategy.type is NotUpdate ("+PatchStrategy(r.Name, "type", `"RollingUpdate"`)+")")

@@ -65,7 +65,7 @@ func TestCheckNamesThePartThatFailed(t *testing.T) {
 	parts, err = checked(t)
 	require.EqualError(t, err, "failed: webhook")
 	assert.Contains(t, parts["webhook"].Message, `failed calling webhook "pods.outrigger.io"`)
-	assert.Contains(t, parts["webhook"].Message, "kubectl -n kruise-system get pods,endpointslices")
+	assert.Contains(t, parts["webhook"].Message, ": namespace kruise-system has no pod of the webhook: ")
 }
 
 func TestCheckFailsIfNoOpenRunResponds(t *testing.T) {
@@ -91,7 +91,7 @@ func TestCheckFailsIfNoOpenRunResponds(t *testing.T) {
 	parts, err = checked(t)
 	require.EqualError(t, err, "failed: workers")
 	assert.Regexp(t, `^the run of SidecarSet \w+ does not respond; last poll [0-9ms]+ ago \(\S+\): `+
-		`kubectl -n kruise-system get deployment,pods -l app\.kubernetes\.io/component=worker$`, parts["workers"].Message)
+		`namespace kruise-system has no pod of the worker: .*: kubectl -n kruise-system get deployment,replicaset -l app\.kubernetes\.io/component=worker$`, parts["workers"].Message)
 }
 
 func TestAnOperatorThatIsDownIsNamed(t *testing.T) {
