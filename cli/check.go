@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -102,10 +103,10 @@ func (s *shared) printsChecks(cmd *cobra.Command, queue *string, withoutUser boo
 	}, output.JSON, output.YAML)
 }
 
-// check checks the parts in the order of their dependencies.
+// check checks all parts at the same time, because a part that does not respond takes seconds. The
+// result has the order of their dependencies.
 func (i *installation) check(ctx context.Context) view.Checks {
-	var checks view.Checks
-	for _, part := range []struct {
+	parts := []struct {
 		name  string
 		check func(context.Context) (string, error)
 	}{
@@ -116,23 +117,33 @@ func (i *installation) check(ctx context.Context) view.Checks {
 		{"temporal", i.temporalServer},
 		{"workers", i.workers},
 		{"rights", i.rights},
-	} {
-		if part.name == "rights" && i.withoutUser {
-			continue
-		}
-		short, cancel := context.WithTimeout(ctx, checkTimeout)
-		message, err := part.check(short)
-		cancel()
-		check := view.Check{Part: part.name, State: view.CheckOK, Message: message}
-		if err != nil {
-			check.State, check.Message = view.CheckFailed, err.Error()
-			if _, unknown := errors.AsType[unknownError](err); unknown {
-				check.State = view.CheckUnknown
-			}
-		}
-		checks = append(checks, check)
 	}
+	if i.withoutUser {
+		parts = parts[:len(parts)-1]
+	}
+	checks := make(view.Checks, len(parts))
+	var running sync.WaitGroup
+	for n, part := range parts {
+		running.Go(func() {
+			short, cancel := context.WithTimeout(ctx, checkTimeout)
+			defer cancel()
+			message, err := part.check(short)
+			checks[n] = newCheckResult(part.name, message, err)
+		})
+	}
+	running.Wait()
 	return checks
+}
+
+func newCheckResult(part, message string, err error) view.Check {
+	if err == nil {
+		return view.Check{Part: part, State: view.CheckOK, Message: message}
+	}
+	state := view.CheckFailed
+	if _, unknown := errors.AsType[unknownError](err); unknown {
+		state = view.CheckUnknown
+	}
+	return view.Check{Part: part, State: state, Message: err.Error()}
 }
 
 // unknownError is the reason why the state of a part cannot be determined.

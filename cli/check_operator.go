@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,11 +20,15 @@ const renewTime = 5 * time.Second
 // operator checks that the operator renews its Lease, and has observed all SidecarSets.
 func (i *installation) operator(ctx context.Context) (string, error) {
 	lease := "Lease " + i.systemNamespace + "/" + view.OperatorLease
+	var behind *v1alpha1.SidecarSet
+	var unread error
+	var observed sync.WaitGroup
+	observed.Go(func() { behind, unread = i.behind(ctx) })
 	holder, renewed, err := i.renewed(ctx, renewTime)
+	observed.Wait()
 	if err != nil && !apierrors.IsNotFound(err) {
 		return "", i.failure(err, "read "+lease)
 	}
-	behind, unread := i.behind(ctx)
 	switch {
 	case unread != nil:
 		return "", i.failure(unread, "list SidecarSets")
