@@ -27,9 +27,9 @@ const aFreeze = "a RolloutFreeze"
 
 // freezeFlags are the flags of freeze.
 type freezeFlags struct {
-	selector, reason, until string
-	duration                time.Duration
-	all                     bool
+	selector, reason string
+	end              FreezeEnd
+	all              bool
 }
 
 func newFreeze(s *shared) *cobra.Command {
@@ -58,28 +58,14 @@ func newFreeze(s *shared) *cobra.Command {
 	cmd.Flags().StringVarP(&flags.selector, "selector", "l", "", "`labels` of the SidecarSets, as in kubectl get -l")
 	cmd.Flags().BoolVar(&flags.all, "all", false, "all SidecarSets, those of the future included")
 	cmd.Flags().StringVar(&flags.reason, "reason", "", "`text` that status, conditions and the run show")
-	cmd.Flags().StringVar(&flags.until, "until", "", "`time` at which the freeze ends, such as 2026-11-28T00:00:00Z")
-	cmd.Flags().DurationVar(&flags.duration, "for", 0, "time after which the freeze ends, such as 2h")
+	flags.end.AddTo(cmd.Flags())
 	return s.prints(cmd, &output.Flag{}, func(ctx context.Context, c *cluster, args []string) (model, error) {
-		// Without this check, an empty end would be a freeze without an end.
-		switch {
-		case cmd.Flags().Changed("for") && flags.duration == 0:
-			return nil, errPositiveFor
-		case cmd.Flags().Changed("until") && flags.until == "":
-			return nil, noTime(flags.until, s.now())
-		}
 		freeze, err := flags.freeze(args[0], s.now())
 		if err != nil {
 			return nil, err
 		}
 		return c.freeze(ctx, freeze)
 	}, output.JSON, output.YAML)
-}
-
-var errPositiveFor = errors.New("--for must be positive, for example 2h")
-
-func noTime(until string, now time.Time) error {
-	return fmt.Errorf("--until %q is no time such as %s: use this format, or a duration such as --for 2h", until, now.Add(2*time.Hour).UTC().Format(time.RFC3339))
 }
 
 // freeze returns the RolloutFreeze that the flags describe.
@@ -101,25 +87,13 @@ func (f *freezeFlags) freeze(name string, now time.Time) (*outriggerv1.RolloutFr
 		}
 		freeze.Spec.Selector = *selector
 	}
-	until := now.Add(f.duration)
-	switch {
-	case f.until != "" && f.duration != 0:
-		return nil, errors.New("freeze: use either --until or --for")
-	case f.duration < 0:
-		return nil, errPositiveFor
-	case f.until == "" && f.duration == 0:
-		return freeze, nil
-	case f.until != "":
-		var err error
-		if until, err = time.Parse(time.RFC3339, f.until); err != nil {
-			return nil, noTime(f.until, now)
-		}
-		if !until.After(now) {
-			return nil, fmt.Errorf("--until %s is over; now it is %s", f.until, now.UTC().Format(time.RFC3339))
-		}
+	until, err := f.end.Time(now)
+	if err != nil {
+		return nil, err
 	}
-	// Objects have times of whole seconds.
-	freeze.Spec.Until = &metav1.Time{Time: until.Add(time.Second - time.Nanosecond).Truncate(time.Second).UTC()}
+	if until != nil {
+		freeze.Spec.Until = &metav1.Time{Time: *until}
+	}
 	return freeze, nil
 }
 

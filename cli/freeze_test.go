@@ -18,16 +18,16 @@ func TestFlagsOfAFreeze(t *testing.T) {
 		fails string
 	}{
 		"all, until unfreeze":       {freezeFlags{all: true}, "", ""},
-		"for a time":                {freezeFlags{selector: "tier=edge", duration: 2 * time.Hour}, "2026-11-27T14:00:01Z", ""},
-		"until a time":              {freezeFlags{all: true, until: "2026-11-28T00:00:00+01:00"}, "2026-11-27T23:00:00Z", ""},
+		"for a time":                {freezeFlags{selector: "tier=edge", end: FreezeEnd{duration: 2 * time.Hour}}, "2026-11-27T14:00:01Z", ""},
+		"until a time":              {freezeFlags{all: true, end: FreezeEnd{until: "2026-11-28T00:00:00+01:00"}}, "2026-11-27T23:00:00Z", ""},
 		"nothing is selected":       {freezeFlags{}, "", "either with --selector or with --all"},
 		"two selections":            {freezeFlags{all: true, selector: "a=b"}, "", "either with --selector or with --all"},
 		"a selector with a mistake": {freezeFlags{selector: "a=b=c"}, "", "--selector: "},
 		"a selector of nothing":     {freezeFlags{selector: "tier=edge,tier=core"}, "", `--selector "tier=edge,tier=core" selects nothing, because its requirements for label tier exclude each other`},
-		"two ends":                  {freezeFlags{all: true, until: "2026-11-28T00:00:00Z", duration: time.Hour}, "", "either --until or --for"},
-		"an end in the past":        {freezeFlags{all: true, until: "2026-11-27T12:00:00Z"}, "", "--until 2026-11-27T12:00:00Z is over; now it is 2026-11-27T12:00:00Z"},
-		"a negative duration":       {freezeFlags{all: true, duration: -time.Hour}, "", "--for must be positive"},
-		"no time":                   {freezeFlags{all: true, until: "tomorrow"}, "", `--until "tomorrow" is no time such as 2026-11-27T14:00:00Z: use this format, or a duration such as --for 2h`},
+		"two ends":                  {freezeFlags{all: true, end: FreezeEnd{until: "2026-11-28T00:00:00Z", duration: time.Hour}}, "", "use either --until or --for"},
+		"an end in the past":        {freezeFlags{all: true, end: FreezeEnd{until: "2026-11-27T12:00:00Z"}}, "", "--until 2026-11-27T12:00:00Z is over; now it is 2026-11-27T12:00:00Z"},
+		"a negative duration":       {freezeFlags{all: true, end: FreezeEnd{duration: -time.Hour}}, "", "--for must be positive"},
+		"no time":                   {freezeFlags{all: true, end: FreezeEnd{until: "tomorrow"}}, "", `--until "tomorrow" is no time such as 2026-11-27T14:00:00Z: use this format, or a duration such as --for 2h`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			freeze, err := c.flags.freeze("friday", now)

@@ -20,6 +20,7 @@ import (
 
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/cli"
 	"github.com/outrigger/outrigger/internal/fleet"
 	"github.com/outrigger/outrigger/output"
 	"github.com/outrigger/outrigger/subcommand"
@@ -47,8 +48,7 @@ type fleetCommand struct {
 	by       protocol.Approval
 	stage    string
 	file     string
-	until    string
-	duration time.Duration
+	end      cli.FreezeEnd
 	// watch, content and timeout are the flags of status.
 	watch   bool
 	content string
@@ -75,8 +75,7 @@ func newFleet() *cobra.Command {
 	approve := f.request(protocol.ApproveUpdate, "Approve the current stage of a rollout")
 	approve.Flags().StringVar(&f.stage, "stage", "", "`name` of the stage; empty: the current stage")
 	freeze := f.sub("freeze --reason TEXT", "Stop the upgrades in all clusters", cobra.NoArgs, f.freeze)
-	freeze.Flags().StringVar(&f.until, "until", "", "`time` at which the freeze ends, such as 2026-11-28T00:00:00Z; empty: until unfreeze")
-	freeze.Flags().DurationVar(&f.duration, "for", 0, "time after which the freeze ends, such as 2h")
+	f.end.AddTo(freeze.Flags())
 	unfreeze := f.sub("unfreeze", "Continue the upgrades in all clusters", cobra.NoArgs, f.unfreeze)
 	for _, cmd := range []*cobra.Command{freeze, unfreeze} {
 		cmd.Flags().StringVar(&f.by.Reason, "reason", "", "`text` for the history")
@@ -192,21 +191,11 @@ func (f *fleetCommand) remove(ctx context.Context, c client.Client, args []strin
 
 // freeze freezes the fleet. The members hear of it within seconds.
 func (f *fleetCommand) freeze(ctx context.Context, c client.Client, _ []string, out io.Writer) error {
-	freeze := protocol.FleetFreeze{By: os.Getenv("USER"), Reason: f.by.Reason}
-	switch {
-	case f.until != "" && f.duration != 0:
-		return errors.New("use either --until or --for")
-	case f.duration < 0:
-		return errors.New("--for must be positive, for example 2h")
-	case f.duration > 0:
-		freeze.Until = new(time.Now().Add(f.duration).Truncate(time.Second).UTC())
-	case f.until != "":
-		until, err := time.Parse(time.RFC3339, f.until)
-		if err != nil {
-			return fmt.Errorf("--until %q is no time such as 2026-11-28T00:00:00Z: use this format, or a duration such as --for 2h", f.until)
-		}
-		freeze.Until = &until
+	until, err := f.end.Time(time.Now())
+	if err != nil {
+		return err
 	}
+	freeze := protocol.FleetFreeze{By: os.Getenv("USER"), Reason: f.by.Reason, Until: until}
 	return send(ctx, c, protocol.FleetRegistryID, protocol.FreezeUpdate, freeze, out)
 }
 

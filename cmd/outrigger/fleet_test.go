@@ -183,7 +183,16 @@ func TestFlagsOfAWatchNeedEachOther(t *testing.T) {
 	}
 }
 
-func TestTheEndOfAFreezeOfTheFleetHasAFormat(t *testing.T) {
-	f := &fleetCommand{until: "tomorrow"}
-	require.EqualError(t, f.freeze(t.Context(), nil, nil, nil), `--until "tomorrow" is no time such as 2026-11-28T00:00:00Z: use this format, or a duration such as --for 2h`)
+func TestTheEndOfAFreezeOfTheFleetIsAFutureTime(t *testing.T) {
+	for want, args := range map[string][]string{
+		`--until "tomorrow" is no time such as `:           {"--until=tomorrow"},
+		"--until 2026-01-01T00:00:00Z is over; now it is ": {"--until=2026-01-01T00:00:00Z"},
+		`--until "" is no time such as `:                   {"--until="},
+		"--for must be positive, for example 2h":           {"--for=0s"},
+		"use either --until or --for":                      {"--for=2h", "--until=2026-01-01T00:00:00Z"},
+	} {
+		root := newCommand()
+		root.SetArgs(append([]string{"fleet", "freeze"}, args...))
+		require.ErrorContains(t, root.ExecuteContext(t.Context()), want)
+	}
 }

@@ -1,0 +1,49 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// FreezeEnd are the flags for the end of a freeze.
+type FreezeEnd struct {
+	until    string
+	duration time.Duration
+	changed  func(flag string) bool
+}
+
+// AddTo adds the flags.
+func (e *FreezeEnd) AddTo(flags *pflag.FlagSet) {
+	flags.StringVar(&e.until, "until", "", "`time` at which the freeze ends, such as 2026-11-28T00:00:00Z")
+	flags.DurationVar(&e.duration, "for", 0, "time after which the freeze ends, such as 2h")
+	e.changed = flags.Changed
+}
+
+// Time returns the end of the freeze in whole seconds, which objects have, or nil for a freeze without an
+// end. An empty flag that a user set is no freeze without an end.
+func (e *FreezeEnd) Time(now time.Time) (*time.Time, error) {
+	set := func(flag string, set bool) bool { return set || e.changed != nil && e.changed(flag) }
+	hasUntil, hasFor := set("until", e.until != ""), set("for", e.duration != 0)
+	end := now.Add(e.duration)
+	switch {
+	case hasUntil && hasFor:
+		return nil, errors.New("use either --until or --for")
+	case hasFor && e.duration <= 0:
+		return nil, errors.New("--for must be positive, for example 2h")
+	case hasUntil:
+		var err error
+		if end, err = time.Parse(time.RFC3339, e.until); err != nil {
+			return nil, fmt.Errorf("--until %q is no time such as %s: use this format, or a duration such as --for 2h", e.until, now.Add(2*time.Hour).UTC().Format(time.RFC3339))
+		}
+		if !end.After(now) {
+			return nil, fmt.Errorf("--until %s is over; now it is %s", e.until, now.UTC().Format(time.RFC3339))
+		}
+	case !hasFor:
+		return nil, nil //nolint:nilnil // a freeze without an end
+	}
+	end = end.Add(time.Second - time.Nanosecond).Truncate(time.Second).UTC()
+	return &end, nil
+}
