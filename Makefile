@@ -101,7 +101,7 @@ precommit: ## Check formatting, vet, lint, and the tests of the pure packages, i
 # More suites run than there are cores, because a suite waits for servers most of the time. The
 # integration tests are the longest suite. The tests that match second_stack run after the others on
 # a stack of their own, because they start further control planes or make servers slow.
-second_stack := FleetRollsOut|ClusterWideLimit|LateCache|OlderThanAnOutage|ClaimedAgain|MissingWorkers|CertificatesRotate|ShareATemporal
+second_stack := FleetRollsOut|ConnectionToTheFleet|ClusterWideLimit|LateCache|OlderThanAnOutage|ClaimedAgain|MissingWorkers|CertificatesRotate|ShareATemporal
 .PHONY: test
 test: controlplane build ## Run all tests except those of the browser
 	@tools/build.sh helm prometheus

@@ -78,13 +78,15 @@ func newSmokeGate(t *testing.T) *smokeGate {
 type fleetMember struct {
 	t       *testing.T
 	ctx     context.Context
+	cluster *cluster.Cluster
 	kube    client.Client
 	set     *v1alpha1.SidecarSet
 	watched *observer.Watch
 }
 
-// startFleetMember starts a cluster with the SidecarSet edge-proxy and n pods with its first version.
-func startFleetMember(ctx context.Context, t *testing.T, name string) (*fleetMember, error) {
+// startFleetMember starts a cluster with the SidecarSet edge-proxy and four pods with its first version. worker
+// are additional flags of the worker.
+func startFleetMember(ctx context.Context, t *testing.T, name string, worker ...string) (*fleetMember, error) {
 	c, err := cluster.Start(ctx, cluster.Options{Dir: t.TempDir(), Nodes: 1, WithoutTemporal: true})
 	if err != nil {
 		return nil, err
@@ -94,13 +96,13 @@ func startFleetMember(ctx context.Context, t *testing.T, name string) (*fleetMem
 	c.TemporalAddress = stack.TemporalAddress
 	for role, args := range map[string][]string{
 		"operator": {"--fleet"}, "webhook": {"--fleet"},
-		"worker": {"--fleet", "--fleet-cluster-name=" + name, "--fleet-cluster-labels=stage=" + name},
+		"worker": append([]string{"--fleet", "--fleet-cluster-name=" + name, "--fleet-cluster-labels=stage=" + name}, worker...),
 	} {
 		if _, err := c.StartRole(ctx, role, args...); err != nil {
 			return nil, err
 		}
 	}
-	m := &fleetMember{t: t, ctx: ctx, set: &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: "edge-proxy"}}}
+	m := &fleetMember{t: t, ctx: ctx, cluster: c, set: &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: "edge-proxy"}}}
 	m.set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "edge"}}
 	m.set.Spec.Containers = []v1alpha1.SidecarContainer{{Container: corev1.Container{Name: "side", Image: "side:v1"}}}
 	m.set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(2))
@@ -166,17 +168,20 @@ func (m *fleetMember) awaitReason(reason string) *v1alpha1.SidecarSet {
 	return set
 }
 
-// terminateAll terminates the open runs whose workflow ids have one of the prefixes. Other tests wait until
-// no run is open. The roles of the members have stopped, so nothing starts a run again.
-func terminateAll(ctx context.Context, t *testing.T, prefixes ...string) {
+// terminateAll terminates the open runs of a namespace whose workflow ids have one of the prefixes. Other
+// tests wait until no run is open. The roles of the members have stopped, so nothing starts a run again.
+func terminateAll(ctx context.Context, t *testing.T, namespace string, prefixes ...string) {
 	t.Helper()
 	for _, prefix := range prefixes {
 		list, err := stack.temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-			Namespace: cluster.TemporalNamespace, Query: "ExecutionStatus='Running' AND WorkflowId STARTS_WITH '" + prefix + "'",
+			Namespace: namespace, Query: "ExecutionStatus='Running' AND WorkflowId STARTS_WITH '" + prefix + "'",
 		})
 		require.NoError(t, err)
 		for _, run := range list.Executions {
-			assert.NoError(t, stack.temporal.TerminateWorkflow(ctx, run.Execution.WorkflowId, "", "the test has ended"))
+			_, err := stack.temporal.WorkflowService().TerminateWorkflowExecution(ctx, &workflowservice.TerminateWorkflowExecutionRequest{
+				Namespace: namespace, WorkflowExecution: run.Execution, Reason: "the test has ended",
+			})
+			assert.NoError(t, err)
 		}
 	}
 }
@@ -221,7 +226,7 @@ func TestSpec12_AFleetRollsOutStageByStage(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	t.Cleanup(func() {
-		terminateAll(context.WithoutCancel(ctx), t, protocol.FleetRegistryID, protocol.FleetWorkflowID("edge-proxy"), protocol.WorkflowID("edge-proxy", ""))
+		terminateAll(context.WithoutCancel(ctx), t, cluster.TemporalNamespace, protocol.FleetRegistryID, protocol.FleetWorkflowID("edge-proxy"), protocol.WorkflowID("edge-proxy", ""))
 	})
 	var canary, rest *fleetMember
 	var starting errgroup.Group

@@ -1,0 +1,249 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	grpcstatus "google.golang.org/grpc/status"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	plugin "github.com/outrigger/outrigger/cli"
+	"github.com/outrigger/outrigger/dev/cluster"
+	"github.com/outrigger/outrigger/dev/observer"
+	temporaloptions "github.com/outrigger/outrigger/temporal"
+)
+
+// forwarder forwards TCP connections to an address that can change.
+type forwarder struct {
+	address string
+
+	mu   sync.Mutex
+	to   string
+	open []net.Conn
+}
+
+// forward forwards the connections of a listener until the test ends.
+func forward(t *testing.T, listener net.Listener, to string) *forwarder {
+	f := &forwarder{address: listener.Addr().String(), to: to}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			from, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() { f.serve(from) })
+		}
+	})
+	t.Cleanup(func() {
+		assert.NoError(t, listener.Close())
+		f.redirect("")
+		serving.Wait()
+	})
+	return f
+}
+
+func (f *forwarder) serve(from net.Conn) {
+	defer func() { _ = from.Close() }()
+	f.mu.Lock()
+	to, err := net.Dial("tcp", f.to)
+	if err == nil {
+		f.open = append(f.open, from, to)
+	}
+	f.mu.Unlock()
+	if err != nil {
+		return
+	}
+	go func() {
+		_, _ = io.Copy(to, from)
+		_ = to.Close()
+	}()
+	_, _ = io.Copy(from, to)
+}
+
+// redirect changes the address, and closes the open connections.
+func (f *forwarder) redirect(to string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.to = to
+	for _, conn := range f.open {
+		_ = conn.Close()
+	}
+	f.open = nil
+}
+
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	return listener
+}
+
+// startDenying starts a server that permits no call, and returns its address.
+func startDenying(t *testing.T, config *tls.Config) string {
+	listener := listen(t)
+	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(config)), grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error {
+		return grpcstatus.Error(codes.PermissionDenied, "Request unauthorized.")
+	}))
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(listener) })
+	t.Cleanup(func() {
+		server.Stop()
+		serving.Wait()
+	})
+	return listener.Addr().String()
+}
+
+// newCertificate returns the configuration of a server on loopback, and the file with the CA of its certificate.
+func newCertificate(t *testing.T) (config *tls.Config, ca string) {
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	defer server.Close()
+	ca = filepath.Join(t.TempDir(), "ca.crt")
+	require.NoError(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600))
+	return &tls.Config{Certificates: server.TLS.Certificates, NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12}, ca
+}
+
+// sidecarset runs the plugin as an administrator of the cluster.
+func (m *fleetMember) sidecarset(args ...string) string {
+	m.t.Helper()
+	var out bytes.Buffer
+	cmd := plugin.NewCommand(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &out})
+	cmd.SetArgs(append([]string{
+		"--kubeconfig=" + m.cluster.Kubeconfig, "--cache-dir=" + m.t.TempDir(), "--temporal-address=" + stack.TemporalAddress, "--temporal-tls=false",
+	}, args...))
+	require.NoError(m.t, cmd.ExecuteContext(m.ctx), "%v: %s", args, &out)
+	return out.String()
+}
+
+// awaitMetric waits until a metric of the worker with the label value reason, if any, has a value that is right.
+func (m *fleetMember) awaitMetric(name, reason string, right func(float64) bool) {
+	m.t.Helper()
+	var url string
+	for _, role := range m.cluster.Roles() {
+		if role.Name == cluster.Worker {
+			url = role.Metrics
+		}
+	}
+	err := wait.PollUntilContextCancel(m.ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		families, err := cluster.Scrape(ctx, http.DefaultClient, url)
+		if err != nil {
+			return false, err
+		}
+		for _, metric := range families[name].GetMetric() {
+			value := metric.GetGauge().GetValue() + metric.GetCounter().GetValue()
+			if labels := metric.GetLabel(); (len(labels) == 0 || labels[0].GetValue() == reason) && right(value) {
+				return true, nil
+			}
+		}
+		return false, nil
+	})
+	require.NoError(m.t, err, "wait for %s %s", name, reason)
+}
+
+func (m *fleetMember) awaitConnected(want float64) {
+	m.t.Helper()
+	m.awaitMetric("outrigger_fleet_connected", "", func(value float64) bool { return value == want })
+}
+
+// awaitFault waits until the metrics and the condition show why the connection fails.
+func (m *fleetMember) awaitFault(reason, cause string) {
+	m.t.Helper()
+	m.awaitMetric("outrigger_fleet_call_failures_total", reason, func(value float64) bool { return value > 0 })
+	m.awaitConnected(0)
+	// A run without a permit hears of a change of the connection within five minutes, and of a pause at once.
+	assert.Contains(m.t, m.sidecarset("pause", "edge-proxy", "--reason=lunch"), "paused")
+	m.awaitReason(v1alpha1.ReasonPaused)
+	assert.Contains(m.t, m.sidecarset("status", "edge-proxy"), "lunch")
+	assert.Contains(m.t, m.sidecarset("resume", "edge-proxy"), "resumed")
+	err := wait.PollUntilContextCancel(m.ctx, 50*time.Millisecond, true, func(context.Context) (bool, error) {
+		progressing := meta.FindStatusCondition(m.awaitReason(v1alpha1.ReasonAwaitingPermit).Status.Conditions, v1alpha1.ConditionProgressing)
+		return strings.Contains(progressing.Message, "; the connection to the fleet fails: "+cause), nil
+	})
+	require.NoError(m.t, err, "wait for the cause %s", cause)
+	assert.Contains(m.t, m.sidecarset("status", "edge-proxy"), "the connection to the fleet fails: "+cause)
+}
+
+// scaleTo waits until n pods are ready, and updated of them have the content of the SidecarSet.
+func (m *fleetMember) scaleTo(n int32, updated int) {
+	m.t.Helper()
+	scale := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, n))
+	require.NoError(m.t, m.kube.Patch(m.ctx, deployment("edge", n), scale))
+	_, err := m.watched.Await(m.ctx, func(v observer.View) bool { return v.Pods == int(n) && v.Ready == int(n) && v.Updated == updated })
+	require.NoError(m.t, err)
+}
+
+// The worker starts with a connection that fails. No cause of a failure stops what the cluster does by itself,
+// and none needs a restart after it is mended.
+func TestSpec12_9_AMemberWorksWhileItsConnectionToTheFleetFails(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	const namespace = "fleet-later"
+	t.Cleanup(func() {
+		ended := context.WithoutCancel(ctx)
+		terminateAll(ended, t, cluster.TemporalNamespace, protocol.WorkflowID("edge-proxy", ""))
+		terminateAll(ended, t, namespace, protocol.FleetRegistryID, protocol.FleetWorkflowID("edge-proxy"))
+	})
+	config, ca := newCertificate(t)
+	denying := startDenying(t, config)
+	secured := forward(t, tls.NewListener(listen(t), config), stack.TemporalAddress).address
+	front := forward(t, listen(t), stack.TemporalAddress)
+	m, err := startFleetMember(ctx, t, "canary", "--fleet-temporal-address="+front.address, "--fleet-temporal-namespace="+namespace, "--fleet-temporal-tls-ca-path="+ca)
+	require.NoError(t, err)
+
+	m.awaitReason(v1alpha1.ReasonAwaitingPermit)
+	m.awaitFault(temporaloptions.FleetHandshake, "the server does not speak TLS (turn it off with --fleet-temporal-tls=false, or correct the address)")
+	m.scaleTo(5, 5)
+	assert.Contains(t, m.sidecarset("permit", "edge-proxy", "--reason=the fleet is away"), "permitted")
+	m.awaitReason(v1alpha1.ReasonRolloutComplete)
+	m.upgradeTo("side:v2")
+	m.awaitReason(v1alpha1.ReasonAwaitingPermit)
+	m.scaleTo(6, 0)
+
+	front.redirect(secured)
+	m.awaitFault(temporaloptions.FleetNamespace, "the namespace does not exist (outrigger temporal setup creates it, or correct --fleet-temporal-namespace)")
+	m.scaleTo(7, 0)
+	setup := exec.CommandContext(ctx, filepath.Join(bin, "outrigger"), "temporal", "setup", "--temporal-address="+stack.TemporalAddress, "--temporal-namespace="+namespace)
+	out, err := setup.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	m.awaitConnected(1)
+	smoke := newSmokeGate(t)
+	outriggerFleet(ctx, t, strings.ReplaceAll(fleetPolicy, "GATE", smoke.URL), "apply", "-f", "-", "--temporal-namespace="+namespace)
+	m.awaitImage("side:v2", 7)
+	assert.Equal(t, "canary", protocol.ParsePermit(m.awaitReason(v1alpha1.ReasonRolloutComplete).Status.Rollout.Permit).Stage)
+
+	front.redirect(denying)
+	m.awaitConnected(0)
+	m.upgradeTo("side:v3")
+	m.awaitReason(v1alpha1.ReasonAwaitingPermit)
+	m.awaitFault(temporaloptions.FleetPermission, "permission denied (check whether the API key or the client certificate has access to this namespace)")
+	m.scaleTo(8, 0)
+	front.redirect(secured)
+	m.awaitConnected(1)
+	m.awaitImage("side:v3", 8)
+	m.awaitReason(v1alpha1.ReasonRolloutComplete)
+}
