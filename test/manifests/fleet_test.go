@@ -5,8 +5,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/outrigger/outrigger/temporal"
 )
 
 // fleetFlags are the flags of a role that belong to a fleet.
@@ -34,4 +37,53 @@ func TestSpec12_TheChartMakesAClusterAMemberOfAFleet(t *testing.T) {
 	assert.Equal(t, []string{
 		"--fleet", "--fleet-temporal-address=hub:7233", "--fleet-temporal-namespace=fleet", "--fleet-cluster-name=eu-1", "--fleet-cluster-labels=stage=canary",
 	}, fleetFlags(t, with, "worker"))
+}
+
+// secretsOf are the Secrets that a role mounts, by the path of the mount.
+func secretsOf(t *testing.T, manifests map[string]object, role string) map[string]string {
+	t.Helper()
+	_, pod, container := deployed(t, manifests, role)
+	paths, secrets := map[any]string{}, map[string]string{}
+	mounts, _ := container["volumeMounts"].([]any)
+	for _, mount := range mounts {
+		paths[mount.(object)["name"]] = mount.(object)["mountPath"].(string)
+	}
+	volumes, _ := pod["volumes"].([]any)
+	for _, volume := range volumes {
+		if secret, ok := volume.(object)["secret"].(object); ok {
+			secrets[paths[volume.(object)["name"]]] = secret["secretName"].(string)
+		}
+	}
+	return secrets
+}
+
+// Only the roles that connect to the fleet mount its Secrets. The flags are those of the roles.
+func TestSpec12_9_TheChartConnectsToAFleetWithCredentialsOfItsOwn(t *testing.T) {
+	const own = "/etc/temporal/fleet-"
+	all := rendered(t, "--set=ui.enabled=true,fleet.enabled=true,fleet.temporal.address=hub:7233,temporal.tls.secretName=mtls",
+		"--set=fleet.temporal.apiKey.secretName=key,fleet.temporal.tls.enabled=true,fleet.temporal.tls.serverName=hub,fleet.temporal.tls.secretName=fleet,fleet.temporal.tls.ca=true",
+		"--set=fleet.temporal.payloadKeys.secretName=payload,fleet.temporal.payloadKeys.encrypt=true")
+	for _, role := range []string{"worker", "ui"} {
+		flags := fleetFlags(t, all, role)
+		assert.Equal(t, []string{
+			"--fleet", "--fleet-temporal-address=hub:7233", "--fleet-temporal-api-key-file=" + own + "api-key/api-key", "--fleet-temporal-tls",
+			"--fleet-temporal-tls-server-name=hub", "--fleet-temporal-tls-cert-path=" + own + "tls/tls.crt", "--fleet-temporal-tls-key-path=" + own + "tls/tls.key",
+			"--fleet-temporal-tls-ca-path=" + own + "tls/ca.crt", "--fleet-temporal-payload-key-dir=" + own + "payload-keys",
+			"--fleet-temporal-payload-key-id-file=" + own + "payload-keys/.current",
+		}, flags, role)
+		known := pflag.NewFlagSet(role, pflag.ContinueOnError)
+		new(temporal.FleetFlags).AddTo(known)
+		require.NoError(t, known.Parse(flags[1:]), role)
+		assert.Equal(t, map[string]string{
+			"/etc/temporal/tls": "mtls", own + "api-key": "key", own + "tls": "fleet", own + "payload-keys": "payload",
+		}, secretsOf(t, all, role), role)
+	}
+	assert.Equal(t, map[string]string{"/etc/temporal/tls": "mtls"}, secretsOf(t, all, "operator"))
+	assert.Empty(t, secretsOf(t, all, "webhook"))
+
+	all = rendered(t, "--set=fleet.enabled=true,fleet.temporal.tls.secretName=ca,fleet.temporal.tls.clientCertificate=false,fleet.temporal.tls.ca=true",
+		"--set=fleet.temporal.payloadKeys.secretName=payload")
+	assert.Equal(t, []string{"--fleet", "--fleet-temporal-tls-ca-path=" + own + "tls/ca.crt", "--fleet-temporal-payload-key-dir=" + own + "payload-keys"}, fleetFlags(t, all, "worker"))
+	all = rendered(t, "--set=fleet.temporal.tls.secretName=ca")
+	assert.Empty(t, secretsOf(t, all, "worker"), "outside a fleet")
 }

@@ -16,7 +16,7 @@ func TestValuesThatMeanNothingAreRejected(t *testing.T) {
 	for _, values := range []string{
 		"worker.replica=3", "worker.replicas=-1", "webhook.replicas=0", "worker.replicas=many", "replicas=3", "webhook.args={port=1}",
 		"worker.podSpec.containers[0].name=x", "temporal.adress=x:1", "temporal.address=https://x:1", "temporal.env.TEMPORAL_API_KEY=secret",
-		"temporal.payloadKeys.encrypt=true", "image.digest=sha256:1", "webhook.pods.rules[0]=x", "worker.pods.timeoutSeconds=3", "webhook.goMemLimit=1Gi",
+		"temporal.payloadKeys.encrypt=true", "fleet.temporal.payloadKeys.encrypt=true", "fleet.temporal.apiKey.value=secret", "image.digest=sha256:1", "webhook.pods.rules[0]=x", "worker.pods.timeoutSeconds=3", "webhook.goMemLimit=1Gi",
 	} {
 		out, err := output(t, "helm", "template", "outrigger", chart, "--set="+values)
 		require.Error(t, err, values)

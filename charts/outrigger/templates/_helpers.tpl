@@ -60,15 +60,64 @@ ui.yaml and uninstall.yaml contain manifests themselves.
 {{- toYaml (merge (deepCopy $t.env) $env) -}}
 {{- end -}}
 
-{{/* Returns the Secrets by their mount directory below /etc/temporal. */}}
+{{/*
+Returns the Secrets of a connection to Temporal by their mount directory below /etc/temporal.
+Arguments: the values of the connection, and the prefix of the directories.
+*/}}
 {{- define "outrigger.temporal.secrets" -}}
-{{- with .Values.temporal -}}
+{{- $prefix := index . 1 -}}
+{{- with index . 0 -}}
 {{- range $directory, $secret := dict "api-key" .apiKey.secretName "tls" .tls.secretName "payload-keys" .payloadKeys.secretName -}}
 {{- if $secret }}
-{{ $directory }}: {{ $secret | quote }}
+{{ $prefix }}{{ $directory }}: {{ $secret | quote }}
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+
+{{/* Returns the Secrets that a role of a member of a fleet mounts for the fleet, like "outrigger.temporal.secrets". Arguments: root, role. */}}
+{{- define "outrigger.fleet.secrets" -}}
+{{- $fleet := (index . 0).Values.fleet -}}
+{{- if and $fleet.enabled (has (index . 1) (list "worker" "ui")) -}}
+{{- include "outrigger.temporal.secrets" (list $fleet.temporal "fleet-") -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Returns the mounts of Secrets, by their directories below /etc/temporal. */}}
+{{- define "outrigger.temporal.mounts" -}}
+{{- range $directory, $secret := . }}
+- {name: {{ printf "temporal-%s" $directory }}, mountPath: {{ printf "/etc/temporal/%s" $directory }}, readOnly: true}
+{{- end -}}
+{{- end -}}
+
+{{/* Returns the volumes of the same Secrets. */}}
+{{- define "outrigger.temporal.volumes" -}}
+{{- range $directory, $secret := . }}
+- {name: {{ printf "temporal-%s" $directory }}, secret: {secretName: {{ $secret | quote }}}}
+{{- end -}}
+{{- end -}}
+
+{{/* Returns the flags of the worker and the pages for the connection to the fleet. */}}
+{{- define "outrigger.fleet.connection" -}}
+{{- $args := list -}}
+{{- with .Values.fleet.temporal -}}
+{{- with .address -}}{{- $args = append $args (printf "--fleet-temporal-address=%s" .) -}}{{- end -}}
+{{- with .namespace -}}{{- $args = append $args (printf "--fleet-temporal-namespace=%s" .) -}}{{- end -}}
+{{- if .apiKey.secretName -}}{{- $args = append $args (printf "--fleet-temporal-api-key-file=/etc/temporal/fleet-api-key/%s" .apiKey.key) -}}{{- end -}}
+{{- if .tls.enabled -}}{{- $args = append $args "--fleet-temporal-tls" -}}{{- end -}}
+{{- with .tls.serverName -}}{{- $args = append $args (printf "--fleet-temporal-tls-server-name=%s" .) -}}{{- end -}}
+{{- if .tls.secretName -}}
+{{- if .tls.clientCertificate -}}
+{{- $args = concat $args (list "--fleet-temporal-tls-cert-path=/etc/temporal/fleet-tls/tls.crt" "--fleet-temporal-tls-key-path=/etc/temporal/fleet-tls/tls.key") -}}
+{{- end -}}
+{{- if .tls.ca -}}{{- $args = append $args "--fleet-temporal-tls-ca-path=/etc/temporal/fleet-tls/ca.crt" -}}{{- end -}}
+{{- end -}}
+{{- if .payloadKeys.secretName -}}
+{{- $args = append $args "--fleet-temporal-payload-key-dir=/etc/temporal/fleet-payload-keys" -}}
+{{- if .payloadKeys.encrypt -}}{{- $args = append $args "--fleet-temporal-payload-key-id-file=/etc/temporal/fleet-payload-keys/.current" -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $args -}}
 {{- end -}}
 
 {{/* Returns the flags of a role in a member of a fleet. Arguments: root, role. */}}
@@ -77,9 +126,10 @@ ui.yaml and uninstall.yaml contain manifests themselves.
 {{- $args := list -}}
 {{- if $fleet.enabled -}}
 {{- $args = append $args "--fleet" -}}
+{{- if has (index . 1) (list "worker" "ui") -}}
+{{- $args = concat $args (include "outrigger.fleet.connection" (index . 0) | fromYamlArray) -}}
+{{- end -}}
 {{- if eq (index . 1) "worker" -}}
-{{- with $fleet.temporal.address -}}{{- $args = append $args (printf "--fleet-temporal-address=%s" .) -}}{{- end -}}
-{{- with $fleet.temporal.namespace -}}{{- $args = append $args (printf "--fleet-temporal-namespace=%s" .) -}}{{- end -}}
 {{- with $fleet.cluster.name -}}{{- $args = append $args (printf "--fleet-cluster-name=%s" .) -}}{{- end -}}
 {{- range $key, $value := $fleet.cluster.labels -}}{{- $args = append $args (printf "--fleet-cluster-labels=%s=%s" $key $value) -}}{{- end -}}
 {{- end -}}
@@ -105,11 +155,9 @@ ui.yaml and uninstall.yaml contain manifests themselves.
 {{- $volumes := list -}}
 {{- if $container.envFrom -}}
 {{- $annotations = set $annotations "checksum/temporal" (include "outrigger.temporal.env" $root | sha256sum) -}}
-{{- range $directory, $secret := include "outrigger.temporal.secrets" $root | fromYaml -}}
-{{- $name := printf "temporal-%s" $directory -}}
-{{- $volumes = append $volumes (dict "name" $name "secret" (dict "secretName" $secret)) -}}
-{{- $mounts = append $mounts (dict "name" $name "mountPath" (printf "/etc/temporal/%s" $directory) "readOnly" true) -}}
-{{- end -}}
+{{- $secrets := merge (include "outrigger.temporal.secrets" (list $root.Values.temporal "") | fromYaml) (include "outrigger.fleet.secrets" (list $root (index . 1)) | fromYaml) -}}
+{{- $mounts = include "outrigger.temporal.mounts" $secrets | fromYamlArray -}}
+{{- $volumes = include "outrigger.temporal.volumes" $secrets | fromYamlArray -}}
 {{- end -}}
 {{- with $annotations -}}{{- $_ := set $template.metadata "annotations" . -}}{{- end -}}
 {{- $_ := set $template.metadata "labels" (merge $template.metadata.labels $values.podLabels) -}}
