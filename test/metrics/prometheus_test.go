@@ -45,8 +45,12 @@ func TestQueriesOverALiveRollout(t *testing.T) {
 	stack, err := cluster.Start(ctx, cluster.Options{Dir: t.TempDir(), Nodes: 1})
 	require.NoError(t, err)
 	t.Cleanup(stack.Shutdown)
-	for _, role := range []string{"operator", "webhook", "worker"} {
-		_, err := stack.StartRole(ctx, role)
+	for role, args := range map[string][]string{
+		"operator": nil, "webhook": nil, "worker": nil,
+		// This worker belongs to a fleet, and hosts no rollouts of the cluster, which need no permits.
+		"worker-fleet": {"--fleet", "--task-queue=fleet-only"},
+	} {
+		_, err := stack.StartRole(ctx, role, args...)
 		require.NoError(t, err)
 	}
 	queries := startPrometheus(ctx, t, stack.Roles())
@@ -71,11 +75,18 @@ func TestQueriesOverALiveRollout(t *testing.T) {
 			require.NoError(t, err, where)
 		}
 	}
-	for _, fault := range []struct{ killed, alert string }{
-		{cluster.Temporal, "OutriggerEngineDown"}, {cluster.Operator, "OutriggerOperatorAbsent"}, {cluster.Webhook, "OutriggerWebhookAbsent"},
+	for _, fault := range []struct {
+		killed string
+		alerts []string
+	}{
+		{cluster.Temporal, []string{"OutriggerEngineDown", "OutriggerFleetDisconnected"}},
+		{cluster.Operator, []string{"OutriggerOperatorAbsent"}},
+		{cluster.Webhook, []string{"OutriggerWebhookAbsent"}},
 	} {
 		require.NoError(t, stack.Kill(fault.killed))
-		awaitSamples(t, queries, fault.alert, asked["alert "+fault.alert])
+		for _, alert := range fault.alerts {
+			awaitSamples(t, queries, alert, asked["alert "+alert])
+		}
 	}
 }
 
@@ -104,7 +115,8 @@ func ask(ctx context.Context, queries prometheus.API, expression string) (model.
 	return found, nil
 }
 
-// awaitSamples waits until the result has a number, because rates need two scrapes.
+// awaitSamples waits until the result has a number, because rates need two scrapes, and the check of a
+// connection to a fleet needs up to 20 seconds.
 func awaitSamples(t *testing.T, queries prometheus.API, where, expression string) {
 	t.Helper()
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
@@ -117,7 +129,7 @@ func awaitSamples(t *testing.T, queries prometheus.API, where, expression string
 			}
 		}
 		assert.NotZero(c, numbers, "%v", found)
-	}, 20*time.Second, 200*time.Millisecond, "%s: %s", where, expression)
+	}, time.Minute, 200*time.Millisecond, "%s: %s", where, expression)
 }
 
 // startPrometheus scrapes the roles each second.
