@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	"go.temporal.io/sdk/activity"
 	sdk "go.temporal.io/sdk/worker"
@@ -62,6 +63,7 @@ func (h *host) joinFleet(ctx context.Context, mgr *kube.Manager, state *fleet.Co
 	// These activities have no access to the cluster, so that a gate of the fleet can send no Secret.
 	gates := &activities.Activities{GateClient: activities.NewGateClient(), Clock: clock.RealClock{}}
 	hosted := *h
+	hosted.fleet = true
 	hosted.options.Temporal, hosted.taskQueue, hosted.log = connection, protocol.FleetMemberTaskQueue(uid), h.log.WithName("fleet")
 	hosting, ctx := errgroup.WithContext(ctx)
 	hosting.Go(func() error { return reporter.Run(ctx) })
@@ -96,4 +98,16 @@ func (h *host) fleetOptions(fatal chan<- error) sdk.Options {
 	options := h.sdkOptions(h.options.MaxConcurrentSelects, fatal)
 	options.DeploymentOptions = sdk.DeploymentOptions{}
 	return options
+}
+
+// logFleetUnavailable names the flags of the connection to the fleet. A server may quote the credentials that it
+// rejects, so that the log has the error itself only if the server was not reached, or for an unknown cause.
+func (h *host) logFleetUnavailable(err error, delay time.Duration) {
+	to := h.options.Fleet.Temporal
+	reason, cause := temporal.ExplainFleet(err)
+	log := h.log.WithValues("after", delay, "address", to.Address, "namespace", to.Namespace, "reason", reason, "cause", cause)
+	if reason == temporal.FleetUnreachable || reason == temporal.FleetOther {
+		log = log.WithValues("error", err.Error())
+	}
+	log.Info("the Temporal of the fleet cannot be used; retrying")
 }

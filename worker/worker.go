@@ -138,6 +138,8 @@ type host struct {
 	taskQueue  string
 	activities rolloutActivities
 	log        logr.Logger
+	// fleet is set for the workers of a fleet, whose connection has flags of its own.
+	fleet bool
 	// lead is nil if every worker upgrades pods. Otherwise, lead calls upgrade while this worker
 	// leads, until the context ends.
 	lead func(ctx context.Context, upgrade func(context.Context) error) error
@@ -200,6 +202,10 @@ func (h *host) keep(ctx context.Context, start func(fatal chan<- error) (stop fu
 }
 
 func (h *host) logUnavailable(err error, delay time.Duration) {
+	if h.fleet {
+		h.logFleetUnavailable(err, delay)
+		return
+	}
 	if cause, remedy := temporal.ExplainCall(err); cause != "" {
 		h.log.Info("Temporal cannot be used; retrying", "after", delay, "address", h.options.Temporal.Address, "cause", cause, "remedy", remedy)
 		return

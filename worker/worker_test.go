@@ -5,11 +5,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/contrib/envconfig"
 
 	"github.com/outrigger/outrigger/temporal"
@@ -37,4 +39,19 @@ func TestTheLogNamesTheCauseWhileTemporalCannotBeUsed(t *testing.T) {
 	require.NoError(t, <-ended)
 	assert.Contains(t, line, `"msg"="Temporal cannot be used; retrying"`)
 	assert.Contains(t, line, `"cause"="the server does not speak TLS" "remedy"="turn it off with --temporal-tls=false, or correct the address"`)
+}
+
+// The log has the flags of the fleet, and the text of an error only if no credentials can be in it.
+func TestSpec12_9_TheLogNamesTheFlagsOfTheFleet(t *testing.T) {
+	var line string
+	h := &host{fleet: true, log: funcr.New(func(_, text string) { line = text }, funcr.Options{})}
+	h.options.Fleet.Temporal = temporal.Options{Address: "hub:7233", Namespace: "fleet"}
+	h.logUnavailable(serviceerror.NewPermissionDenied("no access for key abc", ""), time.Second)
+	assert.Contains(t, line, `"msg"="the Temporal of the fleet cannot be used; retrying" "after"="1s" "address"="hub:7233" "namespace"="fleet" "reason"="permission" "cause"="permission denied (`)
+	assert.NotContains(t, line, "abc")
+	h.logUnavailable(serviceerror.NewNamespaceNotFound("fleet"), time.Second)
+	assert.Contains(t, line, "correct --fleet-temporal-namespace")
+	h.logUnavailable(serviceerror.NewUnavailable("connection refused"), time.Second)
+	assert.Contains(t, line, "correct --fleet-temporal-address")
+	assert.Contains(t, line, `"error"="connection refused"`)
 }
