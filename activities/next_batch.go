@@ -154,7 +154,8 @@ func (n *nextBatch) withoutPods(ctx context.Context, set *v1alpha1.SidecarSet, p
 	result = protocol.NextBatchResult{Phase: protocol.PhaseWaiting, Counts: plan.Counts, Hot: plan.Hot, Stage: n.resolved}
 	n.progressDue = false
 	if n.Fleet != nil && stage.RollsBack(n.resolved, set.Generation) == nil && !fleet.Permitted(set, n.input.Permit) && fleet.Hold(plan) {
-		result.Phase, result.Message = plan.Phase, fleet.WithFault(plan.Message, n.Fleet.Fault())
+		result.Phase, result.FleetFault = plan.Phase, n.Fleet.Fault()
+		result.Message = fleet.WithFault(plan.Message, result.FleetFault)
 		return result, true, n.Current()
 	}
 	failure, err := rollout.Failure(set, population, plan, n.resolved)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/internal/fleet"
 	"github.com/outrigger/outrigger/operator/runs"
 )
 
@@ -209,7 +208,7 @@ func (s *runStep) readWait(ctx context.Context, p *pass) {
 	switch {
 	case status.Generation != p.set.Generation:
 	case p.awaitsPermit():
-		p.state.fleetFault = fleet.FaultOf(status.Message)
+		p.state.fleetFault = status.FleetFault
 	case status.Phase == protocol.PhaseWaiting:
 		p.state.waits = status.Message
 	}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/internal/fleet"
 	"github.com/outrigger/outrigger/internal/stage"
 	"github.com/outrigger/outrigger/operator/runs"
 )
@@ -128,9 +127,9 @@ func TestSpec12_9_AwaitingPermitNamesTheFaultOfTheConnection(t *testing.T) {
 		answer       protocol.RolloutStatus
 		want         string
 	}{
-		"a fault":            {v1alpha1.ReasonAwaitingPermit, protocol.RolloutStatus{Generation: set.Generation, Message: fleet.WithFault("earlier counts", fault)}, fault},
+		"a fault":            {v1alpha1.ReasonAwaitingPermit, protocol.RolloutStatus{Generation: set.Generation, Message: "earlier counts", FleetFault: fault}, fault},
 		"it is over":         {v1alpha1.ReasonAwaitingPermit, protocol.RolloutStatus{Generation: set.Generation, Message: "earlier counts"}, ""},
-		"another generation": {v1alpha1.ReasonAwaitingPermit, protocol.RolloutStatus{Generation: set.Generation - 1, Message: "earlier counts"}, "earlier"},
+		"another generation": {v1alpha1.ReasonAwaitingPermit, protocol.RolloutStatus{Generation: set.Generation - 1, FleetFault: fault}, "earlier"},
 		"a freeze":           {v1alpha1.ReasonFrozen, protocol.RolloutStatus{}, "earlier"},
 	} {
 		e := newSlowEnv(t, set)

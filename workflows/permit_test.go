@@ -13,7 +13,8 @@ import (
 func (s *rolloutSuite) TestSpec12_5_APermitBelongsToTheRun() {
 	var memos []map[string]any
 	s.env.OnUpsertMemo(mock.Anything).Run(func(args mock.Arguments) { memos = append(memos, args.Get(0).(map[string]any)) }).Return(nil)
-	s.answers(protocol.NextBatchResult{Phase: protocol.PhaseFrozen, Message: "waits"}, batch("a"), ends(protocol.PhaseComplete))
+	s.answers(protocol.NextBatchResult{Phase: protocol.PhaseFrozen, Message: "waits", FleetFault: "no answer"}, batch("a"), ends(protocol.PhaseComplete))
+	s.env.RegisterDelayedCallback(func() { s.Equal("no answer", s.query().FleetFault) }, time.Second)
 	permit := protocol.Permit{Hash: "h2", Stage: "canary", Attempt: 1}
 	s.env.RegisterDelayedCallback(func() {
 		s.env.UpdateWorkflow(protocol.PermitUpdate, "p", &testsuite.TestUpdateCallback{
@@ -24,6 +25,7 @@ func (s *rolloutSuite) TestSpec12_5_APermitBelongsToTheRun() {
 	s.Nil(s.asked[0].Permit)
 	s.Equal(&permit, s.asked[1].Permit)
 	s.Equal(&permit, s.query().Permit)
+	s.Empty(s.query().FleetFault, "the run does not wait for a permit")
 	s.Equal([]map[string]any{{protocol.PermitMemo: permit}}, memos)
 }
 

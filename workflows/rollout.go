@@ -49,6 +49,7 @@ func (r *run) step(ctx workflow.Context) error {
 	if err != nil || !answered {
 		return err
 	}
+	r.fleetFault = next.FleetFault
 	r.followMigration(ctx, next.Counts)
 	if len(next.FalseConditions) > 0 {
 		began := workflow.Now(ctx)

@@ -40,6 +40,8 @@ type run struct {
 	phase    protocol.Phase
 	message  string
 	counts   protocol.Counts
+	// fleetFault is why no permit can arrive, as of the newest plan.
+	fleetFault string
 	// asked contains the rejected pods that were the input of the newest plan.
 	asked protocol.Rejected
 	// rejectedPods lists the pods whose newest write was rejected. The query and the UI show

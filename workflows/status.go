@@ -55,6 +55,6 @@ func (r *run) status() (protocol.RolloutStatus, error) {
 		SidecarSet: r.input.SidecarSet, Generation: r.input.Generation,
 		Phase: r.phase, Message: r.message, Pause: r.paused, Counts: r.counts,
 		Batches: r.progress.Batches, Upgraded: r.progress.Upgraded, RejectedWrites: r.progress.RejectedWrites,
-		Since: r.since, Stage: r.progress.Stage, Permit: r.progress.Permit,
+		Since: r.since, Stage: r.progress.Stage, Permit: r.progress.Permit, FleetFault: r.fleetFault,
 	}, nil
 }

@@ -282,6 +282,9 @@ type RolloutStatus struct {
 	Stage *Stage `json:"stage,omitempty"`
 	// Permit is the permit of the fleet, if the run has one.
 	Permit *Permit `json:"permit,omitempty"`
+	// FleetFault is why no permit can arrive, while the run waits for one. It is empty while the connection
+	// to the fleet works.
+	FleetFault string `json:"fleetFault,omitempty"`
 }
 
 // NextBatchInput is the input of the activity NextBatch.
@@ -349,6 +352,8 @@ type NextBatchResult struct {
 	// Stage is the Stage that the plan used. It is nil without a RolloutPolicy. In phase Superseded, it
 	// is the stage that status records for Generation.
 	Stage *Stage `json:"stage,omitempty"`
+	// FleetFault is why no permit can arrive, with a remedy, if the rollout waits for one.
+	FleetFault string `json:"fleetFault,omitempty"`
 	// FrozenUntil is the end of the RolloutFreeze of the phase Frozen. It is nil if the freeze has
 	// no end.
 	FrozenUntil *time.Time `json:"frozenUntil,omitempty"`

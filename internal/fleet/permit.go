@@ -1,8 +1,6 @@
 package fleet
 
 import (
-	"strings"
-
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/rollout"
@@ -11,22 +9,13 @@ import (
 // AwaitingPermit is the message of a rollout without a permit.
 const AwaitingPermit = "the rollout waits for a permit of the fleet"
 
-// connectionFault begins the part of a message that says why the connection to the fleet fails.
-const connectionFault = "; the connection to the fleet fails: "
-
 // WithFault adds to the message of a rollout without a permit why the connection to the fleet fails (SPEC
 // §12.9). The fault is empty while the connection works.
 func WithFault(message, fault string) string {
 	if fault == "" {
 		return message
 	}
-	return message + connectionFault + fault
-}
-
-// FaultOf returns the fault that WithFault has added to a message.
-func FaultOf(message string) string {
-	_, fault, _ := strings.Cut(message, connectionFault)
-	return fault
+	return message + "; the connection to the fleet fails: " + fault
 }
 
 // Permitted reports whether a member of a fleet may roll out the content of a completed SidecarSet
