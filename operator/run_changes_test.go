@@ -15,6 +15,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/fleet"
 	"github.com/outrigger/outrigger/internal/stage"
 	"github.com/outrigger/outrigger/operator/runs"
 )
@@ -136,14 +137,15 @@ func TestSpec12_9_AwaitingPermitNamesTheFaultOfTheConnection(t *testing.T) {
 		e.answer = c.answer
 		p := &pass{set: set, state: &runState{fleetFault: "earlier"}, run: &runs.Run{Phase: protocol.PhaseFrozen}}
 		p.plan, p.frozenReason = plan(protocol.PhaseFrozen, protocol.Counts{Remaining: 1}), c.frozenReason
+		p.plan.Message = fleet.AwaitingPermit + "; counts"
 		e.readWait(t.Context(), p)
 		p.out.fleetFault = p.state.fleetFault
 		assert.Equal(t, c.want, p.out.fleetFault, name)
 		switch {
 		case c.frozenReason != v1alpha1.ReasonAwaitingPermit, c.want == "":
-			assert.Equal(t, no(c.frozenReason, "message"), progressing(p), name)
+			assert.Equal(t, no(c.frozenReason, p.plan.Message), progressing(p), name)
 		default:
-			assert.Equal(t, no(c.frozenReason, "message; the connection to the fleet fails: "+c.want), progressing(p), name)
+			assert.Equal(t, no(c.frozenReason, fleet.AwaitingPermit+"; the connection to the fleet fails: "+c.want+"; counts"), progressing(p), name)
 		}
 	}
 }

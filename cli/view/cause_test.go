@@ -108,3 +108,18 @@ func TestAPlanWithoutSlotsNamesMaxUnavailable(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []StayingPod{{"default/a", "maxUnavailable is 0, so that no ready pod may be upgraded"}}, p.Stay)
 }
+
+// A rollout without a permit of its fleet has not ended, also if no pod has to be upgraded.
+func TestSpec12_9_ARolloutWithoutAPermitNamesTheFaultOfItsFleet(t *testing.T) {
+	const wait = "the rollout waits for a permit of the fleet; the connection to the fleet fails: the namespace does not exist (create it)"
+	for _, images := range [][]string{{"agent:v1", "agent:v2"}, {"agent:v2", "agent:v2"}} {
+		in := input(t)
+		c := &in.Set.Status.Conditions[0]
+		c.Type, c.Status, c.Reason, c.Message = v1alpha1.ConditionProgressing, "False", v1alpha1.ReasonAwaitingPermit, wait+"; 1 of 2 pods updated, 1 of them ready"
+		in.Pods = []*corev1.Pod{pod(t, "a", images[0]), pod(t, "b", images[1])}
+		assert.Equal(t, "frozen: "+wait, Frozen(in.Set))
+		text := newRollout(t, in).Text(Style{Now: noon})
+		assert.Contains(t, text, "\nStatus:    Frozen\n", images)
+		assert.Contains(t, text, "\nFrozen:    "+wait+"\n", images)
+	}
+}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/fleet"
 )
 
 // isFrozen reports whether a reason of Progressing is a RolloutFreeze, the windows of a RolloutPolicy,
@@ -15,13 +16,13 @@ func isFrozen(reason string) bool {
 	return reason == v1alpha1.ReasonFrozen || reason == v1alpha1.ReasonOutsideWindow || reason == v1alpha1.ReasonAwaitingPermit
 }
 
-// frozen sets the phase of a rollout that the operator reports as frozen.
+// frozen sets the phase of a rollout that the operator reports as frozen. Without a permit of its fleet, a
+// rollout does not end, although no pod has to be upgraded.
 func (r *Rollout) frozen() {
-	if !r.Observed || r.Counts.Remaining == 0 || r.Phase != protocol.PhaseProgressing && r.Phase != protocol.PhaseWaiting {
-		return
-	}
+	upgrades := r.Counts.Remaining > 0 && (r.Phase == protocol.PhaseProgressing || r.Phase == protocol.PhaseWaiting)
+	ends := r.Phase == protocol.PhaseComplete || r.Phase == protocol.PhasePartitionReached
 	for _, c := range r.Conditions {
-		if c.Type == v1alpha1.ConditionProgressing && isFrozen(c.Reason) {
+		if c.Type == v1alpha1.ConditionProgressing && r.Observed && (upgrades && isFrozen(c.Reason) || ends && c.Reason == v1alpha1.ReasonAwaitingPermit) {
 			r.Phase, r.Message = protocol.PhaseFrozen, c.Message
 		}
 	}
@@ -56,6 +57,9 @@ func unfreezeCommand(by string) string {
 func withUnfreeze(by string) string {
 	if command := unfreezeCommand(by); command != "" {
 		by += " (" + command + ")"
+	}
+	if strings.HasPrefix(by, fleet.AwaitingPermit) {
+		return "frozen: " + by
 	}
 	return "frozen " + by
 }

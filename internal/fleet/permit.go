@@ -1,6 +1,8 @@
 package fleet
 
 import (
+	"strings"
+
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/rollout"
@@ -9,13 +11,13 @@ import (
 // AwaitingPermit is the message of a rollout without a permit.
 const AwaitingPermit = "the rollout waits for a permit of the fleet"
 
-// WithFault adds to the message of a rollout without a permit why the connection to the fleet fails (SPEC
-// §12.9). The fault is empty while the connection works.
+// WithFault adds to the message of Hold why the connection to the fleet fails (SPEC §12.9). The fault is empty
+// while the connection works. It precedes the counts of the plan.
 func WithFault(message, fault string) string {
 	if fault == "" {
 		return message
 	}
-	return message + "; the connection to the fleet fails: " + fault
+	return AwaitingPermit + "; the connection to the fleet fails: " + fault + strings.TrimPrefix(message, AwaitingPermit)
 }
 
 // Permitted reports whether a member of a fleet may roll out the content of a completed SidecarSet
