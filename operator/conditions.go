@@ -102,7 +102,7 @@ func pausedBySignal(p *pass) bool {
 	if p.pause == nil || !p.unfinished() {
 		return false
 	}
-	return p.plan.Counts.Remaining > 0 || p.plan.Phase == protocol.PhaseWaiting && signalOf(p.pause).ByPolicy()
+	return p.plan.Counts.Remaining > 0 || p.awaitsPermit() || p.plan.Phase == protocol.PhaseWaiting && signalOf(p.pause).ByPolicy()
 }
 
 // inconclusiveGate reports whether a gate without a clear answer paused the rollout (SPEC §11.14).

@@ -148,4 +148,8 @@ func TestSpec12_9_AwaitingPermitNamesTheFaultOfTheConnection(t *testing.T) {
 			assert.Equal(t, no(c.frozenReason, fleet.AwaitingPermit+"; the connection to the fleet fails: "+c.want+"; counts"), progressing(p), name)
 		}
 	}
+
+	paused := &pass{set: set, run: &runs.Run{}}
+	paused.plan, paused.frozenReason, paused.pause = plan(protocol.PhaseFrozen, protocol.Counts{}), v1alpha1.ReasonAwaitingPermit, &v1alpha1.RolloutPause{By: "ann"}
+	assert.Equal(t, v1alpha1.ReasonPaused, progressing(paused).reason, "a pause delays the end of a rollout, too")
 }

@@ -163,7 +163,7 @@ func NewRollout(in *Input) (*Rollout, error) {
 	if err := r.rolledBack(in); err != nil {
 		return nil, err
 	}
-	if r.Pause != nil && r.Counts.Remaining > 0 {
+	if r.Pause != nil && (r.Counts.Remaining > 0 || r.Phase == protocol.PhaseFrozen) {
 		r.Phase = protocol.PhasePaused
 	}
 	if r.notResponding { // the pods are not the cause
