@@ -26,7 +26,7 @@ import (
 // Every process is killed and started again while the freeze lasts.
 func TestLargeFreezeStops300SidecarSets(t *testing.T) {
 	const sets, pods = 300, 4
-	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 12*time.Minute)
 	defer cancel()
 	ns := "freeze300"
 	require.NoError(t, stack.kube.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}))
