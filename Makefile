@@ -115,6 +115,11 @@ test: controlplane build ## Run all tests except those of the browser
 test-large: controlplane build ## Test policies with hundreds of pods and SidecarSets, in ten minutes (RUN=TestLargeFreeze)
 	go test -tags large -timeout 30m -count=1 -v ./test/integration -run '$(or $(RUN),TestLarge)'
 
+.PHONY: test-helm3
+test-helm3: controlplane build ## Test the chart with the last release of Helm 3, in four minutes
+	@tools/build.sh helm3
+	HELM=helm3 go test -timeout 20m -count=1 ./test/manifests
+
 # This check runs before anything is compiled.
 .PHONY: browser
 browser:

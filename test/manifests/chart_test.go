@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
 	"os"
@@ -25,8 +26,12 @@ import (
 const chart = "../../charts/outrigger"
 
 // output runs a program in bin/ without the Helm files of the user.
+// output runs a program. The environment variable HELM is the program for Helm, such as helm3.
 func output(t *testing.T, program string, args ...string) (string, error) {
 	t.Helper()
+	if program == "helm" {
+		program = cmp.Or(os.Getenv("HELM"), program)
+	}
 	command := exec.CommandContext(t.Context(), "../../bin/"+program, args...)
 	command.Env = append(os.Environ(), "HELM_CACHE_HOME="+t.TempDir(), "HELM_CONFIG_HOME="+t.TempDir(), "HELM_DATA_HOME="+t.TempDir())
 	var stderr strings.Builder
