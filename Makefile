@@ -150,15 +150,27 @@ test-cluster: controlplane build ## Run the integration tests and the bench on a
 
 # This check runs before anything is compiled.
 .PHONY: machine
-machine:
+machine: ## Print what this machine lacks for a real node
 	@go build -o bin/node/check ./test/realnode/check && bin/node/check
 
 # The programs are static, because the images contain no libraries.
 .PHONY: e2e-node
 e2e-node: machine controlplane build ## Test rollouts and the installation on a real node: containerd and a kubelet; needs root (RUN=TwentyPods measures)
-	@tools/build.sh kubelet helm
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/node/ ./cmd/outrigger ./test/e2e/container ./examples/hot-upgrade/sidecar ./examples/hot-upgrade/empty
-	go test -tags e2e -timeout 40m -count=1 -v -p 1 ./test/e2e/... $(if $(RUN),-run '$(RUN)' -bench '$(RUN)' -benchtime 1x)
+	@tools/build.sh kubelet helm crane
+	CGO_ENABLED=0 go build -ldflags '-s -w' -o bin/node/ ./cmd/outrigger ./test/e2e/container ./test/realnode/node ./examples/hot-upgrade/sidecar ./examples/hot-upgrade/empty
+	go test -tags e2e -timeout 40m -count=1 -v -p 1 ./test/e2e/... ./test/realnode/node $(if $(RUN),-run '$(RUN)' -bench '$(RUN)' -benchtime 1x)
+
+.PHONY: node node-shell node-down
+node: machine controlplane build ## Run Kubernetes, Temporal and Outrigger with a real node; needs root (node-shell enters, node-down ends)
+	@tools/build.sh kubelet crane
+	@CGO_ENABLED=0 go build -o bin/node/ ./test/e2e/container ./test/realnode/node
+	@bin/node/node up
+
+node-shell:
+	@bin/node/node shell
+
+node-down:
+	@bin/node/node down
 
 .PHONY: up
 up: controlplane build ## Start the local stack: Kubernetes, Temporal, Outrigger (WORKERS=2)

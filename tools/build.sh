@@ -40,6 +40,7 @@ describe() {
 	temporal-server) package=go.temporal.io/server/cmd/server version=v1.29.1 ;;       # optional, needs PostgreSQL
 	temporal-sql-tool) package=go.temporal.io/server/cmd/tools/sql version=v1.29.1 ;; # optional
 	helm) package=helm.sh/helm/v4/cmd/helm version=v4.3.1 ;;
+	crane) package=github.com/google/go-containerregistry/cmd/crane version=v0.22.1 ;; # optional
 	helm3) package=helm.sh/helm/v3/cmd/helm version=v3.22.0 ;; # optional
 	prometheus) # Its go.mod replaces a module, so another one requires it. Service discovery would be half of it.
 		package=github.com/prometheus/prometheus/cmd/prometheus module=tools/prometheus tags=remove_all_sd
@@ -53,7 +54,7 @@ describe() {
 		local at=$github/golangci/golangci-lint/releases/download/$version name=golangci-lint-2.15.0-$os-$arch
 		sources=("$at/$name.tar.gz#$name/golangci-lint") sums=$at/golangci-lint-2.15.0-checksums.txt
 		;;
-	*) fail "$1: unknown program; there are $all kubelet helm3 temporal-server temporal-sql-tool" ;;
+	*) fail "$1: unknown program; there are $all kubelet crane helm3 temporal-server temporal-sql-tool" ;;
 	esac
 	stamp=@$version
 	[ -n "$version" ] || stamp=$(sha256sum $module/go.mod | cut -c1-16)

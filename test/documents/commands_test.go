@@ -64,6 +64,7 @@ func places() []struct{ commands, place string } {
 		{`make fleet-chaos\b`, "not tested: four clusters need minutes; TestFleetFindsAWrongOrder tests its observer"},
 		{`make bench-`, "not tested: figures need an idle machine and minutes"},
 		{`(sudo )?make e2e-node\b`, "TestSpec7_7_NoRequestFailsOverFiveHotUpgrades"},
+		{`make node\b|bin/node/node shell `, "TestTheNodeStaysUpAndRunsPushedImages"},
 		{`go test `, "part of CI"},
 		{`apt-get `, "not tested: packages of the machine"},
 		{`(make compose|docker |export KUBECONFIG=\.run/compose|kubectl --kubeconfig kubeconfig )`, "not tested here: make compose-test needs a container engine"},
