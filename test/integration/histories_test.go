@@ -30,7 +30,7 @@ const minReplayed = 3
 func replayHistories(ctx context.Context) error {
 	// A test of gates also runs a workflow of its own.
 	list, err := stack.temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-		Namespace: cluster.TemporalNamespace, Query: "WorkflowType = '" + protocol.RolloutWorkflow + "'",
+		Namespace: cluster.TemporalNamespace, Query: "WorkflowType IN ('" + protocol.RolloutWorkflow + "', '" + protocol.FleetWorkflow + "', '" + protocol.FleetRegistryWorkflow + "')",
 	})
 	if err != nil {
 		return fmt.Errorf("list the runs to replay: %w", err)
@@ -41,7 +41,11 @@ func replayHistories(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("make a replayer: %w", err)
 	}
-	replayer.RegisterWorkflowWithOptions(workflows.Rollout, workflow.RegisterOptions{Name: protocol.RolloutWorkflow})
+	for name, definition := range map[string]any{
+		protocol.RolloutWorkflow: workflows.Rollout, protocol.FleetWorkflow: workflows.Fleet, protocol.FleetRegistryWorkflow: workflows.FleetRegistry,
+	} {
+		replayer.RegisterWorkflowWithOptions(definition, workflow.RegisterOptions{Name: name})
+	}
 	var failed []error
 	for _, run := range list.Executions {
 		events, err := fetchHistory(ctx, run.Execution)
