@@ -54,7 +54,7 @@ type ListInput struct {
 	Sets []v1alpha1.SidecarSet
 	// Runs are the answers of open runs, by SidecarSet, before their status shows them.
 	Runs map[string]RunInput
-	// LostNodes are the nodes of matched pods that do not exist or are not ready, by SidecarSet.
+	// LostNodes are the nodes that status names, by SidecarSet.
 	LostNodes map[string][]string
 	// OperatorSilent reports that nobody renews the Lease of the operator, which writes status.
 	OperatorSilent bool
@@ -112,7 +112,7 @@ func pausesOf(set *v1alpha1.SidecarSet, phase protocol.Phase) (found []string) {
 	return found
 }
 
-// lostNode and the name of a node need attention while the node does not exist or is not ready.
+// lostNode and the name of a node need attention while pods wait for the node, or it does not exist.
 const lostNode = "LostNode:"
 
 // noProgressAfter is the time after which a rollout that waits for pods needs attention.

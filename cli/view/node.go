@@ -53,7 +53,8 @@ func NodeReady(node *corev1.Node) bool {
 	})
 }
 
-// LostNodes returns the sorted names of the nodes of matched pods that do not exist or are not ready.
+// LostNodes returns the sorted names of the nodes that status names: those that do not exist, and those
+// that are not ready while a pod waits for its node.
 func LostNodes(in *Input) ([]string, error) {
 	matched, version, err := in.matched()
 	if err != nil {
@@ -62,7 +63,7 @@ func LostNodes(in *Input) ([]string, error) {
 	lost := sets.New[string]()
 	for i := range matched {
 		pod := newPod(&matched[i], version, "")
-		if problem, _ := in.Nodes.problem(&pod); problem != "" {
+		if problem, _ := in.Nodes.problem(&pod); problem != "" && (pod.mayWaitForNode() || pod.Ready && in.Nodes.missing(pod.Node)) {
 			lost.Insert(pod.Node)
 		}
 	}
@@ -129,11 +130,15 @@ func (r *Rollout) deleteLostPods() string {
 	return deletePodsOf(first.Namespace, first.Node)
 }
 
+// mayWaitForNode reports whether the output lists the pod, and the pod is not ready or its upgrade is in
+// progress.
+func (p *Pod) mayWaitForNode() bool { return !p.counted() && (!p.Ready || p.tone() == Busy) }
+
 // explainNodes adds lost nodes to the reasons of the listed pods that are not ready, or whose
 // upgrade is in progress.
 func (r *Rollout) explainNodes(nodes Nodes) {
 	for _, pod := range r.pods() {
-		if pod.counted() || pod.Ready && pod.tone() != Busy {
+		if !pod.mayWaitForNode() {
 			continue
 		}
 		if problem, command := nodes.problem(pod); problem != "" {

@@ -126,7 +126,7 @@ func TestReadyPodsOfDeletedNodesAreNamed(t *testing.T) {
 func TestAListNamesTheLostNodesOfPods(t *testing.T) {
 	in := input(t)
 	in.Pods = []*corev1.Pod{
-		pod(t, "a", "agent:v2", on("node-3")), pod(t, "b", "agent:v1", on("node-1"), unready), pod(t, "c", "agent:v2", on("node-2")),
+		pod(t, "a", "agent:v2", on("node-3")), pod(t, "b", "agent:v2", on("node-1"), unready), pod(t, "c", "agent:v2", on("node-2")),
 		pod(t, "d", "agent:v2", on("node-4")), pod(t, "e", "agent:v1", on("node-3")),
 		pod(t, "f", "agent:v2", on("node-3"), func(p *corev1.Pod) { p.Annotations = nil }),
 	}
@@ -134,10 +134,10 @@ func TestAListNamesTheLostNodesOfPods(t *testing.T) {
 	lost, err := LostNodes(in)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"node-1", "node-3"}, lost, "node-4 cannot be read")
-	in.Pods = in.Pods[5:]
+	in.Pods = append(in.Pods[5:], pod(t, "g", "agent:v2", on("node-1")))
 	none, err := LostNodes(in)
 	require.NoError(t, err)
-	assert.Empty(t, none, "the SidecarSet does not match the pod")
+	assert.Empty(t, none, "the SidecarSet does not match a pod, and the other one is ready")
 
 	calm := *in.Set.DeepCopy()
 	calm.Name, calm.Status.Conditions, calm.Status.UpdatedPods = "mesh", nil, 6
