@@ -126,8 +126,8 @@ browser:
 	@command -v chromium >/dev/null || { echo 'chromium is missing, which only a package manager has: apt-get install chromium'; exit 1; }
 
 .PHONY: test-browser
-test-browser: browser controlplane build ## Open Temporal's UI on runs in a browser (needs chromium)
-	go test -tags browser -timeout 10m ./test/integration -run 'WebUI'
+test-browser: browser controlplane build ## Open the pages of outrigger ui, and runs in Temporal's UI, in a browser (needs chromium)
+	go test -tags browser -timeout 10m ./test/integration ./test/cli -run 'WebUI|InABrowser'
 
 .PHONY: record-histories new-release
 record-histories: new-release controlplane build ## Record runs of a release, for later ones to replay (RELEASE=v0.2.0)
@@ -240,8 +240,8 @@ go build -o bin/bench ./dev/bench && bin/bench $(1) $(FLAGS)
 endef
 
 .PHONY: screenshot
-screenshot: browser controlplane build ## Take the screenshots of Temporal's UI in docs/images (needs chromium)
-	go test -tags browser ./test/integration -count=1 -run TestWebUI -args -screenshots=$(CURDIR)/docs/images
+screenshot: browser controlplane build ## Take the screenshots in docs/images (needs chromium)
+	go test -tags browser ./test/integration ./test/cli -count=1 -run 'TestWebUI|InABrowser' -args -screenshots=$(CURDIR)/docs/images
 
 .PHONY: chaos
 chaos: controlplane build ## Disturb a whole installation and check the rules of docs/SPEC.md (SEED=1 FAULTS=100)

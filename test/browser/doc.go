@@ -1,0 +1,2 @@
+// Package browser opens pages in Chromium for tests (build tag browser).
+package browser
