@@ -131,8 +131,8 @@ test-browser: browser controlplane build ## Open the pages of outrigger ui, and 
 
 .PHONY: record-histories new-release
 record-histories: new-release controlplane build ## Record runs of a release, for later ones to replay (RELEASE=v0.2.0)
-	go test -tags record ./test/integration -count=1 -run '^TestRecordHistories$$' -release '$(RELEASE)'
-	go test ./workflows -run RecordedHistories
+	go test -tags record ./test/integration -count=1 -run '^TestRecord' -release '$(RELEASE)'
+	go test ./workflows -run Recorded
 	bin/kubectl kustomize config/default >test/manifests/testdata/releases/$(RELEASE).yaml
 
 # This check runs before anything is compiled.

@@ -220,25 +220,31 @@ func awaitFleet(ctx context.Context, t *testing.T, phase protocol.FleetPhase) (s
 	return state
 }
 
-// One rollout over two clusters, with their own API servers. The second stage gets the content first,
-// and no pod of it changes before the run of the first stage has completed and baked.
-func TestSpec12_AFleetRollsOutStageByStage(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-	defer cancel()
+// startFleet starts two clusters, applies fleetPolicy, and waits until the first content is through.
+func startFleet(ctx context.Context, t *testing.T) (canary, rest *fleetMember, smoke *smokeGate) {
+	t.Helper()
 	t.Cleanup(func() {
 		terminateAll(context.WithoutCancel(ctx), t, cluster.TemporalNamespace, protocol.FleetRegistryID, protocol.FleetWorkflowID("edge-proxy"), protocol.WorkflowID("edge-proxy", ""))
 	})
-	var canary, rest *fleetMember
 	var starting errgroup.Group
 	starting.Go(func() (err error) { canary, err = startFleetMember(ctx, t, "canary"); return err })
 	starting.Go(func() (err error) { rest, err = startFleetMember(ctx, t, "rest"); return err })
 	require.NoError(t, starting.Wait())
-	smoke := newSmokeGate(t)
+	smoke = newSmokeGate(t)
 	policy := strings.ReplaceAll(fleetPolicy, "GATE", smoke.URL)
 	assert.Equal(t, "FleetPolicy edge is applied\n", outriggerFleet(ctx, t, policy, "apply", "-f", "-"))
 	awaitFleet(ctx, t, protocol.FleetThrough)
 	canary.awaitReason(v1alpha1.ReasonRolloutComplete)
 	rest.awaitReason(v1alpha1.ReasonRolloutComplete)
+	return canary, rest, smoke
+}
+
+// One rollout over two clusters, with their own API servers. The second stage gets the content first,
+// and no pod of it changes before the run of the first stage has completed and baked.
+func TestSpec12_AFleetRollsOutStageByStage(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	canary, rest, smoke := startFleet(ctx, t)
 	assert.Contains(t, outriggerFleet(ctx, t, "", "members"), "stage=canary")
 
 	rest.upgradeTo("side:v2")

@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"context"
 	"flag"
 	"os"
 	"path/filepath"
@@ -97,26 +98,31 @@ func (s *scenario) recordNotUpgradable() {
 	})
 }
 
-// save waits until the newest run has ended. It writes the history of this run and the histories
-// of its predecessors, newest first.
+// save waits until the newest run has ended, and writes its history and those of its predecessors.
 func (s *scenario) save(path string) {
 	s.t.Helper()
 	require.NoError(s.t, stack.temporal.GetWorkflow(s.ctx, s.workflow(), "").Get(s.ctx, nil))
-	described, err := stack.temporal.DescribeWorkflow(s.ctx, s.workflow(), "")
-	require.NoError(s.t, err)
+	saveRuns(s.ctx, s.t, s.workflow(), path)
+}
+
+// saveRuns writes the history of the newest run and the histories of its predecessors, newest first.
+func saveRuns(ctx context.Context, t *testing.T, workflow, path string) {
+	t.Helper()
+	described, err := stack.temporal.DescribeWorkflow(ctx, workflow, "")
+	require.NoError(t, err)
 	for run := described.WorkflowExecution.RunID; run != ""; path += "-before" {
-		text, err := temporal(s.ctx, "workflow", "show", "--workflow-id", s.workflow(), "--run-id", run, "--output", "json")
-		require.NoError(s.t, err, text)
-		require.NoError(s.t, os.WriteFile(path+".json", []byte(text), 0o644))
-		run = s.continues(run)
+		text, err := temporal(ctx, "workflow", "show", "--workflow-id", workflow, "--run-id", run, "--output", "json")
+		require.NoError(t, err, text)
+		require.NoError(t, os.WriteFile(path+".json", []byte(text), 0o644))
+		run = continues(ctx, t, workflow, run)
 	}
 }
 
 // continues returns the id of the run that a run continues, or "".
-func (s *scenario) continues(run string) string {
-	s.t.Helper()
-	events := stack.temporal.GetWorkflowHistory(s.ctx, s.workflow(), run, false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+func continues(ctx context.Context, t *testing.T, workflow, run string) string {
+	t.Helper()
+	events := stack.temporal.GetWorkflowHistory(ctx, workflow, run, false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	started, err := events.Next()
-	require.NoError(s.t, err)
+	require.NoError(t, err)
 	return started.GetWorkflowExecutionStartedEventAttributes().GetContinuedExecutionRunId()
 }

@@ -1,0 +1,66 @@
+package workflows
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/history/v1"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/outrigger/outrigger/api/protocol"
+)
+
+// fleets are recorded histories of fleets, as histories are those of single rollouts.
+func fleets(t *testing.T) []string {
+	files, err := filepath.Glob("testdata/fleets/*/*.json")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	return files
+}
+
+func newFleetReplayer(rollout, registry any) worker.WorkflowReplayer {
+	replayer := worker.NewWorkflowReplayer()
+	replayer.RegisterWorkflowWithOptions(rollout, workflow.RegisterOptions{Name: protocol.FleetWorkflow})
+	replayer.RegisterWorkflowWithOptions(registry, workflow.RegisterOptions{Name: protocol.FleetRegistryWorkflow})
+	return replayer
+}
+
+func TestRecordedFleetsReplayUpToEachTask(t *testing.T) {
+	for _, file := range fleets(t) {
+		t.Run(nameOf(file), func(t *testing.T) {
+			whole := recorded(t, file)
+			replayer := newFleetReplayer(Fleet, FleetRegistry)
+			require.NoError(t, replayer.ReplayWorkflowHistory(nil, whole))
+			for i, event := range whole.Events {
+				if event.EventType == enums.EVENT_TYPE_WORKFLOW_TASK_STARTED {
+					require.NoError(t, replayer.ReplayWorkflowHistory(nil, &history.History{Events: whole.Events[:i+1]}), "event %d", event.EventId)
+				}
+			}
+		})
+	}
+}
+
+// A timer more than the recorded workflows have must be caught.
+func TestAChangedFleetDoesNotReplay(t *testing.T) {
+	rollout := func(ctx workflow.Context, state protocol.FleetState) error {
+		if err := workflow.Sleep(ctx, time.Second); err != nil {
+			return err
+		}
+		return Fleet(ctx, state)
+	}
+	registry := func(ctx workflow.Context, registry protocol.FleetRegistry) error {
+		if err := workflow.Sleep(ctx, time.Second); err != nil {
+			return err
+		}
+		return FleetRegistry(ctx, registry)
+	}
+	for _, file := range fleets(t) {
+		t.Run(nameOf(file), func(t *testing.T) {
+			require.ErrorContains(t, newFleetReplayer(rollout, registry).ReplayWorkflowHistory(nil, recorded(t, file)), "TMPRL1100")
+		})
+	}
+}
