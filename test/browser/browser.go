@@ -4,7 +4,6 @@ package browser
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,8 +14,6 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 )
-
-var screenshots = flag.String("screenshots", "", "`folder` that screenshots are written to")
 
 // Open opens a page in a browser without a window.
 func Open(ctx context.Context, t *testing.T) context.Context {
@@ -47,15 +44,15 @@ func AwaitTexts(t *testing.T, page context.Context, texts ...string) {
 	}
 }
 
-// Screenshot writes the page to a file in the folder of the flag -screenshots, if any.
-func Screenshot(t *testing.T, page context.Context, name string) {
+// Screenshot writes the page to a file. An empty folder writes no file.
+func Screenshot(t *testing.T, page context.Context, folder, name string) {
 	t.Helper()
 	png, err := chromedp.Run(page, chromedp.CaptureScreenshot())
 	require.NoError(t, err)
 	require.NotEmpty(t, png)
-	if *screenshots == "" {
+	if folder == "" {
 		return
 	}
-	require.NoError(t, os.MkdirAll(*screenshots, 0o755))
-	require.NoError(t, os.WriteFile(filepath.Join(*screenshots, name), png, 0o644))
+	require.NoError(t, os.MkdirAll(folder, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, name), png, 0o644))
 }

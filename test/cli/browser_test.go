@@ -4,6 +4,7 @@ package cli
 
 import (
 	"context"
+	"flag"
 	"testing"
 	"time"
 
@@ -14,6 +15,8 @@ import (
 
 	"github.com/outrigger/outrigger/test/browser"
 )
+
+var screenshots = flag.String("screenshots", "", "`folder` that screenshots are written to")
 
 // lowContrast lists the texts of a page whose contrast is below 4.5:1, which WCAG 2 AA requires.
 const lowContrast = `(() => {
@@ -66,7 +69,7 @@ func TestThePagesInABrowser(t *testing.T) {
 	require.NoError(t, err)
 	browser.AwaitTexts(t, page, "SidecarSet watched", "1 (canary)", "all pods, needs approval")
 	accessible(t, page)
-	browser.Screenshot(t, page, "ui-sidecarset.png")
+	browser.Screenshot(t, page, *screenshots, "ui-sidecarset.png")
 
 	// The page updates without a navigation.
 	_, err = chromedp.Run(page, chromedp.Evaluate[bool](`window.loadedOnce = true`))

@@ -4,6 +4,7 @@ package integration
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -22,6 +23,8 @@ import (
 	"github.com/outrigger/outrigger/test/browser"
 )
 
+var screenshots = flag.String("screenshots", "", "`folder` that screenshots are written to")
+
 // The page that the link in status opens shows what each batch was, and its tab User
 // Metadata the progress of the run, and the rejected pods with their reasons.
 func TestWebUI(t *testing.T) {
@@ -38,7 +41,7 @@ func TestWebUI(t *testing.T) {
 	page := browser.Open(s.ctx, t)
 	require.NoError(t, chromedp.Do(page, chromedp.Navigate(set.Status.Rollout.URL)))
 	browser.AwaitTexts(t, page, "Running", "choose batch 1", "upgrade batch 1: 2 pods, and of 10 more as slots become free")
-	browser.Screenshot(t, page, "run-timeline.png")
+	browser.Screenshot(t, page, *screenshots, "run-timeline.png")
 
 	address, err := chromedp.Run(page, chromedp.Location())
 	require.NoError(t, err)
@@ -49,7 +52,7 @@ func TestWebUI(t *testing.T) {
 		"11 of 12 pods updated", "1 to go",
 		fmt.Sprintf("%s/%s", s.name, stuck), "Invalid",
 	)
-	browser.Screenshot(t, page, "run-details.png")
+	browser.Screenshot(t, page, *screenshots, "run-details.png")
 
 	s.allowing()
 	s.await(observer.Converged(12))
