@@ -29,6 +29,10 @@ func fleetFlags(t *testing.T, manifests map[string]object, role string) (flags [
 func TestSpec12_TheChartMakesAClusterAMemberOfAFleet(t *testing.T) {
 	without, with := objects(t, render(t)), objects(t, render(t, "--set", "fleet.enabled=true", "--set", "fleet.temporal.address=hub:7233",
 		"--set", "fleet.temporal.namespace=fleet", "--set", "fleet.cluster.name=eu-1", "--set", "fleet.cluster.labels.stage=canary"))
+	for name, right := range kustomized(t, "../../config/fleet") {
+		assert.NotContains(t, without, name)
+		assert.Equal(t, right, with[name])
+	}
 	for _, role := range []string{"operator", "webhook", "worker"} {
 		assert.Empty(t, fleetFlags(t, without, role))
 		assert.True(t, slices.Contains(fleetFlags(t, with, role), "--fleet"), role)
