@@ -64,7 +64,8 @@ func failure(version *podstate.Version, pod *Pod, step *protocol.Step) string {
 
 // controlGroup are the pods that show failures that no upgrade of this rollout caused: the pods that are
 // not updated yet, and the updated pods that were unavailable before their upgrade and are not healthy
-// since. The latter are upgraded first.
+// since. The latter are upgraded first. A pod that recovers still counts as failed, because the other
+// pods of its node may become ready later.
 type controlGroup struct {
 	old, oldFailed int
 	// dead are the updated pods of the group.
@@ -77,11 +78,11 @@ func (c *controlGroup) add(version *podstate.Version, pod *Pod) bool {
 	switch {
 	case !pod.Updated && pod.Upgradable:
 		c.old++
-		if pod.Unhealthy != 0 || !starts {
+		if pod.Unhealthy != 0 || pod.Recovering || !starts {
 			c.oldFailed++
 		}
 		return true
-	case pod.Updated && pod.UnavailableBefore && pod.Unhealthy != 0 && pod.Crashes < MaxCrashes && starts:
+	case pod.Updated && (pod.UnavailableBefore && pod.Unhealthy != 0 || pod.Recovering) && pod.Crashes < MaxCrashes && starts:
 		c.dead++
 		return true
 	}

@@ -57,6 +57,10 @@ type observedHealth struct {
 	// restarts is the number of restarts of the app. before is this number before the upgrade of the
 	// pod, or in the first observation.
 	restarts, before int32
+	// dead is set while no upgrade is the cause for which the pod has not been ready for too long.
+	// recovering is the time until which such a pod counts as one that recovers.
+	dead       bool
+	recovering time.Time
 }
 
 // Observe sets Unhealthy of the pods of a SidecarSet. hash is the hash of its content. next is the time
@@ -73,9 +77,14 @@ func (h *Health) Observe(set, hash string, pods []Pod, step *protocol.Step, now 
 		pod := &pods[i]
 		before, known := earlier.pods[pod.UID]
 		observed := observe(pod, before, known, now)
-		fresh.pods[pod.UID] = observed
 		pod.Unhealthy = observed.illness(step, now)
-		if left := step.UnreadyFor - now.Sub(observed.unready); pod.Unhealthy == 0 && !observed.unready.IsZero() && step.UnreadyFor > 0 && (next == 0 || left < next) {
+		observed.dead = pod.Unhealthy == UnreadyTooLong && (!pod.Updated || pod.UnavailableBefore)
+		if observed.recovering = before.recovering; before.dead && !observed.dead {
+			observed.recovering = now.Add(step.UnreadyFor)
+		}
+		pod.Recovering = now.Before(observed.recovering)
+		fresh.pods[pod.UID] = observed
+		if left := observed.left(step, now); left > 0 && (next == 0 || left < next) {
 			next = left
 		}
 	}
@@ -115,6 +124,17 @@ func observe(pod *Pod, before observedHealth, known bool, now time.Time) observe
 		observed.unready = before.unready
 	}
 	return observed
+}
+
+// left is the time until the next plan may judge the pod, or another pod because of it, in another way.
+func (o observedHealth) left(step *protocol.Step, now time.Time) time.Duration {
+	if left := o.recovering.Sub(now); left > 0 {
+		return left
+	}
+	if o.unready.IsZero() {
+		return 0
+	}
+	return max(step.UnreadyFor-now.Sub(o.unready), 0)
 }
 
 func (o observedHealth) illness(step *protocol.Step, now time.Time) Illness {

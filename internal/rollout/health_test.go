@@ -68,6 +68,42 @@ func TestSpec11_6_APodIsUnhealthyOnceItHasNotBeenReadyForSoLong(t *testing.T) {
 	expect(6, withHealth("a", deadWhen, false, 0), "", 5*time.Minute)
 }
 
+// The pods of a node that comes back do not become ready at the same time.
+func TestSpec11_6_APodOfTheControlGroupRecoversForAsLong(t *testing.T) {
+	var h Health
+	recovers := func(minutes int, pod Pod) (bool, time.Duration) {
+		pods := []Pod{pod}
+		next := h.Observe("logs", "new", pods, fiveMinutes, noon.Add(time.Duration(minutes)*time.Minute))
+		return pods[0].Recovering, next
+	}
+	for _, dead := range []podstate.State{oldDown, deadWhen} {
+		h = Health{}
+		for _, c := range []struct {
+			minutes    int
+			pod        Pod
+			recovering bool
+			next       time.Duration
+		}{
+			{0, withHealth("a", dead, false, 0), false, 5 * time.Minute},
+			{5, withHealth("a", dead, false, 0), false, 0},
+			{6, withHealth("a", updated, true, 0), true, 5 * time.Minute},
+			{10, withHealth("a", updated, true, 0), true, time.Minute},
+			{11, withHealth("a", updated, true, 0), false, 0},
+		} {
+			recovering, next := recovers(c.minutes, c.pod)
+			assert.Equal(t, c.recovering, recovering, c.minutes)
+			assert.Equal(t, c.next, next, c.minutes)
+		}
+	}
+	h = Health{}
+	for minutes, pod := range []Pod{0: withHealth("a", restart, false, 0), 9: withHealth("a", restart, false, 0), 10: withHealth("a", updated, true, 0)} {
+		if pod.Pod != nil {
+			recovering, _ := recovers(minutes, pod)
+			assert.False(t, recovering, "a pod that its upgrade made unavailable is in no control group")
+		}
+	}
+}
+
 func TestSpec11_6_RestartsOfTheAppCountFromTheUpgradeOn(t *testing.T) {
 	var h Health
 	for _, c := range []struct {
@@ -104,6 +140,13 @@ func TestSpec11_6_PodsThatAreUnhealthyUnderBothVersionsDoNotCount(t *testing.T) 
 		}
 		return pods
 	}
+	recovering := func(state podstate.State, n int) []Pod {
+		pods := serving(state, n)
+		for i := range pods {
+			pods[i].Recovering = true
+		}
+		return pods
+	}
 	join := func(groups ...[]Pod) (all []Pod) {
 		for _, pods := range groups {
 			all = append(all, pods...)
@@ -121,12 +164,14 @@ func TestSpec11_6_PodsThatAreUnhealthyUnderBothVersionsDoNotCount(t *testing.T) 
 		{"pods that were unavailable before their upgrade", join(unhealthy(deadWhen, 5), serving(updated, 45), serving(old, 50)), 0},
 		{"only a dead pod of the older version is left", join(unhealthy(restart, 9), unhealthy(deadWhen, 1)), 8},
 		{"few pods of the older version are left", join(unhealthy(restart, 16), serving(updated, 79), unhealthy(deadWhen, 1), serving(old, 5)), 15},
+		{"the pods of the older version are ready first", join(unhealthy(restart, 5), serving(updated, 45), recovering(old, 5), serving(old, 45)), 0},
+		{"the pods that were unavailable before their upgrade are ready first", join(unhealthy(restart, 5), serving(updated, 90), recovering(updated, 5)), 0},
 		{"more upgraded pods", join(unhealthy(restart, 8), serving(updated, 42), unhealthy(oldDown, 5), serving(old, 45)), 3},
 	} {
 		t.Run(c.name, func(t *testing.T) { assert.Equal(t, c.failed, FindFailed(version, c.pods, fiveMinutes).Count) })
 	}
 	broken := failing(deadWhen, 1)
-	broken[0].Unhealthy = UnreadyTooLong
+	broken[0].Unhealthy, broken[0].Recovering = UnreadyTooLong, true
 	assert.Equal(t, 1, FindFailed(version, broken, fiveMinutes).Count, "a sidecar that cannot start fails its pod in any case")
 	assert.Equal(t, "not ready for 5m", FindFailed(version, unhealthy(restart, 1), fiveMinutes).Detail)
 }
