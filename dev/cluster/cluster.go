@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -213,7 +214,7 @@ func (c *Cluster) startClients(ctx context.Context) error {
 	all, ctx := errgroup.WithContext(ctx)
 	specs := []process.Spec{c.controllerManagerSpec(), c.schedulerSpec()}
 	if !c.options.WithoutNodes {
-		specs = append(specs, c.kwokSpec())
+		all.Go(func() error { return c.startKWOK(ctx) })
 		all.Go(func() error { return createNodes(ctx, c.Kube, c.options.Nodes) })
 	}
 	for _, spec := range specs {
@@ -221,6 +222,16 @@ func (c *Cluster) startClients(ctx context.Context) error {
 	}
 	all.Go(func() error { return c.install(ctx) })
 	return all.Wait()
+}
+
+// startKWOK starts KWOK a second time if it ends at once. KWOK 0.8.0 prepares the stages of nodes and pods at
+// the same time, and may end in a panic.
+func (c *Cluster) startKWOK(ctx context.Context) error {
+	err := c.Start(ctx, c.kwokSpec())
+	if errors.Is(err, process.ErrEnded) {
+		return c.StartAgain(ctx, KWOK)
+	}
+	return err
 }
 
 // EtcdURL returns the URL of etcd. etcd accepts every client of this machine.

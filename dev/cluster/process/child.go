@@ -125,7 +125,7 @@ func (c *child) stop(gracePeriod time.Duration) {
 }
 
 func (c *child) signal(sig syscall.Signal) error {
-	pid, err := c.status().PID, errEnded
+	pid, err := c.status().PID, ErrEnded
 	if pid != 0 {
 		err = syscall.Kill(-pid, sig)
 	}
@@ -148,7 +148,7 @@ func (c *child) awaitReady(ctx context.Context) error {
 	go func() {
 		select {
 		case <-gone:
-			cancel(errEnded)
+			cancel(ErrEnded)
 		case <-ctx.Done():
 		}
 	}()

@@ -62,8 +62,8 @@ var (
 	ErrUnknown = errors.New("unknown process")
 	// ErrShutdown is returned if the group was shut down.
 	ErrShutdown = errors.New("the process group is shut down")
-
-	errEnded = errors.New("it ended")
+	// ErrEnded is returned if a process ended before it was ready.
+	ErrEnded = errors.New("it ended")
 )
 
 // Group is a set of processes that are started and stopped by name. Its methods may be called
