@@ -116,9 +116,9 @@ test-large: controlplane build ## Test policies with hundreds of pods and Sideca
 	go test -tags large -timeout 30m -count=1 -v ./test/integration -run '$(or $(RUN),TestLarge)'
 
 .PHONY: test-helm3
-test-helm3: controlplane build ## Test the chart with the last release of Helm 3, in four minutes
+test-helm3: controlplane build ## Test the chart with the last release of Helm 3, in fifteen minutes
 	@tools/build.sh helm3
-	HELM=helm3 go test -timeout 20m -count=1 ./test/manifests -skip NotesNameTheNextCommand # Helm 3 needs a cluster for the notes
+	HELM=helm3 go test -timeout 30m -count=1 ./test/manifests -skip NotesNameTheNextCommand # Helm 3 needs a cluster for the notes
 
 # This check runs before anything is compiled.
 .PHONY: browser
