@@ -1,13 +1,10 @@
 package workflows
 
 import (
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/history/v1"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
@@ -15,12 +12,7 @@ import (
 )
 
 // fleets are recorded histories of fleets, as histories are those of single rollouts.
-func fleets(t *testing.T) []string {
-	files, err := filepath.Glob("testdata/fleets/*/*.json")
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	return files
-}
+func fleets(t *testing.T) []string { return recordings(t, "fleets") }
 
 func newFleetReplayer(rollout, registry any) worker.WorkflowReplayer {
 	replayer := worker.NewWorkflowReplayer()
@@ -35,16 +27,12 @@ func TestRecordedFleetsReplayUpToEachTask(t *testing.T) {
 			whole := recorded(t, file)
 			replayer := newFleetReplayer(Fleet, FleetRegistry)
 			require.NoError(t, replayer.ReplayWorkflowHistory(nil, whole))
-			for i, event := range whole.Events {
-				if event.EventType == enums.EVENT_TYPE_WORKFLOW_TASK_STARTED {
-					require.NoError(t, replayer.ReplayWorkflowHistory(nil, &history.History{Events: whole.Events[:i+1]}), "event %d", event.EventId)
-				}
-			}
+			replayUpToEachTask(t, replayer, whole)
 		})
 	}
 }
 
-// A timer more than the recorded workflows have must be caught.
+// The replay fails for a workflow with one more timer than the recorded workflow.
 func TestAChangedFleetDoesNotReplay(t *testing.T) {
 	rollout := func(ctx workflow.Context, state protocol.FleetState) error {
 		if err := workflow.Sleep(ctx, time.Second); err != nil {

@@ -18,8 +18,12 @@ import (
 
 // Recorded histories are never replaced. A change that cannot replay a recorded history would
 // break open runs.
-func histories(t *testing.T) []string {
-	files, err := filepath.Glob("testdata/histories/*/*.json")
+func histories(t *testing.T) []string { return recordings(t, "histories") }
+
+// recordings returns the recorded histories of all releases in a folder.
+func recordings(t *testing.T, folder string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("testdata", folder, "*", "*.json"))
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	return files
@@ -56,14 +60,17 @@ func TestRecordedHistoriesReplay(t *testing.T) {
 func TestRecordedHistoriesReplayUpToEachTask(t *testing.T) {
 	for _, file := range histories(t) {
 		t.Run(nameOf(file), func(t *testing.T) {
-			whole := recorded(t, file)
-			replayer := newReplayer(t, Rollout)
-			for i, event := range whole.Events {
-				if event.EventType == enums.EVENT_TYPE_WORKFLOW_TASK_STARTED {
-					require.NoError(t, replayer.ReplayWorkflowHistory(nil, &history.History{Events: whole.Events[:i+1]}), "event %d", event.EventId)
-				}
-			}
+			replayUpToEachTask(t, newReplayer(t, Rollout), recorded(t, file))
 		})
+	}
+}
+
+func replayUpToEachTask(t *testing.T, replayer worker.WorkflowReplayer, whole *history.History) {
+	t.Helper()
+	for i, event := range whole.Events {
+		if event.EventType == enums.EVENT_TYPE_WORKFLOW_TASK_STARTED {
+			require.NoError(t, replayer.ReplayWorkflowHistory(nil, &history.History{Events: whole.Events[:i+1]}), "event %d", event.EventId)
+		}
 	}
 }
 
