@@ -115,10 +115,11 @@ test: controlplane build ## Run all tests except those of the browser
 test-large: controlplane build ## Test policies with hundreds of pods and SidecarSets, in ten minutes (RUN=TestLargeFreeze)
 	go test -tags large -timeout 30m -count=1 -v ./test/integration -run '$(or $(RUN),TestLarge)'
 
+# Helm 3 needs a cluster to render the notes.
 .PHONY: test-helm3
 test-helm3: controlplane build ## Test the chart with the last release of Helm 3, in fifteen minutes
 	@tools/build.sh helm3
-	HELM=helm3 go test -timeout 30m -count=1 ./test/manifests -skip NotesNameTheNextCommand # Helm 3 needs a cluster for the notes
+	HELM=helm3 go test -timeout 30m -count=1 ./test/manifests -skip NotesNameTheNextCommand
 
 # This check runs before anything is compiled.
 .PHONY: browser

@@ -25,7 +25,7 @@ type Pod struct {
 	InBackoff, ConditionInBackoff bool
 	// Unhealthy is set by Health if the pod has not been ready for too long, or if its app restarted.
 	Unhealthy Illness
-	// Recovering is set by Health for a time after a pod of the control group is ready again.
+	// Recovering is set by Health for UnreadyFor after a pod of the control group is ready again.
 	Recovering bool
 }
 

@@ -32,7 +32,7 @@ func output(t *testing.T, program string, args ...string) (string, error) {
 	if program == "helm" {
 		program = cmp.Or(os.Getenv("HELM"), program)
 	}
-	if program == "helm3" && args[0] == "template" { // its module names no newer version than 1.20
+	if program == "helm3" && args[0] == "template" { // built from its module, Helm 3 assumes Kubernetes 1.20
 		args = append(args, "--kube-version=1.36.0")
 	}
 	command := exec.CommandContext(t.Context(), "../../bin/"+program, args...)
