@@ -2,6 +2,7 @@ package link
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -58,9 +59,14 @@ func OpenAt(ctx context.Context, address, upstream string) (*Link, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open a link to %s: %w", upstream, err)
 	}
+	return On(listener, upstream), nil
+}
+
+// On accepts the connections of a listener, which may terminate TLS, and forwards to upstream.
+func On(listener net.Listener, upstream string) *Link {
 	l := &Link{listener: listener, upstream: upstream, changed: make(chan struct{}), open: map[*connection]bool{}}
 	l.done.Go(l.accept)
-	return l, nil
+	return l
 }
 
 // Address returns the host:port at which the link listens.
@@ -223,6 +229,9 @@ func (c *connection) reset() {
 	c.once.Do(func() {
 		close(c.closed)
 		for _, end := range []net.Conn{c.client, c.server} {
+			if secured, ok := end.(*tls.Conn); ok {
+				end = secured.NetConn()
+			}
 			if tcp, ok := end.(*net.TCPConn); ok {
 				_ = tcp.SetLinger(0)
 				_ = tcp.Close()

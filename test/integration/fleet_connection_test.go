@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"encoding/pem"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -34,68 +33,10 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	plugin "github.com/outrigger/outrigger/cli"
 	"github.com/outrigger/outrigger/dev/cluster"
+	"github.com/outrigger/outrigger/dev/link"
 	"github.com/outrigger/outrigger/dev/observer"
 	temporaloptions "github.com/outrigger/outrigger/temporal"
 )
-
-// forwarder forwards TCP connections to an address that can change.
-type forwarder struct {
-	address string
-
-	mu   sync.Mutex
-	to   string
-	open []net.Conn
-}
-
-// forward forwards the connections of a listener until the test ends.
-func forward(t *testing.T, listener net.Listener, to string) *forwarder {
-	f := &forwarder{address: listener.Addr().String(), to: to}
-	var serving sync.WaitGroup
-	serving.Go(func() {
-		for {
-			from, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			serving.Go(func() { f.serve(from) })
-		}
-	})
-	t.Cleanup(func() {
-		assert.NoError(t, listener.Close())
-		f.redirect("")
-		serving.Wait()
-	})
-	return f
-}
-
-func (f *forwarder) serve(from net.Conn) {
-	defer func() { _ = from.Close() }()
-	f.mu.Lock()
-	to, err := net.Dial("tcp", f.to)
-	if err == nil {
-		f.open = append(f.open, from, to)
-	}
-	f.mu.Unlock()
-	if err != nil {
-		return
-	}
-	go func() {
-		_, _ = io.Copy(to, from)
-		_ = to.Close()
-	}()
-	_, _ = io.Copy(from, to)
-}
-
-// redirect changes the address, and closes the open connections.
-func (f *forwarder) redirect(to string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.to = to
-	for _, conn := range f.open {
-		_ = conn.Close()
-	}
-	f.open = nil
-}
 
 func listen(t *testing.T) net.Listener {
 	t.Helper()
@@ -210,9 +151,10 @@ func TestSpec12_9_AMemberWorksWhileItsConnectionToTheFleetFails(t *testing.T) {
 	})
 	config, ca := newCertificate(t)
 	denying := startDenying(t, config)
-	secured := forward(t, tls.NewListener(listen(t), config), stack.TemporalAddress).address
-	front := forward(t, listen(t), stack.TemporalAddress)
-	m, err := startFleetMember(ctx, t, "canary", "--fleet-temporal-address="+front.address, "--fleet-temporal-namespace="+namespace, "--fleet-temporal-tls-ca-path="+ca)
+	secured, front := link.On(tls.NewListener(listen(t), config), stack.TemporalAddress), link.On(listen(t), stack.TemporalAddress)
+	t.Cleanup(secured.Close)
+	t.Cleanup(front.Close)
+	m, err := startFleetMember(ctx, t, "canary", "--fleet-temporal-address="+front.Address(), "--fleet-temporal-namespace="+namespace, "--fleet-temporal-tls-ca-path="+ca)
 	require.NoError(t, err)
 
 	m.awaitReason(v1alpha1.ReasonAwaitingPermit)
@@ -224,7 +166,7 @@ func TestSpec12_9_AMemberWorksWhileItsConnectionToTheFleetFails(t *testing.T) {
 	m.awaitReason(v1alpha1.ReasonAwaitingPermit)
 	m.scaleTo(6, 0)
 
-	front.redirect(secured)
+	front.Redirect(secured.Address())
 	m.awaitFault(temporaloptions.FleetNamespace, "the namespace does not exist (outrigger temporal setup creates it, or correct --fleet-temporal-namespace)")
 	m.scaleTo(7, 0)
 	setup := exec.CommandContext(ctx, filepath.Join(bin, "outrigger"), "temporal", "setup", "--temporal-address="+stack.TemporalAddress, "--temporal-namespace="+namespace)
@@ -236,13 +178,13 @@ func TestSpec12_9_AMemberWorksWhileItsConnectionToTheFleetFails(t *testing.T) {
 	m.awaitImage("side:v2", 7)
 	assert.Equal(t, "canary", protocol.ParsePermit(m.awaitReason(v1alpha1.ReasonRolloutComplete).Status.Rollout.Permit).Stage)
 
-	front.redirect(denying)
+	front.Redirect(denying)
 	m.awaitConnected(0)
 	m.upgradeTo("side:v3")
 	m.awaitReason(v1alpha1.ReasonAwaitingPermit)
 	m.awaitFault(temporaloptions.FleetPermission, "permission denied (check whether the API key or the client certificate has access to this namespace)")
 	m.scaleTo(8, 0)
-	front.redirect(secured)
+	front.Redirect(secured.Address())
 	m.awaitConnected(1)
 	m.awaitImage("side:v3", 8)
 	m.awaitReason(v1alpha1.ReasonRolloutComplete)
