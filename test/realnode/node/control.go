@@ -19,7 +19,10 @@ import (
 // siteFile contains the site as JSON. The process of the node keeps the file locked.
 const siteFile = programs + "/running.json"
 
-var errNotRunning = errors.New("no node runs: make node starts one")
+var (
+	errNotRunning = errors.New("no node runs: make node starts one")
+	errStarts     = errors.New("the node still starts: try again")
+)
 
 // lockSite locks the file of the site. how is LOCK_EX, which waits until the node has ended, or LOCK_EX
 // with LOCK_NB, which fails with EWOULDBLOCK while the node runs.
@@ -49,10 +52,22 @@ func running() (found site, err error) {
 	if err != nil {
 		return site{}, fmt.Errorf("read the file of the node: %w", err)
 	}
-	if err := json.Unmarshal(data, &found); err != nil || found.PID == 0 {
-		return site{}, errors.New("the node still starts: try again")
+	if err := json.Unmarshal(data, &found); err != nil {
+		return site{}, errStarts
 	}
 	return found, nil
+}
+
+// write replaces the content of the locked file.
+func (s *site) write(file *os.File) error {
+	data, err := json.Marshal(s)
+	if err == nil {
+		err = os.WriteFile(file.Name(), data, 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", siteFile, err)
+	}
+	return nil
 }
 
 // up starts the node in a new session, and returns once the node is ready. The process of the node
@@ -89,14 +104,18 @@ func up(out io.Writer) error {
 	if err := process.Start(); err != nil {
 		return fmt.Errorf("start the node: %w", err)
 	}
-	var ready site
+	// An interrupted start leaves a node that make node-down stops.
+	ready := site{PID: process.Process.Pid}
+	if err := ready.write(lock); err != nil {
+		return err
+	}
 	if err := json.NewDecoder(answer).Decode(&ready); err != nil {
 		reason, _ := os.ReadFile(log.Name())
 		return fmt.Errorf("the node did not start: %s: %w", strings.TrimSpace(string(reason)), errors.Join(err, process.Wait()))
 	}
 	ready.PID = process.Process.Pid
-	if err := json.NewEncoder(lock).Encode(ready); err != nil {
-		return fmt.Errorf("write %s: %w", siteFile, err)
+	if err := ready.write(lock); err != nil {
+		return err
 	}
 	_, err = fmt.Fprintf(out, `The node is up, with the images docker.io/local/app:1, side:v1 and side:v2.
   make node-shell    kubectl, kubectl sidecarset, ctr and crane reach the node; crane push image.tar %s/name:tag
@@ -111,6 +130,9 @@ func shell(command []string) error {
 	node, err := running()
 	if err != nil {
 		return err
+	}
+	if node.State == "" {
+		return errStarts
 	}
 	pid, err := childOf(node.PID)
 	if err != nil {

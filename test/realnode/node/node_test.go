@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -54,6 +55,27 @@ func imageOf(t *testing.T, pod, content string) string {
 	node(t, "shell", "kubectl", "run", pod, "--image="+image, "--image-pull-policy=Always", "--command", "--", "/container", "wait")
 	node(t, "shell", "kubectl", "wait", "--for=condition=Ready", "pod/"+pod, "--timeout=2m")
 	return node(t, "shell", "kubectl", "get", "pod", pod, "--output=jsonpath={.status.containerStatuses[0].imageID}")
+}
+
+// The terminal of make node may close during the start.
+func TestANodeWhoseStartWasInterruptedIsStopped(t *testing.T) {
+	t.Chdir("../../..")
+	require.NoError(t, os.RemoveAll(siteFile))
+	starting := exec.CommandContext(t.Context(), filepath.Join(programs, "node"), "up")
+	require.NoError(t, starting.Start())
+	require.Eventually(t, func() bool {
+		// running would lock the file, which fails the start.
+		data, err := os.ReadFile(siteFile)
+		return err == nil && len(data) > 0
+	}, time.Minute, 10*time.Millisecond)
+	require.NoError(t, starting.Process.Kill())
+	require.Error(t, starting.Wait())
+	out, err := try(t, "shell", "true")
+	require.Error(t, err)
+	assert.Equal(t, "node: the node still starts: try again\n", out)
+	node(t, "down")
+	_, err = running()
+	require.ErrorIs(t, err, errNotRunning)
 }
 
 func TestTheNodeStaysUpAndRunsPushedImages(t *testing.T) {
