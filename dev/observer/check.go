@@ -77,13 +77,17 @@ func follow(e event, v *version, before, now *pod, written bool) (tookSlot bool)
 		now.upgrades[v.name] = started
 		return tookSlot
 	}
-	switch ready := now.ready(); {
-	case ready && now.converged(v):
+	switch {
+	case now.ready() && now.converged(v):
 		delete(now.upgrades, v.name)
-	case inProgress && ready && !started.slot:
+	case inProgress && !started.atWrite:
 		// The pod serves until its pending restart, so it takes a slot. The slot counts from the
 		// moment at which a writer can observe that the pod serves (SPEC §7.5).
-		started.since, started.slot = e.seen, true
+		takes := now.ready() || started.slot && !now.readySince().Equal(started.unreadySince)
+		if takes && !started.slot {
+			started.since = e.seen
+		}
+		started.slot = takes
 		now.upgrades[v.name] = started
 	}
 	return false
@@ -102,7 +106,7 @@ func (o *Observer) checkBound(e event, h *history, now *pod) {
 	count, counted := 0, []string(nil)
 	for _, p := range o.pods {
 		started := p.upgrades[v.name]
-		if !p.takesSlot(v.name) || !p.matched(v) || p.UID != now.UID && started.since.After(known) && !started.atWrite {
+		if !started.slot || !p.matched(v) || p.UID != now.UID && started.since.After(known) && !started.atWrite {
 			continue
 		}
 		count++

@@ -323,3 +323,33 @@ func TestAReadyConditionWithdrawnByTheKubeletDoesNotCount(t *testing.T) {
 		})
 	}
 }
+
+// A slot that the kubelet withdraws and gives back counts from the second time on. A writer may not
+// have observed it yet.
+func TestAPodThatServesAgainCountsFromThatMoment(t *testing.T) {
+	since := func(at time.Time) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) { pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(at) }
+	}
+	for name, c := range map[string]struct {
+		after time.Duration
+		want  []string
+	}{
+		"a moment ago": {0, nil},
+		"long ago":     {fenceTime, []string{"bound"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tape := begin(2)
+			down := tape.now
+			tape.pod(0, seen{asked: "v1", runs: "v1", change: since(down)})
+			tape.set("v2", nil)
+			tape.pod(0, seen{asked: "v2", runs: "v1", change: since(down)})
+			tape.pod(0, seen{asked: "v2", runs: "v1", ready: true, change: since(down.Add(time.Second))})
+			tape.pod(0, seen{asked: "v2", runs: "v1", change: since(down)})
+			tape.now = tape.now.Add(time.Minute)
+			tape.pod(0, seen{asked: "v2", runs: "v1", ready: true, change: since(down.Add(time.Minute))})
+			tape.now = tape.now.Add(c.after)
+			tape.pod(1, seen{asked: "v2", runs: "v1", ready: true})
+			assert.Equal(t, c.want, tape.broken)
+		})
+	}
+}

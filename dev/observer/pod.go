@@ -46,7 +46,8 @@ type upgrade struct {
 	// pod served again before its restart. A writer cannot observe this at once.
 	atWrite bool
 	// unreadySince is the time of the Ready condition at the time of the write, of a pod that did
-	// not serve.
+	// not serve. The pod takes no slot while this time stays the same. A kubelet that corrects its
+	// report restores this time (SPEC §7.5).
 	unreadySince time.Time
 }
 
@@ -103,14 +104,6 @@ func (p *pod) ready() bool { return p.Status.Phase == corev1.PodRunning && Ready
 // readySince returns the time of the last change of the Ready condition, by the clock of the
 // kubelet.
 func (p *pod) readySince() time.Time { return readyCondition(p.Pod).LastTransitionTime.Time }
-
-// takesSlot reports whether a pod does not serve because of a SidecarSet's upgrade. A pod that
-// did not serve before takes no slot while the time of its Ready condition stays the same. A
-// kubelet that corrects its report restores this time (SPEC §7.5).
-func (p *pod) takesSlot(set string) bool {
-	started := p.upgrades[set]
-	return started.slot && (started.atWrite || p.ready() || !p.readySince().Equal(started.unreadySince))
-}
 
 // crashes reports whether the app of a pod, but not a sidecar, crashes in a loop.
 func (p *pod) crashes() bool {
