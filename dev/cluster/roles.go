@@ -124,6 +124,20 @@ func (c *Cluster) StartRole(ctx context.Context, name string, args ...string) (R
 	})
 }
 
+// StartUI runs `outrigger ui` on a free port with the rights of the administrator, and returns the URL
+// of its pages.
+func (c *Cluster) StartUI(ctx context.Context, args ...string) (string, error) {
+	port, err := c.ports.take()
+	if err != nil {
+		return "", err
+	}
+	address := "http://" + loopback(port)
+	flags := append([]string{"ui", "--kubeconfig=" + c.Kubeconfig, "--bind-address=" + loopback(port), "--temporal-ui-url=" + c.TemporalUI}, c.temporalFlags()...)
+	return address, c.Start(ctx, process.Spec{
+		Name: "ui", Path: c.binary("outrigger"), Args: append(flags, args...), Env: c.roleEnv("ui"), Ready: answers(address),
+	})
+}
+
 // addRole registers a role before its first start, so that a failed role can be started again
 // by name.
 func (c *Cluster) addRole(role Role) error {
@@ -148,15 +162,20 @@ func (c *Cluster) roleEnv(name string) []string {
 	return env
 }
 
-// roleFlags returns the flags that differ between the roles.
-func (c *Cluster) roleFlags(role *Role) ([]string, error) {
-	var temporal []string
+// temporalFlags returns the flags of the connection to Temporal.
+func (c *Cluster) temporalFlags() (flags []string) {
 	if c.TemporalAddress != "" {
-		temporal = append(temporal, "--temporal-address="+c.TemporalAddress)
+		flags = append(flags, "--temporal-address="+c.TemporalAddress)
 	}
 	if !c.attached {
-		temporal = append(temporal, "--temporal-namespace="+TemporalNamespace)
+		flags = append(flags, "--temporal-namespace="+TemporalNamespace)
 	}
+	return flags
+}
+
+// roleFlags returns the flags that differ between the roles.
+func (c *Cluster) roleFlags(role *Role) ([]string, error) {
+	temporal := c.temporalFlags()
 	switch kindOf(role.Name) {
 	case Operator:
 		// There is only one operator. Without leader election, it does not have to wait for its

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -20,7 +19,6 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/dev/cluster"
-	"github.com/outrigger/outrigger/dev/cluster/process"
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
@@ -132,7 +130,11 @@ func (d *fleetDemo) install(ctx context.Context) error {
 	for _, m := range d.members {
 		all.Go(func() error { return m.startRoles(starting) })
 	}
-	all.Go(func() error { return d.servePage(starting) })
+	all.Go(func() error {
+		address, err := d.StartUI(starting, "--fleet")
+		d.page = address + "/fleet"
+		return err
+	})
 	if err := all.Wait(); err != nil {
 		return err
 	}
@@ -147,25 +149,6 @@ func (d *fleetDemo) install(ctx context.Context) error {
 	}
 	d.step("Outrigger runs in each cluster; the page: %s", d.page)
 	return nil
-}
-
-// servePage runs outrigger ui in the first cluster.
-func (d *fleetDemo) servePage(ctx context.Context) error {
-	free, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return fmt.Errorf("find a port for the page: %w", err)
-	}
-	address := free.Addr().String()
-	_ = free.Close()
-	d.page = "http://" + address + "/fleet"
-	return d.Start(ctx, process.Spec{
-		Name: "ui", Path: filepath.Join("bin", "outrigger"),
-		Args: []string{
-			"ui", "--kubeconfig=" + d.Kubeconfig, "--bind-address=" + address, "--fleet",
-			"--temporal-address=" + d.TemporalAddress, "--temporal-namespace=" + cluster.TemporalNamespace, "--temporal-ui-url=" + d.TemporalUI,
-		},
-		Ready: func(ctx context.Context) error { _, err := d.readPage(ctx); return err },
-	})
 }
 
 func (d *fleetDemo) readPage(ctx context.Context) (string, error) {

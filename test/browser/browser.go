@@ -11,7 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -55,4 +57,41 @@ func Screenshot(t *testing.T, page context.Context, folder, name string) {
 	}
 	require.NoError(t, os.MkdirAll(folder, 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(folder, name), png, 0o644))
+}
+
+// lowContrast lists the texts of a page whose contrast is below 4.5:1, which WCAG 2 AA requires.
+const lowContrast = `(() => {
+  const light = (color) => color.match(/[\d.]+/g).slice(0, 3)
+    .map((c) => c / 255).map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, c, k) => sum + c * [0.2126, 0.7152, 0.0722][k], 0);
+  const back = light(getComputedStyle(document.body).backgroundColor);
+  return [...document.querySelectorAll("body *")]
+    .filter((e) => e.checkVisibility() && e.tagName !== "BUTTON" && [...e.childNodes].some((n) => n.nodeType === Node.TEXT_NODE && n.data.trim()))
+    .filter((e) => { const text = light(getComputedStyle(e).color); return (Math.max(text, back) + 0.05) / (Math.min(text, back) + 0.05) < 4.5; })
+    .map((e) => e.textContent.trim());
+})()`
+
+// AssertAccessible asserts the contrast of a page in both color schemes, its landmarks, and the headers of its
+// tables.
+func AssertAccessible(t *testing.T, page context.Context) {
+	t.Helper()
+	for _, scheme := range []string{"dark", "light"} {
+		_, err := chromedp.Call(page, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
+		require.NoError(t, err)
+		low, err := chromedp.Run(page, chromedp.Evaluate[[]string](lowContrast))
+		require.NoError(t, err)
+		assert.Empty(t, low, scheme)
+	}
+	for missing, expression := range map[string]string{
+		"language":                     `document.documentElement.lang === "en"`,
+		"landmarks":                    `document.querySelectorAll("main, nav[aria-label], header").length === 3`,
+		"one heading of the page":      `document.querySelectorAll("h1").length === 1`,
+		"caption of a table":           `[...document.querySelectorAll("table")].every((table) => table.caption)`,
+		"scope of a header of a table": `[...document.querySelectorAll("th")].every((th) => th.scope)`,
+	} {
+		has, err := chromedp.Run(page, chromedp.Evaluate[bool](expression))
+		require.NoError(t, err)
+		assert.True(t, has, missing)
+	}
 }

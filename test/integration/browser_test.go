@@ -59,6 +59,31 @@ func TestWebUI(t *testing.T) {
 	s.awaitPhase(protocol.PhaseComplete)
 }
 
+// The page of the fleet shows where content stopped, and why.
+func TestThePageOfAFleetInABrowser(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	canary, rest, smoke := startFleet(ctx, t)
+	address, err := canary.cluster.StartUI(ctx, "--fleet")
+	require.NoError(t, err)
+	page := browser.Open(ctx, t)
+	require.NoError(t, chromedp.Do(page, chromedp.Navigate(address)))
+	_, err = chromedp.RunResponse(page, chromedp.Click(`nav a[href="/fleet"]`))
+	require.NoError(t, err)
+	browser.AwaitTexts(t, page, "edge-proxy", "Through", "FleetPolicy edge")
+	browser.AssertAccessible(t, page)
+
+	// The page updates without a navigation.
+	smoke.fails.Store(true)
+	rest.upgradeTo("side:v2")
+	canary.upgradeTo("side:v2")
+	awaitFleet(ctx, t, protocol.FleetFailed)
+	canary.awaitReason(v1alpha1.ReasonQuarantined)
+	browser.AwaitTexts(t, page, "Failed: gate smoke of stage canary failed: no connection", "RolledBack", "Pending")
+	browser.AssertAccessible(t, page)
+	browser.Screenshot(t, page, *screenshots, "ui-fleet.png")
+}
+
 // awaitUI waits until the UI reaches its server, which has started at the same moment. A page
 // that is loaded earlier shows an error, and stays so.
 func awaitUI(ctx context.Context, t *testing.T, address string) {
