@@ -47,8 +47,12 @@ type fleetCommand struct {
 	output   output.Flag
 	by       protocol.Approval
 	stage    string
-	file     string
-	end      cli.FreezeEnd
+	// file is the flag of apply, and policy its content.
+	file   string
+	policy outriggerv1.FleetPolicy
+	// end are the flags of freeze, and until the time that they stand for.
+	end   cli.FreezeEnd
+	until *time.Time
 	// watch, content and timeout are the flags of status.
 	watch   bool
 	content string
@@ -63,6 +67,7 @@ func newFleet() *cobra.Command {
 	apply := f.sub("apply -f FILE", "Apply a FleetPolicy", cobra.NoArgs, f.apply)
 	apply.Flags().StringVarP(&f.file, "filename", "f", "", "`file` with the FleetPolicy; -: standard input")
 	cobra.CheckErr(apply.MarkFlagRequired("filename"))
+	apply.PreRunE = func(cmd *cobra.Command, _ []string) error { return f.readPolicy(cmd.InOrStdin()) }
 	status := f.newStatus()
 	plan := f.sub("plan NAME", "Show the stages of a rollout with their clusters, and what each stage waits for", cobra.ExactArgs(1), f.plan)
 	history := f.sub("history NAME", "Show what happened to the content of a SidecarSet, and who did it", cobra.ExactArgs(1), f.history)
@@ -76,6 +81,10 @@ func newFleet() *cobra.Command {
 	approve.Flags().StringVar(&f.stage, "stage", "", "`name` of the stage; empty: the current stage")
 	freeze := f.sub("freeze --reason TEXT", "Stop the upgrades in all clusters", cobra.NoArgs, f.freeze)
 	f.end.AddTo(freeze.Flags())
+	freeze.PreRunE = func(*cobra.Command, []string) (err error) {
+		f.until, err = f.end.Time(time.Now())
+		return err
+	}
 	unfreeze := f.sub("unfreeze", "Continue the upgrades in all clusters", cobra.NoArgs, f.unfreeze)
 	for _, cmd := range []*cobra.Command{freeze, unfreeze} {
 		cmd.Flags().StringVar(&f.by.Reason, "reason", "", "`text` for the history")
@@ -145,29 +154,30 @@ func answer(ctx context.Context, handle client.WorkflowUpdateHandle, err error, 
 }
 
 // apply validates a FleetPolicy, and starts the registry with it if no member has.
-func (f *fleetCommand) apply(ctx context.Context, c client.Client, _ []string, out io.Writer) error {
+// readPolicy reads and validates the FleetPolicy of apply.
+func (f *fleetCommand) readPolicy(stdin io.Reader) error {
 	read := func() ([]byte, error) { return os.ReadFile(f.file) }
 	if f.file == "-" {
-		read = func() ([]byte, error) { return io.ReadAll(os.Stdin) }
+		read = func() ([]byte, error) { return io.ReadAll(stdin) }
 	}
 	data, err := read()
 	if err != nil {
 		return fmt.Errorf("read the FleetPolicy: %w", err)
 	}
-	var policy outriggerv1.FleetPolicy
-	if err := yaml.UnmarshalStrict(data, &policy); err != nil {
+	if err := yaml.UnmarshalStrict(data, &f.policy); err != nil {
 		return fmt.Errorf("%s: %w", f.file, err)
 	}
-	if err := fleet.Validate(&policy); err != nil {
-		return err
-	}
+	return fleet.Validate(&f.policy)
+}
+
+func (f *fleetCommand) apply(ctx context.Context, c client.Client, _ []string, out io.Writer) error {
 	handle, err := c.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
 		StartWorkflowOperation: c.NewWithStartWorkflowOperation(client.StartWorkflowOptions{
 			ID: protocol.FleetRegistryID, TaskQueue: protocol.FleetTaskQueue, WorkflowIDConflictPolicy: enums.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
 		}, protocol.FleetRegistryWorkflow, protocol.FleetRegistry{}),
 		UpdateOptions: client.UpdateWorkflowOptions{
 			WorkflowID: protocol.FleetRegistryID, UpdateName: protocol.ApplyPolicyUpdate, WaitForStage: client.WorkflowUpdateStageCompleted,
-			Args: []any{protocol.ApplyFleetPolicy{Policy: policy, By: os.Getenv("USER")}},
+			Args: []any{protocol.ApplyFleetPolicy{Policy: f.policy, By: os.Getenv("USER")}},
 		},
 	})
 	return answer(ctx, handle, err, out)
@@ -191,11 +201,7 @@ func (f *fleetCommand) remove(ctx context.Context, c client.Client, args []strin
 
 // freeze freezes the fleet. The members hear of it within seconds.
 func (f *fleetCommand) freeze(ctx context.Context, c client.Client, _ []string, out io.Writer) error {
-	until, err := f.end.Time(time.Now())
-	if err != nil {
-		return err
-	}
-	freeze := protocol.FleetFreeze{By: os.Getenv("USER"), Reason: f.by.Reason, Until: until}
+	freeze := protocol.FleetFreeze{By: os.Getenv("USER"), Reason: f.by.Reason, Until: f.until}
 	return send(ctx, c, protocol.FleetRegistryID, protocol.FreezeUpdate, freeze, out)
 }
 

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -43,6 +45,21 @@ func TestCommandsWithoutTemporal(t *testing.T) {
 	require.EqualError(t, err, "--build-id and --versioning-behavior need --deployment-name")
 	_, err = runCommand(t, "worker", "--deployment-name=d", "--build-id=b", "--versioning-behavior=pin")
 	require.EqualError(t, err, `--versioning-behavior "pin": use auto-upgrade or pinned`)
+}
+
+// A wrong flag or file is no fault of Temporal.
+func TestFleetCommandsNameWrongFlagsAndFiles(t *testing.T) {
+	unreachable := "--temporal-address=127.0.0.1:1"
+	_, err := runCommand(t, "fleet", "freeze", unreachable, "--reason=incident", "--until=tomorrow")
+	require.ErrorContains(t, err, "tomorrow")
+	require.NotContains(t, err.Error(), "Temporal")
+	_, err = runCommand(t, "fleet", "apply", unreachable, "--filename=/absent.yaml")
+	require.EqualError(t, err, "read the FleetPolicy: open /absent.yaml: no such file or directory")
+	policy := filepath.Join(t.TempDir(), "policy.yaml")
+	require.NoError(t, os.WriteFile(policy, []byte("kind: FleetPolicy\nspec: {stagse: []}\n"), 0o600))
+	_, err = runCommand(t, "fleet", "apply", unreachable, "--filename="+policy)
+	require.ErrorContains(t, err, policy+": ")
+	require.ErrorContains(t, err, `unknown field "stagse"`)
 }
 
 func TestACheckWithoutACluster(t *testing.T) {
