@@ -81,7 +81,7 @@ func (c *cluster) listInput(ctx context.Context, sets []v1alpha1.SidecarSet, ask
 	in := &view.ListInput{Sets: sets, Now: time.Now()}
 	var reads sync.WaitGroup
 	reads.Go(func() { in.Runs = ask(ctx, sets) })
-	reads.Go(func() { in.LostNodes = c.lostNodes(ctx, sets, in.Now) })
+	reads.Go(func() { in.Lost = c.lostNodes(ctx, sets, in.Now) })
 	reads.Go(func() { in.OperatorSilent = c.operatorSilent(ctx, in.Now) })
 	reads.Wait()
 	return in

@@ -64,15 +64,15 @@ func (c *cluster) nodeNames(ctx context.Context) (sets.Set[string], error) {
 
 // lostNodes returns the lost nodes of the pods of each SidecarSet. It returns none in a cluster with more
 // than maxListedNodes nodes, and if nodes or pods cannot be read: the list needs no nodes.
-func (c *cluster) lostNodes(ctx context.Context, all []v1alpha1.SidecarSet, now time.Time) map[string][]string {
+func (c *cluster) lostNodes(ctx context.Context, all []v1alpha1.SidecarSet, now time.Time) map[string]view.Lost {
 	pods, err := c.podsOfLostNodes(ctx)
 	if err != nil || len(pods) == 0 {
 		return nil
 	}
-	found, nodes, labels := map[string][]string{}, c.nodes(ctx, now), c.namespaceLabels(ctx)
+	found, nodes, labels := map[string]view.Lost{}, c.nodes(ctx, now), c.namespaceLabels(ctx)
 	for i := range all {
 		in := &view.Input{Set: &all[i], Pods: pods, NamespaceLabels: labels, Nodes: nodes, SystemNamespace: c.systemNamespace}
-		if lost, err := view.LostNodes(in); err == nil { // status names the error
+		if lost, err := view.FindLost(in); err == nil { // status names the error
 			found[all[i].Name] = lost
 		}
 	}

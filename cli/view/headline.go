@@ -252,7 +252,7 @@ func (s *Summary) facts(set *v1alpha1.SidecarSet, now time.Time) facts {
 		// The operator does not observe a generation that is invalid.
 		observed:    set.Status.ObservedGeneration == set.Generation || s.Reason == v1alpha1.ReasonInvalid,
 		progressing: s.Reason, degraded: s.stoppedBy(set), matched: int(s.Matched), updated: int(s.Updated),
-		unready:       int(set.Status.UpdatedPods - set.Status.UpdatedReadyPods),
+		unready:       s.unready,
 		notUpgradable: s.Reason == v1alpha1.ReasonNotUpgradablePods, uninjected: s.uninjected,
 	}
 	if !f.observed {
@@ -324,7 +324,7 @@ func (f *facts) attention(s *Summary) []string {
 	add("Paused", f.phase == protocol.PhasePaused)
 	add(v1alpha1.ReasonAwaitingApproval, f.phase == protocol.PhaseAwaitingApproval)
 	add("MaxUnavailableZero", f.noSlots && (f.phase == protocol.PhaseWaiting || f.phase == protocol.PhaseProgressing || f.phase == protocol.PhasePaused))
-	add("PodsNotReady", f.phase == protocol.PhaseComplete && f.observed && s.unready && s.Degraded == "")
+	add("PodsNotReady", f.phase == protocol.PhaseComplete && f.observed && s.unready > 0 && s.Degraded == "")
 	add("NoPods", f.observed && f.matched == 0 && f.uninjected == 0 && f.progressing != v1alpha1.ReasonInvalid)
 	add("NotObserved", !f.observed)
 	return found

@@ -45,8 +45,8 @@ type Summary struct {
 	Created   time.Time       `json:"created"`
 	// uninjected are the pods that match, and lack the sidecars.
 	uninjected int
-	// unready reports that updated pods are not ready.
-	unready bool
+	// unready are the updated pods that are not ready.
+	unready int
 }
 
 // ListInput is the data that summaries are made from.
@@ -54,8 +54,8 @@ type ListInput struct {
 	Sets []v1alpha1.SidecarSet
 	// Runs are the answers of open runs, by SidecarSet, before their status shows them.
 	Runs map[string]RunInput
-	// LostNodes are the nodes that status names, by SidecarSet.
-	LostNodes map[string][]string
+	// Lost are the lost nodes of their pods, by SidecarSet.
+	Lost map[string]Lost
 	// OperatorSilent reports that nobody renews the Lease of the operator, which writes status.
 	OperatorSilent bool
 	Now            time.Time
@@ -66,10 +66,11 @@ func NewSummaries(in *ListInput) Summaries {
 	found, now := Summaries{}, in.Now
 	for i := range in.Sets {
 		set := &in.Sets[i]
+		run, lost := in.Runs[set.Name], in.Lost[set.Name]
 		one := Summary{
 			Name: set.Name, Revision: set.Status.LatestRevision, Images: images(&set.Spec), Created: set.CreationTimestamp.Time,
-			Matched: set.Status.MatchedPods, Updated: set.Status.UpdatedPods, Ready: set.Status.ReadyPods, Pause: pauseOf(set, nil),
-			unready: set.Status.UpdatedReadyPods < set.Status.UpdatedPods,
+			Matched: set.Status.MatchedPods, Updated: set.Status.UpdatedPods, Ready: set.Status.ReadyPods - int32(lost.Ready), Pause: pauseOf(set, nil),
+			unready: int(set.Status.UpdatedPods-set.Status.UpdatedReadyPods) + lost.Updated,
 		}
 		if c := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionInjected); c != nil && c.Status == metav1.ConditionFalse {
 			one.Injected, one.Missing = c.Reason, c.Reason == v1alpha1.ReasonPodsWithoutSidecar
@@ -83,7 +84,7 @@ func NewSummaries(in *ListInput) Summaries {
 		if c := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionDegraded); c != nil && c.Status == "True" {
 			one.Degraded = c.Reason
 		}
-		f, run := one.facts(set, now), in.Runs[set.Name]
+		f := one.facts(set, now)
 		f.silent, f.unreachable = run.NotResponding, run.Unreachable
 		one.Headline, one.Attention, one.BakesUntil = headline(f), f.attention(&one), bakesUntil(f.phase, stage.OfStatus(set))
 		one.Attention = append(one.Attention, pausesOf(set, f.phase)...)
@@ -93,7 +94,7 @@ func NewSummaries(in *ListInput) Summaries {
 		if in.OperatorSilent {
 			one.Attention = append(one.Attention, "OperatorNotResponding")
 		}
-		for _, node := range in.LostNodes[set.Name] {
+		for _, node := range lost.Nodes {
 			one.Attention = append(one.Attention, lostNode+node)
 		}
 		found = append(found, one)

@@ -3,6 +3,7 @@ package view
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -53,21 +54,42 @@ func NodeReady(node *corev1.Node) bool {
 	})
 }
 
-// LostNodes returns the sorted names of the nodes that status names: those that do not exist, and those
-// that are not ready while a pod waits for its node.
-func LostNodes(in *Input) ([]string, error) {
+// Lost are the lost nodes of the pods of a SidecarSet.
+type Lost struct {
+	// Nodes are the sorted names of the nodes that status names: those that do not exist, and those that
+	// are not ready while a pod waits for its node.
+	Nodes []string
+	// Ready counts the pods that the API server shows as ready though their nodes do not exist. Updated
+	// counts those of them that status counts as updated and ready.
+	Ready, Updated int
+}
+
+// FindLost finds the lost nodes of the pods of a SidecarSet.
+func FindLost(in *Input) (found Lost, err error) {
 	matched, version, err := in.matched()
 	if err != nil {
-		return nil, err
+		return found, err
 	}
-	lost := sets.New[string]()
+	nodes := sets.New[string]()
 	for i := range matched {
 		pod := newPod(&matched[i], version, "")
-		if problem, _ := in.Nodes.problem(&pod); problem != "" && (pod.mayWaitForNode() || pod.Ready && in.Nodes.missing(pod.Node)) {
-			lost.Insert(pod.Node)
+		problem, _ := in.Nodes.problem(&pod)
+		if problem == "" {
+			continue
+		}
+		gone := pod.Ready && in.Nodes.missing(pod.Node)
+		if gone {
+			found.Ready++
+		}
+		if gone && pod.Phase == PodUpdated {
+			found.Updated++
+		}
+		if gone || pod.mayWaitForNode() {
+			nodes.Insert(pod.Node)
 		}
 	}
-	return sets.List(lost), nil
+	found.Nodes = sets.List(nodes)
+	return found, nil
 }
 
 // deletePodsOf is the command after which controllers recreate the pods of a deleted node.
@@ -95,18 +117,28 @@ func (n Nodes) lost(pods []*Pod) []*Pod {
 }
 
 // addLostPods finds the pods that the API server shows as ready though their nodes do not exist, until
-// Kubernetes deletes them. These pods do not count as ready in the tree.
+// Kubernetes deletes them. These pods do not count as ready.
 func (r *Rollout) addLostPods(nodes Nodes) {
 	var ready []*Pod
 	for _, pod := range r.pods() {
-		if pod.Ready && pod.nodeCommand == "" {
+		if pod.Ready {
 			ready = append(ready, pod)
 		}
 	}
+	before := r.Counts.UpdatedReady
 	for _, pod := range nodes.lost(ready) {
-		pod.Ready, pod.lost, pod.Reason = false, true, "its node "+pod.Node+" does not exist"
-		r.LostPods = append(r.LostPods, LostPod{pod.Namespace, pod.Name, pod.Node})
+		pod.Ready = false
+		r.Counts.Ready--
+		if pod.Phase == PodUpdated {
+			r.Counts.UpdatedReady--
+		}
+		if pod.nodeCommand == "" {
+			pod.lost, pod.Reason = true, "its node "+pod.Node+" does not exist"
+			r.LostPods = append(r.LostPods, LostPod{pod.Namespace, pod.Name, pod.Node})
+		}
 	}
+	const counted = "%d of them ready"
+	r.Message = strings.Replace(r.Message, fmt.Sprintf(counted, before), fmt.Sprintf(counted, r.Counts.UpdatedReady), 1)
 }
 
 // lostPodsLine is empty if each ready pod has a node.

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -131,15 +132,37 @@ func TestAListNamesTheLostNodesOfPods(t *testing.T) {
 		pod(t, "f", "agent:v2", on("node-3"), func(p *corev1.Pod) { p.Annotations = nil }),
 	}
 	in.Nodes = nodes(new([]string))
-	lost, err := LostNodes(in)
+	lost, err := FindLost(in)
 	require.NoError(t, err)
-	assert.Equal(t, []string{"node-1", "node-3"}, lost, "node-4 cannot be read")
+	assert.Equal(t, Lost{Nodes: []string{"node-1", "node-3"}, Ready: 2, Updated: 1}, lost, "node-4 cannot be read")
 	in.Pods = append(in.Pods[5:], pod(t, "g", "agent:v2", on("node-1")))
-	none, err := LostNodes(in)
+	none, err := FindLost(in)
 	require.NoError(t, err)
-	assert.Empty(t, none, "the SidecarSet does not match a pod, and the other one is ready")
+	assert.Empty(t, none.Nodes, "the SidecarSet does not match a pod, and the other one is ready")
 
 	calm := *in.Set.DeepCopy()
 	calm.Name, calm.Status.Conditions, calm.Status.UpdatedPods = "mesh", nil, 6
-	golden(t, "list-lost-nodes", NewSummaries(&ListInput{Sets: []v1alpha1.SidecarSet{*in.Set, calm}, LostNodes: map[string][]string{"logs": lost}, Now: noon}).Text)
+	golden(t, "list-lost-nodes", NewSummaries(&ListInput{Sets: []v1alpha1.SidecarSet{*in.Set, calm}, Lost: map[string]Lost{"logs": lost}, Now: noon}).Text)
+}
+
+func TestSpec8_0_7_PodsOfDeletedNodesCountAsReadyNowhere(t *testing.T) {
+	in := input(t)
+	in.Pods = []*corev1.Pod{pod(t, "a", "agent:v2", on("node-2")), pod(t, "b", "agent:v2", on("node-3")), pod(t, "c", "agent:v2", on("node-3"))}
+	in.Set.Status.MatchedPods, in.Set.Status.UpdatedPods, in.Set.Status.UpdatedReadyPods, in.Set.Status.ReadyPods = 3, 3, 3, 3
+	in.Set.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Status: "False", Reason: v1alpha1.ReasonRolloutComplete}}
+	in.Nodes = nodes(new([]string))
+	lost, err := FindLost(in)
+	require.NoError(t, err)
+	one := NewSummaries(&ListInput{Sets: []v1alpha1.SidecarSet{*in.Set}, Lost: map[string]Lost{"logs": lost}, Now: noon})[0]
+	assert.Equal(t, []string{"PodsNotReady", "LostNode:node-3"}, one.Attention)
+	assert.EqualValues(t, 1, one.Ready)
+	r := newRollout(t, in)
+	assert.Equal(t, 1, r.Counts.Ready)
+	for _, headline := range []string{one.Headline, r.Headline} {
+		assert.Equal(t, "Complete (2 pods not ready)", headline)
+	}
+	golden(t, "rollout-lost-nodes", r.Text)
+	why, err := NewRolloutWhy(in)
+	require.NoError(t, err)
+	assert.Equal(t, "3 of 3 pods updated, 1 of them ready; 0 to go, 0 unavailable of 2 allowed", why.Message)
 }
