@@ -245,8 +245,8 @@ func (s *Summary) stoppedBy(set *v1alpha1.SidecarSet) string {
 	return s.Degraded
 }
 
-// facts of the status of a SidecarSet.
-func (s *Summary) facts(set *v1alpha1.SidecarSet, now time.Time) facts {
+// facts of the status of a SidecarSet, and of the answer of its run, which is newer. run may be nil.
+func (s *Summary) facts(set *v1alpha1.SidecarSet, run *protocol.RolloutStatus, now time.Time) facts {
 	strategy, left := &set.Spec.UpdateStrategy, s.Updated < s.Matched
 	f := facts{
 		// The operator does not observe a generation that is invalid.
@@ -258,19 +258,25 @@ func (s *Summary) facts(set *v1alpha1.SidecarSet, now time.Time) facts {
 	if !f.observed {
 		f.progressing, f.degraded = "", ""
 	}
-	paused := left && (strategy.Paused || s.Pause != nil)
+	f.ofStatus(set, left && (strategy.Paused || s.Pause != nil), left && run != nil, now)
+	slots, err := rollout.MaxUnavailable(strategy, int(s.Matched))
+	f.noSlots = left && err == nil && slots == 0
+	return f
+}
+
+// ofStatus sets the phase. answered reports that the run has answered whether it is paused.
+func (f *facts) ofStatus(set *v1alpha1.SidecarSet, paused, answered bool, now time.Time) {
 	switch {
-	case strategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType:
+	case set.Spec.UpdateStrategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType:
 		f.phase = protocol.PhaseNotUpdate
-	case paused && (f.progressing == "" || isOutage(f.progressing) || isFault(f.progressing)):
+	case paused && (answered || f.progressing == "" || isOutage(f.progressing) || isFault(f.progressing)):
 		f.phase = protocol.PhasePaused
+	case answered && phaseOf(f.progressing) == protocol.PhasePaused: // it was resumed
+		f.phase = protocol.PhaseProgressing
 	default:
 		f.phase = phaseOf(f.progressing)
 		f.betweenSteps(set, now)
 	}
-	slots, err := rollout.MaxUnavailable(strategy, int(s.Matched))
-	f.noSlots = left && err == nil && slots == 0
-	return f
 }
 
 // betweenSteps sets the phase of a reached step, whose bake time may be over since the operator wrote

@@ -215,3 +215,24 @@ func TestAListNamesATemporalThatDoesNotAnswer(t *testing.T) {
 	assert.NotContains(t, list(v1alpha1.ReasonRolloutComplete).Attention, "TemporalNotResponding")
 	assert.Equal(t, "Frozen", list(v1alpha1.ReasonFrozen).Headline)
 }
+
+func TestSpec8_0_8_AListShowsAPauseThatStatusDoesNotShowYet(t *testing.T) {
+	set, _ := logs(t)
+	set.Status.Conditions = set.Status.Conditions[:1]
+	list := func(pause *protocol.Pause) Summary {
+		runs := map[string]RunInput{"logs": {Status: &protocol.RolloutStatus{Generation: 2, Pause: pause}}}
+		return NewSummaries(&ListInput{Sets: []v1alpha1.SidecarSet{*set}, Runs: runs, Now: noon})[0]
+	}
+	assert.Equal(t, "Progressing", list(nil).Headline)
+	one := list(&protocol.Pause{By: "ann"})
+	assert.Equal(t, "Paused", one.Headline)
+	assert.Equal(t, []string{"Paused"}, one.Attention)
+	assert.Equal(t, "ann", one.Pause.By)
+
+	set.Status.Conditions[0].Reason, set.Status.Rollout = v1alpha1.ReasonPaused, &v1alpha1.RolloutStatus{Pause: &v1alpha1.RolloutPause{By: "ann"}}
+	one = list(nil)
+	assert.Equal(t, "Progressing", one.Headline, "the run was resumed")
+	assert.Empty(t, one.Attention)
+	set.Spec.UpdateStrategy.Paused = true
+	assert.Equal(t, "Paused", list(nil).Headline)
+}

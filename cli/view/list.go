@@ -69,7 +69,7 @@ func NewSummaries(in *ListInput) Summaries {
 		run, lost := in.Runs[set.Name], in.Lost[set.Name]
 		one := Summary{
 			Name: set.Name, Revision: set.Status.LatestRevision, Images: images(&set.Spec), Created: set.CreationTimestamp.Time,
-			Matched: set.Status.MatchedPods, Updated: set.Status.UpdatedPods, Ready: set.Status.ReadyPods - int32(lost.Ready), Pause: pauseOf(set, nil),
+			Matched: set.Status.MatchedPods, Updated: set.Status.UpdatedPods, Ready: set.Status.ReadyPods - int32(lost.Ready), Pause: pauseOf(set, run.Status),
 			unready: int(set.Status.UpdatedPods-set.Status.UpdatedReadyPods) + lost.Updated,
 		}
 		if c := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionInjected); c != nil && c.Status == metav1.ConditionFalse {
@@ -84,7 +84,7 @@ func NewSummaries(in *ListInput) Summaries {
 		if c := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionDegraded); c != nil && c.Status == "True" {
 			one.Degraded = c.Reason
 		}
-		f := one.facts(set, now)
+		f := one.facts(set, run.Status, now)
 		f.silent, f.unreachable = run.NotResponding, run.Unreachable
 		one.Headline, one.Attention, one.BakesUntil = headline(f), f.attention(&one), bakesUntil(f.phase, stage.OfStatus(set))
 		one.Attention = append(one.Attention, pausesOf(set, f.phase)...)
