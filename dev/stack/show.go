@@ -31,7 +31,7 @@ const (
 	pauseAt        = 6
 	// pausedFor is the time that the rollout stays paused.
 	pausedFor = 3 * time.Second
-	timeout   = 3 * time.Minute
+	timeout   = 10 * time.Minute
 )
 
 // demo shows a rollout on a running stack. It prints a line for each step, with the seconds since

@@ -83,7 +83,7 @@ func enterRepository(t *testing.T, manifests string) {
 }
 
 func stack(t *testing.T, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute) // outlives t.Context, for clean-ups
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute) // outlives t.Context, for clean-ups
 	defer cancel()
 	var out bytes.Buffer
 	command := newCommand()
