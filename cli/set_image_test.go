@@ -96,7 +96,7 @@ func TestSetImageNamesPausesWithTheirRemedies(t *testing.T) {
 		s.Status.Rollout = &v1alpha1.RolloutStatus{Pause: &v1alpha1.RolloutPause{By: "ann"}}
 	}))
 	assert.Equal(t, "sidecarset/logs image updated\n"+
-		`paused: spec.updateStrategy.paused is true (kubectl patch sidecarset logs --type=merge -p '{"spec":{"updateStrategy":{"paused":false}}}')`+
+		`paused: spec.updateStrategy.paused is true (kubectl sidecarset resume logs)`+
 		"\npaused: by ann (kubectl sidecarset resume logs)\n", s.shows("set", "image", "logs", "agent=agent:v2"))
 }
 

@@ -123,7 +123,7 @@ func TestUndoReportsThatTheSidecarSetIsPaused(t *testing.T) {
 	set.Status.Rollout = &v1alpha1.RolloutStatus{Pause: &v1alpha1.RolloutPause{By: "ann"}}
 	s := newTestCluster(t, set, sorted[0], sorted[3])
 	assert.Contains(t, s.shows("undo", "logs"), "agent:v1\n"+
-		`paused: spec.updateStrategy.paused is true (kubectl patch sidecarset logs --type=merge -p '{"spec":{"updateStrategy":{"paused":false}}}')`+
+		`paused: spec.updateStrategy.paused is true (kubectl sidecarset resume logs)`+
 		"\npaused: by ann (kubectl sidecarset resume logs)\n")
 }
 

@@ -14,6 +14,8 @@ const (
 	checkCommand = "kubectl sidecarset check"
 	// endBake introduces the command that ends a bake time.
 	endBake = "end the bake time: "
+	// recreatePods introduces the command that recreates pods.
+	recreatePods = "recreate the pods: "
 )
 
 // undoAfter is the duration of an upgrade in progress after which an undo is suggested.
@@ -32,10 +34,10 @@ func resumeInjection(set string) string {
 // PausedBySpec returns the reason for a pause by the spec, with the command that resumes the
 // rollout.
 func PausedBySpec(set string) string {
-	return "spec.updateStrategy.paused is true (" + PatchStrategy(set, "paused", "false") + ")"
+	return "spec.updateStrategy.paused is true (" + ResumeCommand(set) + ")"
 }
 
-// ResumeCommand resumes a run that is paused by signal.
+// ResumeCommand resumes a rollout that is paused by its spec or by signal.
 func ResumeCommand(set string) string { return "kubectl sidecarset resume " + set }
 
 // ApproveCommand approves the current step of a rollout.
@@ -89,8 +91,7 @@ func (r *Rollout) next(now time.Time) []string {
 	stopped := len(found)
 	add(checkCommand, !r.Observed)
 	add(r.undoCommand(), (r.PausedBySpec || r.Pause != nil) && r.Phase != protocol.PhaseQuarantined && r.fails())
-	add(PatchStrategy(r.Name, "paused", "false"), r.PausedBySpec)
-	add(ResumeCommand(r.Name), r.Pause != nil)
+	add(ResumeCommand(r.Name), r.PausedBySpec || r.Pause != nil)
 	add("kubectl edit sidecarset "+r.Name, f.progressing == v1alpha1.ReasonInvalid)
 	policy := r.invalidPolicy()
 	add("kubectl edit rolloutpolicy "+policy, policy != "")
@@ -104,6 +105,7 @@ func (r *Rollout) next(now time.Time) []string {
 	add(r.deleteLostPods(), len(r.LostPods) > 0)
 	add(checkCommand, r.RunUnknown != "" && !r.notResponding)
 	add("kubectl sidecarset list --missing", f.uninjected > 0)
+	add(recreatePods+restartCommand(r.Name), f.uninjected > 0 && r.Phase == protocol.PhaseComplete && !r.InjectionPaused && !r.partFails())
 	add(r.whyCommand(), r.Counts.NotUpgradable > 0 && r.Phase != protocol.PhaseNotUpdate)
 	add(resumeInjection(r.Name), r.InjectionPaused)
 	if len(found) == 0 {
@@ -174,7 +176,7 @@ func (r *Rollout) nextOfPhase(now time.Time) (found []string) {
 	add(undo, r.fails())
 	if r.Counts.NotUpgradable > 0 && r.Phase == protocol.PhaseComplete {
 		add(r.whyCommand(), true)
-		add("recreate the pods: "+restartCommand(r.Name), true)
+		add(recreatePods+restartCommand(r.Name), true)
 	}
 	nodeCommand := r.nodeCommand(longest)
 	add(nodeCommand, true)

@@ -18,8 +18,8 @@ import (
 
 func TestEachAnswerOfWhyHasACommand(t *testing.T) {
 	for want, change := range map[string]func(*Input){
-		"recreate them: kubectl sidecarset restart logs":    func(*Input) {},
-		`-p '{"spec":{"updateStrategy":{"paused":false}}}'`: func(in *Input) { in.Set.Spec.UpdateStrategy.Paused = true },
+		"recreate them: kubectl sidecarset restart logs":                      func(*Input) {},
+		"spec.updateStrategy.paused is true (kubectl sidecarset resume logs)": func(in *Input) { in.Set.Spec.UpdateStrategy.Paused = true },
 		"kubectl sidecarset resume logs": func(in *Input) {
 			in.Set.Status.Rollout = &v1alpha1.RolloutStatus{Pause: &v1alpha1.RolloutPause{By: "ann"}}
 		},
@@ -88,7 +88,7 @@ func TestStatusNamesTheNextCommand(t *testing.T) {
 			in.Nodes = nodes(new([]string))
 		}},
 		{"kubectl sidecarset why logs; recreate the pods: kubectl sidecarset restart logs", func(in *Input) { quiet(in, pod(t, "a", "agent:v1", notUpgradable)) }},
-		{`go back: kubectl sidecarset undo logs; kubectl patch sidecarset logs --type=merge -p '{"spec":{"updateStrategy":{"paused":false}}}'; kubectl sidecarset why logs`, func(in *Input) { in.Set.Spec.UpdateStrategy.Paused = true }},
+		{`go back: kubectl sidecarset undo logs; kubectl sidecarset resume logs; kubectl sidecarset why logs`, func(in *Input) { in.Set.Spec.UpdateStrategy.Paused = true }},
 		{"kubectl sidecarset check; go back: kubectl sidecarset undo logs; kubectl sidecarset why logs", func(in *Input) { webhook(in) }},
 		{"kubectl sidecarset check", func(in *Input) { quiet(in, pod(t, "a", "agent:v2")); webhook(in) }},
 		{"kubectl sidecarset check", func(in *Input) {
@@ -110,7 +110,7 @@ func TestStatusNamesTheNextCommand(t *testing.T) {
 			in.Set.Status.Conditions[0].Message = "fails: RolloutPolicy p1: windows[0]: timeZone: unknown time zone Mars/X"
 		}},
 		{"kubectl edit sidecarset logs; kubectl sidecarset why logs", set(v1alpha1.ReasonInvalid)},
-		{"kubectl sidecarset list --missing", func(in *Input) { in.Pods = nil; without(in) }},
+		{"kubectl sidecarset list --missing; recreate the pods: kubectl sidecarset restart logs", func(in *Input) { in.Pods = nil; without(in) }},
 		{"kubectl get pods -A -l 'app=web'; kubectl edit sidecarset logs", func(in *Input) { quiet(in) }},
 		{"kubectl get pods -n shop -l 'app=web'; kubectl edit sidecarset logs", func(in *Input) { quiet(in); in.Set.Spec.Namespace = "shop" }},
 		{"kubectl get pods -A -l 'app=web'; kubectl get namespaces -l 'team=a'; kubectl edit sidecarset logs", func(in *Input) {
@@ -172,7 +172,7 @@ func TestPodsWithoutSidecarsAreNoEndOfARollout(t *testing.T) {
 	in.Pods = []*corev1.Pod{pod(t, "a", "agent:v2"), lacking(t, "b", time.Hour)}
 	why, err := NewRolloutWhy(in)
 	require.NoError(t, err)
-	assert.Equal(t, []string{"the injected pods are updated; not injected though they match: 1 pod (kubectl sidecarset list --missing)"}, why.Reasons)
+	assert.Equal(t, []string{"the injected pods are updated; not injected though they match: 1 pod (kubectl sidecarset list --missing); recreate the pods: kubectl sidecarset restart logs"}, why.Reasons)
 
 	in.Set.Status.MatchedPods, in.Pods = 0, in.Pods[1:]
 	r, err := NewRollout(in)
@@ -254,4 +254,18 @@ func TestNoUndoIsProposedForPodsThatWaitForTheContentOfAnUndo(t *testing.T) {
 			assert.NotContains(t, r.Text(Style{}), "Degraded:", "the condition is about an earlier generation")
 		}
 	}
+}
+
+func TestSpec8_0_9_WhyHasTheCountsOfOnePlan(t *testing.T) {
+	in := input(t)
+	const outage = "Temporal does not answer"
+	old := outage + "; 1 of 6 pods updated"
+	in.Set.Status.Conditions = []metav1.Condition{
+		{Type: v1alpha1.ConditionProgressing, Status: "False", Reason: v1alpha1.ReasonTemporalUnavailable, Message: old},
+		{Type: v1alpha1.ConditionDegraded, Status: "True", Reason: v1alpha1.ReasonTemporalUnavailable, Message: outage},
+		{Type: v1alpha1.ConditionReady, Status: "False", Reason: v1alpha1.ReasonTemporalUnavailable, Message: old},
+	}
+	shown := newWhy(t, in).Text(Style{Now: noon})
+	assert.Contains(t, shown, "  EngineUnavailable: "+outage+"; the rollout continues")
+	assert.NotContains(t, shown, "1 of 6 pods updated")
 }

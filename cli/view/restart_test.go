@@ -94,7 +94,7 @@ func TestARestartIsRejectedIfRecreatedPodsWouldNotGetTheNewestVersion(t *testing
 		"match conditions of the webhook of pods (ours) may leave out recreated pods": func(in *Input) {
 			in.Webhook.Installed.MatchConditions = []admissionv1.MatchCondition{{Name: "not-system-critical"}, {Name: "ours"}}
 		},
-		"SidecarSet logs: spec.updateStrategy.paused is true (kubectl patch": func(in *Input) { in.Set.Spec.UpdateStrategy.Paused = true },
+		"SidecarSet logs: spec.updateStrategy.paused is true (kubectl sidecarset resume logs)": func(in *Input) { in.Set.Spec.UpdateStrategy.Paused = true },
 		"SidecarSet logs: the run is paused by ann: errors (kubectl sidecarset resume logs)": func(in *Input) {
 			in.Set.Status.Rollout = &v1alpha1.RolloutStatus{Pause: &v1alpha1.RolloutPause{By: "ann", Reason: "errors"}}
 		},

@@ -432,7 +432,7 @@ func TestTheReasonOfAMissingUpgradeIsNamed(t *testing.T) {
 	assert.Equal(t, "Updated", upgrade(pod(t, "p", "agent:v2"), same))
 	assert.Equal(t, "Failing: agent: ImagePullBackOff, image agent:v2 (kubectl sidecarset undo logs)", upgrade(pod(t, "p", "agent:v2", written(t, time.Second, "ErrImagePull")), same))
 	assert.Equal(t, "NotUpgradable: differs in more than images (kubectl sidecarset restart logs)", upgrade(pod(t, "p", "agent:v1", notUpgradable), same))
-	assert.Equal(t, `Old: spec.updateStrategy.paused is true (kubectl patch sidecarset logs --type=merge -p '{"spec":{"updateStrategy":{"paused":false}}}')`, upgrade(pod(t, "p", "agent:v1"), func(s *v1alpha1.SidecarSet) { s.Spec.UpdateStrategy.Paused = true }))
+	assert.Equal(t, `Old: spec.updateStrategy.paused is true (kubectl sidecarset resume logs)`, upgrade(pod(t, "p", "agent:v1"), func(s *v1alpha1.SidecarSet) { s.Spec.UpdateStrategy.Paused = true }))
 	assert.Contains(t, upgrade(pod(t, "p", "agent:v1"), func(s *v1alpha1.SidecarSet) { s.Spec.Selector.MatchLabels["app"] = "x" }), "does not match it any more")
 	assert.Contains(t, upgrade(pod(t, "p", "agent:v1", func(p *corev1.Pod) { p.Spec.Containers = p.Spec.Containers[:1] }), same), "lacks containers")
 	assert.Equal(t, "Upgrading: agent: still runs agent:v1; WorkerUnavailable (kubectl sidecarset check)", upgrade(pod(t, "p", "agent:v2", written(t, 0, "")), func(s *v1alpha1.SidecarSet) {

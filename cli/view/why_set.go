@@ -57,6 +57,9 @@ func NewRolloutWhy(in *Input) (*RolloutWhy, error) {
 	}
 	if len(missing) > 0 {
 		line := fmt.Sprintf("not injected though they match: %s (kubectl sidecarset list --missing)", plural(len(missing), "pod"))
+		if slices.ContainsFunc(missing, func(p BehindPod) bool { return podstate.Controlled(p.pod) }) {
+			line += "; " + recreatePods + restartCommand(r.Name)
+		}
 		if len(reasons) == 0 && r.Phase == protocol.PhaseComplete {
 			line = "the injected pods are updated; " + line
 		}
@@ -115,9 +118,9 @@ func (r *Rollout) stoppedBy(in *Input) []string {
 // operatorReasons are conditions about Temporal, the workers, the run or the webhook.
 func (r *Rollout) operatorReasons() []string {
 	var found []string
-	// Progressing and Degraded may have the same reason. The message of Progressing also has the
-	// counts of an earlier plan.
-	conditions := slices.Clone(r.Conditions)
+	// Several conditions may have the same reason. The messages of Progressing and Ready also have the
+	// counts of an earlier plan, so Degraded comes first.
+	conditions := slices.DeleteFunc(slices.Clone(r.Conditions), func(c Condition) bool { return c.Type == v1alpha1.ConditionReady })
 	slices.Reverse(conditions)
 	for _, c := range conditions {
 		switch c.Reason {

@@ -167,7 +167,7 @@ spec:
 `, "apply", "-f", "-")
 	defer kubectl(t, "", "delete", "sidecarset", "newer")
 	const headline = "6 pods match, but have no sidecar"
-	eventually(t, []string{"status", "newer"}, "Status:    "+headline+"\n", "Next:      kubectl sidecarset list --missing\n")
+	eventually(t, []string{"status", "newer"}, "Status:    "+headline+"\n", "Next:      kubectl sidecarset list --missing; recreate the pods: kubectl sidecarset restart newer\n")
 	assert.Contains(t, shows(t, "list"), headline)
 	assert.Contains(t, shows(t, "why", "sidecarset/newer"), headline)
 }
