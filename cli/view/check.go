@@ -1,5 +1,7 @@
 package view
 
+import "strings"
+
 // CheckState is the result of a check.
 type CheckState string
 
@@ -35,10 +37,18 @@ func (all Checks) Failed() []string {
 
 // Text is a line for each check.
 func (all Checks) Text(s Style) string {
-	rows := [][]string{{"PART", "STATE", "MESSAGE"}}
+	const state = "STATE"
+	rows := [][]string{{"PART", state, "MESSAGE"}}
+	for i := range all {
+		rows = append(rows, []string{all[i].Part, string(all[i].State), strings.ReplaceAll(all[i].Message, "\n", " ")})
+	}
+	// The states are painted once the columns are aligned, because colours have a width in a table.
+	lines := strings.SplitAfter(table(rows), "\n")
+	from := strings.Index(lines[0], state)
 	tones := map[CheckState]Tone{CheckOK: Good, CheckFailed: Bad, CheckUnknown: Busy}
 	for i := range all {
-		rows = append(rows, []string{all[i].Part, s.Paint.in(tones[all[i].State], string(all[i].State)), all[i].Message})
+		line, word := lines[i+1], string(all[i].State)
+		lines[i+1] = line[:from] + s.Paint.in(tones[all[i].State], word) + line[from+len(word):]
 	}
-	return table(rows)
+	return strings.Join(lines, "")
 }
