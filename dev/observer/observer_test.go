@@ -303,39 +303,21 @@ func TestObjectsAreDecodedAsTheAPIServerStoresThem(t *testing.T) {
 }
 
 // If the kubelet sets Ready back to False with the earlier transition time, the pod does not count
-// as having been ready (SPEC §7.5).
+// as having been ready (SPEC §7.5). If the pod serves again, it counts from that moment on, because a
+// writer may not have observed it yet.
 func TestAReadyConditionWithdrawnByTheKubeletDoesNotCount(t *testing.T) {
 	since := func(at time.Time) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) { pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(at) }
 	}
-	for name, again := range map[string]time.Duration{"withdrawn": 0, "unready again": 5 * time.Second} {
-		t.Run(name, func(t *testing.T) {
-			tape := begin(2)
-			down := tape.now
-			tape.pod(0, seen{asked: "v1", runs: "v1", change: since(down)})
-			tape.set("v2", nil)
-			tape.pod(0, seen{asked: "v2", runs: "v1", change: since(down)})
-			tape.pod(0, seen{asked: "v2", runs: "v1", ready: true, change: since(down.Add(time.Second))})
-			tape.pod(0, seen{asked: "v2", runs: "v1", change: since(down.Add(again))})
-			tape.now = tape.now.Add(time.Minute)
-			tape.pod(1, seen{asked: "v2", runs: "v1", ready: true})
-			assert.Equal(t, again > 0, len(tape.broken) > 0, "%v", tape.broken)
-		})
-	}
-}
-
-// A slot that the kubelet withdraws and gives back counts from the second time on. A writer may not
-// have observed it yet.
-func TestAPodThatServesAgainCountsFromThatMoment(t *testing.T) {
-	since := func(at time.Time) func(*corev1.Pod) {
-		return func(pod *corev1.Pod) { pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(at) }
-	}
 	for name, c := range map[string]struct {
-		after time.Duration
-		want  []string
+		unready, wait time.Duration
+		serves        bool
+		want          []string
 	}{
-		"a moment ago": {0, nil},
-		"long ago":     {fenceTime, []string{"bound"}},
+		"withdrawn":                 {},
+		"unready again":             {unready: 5 * time.Second, want: []string{"bound"}},
+		"it serves since a moment":  {serves: true},
+		"it serves for a long time": {serves: true, wait: fenceTime, want: []string{"bound"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tape := begin(2)
@@ -344,10 +326,12 @@ func TestAPodThatServesAgainCountsFromThatMoment(t *testing.T) {
 			tape.set("v2", nil)
 			tape.pod(0, seen{asked: "v2", runs: "v1", change: since(down)})
 			tape.pod(0, seen{asked: "v2", runs: "v1", ready: true, change: since(down.Add(time.Second))})
-			tape.pod(0, seen{asked: "v2", runs: "v1", change: since(down)})
+			tape.pod(0, seen{asked: "v2", runs: "v1", change: since(down.Add(c.unready))})
 			tape.now = tape.now.Add(time.Minute)
-			tape.pod(0, seen{asked: "v2", runs: "v1", ready: true, change: since(down.Add(time.Minute))})
-			tape.now = tape.now.Add(c.after)
+			if c.serves {
+				tape.pod(0, seen{asked: "v2", runs: "v1", ready: true, change: since(down.Add(time.Minute))})
+			}
+			tape.now = tape.now.Add(c.wait)
 			tape.pod(1, seen{asked: "v2", runs: "v1", ready: true})
 			assert.Equal(t, c.want, tape.broken)
 		})
