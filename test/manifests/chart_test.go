@@ -25,8 +25,8 @@ import (
 
 const chart = "../../charts/outrigger"
 
-// output runs a program in bin/ without the Helm files of the user.
-// output runs a program. The environment variable HELM is the program for Helm, such as helm3.
+// output runs a program in bin/ without the Helm files of the user. The environment variable HELM is the
+// program for Helm, such as helm3.
 func output(t *testing.T, program string, args ...string) (string, error) {
 	t.Helper()
 	if program == "helm" {

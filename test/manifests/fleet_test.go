@@ -1,6 +1,11 @@
 package manifests
 
 import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -8,6 +13,8 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
 
 	"github.com/outrigger/outrigger/temporal"
 )
@@ -90,4 +97,48 @@ func TestSpec12_9_TheChartConnectsToAFleetWithCredentialsOfItsOwn(t *testing.T) 
 	assert.Equal(t, []string{"--fleet", "--fleet-temporal-tls-ca-path=" + own + "tls/ca.crt", "--fleet-temporal-payload-key-dir=" + own + "payload-keys"}, fleetFlags(t, all, "worker"))
 	all = rendered(t, "--set=fleet.temporal.tls.secretName=ca")
 	assert.Empty(t, secretsOf(t, all, "worker"), "outside a fleet")
+}
+
+// recipes returns the objects in the YAML blocks of docs/fleet.md.
+func recipes(t *testing.T) map[string]object {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/fleet.md")
+	require.NoError(t, err)
+	all := map[string]object{}
+	for _, block := range regexp.MustCompile("(?s)```yaml\n(apiVersion: .*?)```").FindAllStringSubmatch(string(text), -1) {
+		maps.Copy(all, objects(t, block[1]))
+	}
+	return all
+}
+
+func TestTheChartAcceptsTheValuesOfTheRecipeForArgoCD(t *testing.T) {
+	values, ok, err := unstructured.NestedMap(recipes(t)["ApplicationSet argocd/outrigger"], "spec", "template", "spec", "source", "helm", "valuesObject")
+	require.True(t, ok, err)
+	file := filepath.Join(t.TempDir(), "values.yaml")
+	text, err := yaml.Marshal(values)
+	require.NoError(t, err)
+	cluster := strings.NewReplacer("{{.name}}", "eu-1", "{{.metadata.labels.stage}}", "canary", "{{.metadata.labels.region}}", "eu")
+	require.NoError(t, os.WriteFile(file, []byte(cluster.Replace(string(text))), 0o600))
+	assert.Equal(t, []string{
+		"--fleet", "--fleet-temporal-address=temporal.example.com:7233", "--fleet-temporal-namespace=outrigger-fleet", "--fleet-cluster-name=eu-1",
+		"--fleet-cluster-labels=region=eu", "--fleet-cluster-labels=stage=canary",
+	}, fleetFlags(t, rendered(t, "--values="+file), "worker"))
+}
+
+// The API server of Karmada converts nothing, and watches the preferred version of a kind.
+func TestKarmadaGetsOneVersionOfEachKindThatItDelivers(t *testing.T) {
+	delivered := map[string]bool{}
+	for _, definition := range kustomized(t, "../../config/karmada") {
+		spec := definition["spec"].(object)
+		require.Len(t, spec["versions"], 1, definition)
+		assert.NotContains(t, spec, "conversion")
+		delivered[fmt.Sprintf("%s/%s %s", spec["group"], spec["versions"].([]any)[0].(object)["name"], spec["names"].(object)["kind"])] = true
+	}
+	selectors, ok, err := unstructured.NestedSlice(recipes(t)["ClusterPropagationPolicy /sidecarsets"], "spec", "resourceSelectors")
+	require.True(t, ok, err)
+	require.Len(t, selectors, 2)
+	for _, selector := range selectors {
+		kind := fmt.Sprintf("%s %s", selector.(object)["apiVersion"], selector.(object)["kind"])
+		assert.True(t, delivered[kind], kind)
+	}
 }
