@@ -82,6 +82,7 @@ func (c *cluster) listInput(ctx context.Context, sets []v1alpha1.SidecarSet, ask
 	var reads sync.WaitGroup
 	reads.Go(func() { in.Runs = ask(ctx, sets) })
 	reads.Go(func() { in.Lost = c.lostNodes(ctx, sets, in.Now) })
+	reads.Go(func() { in.Waiting = c.waitingPods(ctx, sets) })
 	reads.Go(func() { in.OperatorSilent = c.operatorSilent(ctx, in.Now) })
 	reads.Wait()
 	return in

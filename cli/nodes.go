@@ -112,3 +112,22 @@ func (c *cluster) domains(ctx context.Context) func(topologyKey string) (func(no
 		return nodes.Values(ctx, topologyKey, func(func(string) bool) {})
 	}
 }
+
+// waitingPods reads the pods that the status of SidecarSets names as examples of those that a rollout waits
+// for, by SidecarSet. It reads at most maxAskedRuns pods, and leaves out pods that cannot be read.
+func (c *cluster) waitingPods(ctx context.Context, all []v1alpha1.SidecarSet) map[string]*corev1.Pod {
+	found := map[string]*corev1.Pod{}
+	left := maxAskedRuns
+	for i := range all {
+		namespace, pod := view.WaitsFor(&all[i])
+		if pod == "" || left == 0 {
+			continue
+		}
+		left--
+		one := &corev1.Pod{}
+		if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: pod}, one); err == nil {
+			found[all[i].Name] = one
+		}
+	}
+	return found
+}

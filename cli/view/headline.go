@@ -45,6 +45,8 @@ type facts struct {
 	notUpgradable       bool
 	// noSlots reports that maxUnavailable is 0 while pods have to be upgraded.
 	noSlots bool
+	// late reports that the rollout waits for a pod whose upgrade has been in progress for too long.
+	late bool
 }
 
 // headline names the state of a rollout, for status, list and why.
@@ -114,6 +116,8 @@ func (f *facts) waiting() string {
 		return waits("maxUnavailable 0")
 	case cannotStart(f.degraded):
 		return stalled(f.degraded)
+	case f.late:
+		return waits("pod not ready")
 	}
 	return string(protocol.PhaseProgressing)
 }
@@ -196,6 +200,7 @@ func (r *Rollout) facts() facts {
 		phase: r.Phase, observed: r.Observed, matched: r.Counts.Matched, updated: r.Counts.Updated, unready: r.Counts.Updated - r.Counts.UpdatedReady,
 		notUpgradable: r.Counts.NotUpgradable > 0, noSlots: r.Limits.Slots == 0 && r.Counts.Remaining > 0,
 		step: stepTitle(r.stage), silent: r.notResponding, unreachable: r.unreachable,
+		late: r.late != nil,
 	}
 	for _, c := range r.Conditions {
 		switch {

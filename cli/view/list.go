@@ -45,6 +45,8 @@ type Summary struct {
 	Created   time.Time       `json:"created"`
 	// uninjected are the pods that match, and lack the sidecars.
 	uninjected int
+	// NotReady is the pod that the rollout waits for, if its upgrade has been in progress for too long.
+	NotReady *LatePod `json:"notReady,omitempty"`
 	// unready are the updated pods that are not ready.
 	unready int
 }
@@ -54,6 +56,8 @@ type ListInput struct {
 	Sets []v1alpha1.SidecarSet
 	// Runs are the answers of open runs, by SidecarSet, before their status shows them.
 	Runs map[string]RunInput
+	// Waiting are the pods that status names as examples of those that a rollout waits for, by SidecarSet.
+	Waiting map[string]*corev1.Pod
 	// Lost are the lost nodes of their pods, by SidecarSet.
 	Lost map[string]Lost
 	// OperatorSilent reports that nobody renews the Lease of the operator, which writes status.
@@ -85,19 +89,32 @@ func NewSummaries(in *ListInput) Summaries {
 			one.Degraded = c.Reason
 		}
 		f := one.facts(set, run.Status, now)
+		if f.phase == protocol.PhaseWaiting && f.observed {
+			one.NotReady = lateOf(set, in.Waiting[set.Name], now)
+		}
+		f.late = one.NotReady != nil
 		f.silent, f.unreachable = run.NotResponding, run.Unreachable
 		one.Headline, one.Attention, one.BakesUntil = headline(f), f.attention(&one), bakesUntil(f.phase, stage.OfStatus(set))
 		one.Attention = append(one.Attention, pausesOf(set, f.phase)...)
-		if f.phase == protocol.PhaseWaiting && !f.noSlots && f.observed && unchangedSince(set, now.Add(-noProgressAfter)) {
-			one.Attention = append(one.Attention, "NoProgress")
-		}
-		if in.OperatorSilent {
-			one.Attention = append(one.Attention, "OperatorNotResponding")
-		}
-		for _, node := range lost.Nodes {
-			one.Attention = append(one.Attention, lostNode+node)
-		}
+		one.Attention = append(one.Attention, one.attentionOf(set, &f, in)...)
 		found = append(found, one)
+	}
+	return found
+}
+
+// attentionOf lists the problems of pods, nodes and the operator.
+func (s *Summary) attentionOf(set *v1alpha1.SidecarSet, f *facts, in *ListInput) (found []string) {
+	switch waiting := f.phase == protocol.PhaseWaiting && !f.noSlots && f.observed; {
+	case f.late:
+		found = append(found, podNotReady+s.NotReady.Namespace+"/"+s.NotReady.Name)
+	case waiting && unchangedSince(set, in.Now.Add(-noProgressAfter)):
+		found = append(found, "NoProgress")
+	}
+	if in.OperatorSilent {
+		found = append(found, "OperatorNotResponding")
+	}
+	for _, node := range in.Lost[set.Name].Nodes {
+		found = append(found, lostNode+node)
 	}
 	return found
 }
@@ -143,7 +160,7 @@ func (all Summaries) Text(s Style) string {
 	for i := range all {
 		one := &all[i]
 		rows = append(rows, []string{one.Name, fmt.Sprint(one.Matched), fmt.Sprint(one.Updated), fmt.Sprint(one.Ready),
-			withTimeLeft(one.Headline, one.BakesUntil, s.Now), strings.Join(one.Attention, ","), age(s.Now, one.Created), one.Revision, joinImages(one.Images), one.Message})
+			withTimeLeft(one.Headline, one.BakesUntil, s.Now), one.attentionText(s.Now), age(s.Now, one.Created), one.Revision, joinImages(one.Images), one.Message})
 	}
 	if !s.Wide {
 		for i := range rows {

@@ -18,9 +18,6 @@ const (
 	recreatePods = "recreate the pods: "
 )
 
-// undoAfter is the duration of an upgrade in progress after which an undo is suggested.
-const undoAfter = time.Minute
-
 // PatchStrategy is the command that changes a field of spec.updateStrategy. value is JSON.
 func PatchStrategy(set, field, value string) string {
 	return fmt.Sprintf(`kubectl patch sidecarset %s --type=merge -p '{"spec":{"updateStrategy":{"%s":%s}}}'`, set, field, value)
@@ -102,16 +99,21 @@ func (r *Rollout) next(now time.Time) []string {
 			add(command, true)
 		}
 	}
-	add(r.deleteLostPods(), len(r.LostPods) > 0)
-	add(checkCommand, r.RunUnknown != "" && !r.notResponding)
-	add("kubectl sidecarset list --missing", f.uninjected > 0)
-	add(recreatePods+restartCommand(r.Name), f.uninjected > 0 && r.Phase == protocol.PhaseComplete && !r.InjectionPaused && !r.partFails())
+	r.nextOfPods(f.uninjected, add)
 	add(r.whyCommand(), r.Counts.NotUpgradable > 0 && r.Phase != protocol.PhaseNotUpdate)
 	add(resumeInjection(r.Name), r.InjectionPaused)
 	if len(found) == 0 {
 		return r.nextOfDegraded()
 	}
 	return found
+}
+
+// nextOfPods adds the commands for lost pods, and for pods without sidecars.
+func (r *Rollout) nextOfPods(uninjected int, add func(command string, needed bool)) {
+	add(r.deleteLostPods(), len(r.LostPods) > 0)
+	add(checkCommand, r.RunUnknown != "" && !r.notResponding)
+	add("kubectl sidecarset list --missing", uninjected > 0)
+	add(recreatePods+restartCommand(r.Name), uninjected > 0 && r.Phase == protocol.PhaseComplete && !r.InjectionPaused && !r.partFails())
 }
 
 // nextOfDegraded has the command for a degraded SidecarSet whose rollout needs no action, for example
@@ -186,7 +188,9 @@ func (r *Rollout) nextOfPhase(now time.Time) (found []string) {
 	case pod != nil:
 		add(describeCommand(pod), true)
 	default:
-		add(undo, waiting && longest != nil && now.Sub(*longest.Since) > undoAfter)
+		add(r.late.logsCommand(), true)
+		add(r.stopLate(), true)
+		add(undo, waiting && longest != nil && longest.late(now))
 	}
 	add(endBake+PromoteCommand(r.Name), r.Phase == protocol.PhaseBaking)
 	add("skip the gates: "+PromoteCommand(r.Name), r.Phase == protocol.PhaseGateRunning)

@@ -62,6 +62,8 @@ type Pod struct {
 	updated bool
 	// blocked pods have a container that is no sidecar of the SidecarSet and that cannot start.
 	blocked bool
+	// unreadyContainer has started, and is not ready.
+	unreadyContainer string
 }
 
 // counted reports whether the output only counts the pod, and does not list it.
@@ -84,7 +86,7 @@ func (p *Pod) tone() Tone {
 
 // newPod describes a pod. rejection is the reason of a rejected upgrade.
 func newPod(pod *rollout.Pod, version *podstate.Version, rejection string) Pod {
-	p := Pod{Namespace: pod.Namespace, Name: pod.Name, Ready: pod.Ready, Node: pod.Spec.NodeName, updated: pod.Updated, blocked: version.Blocked(pod.Pod)}
+	p := Pod{Namespace: pod.Namespace, Name: pod.Name, Ready: pod.Ready, Node: pod.Spec.NodeName, updated: pod.Updated, blocked: version.Blocked(pod.Pod), unreadyContainer: unreadyContainer(pod.Pod)}
 	failed := version.FailedStart(pod.Pod)
 	switch {
 	case pod.Updated && pod.Converged():

@@ -66,6 +66,8 @@ type Rollout struct {
 	// unreachable reports that Temporal did not answer the command.
 	unreachable     bool
 	systemNamespace string
+	// late is the pod that the rollout waits for, if its upgrade has been in progress for too long.
+	late *Pod
 	// noPods is used while no pod is matched.
 	noPods noPods
 }
@@ -167,8 +169,9 @@ func NewRollout(in *Input) (*Rollout, error) {
 		r.Phase = protocol.PhasePaused
 	}
 	if r.notResponding { // the pods are not the cause
-		r.Message = strings.TrimSuffix(r.Message, "; waiting for pods such as "+plan.Example)
+		r.Message = strings.TrimSuffix(r.Message, "; "+rollout.WaitingFor+plan.Example)
 	}
+	r.late = r.latePod(in.Now)
 	r.Headline = headline(r.facts())
 	r.addSteps(in.Policy, in.Now)
 	return r, nil

@@ -56,10 +56,7 @@ func NewRolloutWhy(in *Input) (*RolloutWhy, error) {
 		reasons = append(reasons, end)
 	}
 	if len(missing) > 0 {
-		line := fmt.Sprintf("not injected though they match: %s (kubectl sidecarset list --missing)", plural(len(missing), "pod"))
-		if slices.ContainsFunc(missing, func(p BehindPod) bool { return podstate.Controlled(p.pod) }) {
-			line += "; " + recreatePods + restartCommand(r.Name)
-		}
+		line := r.missingLine(missing)
 		if len(reasons) == 0 && r.Phase == protocol.PhaseComplete {
 			line = "the injected pods are updated; " + line
 		}
@@ -73,6 +70,15 @@ func NewRolloutWhy(in *Input) (*RolloutWhy, error) {
 		reasons = []string{"in progress: " + r.Message + " (kubectl sidecarset status " + r.Name + " --watch)"}
 	}
 	return &RolloutWhy{Name: r.Name, Headline: r.Headline, Phase: r.Phase, Message: r.Message, Reasons: reasons, bakesUntil: bakesUntil(r.Phase, r.stage)}, nil
+}
+
+// missingLine counts the pods without sidecars. A restart recreates those with a controller.
+func (r *Rollout) missingLine(missing BehindPods) string {
+	line := fmt.Sprintf("not injected though they match: %s (kubectl sidecarset list --missing)", plural(len(missing), "pod"))
+	if slices.ContainsFunc(missing, func(p BehindPod) bool { return podstate.Controlled(p.pod) }) {
+		line += "; " + recreatePods + restartCommand(r.Name)
+	}
+	return line
 }
 
 // stoppedBy lists why a rollout does not continue: the operator has not observed the generation,
@@ -167,7 +173,7 @@ func (r *Rollout) stuckPods(now time.Time) []string {
 	if named > enough {
 		found = append(found, fmt.Sprintf("and %s more", plural(named-enough, "pod")))
 	}
-	return append(found, r.stuckPodsNext()...)
+	return slices.Concat(found, r.stuckPodsNext(), r.lateReasons())
 }
 
 // starting returns a function that reports whether a pod is in progress while the run or Temporal does

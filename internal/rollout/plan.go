@@ -16,6 +16,9 @@ const (
 	queuedPerSlot = 10
 )
 
+// WaitingFor introduces the example of the pods that a rollout waits for in Plan.Message.
+const WaitingFor = "waiting for pods such as "
+
 // Plan is the next step of a rollout, and its progress.
 type Plan struct {
 	Phase   protocol.Phase
@@ -135,7 +138,7 @@ func (p *Plan) message() string {
 		message += fmt.Sprintf("; %d not upgradable in place, such as %s", p.Counts.NotUpgradable, p.NotUpgradable[0])
 	}
 	if p.Phase == protocol.PhaseWaiting && p.Example != "" {
-		message += "; waiting for pods such as " + p.Example
+		message += "; " + WaitingFor + p.Example
 	}
 	if p.Phase == protocol.PhaseWaiting && p.blocked != "" {
 		message += "; " + p.blocked

@@ -1,0 +1,126 @@
+package view
+
+import (
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/podstate"
+	"github.com/outrigger/outrigger/internal/rollout"
+)
+
+// lateAfter is the duration of an upgrade in progress after which its pod needs attention.
+const lateAfter = 30 * time.Second
+
+// LatePod is a pod that holds a slot, and whose upgrade has been in progress for too long.
+type LatePod struct {
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
+	Since     time.Time `json:"since"`
+}
+
+// late reports whether the pod holds a slot, and its upgrade has been in progress for too long. A pod in a
+// hot upgrade serves requests, and may take long.
+func (p *Pod) late(now time.Time) bool {
+	return p.Since != nil && (p.Phase == PodUpgrading || p.Phase == PodWaiting) && now.Sub(*p.Since) > lateAfter
+}
+
+// latePod returns the pod whose upgrade has been in progress for too long, and the longest, or nil.
+func (r *Rollout) latePod(now time.Time) *Pod {
+	if longest := r.longest(); longest != nil && longest.late(now) && r.Phase == protocol.PhaseWaiting {
+		return longest
+	}
+	return nil
+}
+
+// WaitsFor returns the pod that the status of a SidecarSet names as an example of those that its rollout
+// waits for. Both are empty without one.
+func WaitsFor(set *v1alpha1.SidecarSet) (namespace, name string) {
+	for _, c := range set.Status.Conditions {
+		if c.Type == v1alpha1.ConditionProgressing && c.Reason == v1alpha1.ReasonWaitingForPods {
+			_, after, _ := strings.Cut(c.Message, rollout.WaitingFor)
+			pod, _, _ := strings.Cut(after, ";")
+			namespace, name, _ = strings.Cut(pod, "/")
+		}
+	}
+	return namespace, name
+}
+
+// lateOf returns the pod if it is late; pod may be nil.
+func lateOf(set *v1alpha1.SidecarSet, pod *corev1.Pod, now time.Time) *LatePod {
+	if pod == nil {
+		return nil
+	}
+	version, err := podstate.NewVersion(set)
+	if err != nil {
+		return nil
+	}
+	state, err := version.Of(pod)
+	if err != nil {
+		return nil
+	}
+	if shown := newPod(&rollout.Pod{Pod: pod, State: state}, version, ""); shown.late(now) {
+		return &LatePod{pod.Namespace, pod.Name, *shown.Since}
+	}
+	return nil
+}
+
+// podNotReady and the name of a pod need attention while the rollout waits for the pod for too long.
+const podNotReady = "PodNotReady:"
+
+// attentionText adds the time for which a late pod is not ready. Attention itself does not have it, because
+// a watch shows each change of it.
+func (s *Summary) attentionText(now time.Time) string {
+	text := strings.Join(s.Attention, ",")
+	if late := s.NotReady; late != nil {
+		entry := podNotReady + late.Namespace + "/" + late.Name
+		text = strings.Replace(text, entry, entry+" for "+age(now, late.Since), 1)
+	}
+	return text
+}
+
+// stopLate is the command that pauses a rollout with a late pod. It is empty if no pod is left to upgrade.
+func (r *Rollout) stopLate() string {
+	if r.late == nil || r.Counts.Remaining == 0 {
+		return ""
+	}
+	return "stop it: kubectl sidecarset pause " + r.Name
+}
+
+// lateReasons has the commands for the late pod, unless its node or another container is the cause.
+func (r *Rollout) lateReasons() (found []string) {
+	if r.late == nil || r.late.nodeCommand != "" || r.late.blocked {
+		return nil
+	}
+	if logs := r.late.logsCommand(); logs != "" {
+		found = append(found, "to see its log: "+logs)
+	}
+	back := "if the new version is the cause, " + r.undoCommand()
+	if stop := r.stopLate(); stop != "" {
+		back += "; or " + stop
+	}
+	return append(found, back)
+}
+
+// logsCommand shows the log of the container that is not ready. It is empty if none of them has a log, and
+// for no pod.
+func (p *Pod) logsCommand() string {
+	if p == nil || p.unreadyContainer == "" {
+		return ""
+	}
+	return "kubectl logs " + p.Name + " -n " + p.Namespace + " -c " + p.unreadyContainer
+}
+
+// unreadyContainer is the first container that has started, and is not ready.
+func unreadyContainer(pod *corev1.Pod) string {
+	for i := range pod.Status.ContainerStatuses {
+		s := &pod.Status.ContainerStatuses[i]
+		if started := s.State.Running != nil || s.LastTerminationState.Terminated != nil; started && !s.Ready {
+			return s.Name
+		}
+	}
+	return ""
+}
