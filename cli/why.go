@@ -7,10 +7,12 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/cli/view"
 	"github.com/outrigger/outrigger/kube"
 	"github.com/outrigger/outrigger/output"
@@ -111,6 +113,10 @@ func (s *shared) whyPod(ctx context.Context, c *cluster, key client.ObjectKey) (
 		return nil, err
 	}
 	in.Webhook, in.Nodes = s.webhook(ctx, c), c.nodes(ctx, s.now())
+	in.Revisions = func(set *v1alpha1.SidecarSet) []*appsv1.ControllerRevision {
+		found, _ := c.revisions(ctx, set) // the output says that the field is not known
+		return found
+	}
 	return view.NewPodWhy(in), nil
 }
 

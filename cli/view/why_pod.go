@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,6 +28,8 @@ type PodWhyInput struct {
 	SystemNamespace string
 	Webhook         Webhook
 	Nodes           Nodes
+	// Revisions reads the revisions of a SidecarSet. Without it, the fields that differ are not named.
+	Revisions func(*v1alpha1.SidecarSet) []*appsv1.ControllerRevision
 }
 
 // PodWhy explains the injection and the upgrade of a pod, for each SidecarSet.
@@ -229,7 +232,7 @@ func (i *injection) upgrade() string {
 		}
 		pod.Reason += " (kubectl sidecarset undo " + i.set.Name + ")"
 	case PodNotUpgradable:
-		pod.Reason += i.recreate()
+		pod.Reason += i.difference() + i.recreate()
 	case PodUnready, PodUpgrading, PodMigrating, PodWaiting:
 		pod.Reason += i.seeEvents(&pod)
 	}
@@ -237,6 +240,15 @@ func (i *injection) upgrade() string {
 		return string(pod.Phase)
 	}
 	return string(pod.Phase) + ": " + pod.Reason
+}
+
+// difference names the fields that prevent an upgrade in place.
+func (i *injection) difference() string {
+	if i.Revisions == nil {
+		return ""
+	}
+	known := (&Input{Set: i.set, Revisions: i.Revisions(i.set)}).revisions()
+	return strings.TrimPrefix(known.whyNotInPlace(i.Pod, &i.set.Spec), notInPlace)
 }
 
 // seeEvents is the command that shows the events of a pod that is not ready. It is empty if its node
