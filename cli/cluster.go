@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -48,7 +50,7 @@ type cluster struct {
 // connectCluster returns before the API server answers.
 func (s *shared) connectCluster() (*cluster, error) {
 	if *s.config.KubeConfig == "" && *s.config.APIServer == "" {
-		if err := kube.CheckKubeconfig(); err != nil {
+		if err := errors.Join(kube.CheckKubeconfig(), noKubeconfig(clientcmd.RecommendedHomeFile)); err != nil {
 			return nil, err
 		}
 	}
@@ -75,6 +77,18 @@ func (s *shared) connectCluster() (*cluster, error) {
 		return nil, fmt.Errorf("set up a client: %w", err)
 	}
 	return &cluster{Reader: live, live: live, config: config, systemNamespace: s.systemNamespace, page: pageSize}, nil
+}
+
+// noKubeconfig is the error if nothing names a cluster: KUBECONFIG is not set, the file that is read
+// instead does not exist, and the command runs in no pod. client-go would connect to 127.0.0.1:8080.
+func noKubeconfig(file string) error {
+	if os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "" || os.Getenv("KUBERNETES_SERVICE_HOST") != "" {
+		return nil
+	}
+	if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return fmt.Errorf("find a cluster: %s is not set, and %s does not exist (set the variable, or use --kubeconfig)", clientcmd.RecommendedConfigPathEnvVar, file)
 }
 
 // unreadableConfig begins the errors of client-go about a kubeconfig that cannot be read.
