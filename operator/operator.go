@@ -84,6 +84,11 @@ func Run(ctx context.Context, o Options) error {
 	if err := mgr.Add(temporal); err != nil {
 		return fmt.Errorf("set up the probes of Temporal: %w", err)
 	}
+	if o.LeaderElect {
+		if err := mgr.Add(newHealth(mgr.Direct, temporal, o)); err != nil {
+			return fmt.Errorf("set up the report in the Lease: %w", err)
+		}
+	}
 	if err := addController(ctx, mgr, temporal, o, metrics); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package temporal
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"go.temporal.io/api/serviceerror"
 )
@@ -23,4 +24,18 @@ func IsLate(err error) bool {
 func IsNotFound(err error) bool {
 	_, none := errors.AsType[*serviceerror.NotFound](err)
 	return none
+}
+
+// IsSilent reports whether a query failed because no worker responds for the run. Soon after the last
+// poll, Temporal rejects queries. It also rejects them after failed attempts of the workflow task.
+func IsSilent(err error) bool {
+	_, unpolled := errors.AsType[*serviceerror.FailedPrecondition](err)
+	_, failing := errors.AsType[*serviceerror.WorkflowNotReady](err)
+	return unpolled || failing || IsUnreachable(err)
+}
+
+// NoWorker is the text about a task queue whose workers do not respond, although Temporal does. does is
+// what no worker does, such as "polls".
+func NoWorker(does, queue, address, namespace string) string {
+	return fmt.Sprintf("Temporal answers, but no worker %s task queue %s (Temporal at %s, namespace %s)", does, queue, address, namespace)
 }

@@ -32,6 +32,10 @@ const (
 	// activity task token of the batch in base64.
 	PodUIDAnnotation    = "outrigger.io/pod-uid"
 	TaskTokenAnnotation = "outrigger.io/task-token"
+	// FaultAnnotation is on the Lease of the operator while Temporal or the workers do not answer, also
+	// while no rollout is in progress. It contains ReasonTemporalUnavailable or
+	// ReasonWorkerUnavailable, a colon, a space, and the cause.
+	FaultAnnotation = "outrigger.io/fault"
 	// CustomVersionsAnnotation contains the custom versions of a revision, separated by commas.
 	// It omits the custom version that the label of the revision contains.
 	CustomVersionsAnnotation = "outrigger.io/sidecarset-custom-versions"

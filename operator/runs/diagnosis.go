@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"go.temporal.io/api/common/v1"
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/history/v1"
 	"go.temporal.io/api/workflow/v1"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/temporal"
 )
 
 const (
@@ -132,6 +134,9 @@ type diagnoser struct {
 	// mu guards queues, which caches descriptions of task queues.
 	mu     sync.Mutex
 	queues map[queueKey]taskQueue
+	// completed is the run that Workers queries, and selectedAt the time of its selection.
+	completed  *common.WorkflowExecution
+	selectedAt time.Time
 }
 
 // Diagnose returns the fault of the workers that an open run shows. before is the last known
@@ -196,12 +201,11 @@ func (d *diagnoser) faultOfIdle(queue *taskQueue, pinned *version) Fault {
 }
 
 func (d *diagnoser) workerUnavailable(queue string, noPollers bool) Fault {
-	what := "no worker claims the tasks in task queue " + queue
+	does := "claims the tasks in"
 	if noPollers {
-		what = "no worker polls task queue " + queue
+		does = "polls"
 	}
-	return Fault{v1alpha1.ReasonWorkerUnavailable, fmt.Sprintf("Temporal answers, but %s: check deployment/outrigger-worker, which has to use Temporal at %s, namespace %s",
-		what, d.address, d.namespace)}
+	return Fault{v1alpha1.ReasonWorkerUnavailable, temporal.NoWorker(does, queue, d.address, d.namespace)}
 }
 
 // otherVersions returns the fault if only workers poll whose versions receive no tasks of the

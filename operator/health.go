@@ -1,0 +1,105 @@
+package operator
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/operator/runs"
+	"github.com/outrigger/outrigger/temporal"
+)
+
+const (
+	// healthInterval is the time between two checks of Temporal and the workers. recheckInterval is
+	// the time to the next check if Temporal has not answered: meanwhile, the probe of Temporal
+	// decides.
+	healthInterval  = 2 * time.Second
+	recheckInterval = 500 * time.Millisecond
+	// reconnectTime is the time in which workers connect again to a Temporal that answers again.
+	reconnectTime = 10 * time.Second
+	// reportTimeout limits a write of the Lease.
+	reportTimeout = 5 * time.Second
+)
+
+// health reports in the Lease of the operator whether Temporal and the workers answer (SPEC §8.10). The
+// kubectl plugin reads this Lease, so its users need no access to Temporal. The report counts as long as
+// the operator renews the Lease. Only the operator that leads reports.
+type health struct {
+	client client.Client
+	runs   *runs.Client
+	lease  *coordinationv1.Lease
+	clock  clock.Clock
+	log    logr.Logger
+	// reported is the fault in the Lease. It is nil before the first write.
+	reported *runs.Fault
+	// unavailableAt is the time at which Temporal was last unavailable.
+	unavailableAt time.Time
+}
+
+func newHealth(direct client.Client, temporal *runs.Client, o Options) *health {
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: o.SystemNamespace, Name: name}}
+	return &health{client: direct, runs: temporal, lease: lease, clock: clock.RealClock{}, log: o.Logger.WithName("health")}
+}
+
+// Start implements manager.Runnable.
+func (h *health) Start(ctx context.Context) error {
+	timer := h.clock.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C():
+		}
+		timer.Reset(h.check(ctx))
+	}
+}
+
+// check checks once, and returns the time to the next check.
+func (h *health) check(ctx context.Context) time.Duration {
+	found, err := h.runs.Workers(ctx)
+	unavailable := h.runs.AwaitProbe(ctx)
+	now := h.clock.Now()
+	switch {
+	case unavailable != nil && !runs.IsThrottled(unavailable):
+		found, h.unavailableAt = runs.Fault{Reason: v1alpha1.ReasonTemporalUnavailable, Message: unavailable.Error()}, now
+	case temporal.IsUnreachable(err):
+		return recheckInterval
+	case now.Sub(h.unavailableAt) < reconnectTime:
+		found = runs.Fault{}
+	}
+	if ctx.Err() == nil && (h.reported == nil || *h.reported != found) {
+		if err := h.report(ctx, found); err != nil {
+			h.log.Info("cannot report in the Lease; trying again", "cause", err.Error())
+		}
+	}
+	return healthInterval
+}
+
+// report writes a fault to the Lease. The zero value removes the last fault.
+func (h *health) report(ctx context.Context, found runs.Fault) error {
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	var value any // null removes the annotation
+	if found != (runs.Fault{}) {
+		value = found.Reason + ": " + found.Message
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{v1alpha1.FaultAnnotation: value}}})
+	if err != nil {
+		return fmt.Errorf("encode the report: %w", err)
+	}
+	if err := h.client.Patch(ctx, h.lease.DeepCopy(), client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return fmt.Errorf("patch Lease %s/%s: %w", h.lease.Namespace, h.lease.Name, err)
+	}
+	h.reported = &found
+	return nil
+}
