@@ -337,8 +337,7 @@ func (i *installation) temporalServer(ctx context.Context) (string, error) {
 		return "", unknownError{r.endpoint() + " answers; you may not list its search attributes"}
 	}
 	if temporal.IsUnreachable(err) {
-		return "", fmt.Errorf("%w; rollouts continue by themselves once it answers; find the pods of a server in this cluster: "+
-			"kubectl get pods -A -l 'app.kubernetes.io/name in (temporal,outrigger-temporal)'", r.explain(err))
+		return "", fmt.Errorf("%w; %s", r.explain(err), i.temporalNext(ctx))
 	}
 	if err != nil {
 		return "", r.explain(err)

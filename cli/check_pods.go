@@ -5,27 +5,38 @@ import (
 	"fmt"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // maxRolePods limits the pods of a role that check names.
 const maxRolePods = 3
 
-// podsOf names the pods of a role that does not respond, and the next command. Without pods it says what
-// that means.
-func (i *installation) podsOf(ctx context.Context, role string) string {
-	const component = "app.kubernetes.io/component"
-	kubectl := "kubectl -n " + i.systemNamespace + " "
-	selected := " -l " + component + "=" + role
+// componentLabel is the label of the Deployment and the pods of a role.
+const componentLabel = "app.kubernetes.io/component"
+
+// podsOf names the Deployment or the pods of a role that does not respond, and the next command.
+func (c *cluster) podsOf(ctx context.Context, role string) string {
+	kubectl := "kubectl -n " + c.systemNamespace + " "
+	selected := " -l " + componentLabel + "=" + role
+	deployments, err := c.deploymentsOf(ctx, role)
 	var pods corev1.PodList
-	err := i.List(ctx, &pods, client.InNamespace(i.systemNamespace), client.MatchingLabels{component: role}, client.Limit(maxRolePods))
+	if err == nil {
+		err = c.live.List(ctx, &pods, client.InNamespace(c.systemNamespace), client.MatchingLabels{componentLabel: role}, client.Limit(maxRolePods))
+	}
 	switch {
 	case err != nil:
 		return kubectl + "get deployment,pods" + selected
-	case len(pods.Items) == 0:
-		return fmt.Sprintf("namespace %s has no pod of the %s: start its process if it runs outside of the cluster; otherwise its Deployment has no replica: %sget deployment,replicaset%s",
-			i.systemNamespace, role, kubectl, selected)
+	case len(pods.Items) > 0:
+	case len(deployments) == 0:
+		return fmt.Sprintf("namespace %s has no Deployment of the %s: start its process outside of the cluster again (on a local stack: make start ROLE=%s), or install it",
+			c.systemNamespace, role, localName(role))
+	case ptr.Deref(deployments[0].Spec.Replicas, 1) == 0:
+		return fmt.Sprintf("deployment/%s has 0 replicas: %sscale deployment/%[1]s --replicas=2", deployments[0].Name, kubectl)
+	default:
+		return fmt.Sprintf("deployment/%s has no pod: %sdescribe replicaset%s", deployments[0].Name, kubectl, selected)
 	}
 	states, next := make([]string, len(pods.Items)), "logs"
 	for n := range pods.Items {
@@ -35,7 +46,35 @@ func (i *installation) podsOf(ctx context.Context, role string) string {
 			next = "describe pods"
 		}
 	}
-	return strings.Join(states, ", ") + ": " + kubectl + next + selected
+	command := kubectl + next + selected
+	if next == "logs" && len(deployments) > 0 {
+		command += "; to restart: " + kubectl + "rollout restart deployment/" + deployments[0].Name
+	}
+	return strings.Join(states, ", ") + ": " + command
+}
+
+func (c *cluster) deploymentsOf(ctx context.Context, role string) ([]appsv1.Deployment, error) {
+	var found appsv1.DeploymentList
+	err := c.live.List(ctx, &found, client.InNamespace(c.systemNamespace), client.MatchingLabels{componentLabel: role}, client.Limit(1))
+	return found.Items, err
+}
+
+// localName is the name of the process of a role on a local stack, which may have several workers.
+func localName(role string) string {
+	if role == "worker" {
+		return "worker-1"
+	}
+	return role
+}
+
+// temporalNext is the next command while Temporal does not answer. Without a Deployment of the operator,
+// Temporal does not run in the cluster either.
+func (c *cluster) temporalNext(ctx context.Context) string {
+	const after = "rollouts continue by themselves once it answers; "
+	if deployments, err := c.deploymentsOf(ctx, "operator"); err == nil && len(deployments) == 0 {
+		return after + "start its process again (on a local stack: make start ROLE=temporal)"
+	}
+	return after + "find the pods of a server in this cluster: kubectl get pods -A -l 'app.kubernetes.io/name in (temporal,outrigger-temporal)'"
 }
 
 const podReady = "Ready"

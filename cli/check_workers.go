@@ -12,8 +12,8 @@ import (
 
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/converter"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/kube"
@@ -25,7 +25,7 @@ const pollTime = 70 * time.Second
 
 // workers checks that workers poll for tasks of workflows, of activities that select pods, and of
 // activities that patch pods. Temporal also lists the last poll of a worker that ended since, so
-// the open runs have to respond, too.
+// a run has to respond, too.
 func (i *installation) workers(ctx context.Context) (string, error) {
 	queue, err := kube.TaskQueue(ctx, i, i.taskQueue)
 	if err != nil {
@@ -61,54 +61,68 @@ func (i *installation) workers(ctx context.Context) (string, error) {
 			}
 		}
 		if found == 0 {
-			return "", fmt.Errorf("no worker polls task queue %s for %s tasks, though Temporal answers: %s", tasks.queue, strings.ToLower(tasks.kind.String()), i.podsOf(ctx, "worker"))
+			does := "polls for " + strings.ToLower(tasks.kind.String()) + " tasks in"
+			return "", fmt.Errorf("%s: %s", temporal.NoWorker(does, tasks.queue, r.options.Address, r.options.Namespace), i.podsOf(ctx, "worker"))
 		}
 	}
 	last, names := fmt.Sprintf("last poll %s ago", age.Round(time.Second)), strings.Join(slices.Sorted(maps.Keys(polling)), ", ")
-	silent, err := r.silent(ctx, queue)
-	switch {
+	switch answer, err := r.ask(ctx, queue); {
 	case err != nil:
-		return "", unknownError{fmt.Sprintf("%s (%s), but whether open runs respond is not known: %v", last, names, err)}
-	case silent != "":
-		return "", fmt.Errorf("the run of SidecarSet %s does not respond; %s (%s): %s", silent, last, names, i.podsOf(ctx, "worker"))
+		return "", unknownError{fmt.Sprintf("%s (%s), but whether runs respond is not known: %v", last, names, err)}
+	case answer == runsSilent:
+		return "", fmt.Errorf("%s: %s", temporal.NoWorker("claims the tasks in", queue, r.options.Address, r.options.Namespace), i.podsOf(ctx, "worker"))
+	case answer == noRuns:
+		return last + ": " + names + "; no run can be queried yet, so these workers may have ended since", nil
 	}
-	return last + ": " + names, nil
+	return "a run responds; " + last + ": " + names, nil
 }
 
-// silent queries up to two open runs of a task queue. It returns the SidecarSet of the first one
-// if none responds. Right after the end of one worker, its runs may not respond, though other
+// answer is what the queried runs of a task queue show about its workers.
+type answer int
+
+const (
+	runResponds answer = iota
+	runsSilent
+	noRuns
+)
+
+// ask queries runs of a task queue: up to two open runs, or the completed run with the shortest history,
+// which a worker replays. Right after the end of one worker, its open runs may not respond, though other
 // workers run.
-func (r *runs) silent(ctx context.Context, queue string) (set string, err error) {
-	open, err := r.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-		Namespace: r.options.Namespace, PageSize: 2,
-		Query: fmt.Sprintf("WorkflowType='%s' AND ExecutionStatus='Running' AND TaskQueue='%s'", protocol.RolloutWorkflow, queue),
-	})
-	if err != nil {
-		return "", r.explain(err)
-	}
-	for _, run := range open.GetExecutions() {
-		short, cancel := context.WithTimeout(ctx, readTimeout)
-		_, err := r.QueryWorkflow(short, run.GetExecution().GetWorkflowId(), run.GetExecution().GetRunId(), protocol.StatusQuery)
-		cancel()
-		switch {
-		case err == nil:
-			return "", nil
-		case temporal.IsNotFound(err): // the run was removed since
-		case !isSilent(err):
-			return "", r.explain(err)
-		case set == "":
-			fields := run.GetSearchAttributes().GetIndexedFields()
-			_ = converter.GetDefaultDataConverter().FromPayload(fields[protocol.SidecarSetAttribute], &set)
-			set = cmp.Or(set, run.GetExecution().GetWorkflowId())
+func (r *runs) ask(ctx context.Context, queue string) (answer, error) {
+	asked := noRuns
+	for _, list := range []struct {
+		status     string
+		page, most int
+	}{{"Running", 2, 2}, {"Completed", 50, 1}} {
+		listed, err := r.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+			Namespace: r.options.Namespace, PageSize: int32(list.page),
+			Query: fmt.Sprintf("WorkflowType='%s' AND ExecutionStatus='%s' AND TaskQueue='%s'", protocol.RolloutWorkflow, list.status, queue),
+		})
+		if err != nil {
+			return asked, r.explain(err)
+		}
+		found := listed.GetExecutions()
+		slices.SortStableFunc(found, func(a, b *workflow.WorkflowExecutionInfo) int {
+			return cmp.Compare(a.GetHistoryLength(), b.GetHistoryLength())
+		})
+		for _, run := range found[:min(len(found), list.most)] {
+			short, cancel := context.WithTimeout(ctx, readTimeout)
+			_, err := r.QueryWorkflow(short, run.GetExecution().GetWorkflowId(), run.GetExecution().GetRunId(), protocol.StatusQuery)
+			cancel()
+			switch _, failed := errors.AsType[*serviceerror.QueryFailed](err); {
+			case err == nil, failed: // a worker answered
+				return runResponds, nil
+			case temporal.IsNotFound(err): // the run was removed since
+			case !temporal.IsSilent(err):
+				return asked, r.explain(err)
+			default:
+				asked = runsSilent
+			}
+		}
+		if asked == runsSilent {
+			break
 		}
 	}
-	return set, nil
-}
-
-// isSilent reports whether a query failed because no worker responds for the run. Soon after the
-// last poll, Temporal rejects queries. It also rejects them after failed attempts of the workflow task.
-func isSilent(err error) bool {
-	_, unpolled := errors.AsType[*serviceerror.FailedPrecondition](err)
-	_, failing := errors.AsType[*serviceerror.WorkflowNotReady](err)
-	return unpolled || failing || temporal.IsUnreachable(err)
+	return asked, nil
 }

@@ -60,7 +60,7 @@ func newList(s *shared) *cobra.Command {
 		case err != nil:
 			return nil, err
 		case !ofPods:
-			return view.NewSummaries(c.listInput(ctx, sets, s.askRuns)), nil
+			return s.list(c.listInput(ctx, sets, s.askRuns), o), nil
 		}
 		found, err := s.behind(ctx, c, b, sets)
 		if err != nil {
@@ -73,6 +73,17 @@ func newList(s *shared) *cobra.Command {
 	}, output.Wide, output.JSON, output.YAML)
 }
 
+// list returns the SidecarSets, and the line about a fault of the installation. Structured output has the
+// line in the stream of errors.
+func (s *shared) list(in *view.ListInput, o output.Flag) model {
+	all := view.NewSummaries(in)
+	if !o.Structured() {
+		return listed{all, in.Fault.Line()}
+	}
+	_, _ = fmt.Fprint(s.ErrOut, in.Fault.Line())
+	return all
+}
+
 // answers asks the runs of SidecarSets.
 type answers func(context.Context, []v1alpha1.SidecarSet) map[string]view.RunInput
 
@@ -83,7 +94,7 @@ func (c *cluster) listInput(ctx context.Context, sets []v1alpha1.SidecarSet, ask
 	reads.Go(func() { in.Runs = ask(ctx, sets) })
 	reads.Go(func() { in.Lost = c.lostNodes(ctx, sets, in.Now) })
 	reads.Go(func() { in.Waiting = c.waitingPods(ctx, sets) })
-	reads.Go(func() { in.OperatorSilent = c.operatorSilent(ctx, in.Now) })
+	reads.Go(func() { in.Fault = c.fault(ctx, in.Now) })
 	reads.Wait()
 	return in
 }

@@ -69,9 +69,9 @@ type reads struct {
 	run    view.RunInput
 	policy *outriggerv1.RolloutPolicy
 	nodes  view.Nodes
-	// operatorSilent reports that nobody renews the Lease of the operator.
-	operatorSilent bool
-	now            time.Time
+	// fault is the part of the installation that does not answer.
+	fault view.Fault
+	now   time.Time
 }
 
 // reads reads the run, which may not answer, while it observes the Lease of the operator.
@@ -79,7 +79,7 @@ func (c *cluster) reads(ctx context.Context, set *v1alpha1.SidecarSet, readRun f
 	also := reads{nodes: c.nodes(ctx, now), now: now}
 	var asked sync.WaitGroup
 	asked.Go(func() { also.run = readRun(ctx, set) })
-	asked.Go(func() { also.operatorSilent = c.operatorSilent(ctx, now) })
+	asked.Go(func() { also.fault = c.fault(ctx, now) })
 	also.policy = c.policy(ctx, set)
 	asked.Wait()
 	return also
@@ -95,7 +95,7 @@ func (c *cluster) rollout(ctx context.Context, set *v1alpha1.SidecarSet, also re
 }
 
 func (r *reads) addTo(in *view.Input) {
-	in.Run, in.Policy, in.Nodes, in.OperatorSilent, in.Now = r.run, r.policy, r.nodes, r.operatorSilent, r.now
+	in.Run, in.Policy, in.Nodes, in.Fault, in.Now = r.run, r.policy, r.nodes, r.fault, r.now
 }
 
 // inputWithRevisions leaves out revisions that cannot be read: pods have their names, too.

@@ -21,7 +21,8 @@ const (
 	askInterval = 2 * time.Second
 )
 
-// listed are the SidecarSets of the last read that succeeded. note is about a failure since then.
+// listed are the SidecarSets of the last read that succeeded. note is about a failure since then, or about
+// a fault of the installation.
 type listed struct {
 	view.Summaries
 	note string
@@ -68,7 +69,7 @@ func (c *cluster) followSets(ctx context.Context, ask answers, show func(listed)
 				known, asked = c.listInput(ctx, sets, ask), time.Now()
 			}
 			known.Sets, known.Now = sets, time.Now()
-			last = listed{Summaries: view.NewSummaries(known)}
+			last = listed{view.NewSummaries(known), known.Fault.Line()}
 		case last.Summaries == nil || ctx.Err() != nil || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err):
 			return err
 		default:

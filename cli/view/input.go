@@ -29,8 +29,8 @@ type Input struct {
 	Nodes     Nodes
 	// Policy is the RolloutPolicy that status names. It is nil without one, and if it cannot be read.
 	Policy *outriggerv1.RolloutPolicy
-	// OperatorSilent reports that nobody renews the Lease of the operator.
-	OperatorSilent bool
+	// Fault is the part of the installation that does not answer.
+	Fault Fault
 	// Now decides whether a bake time is over.
 	Now time.Time
 	// SystemNamespace is the namespace of Outrigger.

@@ -60,9 +60,9 @@ type ListInput struct {
 	Waiting map[string]*corev1.Pod
 	// Lost are the lost nodes of their pods, by SidecarSet.
 	Lost map[string]Lost
-	// OperatorSilent reports that nobody renews the Lease of the operator, which writes status.
-	OperatorSilent bool
-	Now            time.Time
+	// Fault is the part of the installation that does not answer.
+	Fault Fault
+	Now   time.Time
 }
 
 // NewSummaries keeps the order of the SidecarSets.
@@ -102,7 +102,7 @@ func NewSummaries(in *ListInput) Summaries {
 	return found
 }
 
-// attentionOf lists the problems of pods, nodes and the operator.
+// attentionOf lists the problems of pods, of nodes and of the installation.
 func (s *Summary) attentionOf(set *v1alpha1.SidecarSet, f *facts, in *ListInput) (found []string) {
 	switch waiting := f.phase == protocol.PhaseWaiting && !f.noSlots && f.observed; {
 	case f.late:
@@ -110,8 +110,8 @@ func (s *Summary) attentionOf(set *v1alpha1.SidecarSet, f *facts, in *ListInput)
 	case waiting && unchangedSince(set, in.Now.Add(-noProgressAfter)):
 		found = append(found, "NoProgress")
 	}
-	if in.OperatorSilent {
-		found = append(found, "OperatorNotResponding")
+	if reason := in.Fault.Reason; reason != "" && !slices.Contains(s.Attention, reason) {
+		found = append(found, reason)
 	}
 	for _, node := range in.Lost[set.Name].Nodes {
 		found = append(found, lostNode+node)

@@ -139,9 +139,9 @@ func (r *Rollout) fails() bool {
 	return slices.ContainsFunc(r.pods(), func(pod *Pod) bool { return pod.Phase == PodFailing && pod.updated })
 }
 
-// partFails reports whether the webhook of pods does not answer, or the operator is down.
+// partFails reports whether a part of the installation does not answer.
 func (r *Rollout) partFails() bool {
-	return r.OperatorSilent || slices.ContainsFunc(r.Conditions, func(c Condition) bool {
+	return r.Fault != (Fault{}) || slices.ContainsFunc(r.Conditions, func(c Condition) bool {
 		return c.Type == v1alpha1.ConditionInjected && c.Status == "False" && c.Reason == v1alpha1.ReasonWebhookUnavailable
 	})
 }

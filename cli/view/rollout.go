@@ -50,8 +50,8 @@ type Rollout struct {
 	Policy    string     `json:"policy,omitempty"`
 	Steps     []Step     `json:"steps,omitempty"`
 	Revisions []Revision `json:"revisions,omitempty"`
-	// OperatorSilent reports that nobody renews the Lease of the operator, so the conditions may be old.
-	OperatorSilent bool `json:"operatorNotResponding,omitempty"`
+	// Fault is the part of the installation that does not answer.
+	Fault Fault `json:"fault,omitzero"`
 	// LostPods are shown as ready though their nodes do not exist.
 	LostPods []LostPod `json:"lostPods,omitempty"`
 	stage    *protocol.Stage
@@ -64,8 +64,7 @@ type Rollout struct {
 	// notResponding reports that Temporal answers, and the run does not.
 	notResponding bool
 	// unreachable reports that Temporal did not answer the command.
-	unreachable     bool
-	systemNamespace string
+	unreachable bool
 	// late is the pod that the rollout waits for, if its upgrade has been in progress for too long.
 	late *Pod
 	// noPods is used while no pod is matched.
@@ -149,8 +148,8 @@ func NewRollout(in *Input) (*Rollout, error) {
 		Images: images(&set.Spec), Pause: pauseOf(set, in.Run.Status), PausedBySpec: set.Spec.UpdateStrategy.Paused,
 		InjectionPaused: set.Spec.InjectionStrategy.Paused, Conditions: conditions(set), Run: runOf(in),
 		RunUnknown: in.Run.Unknown, Temporal: in.Run.Temporal, Revisions: in.byRevision(matched, version),
-		notResponding: in.Run.NotResponding, unreachable: in.Run.Unreachable, systemNamespace: in.SystemNamespace, stage: current,
-		OperatorSilent: in.OperatorSilent,
+		notResponding: in.Run.NotResponding, unreachable: in.Run.Unreachable, stage: current,
+		Fault: in.Fault,
 	}
 	if r.Counts.Matched == 0 {
 		r.noPods = newNoPods(in)

@@ -65,24 +65,14 @@ func (r *Rollout) Facts(s Style) []Fact {
 	fact("Run", r.runLine(s))
 	fact("Waiting", r.waitingLine(s))
 	fact("Lost", s.Paint.in(Bad, r.lostPodsLine()))
-	if r.OperatorSilent {
-		fact("Operator", s.Paint.in(Bad, r.operatorLine())+"; the conditions may be old")
-	}
+	fact(r.Fault.part(), s.Paint.in(Bad, r.Fault.Message))
 	for _, c := range r.Conditions {
-		if c.needsAttention() && (r.Observed || !cannotStart(c.Reason)) {
+		if c.needsAttention() && (r.Observed || !cannotStart(c.Reason)) && c.Reason != r.Fault.Reason {
 			fact(c.Type, s.Paint.in(Bad, c.Reason)+": "+r.messageOf(&c))
 		}
 	}
 	fact("Next", strings.Join(r.next(s.Now), "; "))
 	return facts
-}
-
-// OperatorLease is the name of the Lease of the operator that leads.
-const OperatorLease = "outrigger-operator"
-
-// operatorLine names the Lease that nobody renews.
-func (r *Rollout) operatorLine() string {
-	return "nobody renews Lease " + r.systemNamespace + "/" + OperatorLease + ": the operator is down, or runs without --leader-elect now"
 }
 
 // cannotStart reports whether a reason of Degraded is about the images of an observed generation.

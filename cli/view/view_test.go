@@ -207,14 +207,14 @@ func TestAnOperatorThatIsBehindOrDownIsNamed(t *testing.T) {
 	why, err := NewRolloutWhy(in)
 	require.NoError(t, err)
 	assert.Equal(t, "the operator has not observed generation 3: is it running? (kubectl sidecarset check)", why.Reasons[0])
-	in.OperatorSilent = true
+	in.Fault = Fault{OperatorNotResponding, "the operator has not renewed Lease sidecars/outrigger-operator for 6s: CAUSE: COMMAND"}
 	why, err = NewRolloutWhy(in)
 	require.NoError(t, err)
 	golden(t, "why-operator-down", why.Text)
 	r, err := NewRollout(in)
 	require.NoError(t, err)
 	golden(t, "rollout-operator-down", r.Text)
-	golden(t, "list-operator-down", NewSummaries(&ListInput{Sets: []v1alpha1.SidecarSet{*in.Set}, OperatorSilent: true, Now: noon}).Text)
+	golden(t, "list-operator-down", NewSummaries(&ListInput{Sets: []v1alpha1.SidecarSet{*in.Set}, Fault: in.Fault, Now: noon}).Text)
 }
 
 func TestAWebhookThatDoesNotAnswerIsNamed(t *testing.T) {

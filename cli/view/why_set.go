@@ -86,8 +86,8 @@ func (r *Rollout) missingLine(missing BehindPods) string {
 func (r *Rollout) stoppedBy(in *Input) []string {
 	var found []string
 	switch {
-	case r.OperatorSilent:
-		found = append(found, r.operatorLine()+" ("+checkCommand+")")
+	case r.Fault != (Fault{}):
+		found = append(found, r.Fault.Message)
 	case !r.Observed:
 		found = append(found, fmt.Sprintf("the operator has not observed generation %d: is it running? (%s)", r.Generation, checkCommand))
 	}

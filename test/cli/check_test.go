@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -50,7 +52,7 @@ func TestCheckNamesThePartThatFailed(t *testing.T) {
 
 	parts, err = checked(t, "--task-queue=another")
 	require.EqualError(t, err, "failed: workers")
-	assert.Contains(t, parts["workers"].Message, "no worker polls task queue another for workflow tasks, though Temporal answers")
+	assert.Contains(t, parts["workers"].Message, "Temporal answers, but no worker polls for workflow tasks in task queue another")
 
 	parts, err = checked(t, "-n", "kruise-system")
 	require.NoError(t, err)
@@ -65,7 +67,7 @@ func TestCheckNamesThePartThatFailed(t *testing.T) {
 	parts, err = checked(t)
 	require.EqualError(t, err, "failed: webhook")
 	assert.Contains(t, parts["webhook"].Message, `failed calling webhook "pods.outrigger.io"`)
-	assert.Contains(t, parts["webhook"].Message, ": namespace kruise-system has no pod of the webhook: ")
+	assert.Contains(t, parts["webhook"].Message, ": namespace kruise-system has no Deployment of the webhook: ")
 }
 
 func TestCheckFailsIfNoOpenRunResponds(t *testing.T) {
@@ -77,7 +79,7 @@ func TestCheckFailsIfNoOpenRunResponds(t *testing.T) {
 	parts, err := checked(t)
 	require.NoError(t, err)
 	assert.Equal(t, view.CheckOK, parts["workers"].State)
-	assert.Regexp(t, `^last poll [0-9]+s ago: \S+$`, parts["workers"].Message)
+	assert.Regexp(t, `^a run responds; last poll [0-9]+s ago: \S+$`, parts["workers"].Message)
 	startPages(t, "127.0.0.1", "--temporal-address=127.0.0.1:1").shows("/", "TemporalNotResponding")
 	assert.Regexp(t, `(?m)^silent .*,TemporalNotResponding `, shows(t, "list", "--temporal-address=127.0.0.1:1"))
 	page := startPages(t, "127.0.0.1")
@@ -90,30 +92,55 @@ func TestCheckFailsIfNoOpenRunResponds(t *testing.T) {
 	page.shows("/", "RunNotResponding")
 	parts, err = checked(t)
 	require.EqualError(t, err, "failed: workers")
-	assert.Regexp(t, `^the run of SidecarSet \w+ does not respond; last poll [0-9ms]+ ago \(\S+\): `+
-		`namespace kruise-system has no pod of the worker: .*: kubectl -n kruise-system get deployment,replicaset -l app\.kubernetes\.io/component=worker$`, parts["workers"].Message)
+	assert.Regexp(t, `^Temporal answers, but no worker claims the tasks in task queue .*: namespace kruise-system has no Deployment of the worker: `, parts["workers"].Message)
 }
 
-func TestAnOperatorThatIsDownIsNamed(t *testing.T) {
+func TestSpec8_10_EachCommandNamesWhatDoesNotAnswerWhileNothingRollsOut(t *testing.T) {
 	scenario(t, "unattended")
 	defer kubectl(t, "", "delete", "sidecarset/unattended", "deployment/unattended")
 	page := startPages(t, "127.0.0.1")
-	const line = "nobody renews Lease kruise-system/outrigger-operator: the operator is down, or runs without --leader-elect now"
-	require.NoError(t, stack.Stop("operator"))
-	defer func() {
-		require.NoError(t, stack.StartAgain(context.WithoutCancel(t.Context()), "operator"))
-		eventually(t, []string{"check"}, " leads, and has observed all SidecarSets")
-	}()
-	watch(t, func(line string) bool {
-		return strings.HasPrefix(line, "unattended ") && strings.Contains(line, "OperatorNotResponding")
-	}, "list", "-w")
-	page.shows("/", "OperatorNotResponding")
-	page.shows("/sidecarsets/unattended", line)
-	assert.Contains(t, shows(t, "status", "unattended"), "Operator:  "+line+"; the conditions may be old\nNext:      kubectl sidecarset check\n")
-	assert.Contains(t, shows(t, "why", "unattended"), line+" (kubectl sidecarset check)")
-	parts, err := checked(t)
-	require.EqualError(t, err, "failed: operator")
-	assert.Contains(t, parts["operator"].Message, line)
+	const outside = ": namespace kruise-system has no Deployment of the COMPONENT: start its process outside of the cluster again (on a local stack: make start ROLE=PROCESS), or install it"
+	for _, c := range []struct{ process, local, reason, part, check, cause string }{
+		{"worker", "worker-1", "WorkerUnavailable", "Workers", "workers",
+			"Temporal answers, but no worker claims the tasks in task queue QUEUE (Temporal at " + stack.TemporalAddress + ", namespace default)" + outside},
+		{"temporal", "temporal", "EngineUnavailable", "Temporal", "temporal",
+			"Temporal at " + stack.TemporalAddress + " does not answer; rollouts continue by themselves once it answers; start its process again (on a local stack: make start ROLE=temporal)"},
+		{"operator", "operator", "OperatorNotResponding", "Operator", "operator",
+			"the operator has not renewed Lease kruise-system/outrigger-operator for AGE, so it is down, or runs without --leader-elect now, and status may be old" + outside},
+	} {
+		awaitHealth(t)
+		require.NoError(t, stack.Kill(c.process))
+		killed := time.Now()
+		named := func(line string) bool { return strings.HasPrefix(line, c.part+": ") }
+		watch(t, named, "list", "-w")
+		t.Logf("%s: list after %s", c.process, time.Since(killed))
+		message := strings.NewReplacer("COMPONENT", c.process, "PROCESS", c.local, "AGE", `[0-9ms]+`, "QUEUE", `\S+`).Replace(regexp.QuoteMeta(c.cause))
+		assert.Regexp(t, "(?m)^unattended .*"+c.reason+"(?s:.*)\n"+c.part+": "+message+"\n", shows(t, "list"))
+		assert.Regexp(t, "(?m)^"+c.part+": +"+message+"$", shows(t, "status", "unattended"))
+		assert.Regexp(t, "(?m)^  "+message+"$", shows(t, "why", "unattended"))
+		asked := time.Now()
+		parts, err := checked(t)
+		t.Logf("%s: check takes %s: %v", c.process, time.Since(asked), parts)
+		require.Error(t, err)
+		assert.Equal(t, view.CheckFailed, parts[c.check].State)
+		if c.process != "temporal" { // check has the cause of its own connection
+			assert.Regexp(t, "^"+message+"$", parts[c.check].Message)
+		}
+		page.shows("/", c.reason)
+		require.NoError(t, stack.StartAgain(t.Context(), c.process))
+	}
+	awaitHealth(t)
+}
+
+// awaitHealth waits until no command names a fault.
+func awaitHealth(t *testing.T) {
+	t.Helper()
+	eventually(t, []string{"check"}, "a run responds; ", " leads, and has observed all SidecarSets")
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		out, err := sidecarset(t, "list")
+		require.NoError(c, err)
+		assert.NotRegexp(c, "(?m)^(Workers|Temporal|Operator): ", out)
+	}, 30*time.Second, 200*time.Millisecond)
 }
 
 func TestCheckFailsIfNoWorkerPollsForThePatchesOfPods(t *testing.T) {
@@ -125,7 +152,7 @@ func TestCheckFailsIfNoWorkerPollsForThePatchesOfPods(t *testing.T) {
 	selecting.RegisterActivityWithOptions(func(context.Context) error { return nil }, activity.RegisterOptions{Name: "none"})
 	require.NoError(t, selecting.Start())
 	defer selecting.Stop()
-	eventually(t, []string{"check", "--task-queue=selects-only"}, "no worker polls task queue selects-only/write for activity tasks")
+	eventually(t, []string{"check", "--task-queue=selects-only"}, "no worker polls for activity tasks in task queue selects-only/write")
 }
 
 func TestCheckNamesTheRightsThatAUserLacks(t *testing.T) {

@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/cli/view"
+)
+
+const (
+	// lateRenewal is longer than the time between two renewals of the Lease of the operator.
+	lateRenewal = 2500 * time.Millisecond
+	// leaseReadInterval is the time between two reads of a Lease that is renewed late.
+	leaseReadInterval = 250 * time.Millisecond
+)
+
+// lease is the Lease of the operator.
+type lease struct {
+	*coordinationv1.Lease
+	// silence is the time for which nobody has renewed the Lease. It is zero if the Lease is renewed.
+	silence time.Duration
+}
+
+// fault returns the part of the installation that does not answer, according to the Lease of the operator.
+// Without a Lease, or the right to read it, nothing is known.
+func (c *cluster) fault(ctx context.Context, now time.Time) view.Fault {
+	read, err := c.operatorLease(ctx, now)
+	if err != nil {
+		return view.Fault{}
+	}
+	if read.silence > 0 {
+		return c.operatorFault(ctx, read.silence)
+	}
+	switch reason, message, _ := strings.Cut(read.Annotations[v1alpha1.FaultAnnotation], ": "); reason {
+	case v1alpha1.ReasonTemporalUnavailable:
+		return view.Fault{Reason: reason, Message: message + "; " + c.temporalNext(ctx)}
+	case v1alpha1.ReasonWorkerUnavailable:
+		return view.Fault{Reason: reason, Message: message + ": " + c.podsOf(ctx, "worker")}
+	}
+	return view.Fault{}
+}
+
+// operatorFault names the Lease that nobody renews, and the next command.
+func (c *cluster) operatorFault(ctx context.Context, silence time.Duration) view.Fault {
+	return view.Fault{Reason: view.OperatorNotResponding, Message: fmt.Sprintf(
+		"the operator has not renewed Lease %s/%s for %s, so it is down, or runs without --leader-elect now, and status may be old: %s",
+		c.systemNamespace, view.OperatorLease, silence.Round(time.Second), c.podsOf(ctx, "operator"))}
+}
+
+// operatorLease reads the Lease of the operator. No clock of the cluster is trusted: a Lease that looks old
+// is observed for lateRenewal, and a Lease that nobody renews meanwhile is silent.
+func (c *cluster) operatorLease(ctx context.Context, now time.Time) (lease, error) {
+	read := func() (*coordinationv1.Lease, error) {
+		found := &coordinationv1.Lease{}
+		return found, c.live.Get(ctx, client.ObjectKey{Namespace: c.systemNamespace, Name: view.OperatorLease}, found)
+	}
+	first, err := read()
+	if err != nil || first.Spec.RenewTime == nil || now.Sub(first.Spec.RenewTime.Time).Abs() <= lateRenewal {
+		return lease{Lease: first}, err
+	}
+	last := first
+	err = observe(lateRenewal, leaseReadInterval, func() (renewed bool, err error) {
+		last, err = read()
+		return err == nil && !last.Spec.RenewTime.Equal(first.Spec.RenewTime), err
+	})
+	if err != nil || !last.Spec.RenewTime.Equal(first.Spec.RenewTime) {
+		return lease{Lease: last}, err
+	}
+	return lease{last, lateRenewal + max(now.Sub(first.Spec.RenewTime.Time), lateRenewal)}, nil
+}
+
+// observe repeats a read until it is done, at most for a limit. A read that is in progress at the end of
+// the limit is not cancelled, so that its result counts.
+func observe(limit, interval time.Duration, read func() (done bool, err error)) error {
+	for end := time.Now().Add(limit); ; time.Sleep(interval) {
+		if done, err := read(); done || err != nil || !time.Now().Before(end) {
+			return err
+		}
+	}
+}

@@ -1,0 +1,37 @@
+package view
+
+import "github.com/outrigger/outrigger/api/v1alpha1"
+
+// OperatorLease is the name of the Lease of the operator that leads.
+const OperatorLease = "outrigger-operator"
+
+// OperatorNotResponding is the reason of a Fault of the operator.
+const OperatorNotResponding = "OperatorNotResponding"
+
+// Fault is a part of the installation that does not answer, also while no rollout is in progress (SPEC
+// §8.10). The zero value means that no fault is known.
+type Fault struct {
+	// Reason is OperatorNotResponding, or a reason of Progressing about Temporal or the workers.
+	Reason string `json:"reason"`
+	// Message has the cause, and the next command.
+	Message string `json:"message"`
+}
+
+// part names the part of the installation.
+func (f Fault) part() string {
+	switch f.Reason {
+	case v1alpha1.ReasonTemporalUnavailable:
+		return "Temporal"
+	case v1alpha1.ReasonWorkerUnavailable:
+		return "Workers"
+	}
+	return "Operator"
+}
+
+// Line is the line below a list; empty without a fault.
+func (f Fault) Line() string {
+	if f == (Fault{}) {
+		return ""
+	}
+	return f.part() + ": " + f.Message + "\n"
+}
