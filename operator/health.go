@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// healthInterval is the time between two checks of Temporal and the workers. recheckInterval is
-	// the time to the next check if Temporal has not answered: meanwhile, the probe of Temporal
-	// decides.
+	// healthInterval is the time between two checks of Temporal, and of workers that did not respond.
+	// recheckInterval is the time to the next check if Temporal has not answered: meanwhile, the probe
+	// of Temporal decides.
 	healthInterval  = 2 * time.Second
 	recheckInterval = 500 * time.Millisecond
 	// reconnectTime is the time in which workers connect again to a Temporal that answers again.
@@ -41,13 +41,17 @@ type health struct {
 	log    logr.Logger
 	// reported is the fault in the Lease. It is nil before the first write.
 	reported *runs.Fault
+	// workerInterval is the time between two checks of workers that responded, and checkedAt the time
+	// of the last check.
+	workerInterval time.Duration
+	checkedAt      time.Time
 	// unavailableAt is the time at which Temporal was last unavailable.
 	unavailableAt time.Time
 }
 
 func newHealth(direct client.Client, temporal *runs.Client, o Options) *health {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: o.SystemNamespace, Name: name}}
-	return &health{client: direct, runs: temporal, lease: lease, clock: clock.RealClock{}, log: o.Logger.WithName("health")}
+	return &health{client: direct, runs: temporal, lease: lease, workerInterval: o.WorkerCheckInterval, clock: clock.RealClock{}, log: o.Logger.WithName("health")}
 }
 
 // Start implements manager.Runnable.
@@ -66,7 +70,12 @@ func (h *health) Start(ctx context.Context) error {
 
 // check checks once, and returns the time to the next check.
 func (h *health) check(ctx context.Context) time.Duration {
-	found, err := h.runs.Workers(ctx)
+	var found runs.Fault
+	var err error
+	if h.reported == nil || *h.reported != found || h.clock.Since(h.checkedAt) >= h.workerInterval {
+		h.checkedAt = h.clock.Now()
+		found, err = h.runs.Workers(ctx)
+	}
 	unavailable := h.runs.AwaitProbe(ctx)
 	now := h.clock.Now()
 	switch {

@@ -48,6 +48,9 @@ type Options struct {
 	TemporalUI string
 	// LeaderElect lets only one of several operators reconcile at a time.
 	LeaderElect bool
+	// WorkerCheckInterval is the time between two queries that show whether the workers respond, while
+	// they do (SPEC §8.10).
+	WorkerCheckInterval time.Duration
 	// Fleet is set in a member of a fleet, whose rollouts need permits.
 	Fleet bool
 }

@@ -123,6 +123,7 @@ func newOperator(shared *flags) *cobra.Command {
 	cmd.Flags().StringVar(&o.TemporalUI, "temporal-ui-url", "", "`URL` of the Temporal UI, for links in status and events")
 	addFleetMember(cmd, &o.Fleet)
 	cmd.Flags().BoolVar(&o.LeaderElect, "leader-elect", true, "run only one of several operators at a time")
+	cmd.Flags().DurationVar(&o.WorkerCheckInterval, "worker-check-interval", 30*time.Second, "time between two queries that show whether the workers respond; a query is an action of Temporal Cloud")
 	return cmd
 }
 

@@ -13,7 +13,7 @@ import (
 const (
 	// probeInterval is the time between two probes while Temporal answers. reconnectInterval is
 	// the time between two probes while Temporal does not answer.
-	probeInterval     = 5 * time.Second
+	probeInterval     = 2 * time.Second
 	reconnectInterval = time.Second
 	// rejectionTTL is the time that a rejection is reported without another rejection. It is
 	// longer than the longest delay between two retries of a reconcile.

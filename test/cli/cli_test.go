@@ -68,7 +68,7 @@ func run(m *testing.M) (code int, err error) {
 		}
 	}()
 	decrypting := "--temporal-payload-key-dir=" + stack.keys
-	for role, args := range map[string][]string{"operator": {decrypting, "--leader-elect=true"}, "webhook": nil, "worker": {decrypting}} {
+	for role, args := range map[string][]string{"operator": {decrypting, "--leader-elect=true", "--worker-check-interval=2s"}, "webhook": nil, "worker": {decrypting}} {
 		if _, err := stack.StartRole(ctx, role, args...); err != nil {
 			return 1, err
 		}

@@ -79,6 +79,7 @@ func places() []struct{ commands, place string } {
 		{`kubectl (label namespace my-network|get pods --all-namespaces) `, "TestSpec4_13_AColdClusterCreatesThePodsThatMakeItsNodesReady"},
 		{`kubectl get clusterrolebindings `, "TestRightsNeedNotBeAggregated"},
 		{`kubectl get sidecarset edge-proxy `, "TestSpec12_9_AwaitingPermitNamesTheFaultOfTheConnection"},
+		{`kubectl --kubeconfig karmada-apiserver.config `, "TestKarmadaGetsOneVersionOfEachKindThatItDelivers"},
 		{`outrigger fleet `, "TestSpec12_AFleetRollsOutStageByStage"},
 		{`outrigger ui`, "TestSpec8_9_PagesShowTheWordsOfThePlugin"},
 		{`curl --cacert ca.crt --header "Authorization: Bearer`, "TestSpec8_9_AnotherAddressThanLoopbackNeedsATokenWithRights"},
