@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -26,8 +27,10 @@ const (
 	recheckInterval = 500 * time.Millisecond
 	// reconnectTime is the time in which workers connect again to a Temporal that answers again.
 	reconnectTime = 10 * time.Second
-	// reportTimeout limits a write of the Lease.
-	reportTimeout = 5 * time.Second
+	// reportTimeout limits a write of the Lease. forbiddenInterval is the time to the next check of an
+	// operator that may not write the Lease, as in an upgrade before its new ClusterRole.
+	reportTimeout     = 5 * time.Second
+	forbiddenInterval = time.Minute
 )
 
 // health reports in the Lease of the operator whether Temporal and the workers answer (SPEC §8.10). The
@@ -88,8 +91,17 @@ func (h *health) check(ctx context.Context) time.Duration {
 	}
 	if ctx.Err() == nil && (h.reported == nil || *h.reported != found) {
 		if err := h.report(ctx, found); err != nil {
-			h.log.Info("cannot report in the Lease; trying again", "cause", err.Error())
+			h.log.Info("cannot report in the Lease; retrying", "cause", err.Error())
+			return retryInterval(err)
 		}
+	}
+	return healthInterval
+}
+
+// retryInterval is the time to the next check after a report failed.
+func retryInterval(err error) time.Duration {
+	if apierrors.IsForbidden(err) {
+		return forbiddenInterval
 	}
 	return healthInterval
 }
