@@ -73,29 +73,40 @@ func (h *health) Start(ctx context.Context) error {
 
 // check checks once, and returns the time to the next check.
 func (h *health) check(ctx context.Context) time.Duration {
-	var found runs.Fault
+	var workers runs.Fault
 	var err error
-	if h.reported == nil || *h.reported != found || h.clock.Since(h.checkedAt) >= h.workerInterval {
+	healthy := h.reported != nil && *h.reported == (runs.Fault{})
+	if !healthy || h.clock.Since(h.checkedAt) >= h.workerInterval {
 		h.checkedAt = h.clock.Now()
-		found, err = h.runs.Workers(ctx)
+		workers, err = h.runs.Workers(ctx)
 	}
-	unavailable := h.runs.AwaitProbe(ctx)
-	now := h.clock.Now()
+	found, known := h.judge(workers, err, h.runs.AwaitProbe(ctx), h.clock.Now())
 	switch {
-	case unavailable != nil && !runs.IsThrottled(unavailable):
-		found, h.unavailableAt = runs.Fault{Reason: v1alpha1.ReasonTemporalUnavailable, Message: unavailable.Error()}, now
-	case temporal.IsUnreachable(err):
+	case !known && temporal.IsUnreachable(err):
 		return recheckInterval
-	case now.Sub(h.unavailableAt) < reconnectTime:
-		found = runs.Fault{}
+	case !known || ctx.Err() != nil || h.reported != nil && *h.reported == found:
+		return healthInterval
 	}
-	if ctx.Err() == nil && (h.reported == nil || *h.reported != found) {
-		if err := h.report(ctx, found); err != nil {
-			h.log.Info("cannot report in the Lease; retrying", "cause", err.Error())
-			return retryInterval(err)
-		}
+	if err := h.report(ctx, found); err != nil {
+		h.log.Info("cannot report in the Lease; retrying", "cause", err.Error())
+		return retryInterval(err)
 	}
 	return healthInterval
+}
+
+// judge returns the fault to report. unavailable is the result of the probe of Temporal. If known is
+// false, the last report stays, because the query of the workers failed with err.
+func (h *health) judge(workers runs.Fault, err, unavailable error, now time.Time) (found runs.Fault, known bool) {
+	switch {
+	case unavailable != nil && !runs.IsThrottled(unavailable):
+		h.unavailableAt = now
+		return runs.Fault{Reason: v1alpha1.ReasonTemporalUnavailable, Message: unavailable.Error()}, true
+	case err != nil:
+		return runs.Fault{}, false
+	case now.Sub(h.unavailableAt) < reconnectTime:
+		return runs.Fault{}, true
+	}
+	return workers, true
 }
 
 // retryInterval is the time to the next check after a report failed.
