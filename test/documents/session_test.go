@@ -3,6 +3,7 @@ package documents
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -18,6 +19,12 @@ func TestSessionsAreRead(t *testing.T) {
 	assert.Equal(t, []step{{4, "a \\\n  b", []string{"one"}}, {7, "c", nil}}, found[0].steps())
 	assert.Equal(t, "yaml", found[1].language)
 }
+
+// canceledWatch is printed by kubectl wait.
+const canceledWatch = `I1126 11:35:06.103259   24343 reflector.go:664] "Warning: watch ended with error" ` +
+	`reflector="k8s.io/client-go@v0.36.3/tools/cache/reflector.go:343" type="*unstructured.Unstructured" ` +
+	`err="an error on the server (\"unable to decode an event from the watch stream: context canceled\") ` +
+	`has prevented the request from succeeding"` + "\n"
 
 func TestDocumentedOutputMatches(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -36,6 +43,8 @@ func TestDocumentedOutputMatches(t *testing.T) {
 		"left out, missing": {[]string{"a", "…", "z"}, "a\nb\n", false},
 		"nothing":           {nil, "", true},
 		"not silent":        {nil, "a\n", false},
+		"a watch canceled":  {[]string{"met"}, canceledWatch + "met\n", true},
+		"another log line":  {[]string{"met"}, strings.Replace(canceledWatch, "context canceled", "EOF", 1) + "met\n", false},
 		"no pattern":        {[]string{"a.c"}, "abc\n", false},
 	} {
 		_, ok := missing(c.want, c.got)
