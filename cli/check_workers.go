@@ -1,18 +1,15 @@
 package cli
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"go.temporal.io/api/common/v1"
 	"go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/serviceerror"
-	"go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 
 	"github.com/outrigger/outrigger/api/protocol"
@@ -86,43 +83,48 @@ const (
 	noRuns
 )
 
-// ask queries runs of a task queue: up to two open runs, or the completed run with the shortest history,
-// which a worker replays. Right after the end of one worker, its open runs may not respond, though other
-// workers run.
+// ask queries up to two open runs of a task queue, or a completed run. Right after the end of one worker, its
+// open runs may not respond, though other workers run.
 func (r *runs) ask(ctx context.Context, queue string) (answer, error) {
+	open, err := r.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+		Namespace: r.options.Namespace, PageSize: 2,
+		Query: fmt.Sprintf("WorkflowType='%s' AND ExecutionStatus='Running' AND TaskQueue='%s'", protocol.RolloutWorkflow, queue),
+	})
+	if err != nil {
+		return noRuns, r.explain(err)
+	}
 	asked := noRuns
-	for _, list := range []struct {
-		status     string
-		page, most int
-	}{{"Running", 2, 2}, {"Completed", 50, 1}} {
-		listed, err := r.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-			Namespace: r.options.Namespace, PageSize: int32(list.page),
-			Query: fmt.Sprintf("WorkflowType='%s' AND ExecutionStatus='%s' AND TaskQueue='%s'", protocol.RolloutWorkflow, list.status, queue),
-		})
-		if err != nil {
-			return asked, r.explain(err)
-		}
-		found := listed.GetExecutions()
-		slices.SortStableFunc(found, func(a, b *workflow.WorkflowExecutionInfo) int {
-			return cmp.Compare(a.GetHistoryLength(), b.GetHistoryLength())
-		})
-		for _, run := range found[:min(len(found), list.most)] {
-			short, cancel := context.WithTimeout(ctx, readTimeout)
-			_, err := r.QueryWorkflow(short, run.GetExecution().GetWorkflowId(), run.GetExecution().GetRunId(), protocol.StatusQuery)
-			cancel()
-			switch _, failed := errors.AsType[*serviceerror.QueryFailed](err); {
-			case err == nil, failed: // a worker answered
-				return runResponds, nil
-			case temporal.IsNotFound(err): // the run was removed since
-			case !temporal.IsSilent(err):
-				return asked, r.explain(err)
-			default:
-				asked = runsSilent
-			}
-		}
-		if asked == runsSilent {
-			break
+	for _, run := range open.GetExecutions() {
+		if answer, err := r.query(ctx, run.GetExecution()); err != nil || answer == runResponds {
+			return answer, err
+		} else if answer == runsSilent {
+			asked = runsSilent
 		}
 	}
-	return asked, nil
+	if asked == runsSilent {
+		return asked, nil
+	}
+	completed, err := temporal.CompletedRun(ctx, r.WorkflowService(), r.options.Namespace, queue)
+	if err != nil {
+		return noRuns, r.explain(err)
+	}
+	if completed == nil {
+		return noRuns, nil
+	}
+	return r.query(ctx, completed)
+}
+
+// query queries a run. It returns noRuns for a run that was removed since.
+func (r *runs) query(ctx context.Context, run *common.WorkflowExecution) (answer, error) {
+	short, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	switch responds, err := temporal.RunResponds(short, r.WorkflowService(), r.options.Namespace, run); {
+	case temporal.IsNotFound(err):
+		return noRuns, nil
+	case err != nil:
+		return noRuns, r.explain(err)
+	case responds:
+		return runResponds, nil
+	}
+	return runsSilent, nil
 }

@@ -182,15 +182,6 @@ func TestVersionsThatTasksGoTo(t *testing.T) {
 	assert.Equal(t, []version{{"d", "1"}}, routedVersions(ramp(0)))
 	assert.Equal(t, []version{{"d", "1"}, {"d", "2"}}, routedVersions(ramp(10)))
 	assert.Equal(t, []version{{"d", "2"}}, routedVersions(ramp(100)))
-
-	pinned := &workflow.WorkflowExecutionVersioningInfo{Behavior: enums.VERSIONING_BEHAVIOR_PINNED, DeploymentVersion: v1}
-	assert.Equal(t, &version{"d", "1"}, pinnedVersion(pinned))
-	assert.Nil(t, pinnedVersion(nil))
-	assert.Nil(t, pinnedVersion(&workflow.WorkflowExecutionVersioningInfo{Behavior: enums.VERSIONING_BEHAVIOR_AUTO_UPGRADE, DeploymentVersion: v1}))
-	pinned.VersioningOverride = &workflow.VersioningOverride{Override: &workflow.VersioningOverride_Pinned{Pinned: &workflow.VersioningOverride_PinnedOverride{Version: v2}}}
-	assert.Equal(t, &version{"d", "2"}, pinnedVersion(pinned))
-	pinned.VersioningOverride = &workflow.VersioningOverride{Override: &workflow.VersioningOverride_AutoUpgrade{AutoUpgrade: true}}
-	assert.Nil(t, pinnedVersion(pinned))
 }
 
 func TestQuotesAreBounded(t *testing.T) {

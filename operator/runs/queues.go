@@ -12,6 +12,8 @@ import (
 	"go.temporal.io/api/taskqueue/v1"
 	"go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
+
+	"github.com/outrigger/outrigger/temporal"
 )
 
 const (
@@ -139,17 +141,13 @@ func versionOfPoller(poller *taskqueue.PollerInfo) version {
 	return version{options.GetDeploymentName(), options.GetBuildId()}
 }
 
-// pinnedVersion returns the version to which a run is pinned, or nil. The tasks of a run that is
-// not pinned go to the current version.
+// pinnedVersion returns the version to which a run is pinned, or nil.
 func pinnedVersion(info *workflow.WorkflowExecutionVersioningInfo) *version {
-	override := info.GetVersioningOverride()
-	switch {
-	case override.GetPinned() != nil:
-		return new(versionOf(override.GetPinned().GetVersion()))
-	case override.GetAutoUpgrade(), info.GetBehavior() != enums.VERSIONING_BEHAVIOR_PINNED:
+	pinned := temporal.PinnedVersion(info)
+	if pinned == nil {
 		return nil
 	}
-	return new(versionOf(info.GetDeploymentVersion()))
+	return new(versionOf(pinned))
 }
 
 // routedVersions returns the current version and the ramping version of a task queue. It omits a

@@ -1,29 +1,18 @@
 package runs
 
 import (
-	"cmp"
 	"context"
-	"fmt"
-	"slices"
 	"time"
 
-	"go.temporal.io/api/common/v1"
 	"go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/query/v1"
-	"go.temporal.io/api/serviceerror"
-	"go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
+	"google.golang.org/grpc"
 
-	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/temporal"
 )
 
-const (
-	// completedPage is the number of the newest completed runs from which one is selected.
-	completedPage = 50
-	// selectInterval is the time between two lists while there is no completed run.
-	selectInterval = 10 * time.Second
-)
+// selectInterval is the time between two lists while there is no completed run.
+const selectInterval = 10 * time.Second
 
 // Workers returns the fault of the workers, also while no rollout is in progress. For this, it queries a
 // completed run: any worker can answer, and Temporal still lists the last poll of a worker that ended.
@@ -32,22 +21,23 @@ const (
 //
 // Only one goroutine may call Workers at a time.
 func (d *diagnoser) Workers(ctx context.Context) (Fault, error) {
-	if err := d.selectCompleted(ctx); err != nil {
-		return Fault{}, err
+	reader := runReader{d.connection}
+	if d.completed == nil && d.clock.Since(d.selectedAt) >= selectInterval {
+		run, err := temporal.CompletedRun(ctx, reader, d.namespace, d.taskQueue)
+		if err != nil {
+			return Fault{}, err
+		}
+		d.completed, d.selectedAt = run, d.clock.Now()
 	}
 	silent := false
 	if d.completed != nil {
-		_, err := call(ctx, d.connection, "QueryWorkflow", d.client.WorkflowService().QueryWorkflow, &workflowservice.QueryWorkflowRequest{
-			Namespace: d.namespace, Execution: d.completed, Query: &query.WorkflowQuery{QueryType: protocol.StatusQuery},
-		})
+		responds, err := temporal.RunResponds(ctx, reader, d.namespace, d.completed)
 		switch {
-		case err == nil, is[*serviceerror.QueryFailed](err): // a worker answered
-			return Fault{}, nil
 		case temporal.IsNotFound(err): // the retention of the run is over
 			d.completed = nil
 			return Fault{}, nil
-		case !temporal.IsSilent(err):
-			return Fault{}, fmt.Errorf("query run %s: %w", d.completed.GetWorkflowId(), err)
+		case err != nil || responds:
+			return Fault{}, err
 		}
 		silent = true
 	}
@@ -62,47 +52,17 @@ func (d *diagnoser) Workers(ctx context.Context) (Fault, error) {
 	return found, nil
 }
 
-// selectCompleted selects the completed run with the shortest history, because a worker replays the
-// history for each query. It leaves out runs that are pinned to a version, whose workers may have ended.
-func (d *diagnoser) selectCompleted(ctx context.Context) error {
-	if d.completed != nil || d.clock.Since(d.selectedAt) < selectInterval {
-		return nil
-	}
-	answer, err := call(ctx, d.connection, "ListWorkflowExecutions", d.client.WorkflowService().ListWorkflowExecutions, &workflowservice.ListWorkflowExecutionsRequest{
-		Namespace: d.namespace, PageSize: completedPage,
-		Query: fmt.Sprintf("WorkflowType='%s' AND ExecutionStatus='Completed' AND TaskQueue='%s'", protocol.RolloutWorkflow, d.taskQueue),
-	})
-	if err != nil {
-		return fmt.Errorf("list completed runs: %w", err)
-	}
-	runs := answer.GetExecutions()
-	slices.SortStableFunc(runs, func(a, b *workflow.WorkflowExecutionInfo) int {
-		return cmp.Compare(a.GetHistoryLength(), b.GetHistoryLength())
-	})
-	for _, run := range runs {
-		pinned, err := d.isPinned(ctx, run.GetExecution())
-		if err != nil {
-			return err
-		}
-		if !pinned {
-			d.completed = run.GetExecution()
-			break
-		}
-	}
-	d.selectedAt = d.clock.Now()
-	return nil
+// runReader makes its calls through the connection, which counts and limits the calls.
+type runReader struct{ connection *connection }
+
+func (r runReader) ListWorkflowExecutions(ctx context.Context, request *workflowservice.ListWorkflowExecutionsRequest, _ ...grpc.CallOption) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+	return call(ctx, r.connection, "ListWorkflowExecutions", r.connection.client.WorkflowService().ListWorkflowExecutions, request)
 }
 
-// isPinned reports whether a run is pinned to a version of the workers. It returns true for a run that
-// does not exist any more.
-func (d *diagnoser) isPinned(ctx context.Context, run *common.WorkflowExecution) (bool, error) {
-	description, err := call(ctx, d.connection, "DescribeWorkflowExecution", d.client.WorkflowService().DescribeWorkflowExecution,
-		&workflowservice.DescribeWorkflowExecutionRequest{Namespace: d.namespace, Execution: run})
-	switch {
-	case temporal.IsNotFound(err):
-		return true, nil
-	case err != nil:
-		return false, fmt.Errorf("describe run %s: %w", run.GetWorkflowId(), err)
-	}
-	return pinnedVersion(description.GetWorkflowExecutionInfo().GetVersioningInfo()) != nil, nil
+func (r runReader) DescribeWorkflowExecution(ctx context.Context, request *workflowservice.DescribeWorkflowExecutionRequest, _ ...grpc.CallOption) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	return call(ctx, r.connection, "DescribeWorkflowExecution", r.connection.client.WorkflowService().DescribeWorkflowExecution, request)
+}
+
+func (r runReader) QueryWorkflow(ctx context.Context, request *workflowservice.QueryWorkflowRequest, _ ...grpc.CallOption) (*workflowservice.QueryWorkflowResponse, error) {
+	return call(ctx, r.connection, "QueryWorkflow", r.connection.client.WorkflowService().QueryWorkflow, request)
 }

@@ -79,14 +79,14 @@ func matches(want, got string) bool {
 	return regexp.MustCompile("^" + strings.Join(parts, ".*") + "$").MatchString(strings.Join(strings.Fields(got), " "))
 }
 
-// watchLog matches a line that kubectl wait sometimes logs: its reflector reads an event while kubectl, whose
-// condition is met, cancels the watch. Outrigger's own commands have no reflector.
-var watchLog = regexp.MustCompile(`(?m)^[IW]\d{4} \S+ +\d+ reflector\.go:\d+\] "Warning: watch ended with error" .*context canceled.*\n`)
+// canceledWatch matches a line that kubectl wait sometimes logs: its reflector reads an event while kubectl,
+// whose condition is met, cancels the watch. The kubectl plugin discards the logs of its libraries.
+const canceledWatch = `(?m)^[IW]\d{4} \S+ +\d+ reflector\.go:\d+\] "Warning: watch ended with error" .*context canceled.*\n`
 
 // missing returns the first line of the document that the output lacks, in the same order.
 // The output may have more lines where the document has a line of three dots.
 func missing(want []string, got string) (line string, ok bool) {
-	got = watchLog.ReplaceAllString(got, "")
+	got = regexp.MustCompile(canceledWatch).ReplaceAllString(got, "")
 	lines := strings.Split(strings.TrimRight(got, "\n"), "\n")
 	if got == "" {
 		lines = nil

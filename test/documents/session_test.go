@@ -20,8 +20,8 @@ func TestSessionsAreRead(t *testing.T) {
 	assert.Equal(t, "yaml", found[1].language)
 }
 
-// canceledWatch is printed by kubectl wait.
-const canceledWatch = `I1126 11:35:06.103259   24343 reflector.go:664] "Warning: watch ended with error" ` +
+// loggedWatch is a line of kubectl wait.
+const loggedWatch = `I1126 11:35:06.103259   24343 reflector.go:664] "Warning: watch ended with error" ` +
 	`reflector="k8s.io/client-go@v0.36.3/tools/cache/reflector.go:343" type="*unstructured.Unstructured" ` +
 	`err="an error on the server (\"unable to decode an event from the watch stream: context canceled\") ` +
 	`has prevented the request from succeeding"` + "\n"
@@ -43,8 +43,8 @@ func TestDocumentedOutputMatches(t *testing.T) {
 		"left out, missing": {[]string{"a", "…", "z"}, "a\nb\n", false},
 		"nothing":           {nil, "", true},
 		"not silent":        {nil, "a\n", false},
-		"a watch canceled":  {[]string{"met"}, canceledWatch + "met\n", true},
-		"another log line":  {[]string{"met"}, strings.Replace(canceledWatch, "context canceled", "EOF", 1) + "met\n", false},
+		"a watch canceled":  {[]string{"met"}, loggedWatch + "met\n", true},
+		"another log line":  {[]string{"met"}, strings.Replace(loggedWatch, "context canceled", "EOF", 1) + "met\n", false},
 		"no pattern":        {[]string{"a.c"}, "abc\n", false},
 	} {
 		_, ok := missing(c.want, c.got)
