@@ -112,7 +112,8 @@ func (s *shared) whyPod(ctx context.Context, c *cluster, key client.ObjectKey) (
 	if in.NamespaceLabels, err = c.namespaceLabels(ctx)(key.Namespace); err != nil {
 		return nil, err
 	}
-	in.Webhook, in.Nodes = s.webhook(ctx, c), c.nodes(ctx, s.now())
+	now := s.now()
+	in.Webhook, in.Nodes, in.Fault = s.webhook(ctx, c), c.nodes(ctx, now), c.fault(ctx, now)
 	in.Revisions = func(set *v1alpha1.SidecarSet) []*appsv1.ControllerRevision {
 		found, _ := c.revisions(ctx, set) // the output says that the field is not known
 		return found

@@ -31,6 +31,10 @@ const (
 	// operator that may not write the Lease, as in an upgrade before its new ClusterRole.
 	reportTimeout     = 5 * time.Second
 	forbiddenInterval = time.Minute
+	// repeatInterval is the time after which the same report is written again: a restored etcd, or the last
+	// write of an operator that led before, may have replaced the report. The API server writes only changes
+	// to etcd.
+	repeatInterval = 10 * time.Second
 )
 
 // health reports in the Lease of the operator whether Temporal and the workers answer (SPEC §8.10). The
@@ -42,8 +46,9 @@ type health struct {
 	lease  *coordinationv1.Lease
 	clock  clock.Clock
 	log    logr.Logger
-	// reported is the fault in the Lease. It is nil before the first write.
-	reported *runs.Fault
+	// reported is the fault that was written to the Lease at reportedAt. It is nil before the first write.
+	reported   *runs.Fault
+	reportedAt time.Time
 	// workerInterval is the time between two checks of workers that responded, and checkedAt the time
 	// of the last check.
 	workerInterval time.Duration
@@ -84,7 +89,7 @@ func (h *health) check(ctx context.Context) time.Duration {
 	switch {
 	case !known && temporal.IsUnreachable(err):
 		return recheckInterval
-	case !known || ctx.Err() != nil || h.reported != nil && *h.reported == found:
+	case !known || ctx.Err() != nil || !h.due(found):
 		return healthInterval
 	}
 	if err := h.report(ctx, found); err != nil {
@@ -92,6 +97,11 @@ func (h *health) check(ctx context.Context) time.Duration {
 		return retryInterval(err)
 	}
 	return healthInterval
+}
+
+// due reports whether to write a report: a change, or the last report once more.
+func (h *health) due(found runs.Fault) bool {
+	return h.reported == nil || *h.reported != found || h.clock.Since(h.reportedAt) >= repeatInterval
 }
 
 // judge returns the fault to report. unavailable is the result of the probe of Temporal. If known is
@@ -132,6 +142,6 @@ func (h *health) report(ctx context.Context, found runs.Fault) error {
 	if err := h.client.Patch(ctx, h.lease.DeepCopy(), client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return fmt.Errorf("patch Lease %s/%s: %w", h.lease.Namespace, h.lease.Name, err)
 	}
-	h.reported = &found
+	h.reported, h.reportedAt = &found, h.clock.Now()
 	return nil
 }

@@ -30,6 +30,7 @@ type PodWhyInput struct {
 	Nodes           Nodes
 	// Revisions reads the revisions of a SidecarSet. Without it, the fields that differ are not named.
 	Revisions func(*v1alpha1.SidecarSet) []*appsv1.ControllerRevision
+	Fault     Fault
 }
 
 // PodWhy explains the injection and the upgrade of a pod, for each SidecarSet.
@@ -40,6 +41,8 @@ type PodWhy struct {
 	// not ready.
 	NodeProblem string   `json:"nodeProblem,omitempty"`
 	Sets        []SetWhy `json:"sets"`
+	// Fault is the part of the installation that does not answer.
+	Fault Fault `json:"fault,omitzero"`
 }
 
 // SetWhy is the decision about one SidecarSet.
@@ -172,7 +175,7 @@ func (i *injection) outOfScope() string {
 
 // NewPodWhy keeps the order of the SidecarSets.
 func NewPodWhy(in PodWhyInput) *PodWhy {
-	w := &PodWhy{Namespace: in.Pod.Namespace, Name: in.Pod.Name, Sets: []SetWhy{}}
+	w := &PodWhy{Namespace: in.Pod.Namespace, Name: in.Pod.Name, Sets: []SetWhy{}, Fault: in.Fault}
 	ready := podstate.Condition(in.Pod, corev1.PodReady)
 	stuck := (match.Active(in.Pod) || in.Pod.DeletionTimestamp != nil) && (ready == nil || ready.Status != corev1.ConditionTrue)
 	// A ready pod is shown as ready until Kubernetes deletes it, also if its node does not exist.
@@ -301,5 +304,5 @@ func (w *PodWhy) Text(s Style) string {
 			lines = append(lines, "    "+one.Upgrade)
 		}
 	}
-	return text(lines)
+	return text(lines) + w.Fault.Line()
 }

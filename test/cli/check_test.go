@@ -17,6 +17,7 @@ import (
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/cli/view"
 )
 
@@ -99,6 +100,13 @@ func TestSpec8_10_EachCommandNamesWhatDoesNotAnswerWhileNothingRollsOut(t *testi
 	scenario(t, "unattended")
 	defer kubectl(t, "", "delete", "sidecarset/unattended", "deployment/unattended")
 	page := startPages(t, "127.0.0.1")
+	pod := kubectl(t, "", "get", "pods", "-l=app=unattended", "-o=jsonpath={.items[0].metadata.name}")
+
+	// A former leader, or a restored etcd, left a fault behind.
+	kubectl(t, "", "-n", "kruise-system", "annotate", "lease/outrigger-operator", "--overwrite", v1alpha1.FaultAnnotation+"=WorkerUnavailable: long over")
+	assert.Contains(t, shows(t, "list"), "Workers: long over")
+	awaitHealth(t)
+
 	const outside = ": namespace kruise-system has no Deployment of the COMPONENT: start its process outside of the cluster again (on a local stack: make start ROLE=PROCESS), or install it"
 	for _, c := range []struct{ process, local, reason, part, check, cause string }{
 		{"worker", "worker-1", "WorkerUnavailable", "Workers", "workers",
@@ -118,6 +126,7 @@ func TestSpec8_10_EachCommandNamesWhatDoesNotAnswerWhileNothingRollsOut(t *testi
 		assert.Regexp(t, "(?m)^unattended .*"+c.reason+"(?s:.*)\n"+c.part+": "+message+"\n", shows(t, "list"))
 		assert.Regexp(t, "(?m)^"+c.part+": +"+message+"$", shows(t, "status", "unattended"))
 		assert.Regexp(t, "(?m)^  "+message+"$", shows(t, "why", "unattended"))
+		assert.Regexp(t, "(?m)^"+c.part+": "+message+"$", shows(t, "why", "pod/"+pod))
 		asked := time.Now()
 		parts, err := checked(t)
 		t.Logf("%s: check takes %s: %v", c.process, time.Since(asked), parts)
