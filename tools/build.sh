@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Puts the programs that tests, linters and the local stack run into bin/: only what is missing or of another version, so
-# that a complete bin/ needs no network. A program is downloaded from its publisher if possible, else compiled.
+# that a complete bin/ needs no network. A program is downloaded from its publisher if possible, else compiled. A compiled program
+# that was copied from another clone is recognised by its version.
 # usage: [TOOLS=auto|download|build] [V=1] tools/build.sh [name...]     (default: all but the optional ones)
 # Downloads need curl and tar. Their checksums are in tools/checksums.txt; without one, the publisher's own is used, over TLS only.
 set -euo pipefail
@@ -67,6 +68,26 @@ installed() {
 	[ -x "bin/$1" ] && [ -e "bin/.stamp/$1" ] || return 1
 	mapfile -t lines <"bin/.stamp/$1"
 	[ "${lines[0]-}" = "$stamp" ] && { [ $mode != build ] || [ -z "${lines[1]-}" ]; }
+}
+
+# recognised NAME succeeds for a compiled program of the right version without a stamp, such as a copy from the bin/ of another
+# clone, and writes its stamp. A downloaded program does not always have its version in its build information.
+recognised() {
+	local kind path built of=
+	[ -x "bin/$1" ] && [ ! -e "bin/.stamp/$1" ] && [ $mode != download ] || return 1
+	while read -r kind path built _; do
+		case $kind in
+		path) [ "$path" = "$package" ] || return 1 ;;
+		mod) of="$path $built" ;;
+		esac
+	done < <(go version -m "bin/$1" 2>/dev/null)
+	case $of in
+	"") return 1 ;;
+	*" $version") ;; # never equal without a version
+	*) [ -z "$version" ] && grep -qE "^(require)?[[:space:]]+${of//./\\.}( |\$)" $module/go.mod || return 1 ;;
+	esac
+	mkdir -p bin/.stamp
+	echo "$stamp" >"bin/.stamp/$1"
 }
 
 # have NAME... succeeds if this machine has all of these programs.
@@ -168,7 +189,7 @@ case $mode in auto | download | build) ;; *) fail "TOOLS=$mode: use auto, downlo
 missing=()
 for name; do
 	describe "$name"
-	installed "$name" || missing+=("$name")
+	installed "$name" || recognised "$name" || missing+=("$name")
 done
 [ ${#missing[@]} -gt 0 ] || exit 0
 mkdir -p bin/.stamp

@@ -31,6 +31,7 @@ const (
 	// compiler writes "compiled" into the file that go build or go install would write.
 	compiler = `#!/usr/bin/env bash
 case $1 in
+version) [ -e "$3.info" ] && cat "$3.info" ;;
 env) echo $([ $2 = GOOS ] && echo linux || echo amd64) ;;
 build) while [ "$1" != -o ]; do shift; done; echo compiled >"$2" ;;
 install) mkdir -p "$GOBIN" && echo compiled >"$GOBIN/program" ;;
@@ -229,6 +230,61 @@ func TestAnArchiveIsDownloadedOnceAndItsProgramsAreLeftAlone(t *testing.T) {
 	assert.Empty(t, r.succeeds("", "etcd"))
 	r.write("tools/go.mod", "module another")
 	assert.Contains(t, r.succeeds("build", "etcd"), "compiled in", "another version is due")
+}
+
+// A program without a stamp was copied from another clone.
+func TestACopiedProgramIsRecognisedByItsVersion(t *testing.T) {
+	const (
+		kwok    = "sigs.k8s.io/kwok"
+		kubectl = "k8s.io/kubernetes"
+	)
+	for name, c := range map[string]struct {
+		program, path, module, version string
+		recognised                     bool
+	}{
+		"the version of the script":   {"kwok", kwok + "/cmd/kwok", kwok, "v0.8.0", true},
+		"the version of go.mod":       {"kubectl", kubectl + "/cmd/kubectl", kubectl, "v1.36.3", true},
+		"an older version":            {"kwok", kwok + "/cmd/kwok", kwok, "v0.7.0", false},
+		"not the version of go.mod":   {"kubectl", kubectl + "/cmd/kubectl", kubectl, "v1.36.30", false},
+		"another program":             {"kwok", kwok + "/cmd/kwokctl", kwok, "v0.8.0", false},
+		"no version":                  {"kwok", kwok + "/cmd/kwok", kwok, "(devel)", false},
+		"no version, of go.mod":       {"kubectl", kubectl + "/cmd/kubectl", kubectl, "(devel)", false},
+		"no build information at all": {program: "kwok"},
+	} {
+		r := newRepository(t, "http://127.0.0.1:1")
+		r.write("bin/"+c.program, "copied\n")
+		require.NoError(t, os.Chmod(filepath.Join(r.root, "bin", c.program), 0o755))
+		if c.path != "" {
+			r.write("bin/"+c.program+".info", fmt.Sprintf("bin/%s: go1.26.8\n\tpath\t%s\n\tmod\t%s\t%s\th1:x=\n\tdep\ta.b/c\tv1.0.0\n", c.program, c.path, c.module, c.version))
+		}
+		out := r.succeeds("build", c.program)
+		if !c.recognised {
+			assert.Contains(t, out, "compiled in", name)
+			continue
+		}
+		assert.Empty(t, out, name)
+		assert.Equal(t, "copied", r.content(c.program), name)
+		assert.Empty(t, r.succeeds("build", c.program), name)
+	}
+}
+
+// The compiler of Go writes the build information of the programs in bin.
+func TestTheProgramsInBinAreRecognised(t *testing.T) {
+	r := newRepository(t, "http://127.0.0.1:1")
+	compiler, err := exec.LookPath("go")
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(filepath.Join(r.root, "path/go")))
+	require.NoError(t, os.Symlink(compiler, filepath.Join(r.root, "path/go")))
+	require.NoError(t, os.Mkdir(filepath.Join(r.root, "bin"), 0o755))
+	for _, name := range []string{"helm", "kubectl"} { // helm is always compiled
+		program, err := filepath.Abs("../../bin/" + name)
+		require.NoError(t, err)
+		require.NoError(t, os.Symlink(program, filepath.Join(r.root, "bin", name)))
+		if stamp, err := os.ReadFile("../../bin/.stamp/" + name); err == nil && strings.Contains(string(stamp), "downloaded") {
+			continue // its publisher may have built it without a version
+		}
+		assert.Empty(t, r.succeeds("build", name))
+	}
 }
 
 func TestADownloadWithoutTheRightChecksumIsRejected(t *testing.T) {
