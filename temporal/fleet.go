@@ -37,7 +37,7 @@ func FleetRollouts(ctx context.Context, c client.Client) ([]protocol.FleetState,
 	}
 	states := make([]protocol.FleetState, len(ids))
 	for i, id := range ids {
-		if err := readFleet(ctx, c, id, &states[i]); err != nil {
+		if states[i], err = readRollout(ctx, c, id); err != nil {
 			return nil, err
 		}
 	}
@@ -46,9 +46,28 @@ func FleetRollouts(ctx context.Context, c client.Client) ([]protocol.FleetState,
 
 // FleetRollout returns the rollout of a SidecarSet over many clusters. IsNotFound is true for the error if
 // no member has reported the SidecarSet.
-func FleetRollout(ctx context.Context, c client.Client, set string) (state protocol.FleetState, err error) {
-	err = readFleet(ctx, c, protocol.FleetWorkflowID(set), &state)
-	return state, err
+func FleetRollout(ctx context.Context, c client.Client, set string) (protocol.FleetState, error) {
+	return readRollout(ctx, c, protocol.FleetWorkflowID(set))
+}
+
+// readRollout reads the state of a rollout. Its message names the failure of a measurement that Temporal
+// retries, such as an unavailable provider of a gate, because the workflow does not know the failure.
+func readRollout(ctx context.Context, c client.Client, id string) (state protocol.FleetState, err error) {
+	if err := readFleet(ctx, c, id, &state); err != nil || state.Phase != protocol.FleetRolling || state.Reached == nil {
+		return state, err
+	}
+	described, err := c.DescribeWorkflowExecution(ctx, id, "")
+	if err != nil {
+		return state, fmt.Errorf("describe workflow %s: %w", id, err)
+	}
+	for _, pending := range described.GetPendingActivities() {
+		failure := pending.GetLastFailure()
+		if pending.GetActivityType().GetName() == protocol.FleetGateActivity && failure != nil && failure.GetApplicationFailureInfo().GetType() != protocol.GateNotDue {
+			// With encrypted payloads, the message of the failure is encrypted, too.
+			state.Message += "; the measurement failed, and is retried: " + protocol.Summary(failure.GetMessage())
+		}
+	}
+	return state, nil
 }
 
 // FleetRegistry returns the policies and the members of the fleet.

@@ -51,16 +51,21 @@ spec:
   - {name: smoke, webhook: {url: "GATE"}}
 `
 
-// smokeGate is the service of the gate smoke. It keeps the questions, and fails content if asked to.
+// smokeGate is the service of the gate smoke. It keeps the questions, and fails content, or is unavailable, if
+// asked to.
 type smokeGate struct {
 	*httptest.Server
-	fails atomic.Bool
-	asked chan map[string]any
+	fails, away atomic.Bool
+	asked       chan map[string]any
 }
 
 func newSmokeGate(t *testing.T) *smokeGate {
 	g := &smokeGate{asked: make(chan map[string]any, 100)}
 	g.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if g.away.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
 		var question map[string]any
 		assert.NoError(t, json.NewDecoder(r.Body).Decode(&question))
 		g.asked <- question
@@ -287,10 +292,15 @@ func TestSpec12_AFleetRollsOutStageByStage(t *testing.T) {
 	canary.awaitImage("side:v2", 4)
 	rest.awaitImage("side:v2", 5)
 
-	// A failed gate stops the content after the first stage.
+	// The rollout waits for an unavailable gate. A failed gate stops the content after the first stage.
+	smoke.away.Store(true)
 	smoke.fails.Store(true)
 	rest.upgradeTo("side:v3")
 	canary.upgradeTo("side:v3")
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		assert.Regexp(c, `Rolling: .*; the measurement failed, and is retried: .*: the answer is 503 Service Unavailable`, outriggerFleet(ctx, t, "", "status", "edge-proxy"))
+	}, time.Minute, 200*time.Millisecond)
+	smoke.away.Store(false)
 	state = awaitFleet(ctx, t, protocol.FleetFailed)
 	assert.Equal(t, "gate smoke of stage canary failed: no connection", state.Message)
 	canary.awaitReason(v1alpha1.ReasonQuarantined)
