@@ -22,10 +22,14 @@ import (
 const (
 	// reportInterval is the time between two lists of the SidecarSets. The member is announced again after
 	// announceInterval, because the fleet may have lost its data. Content without a permit is confirmed
-	// after awaitingInterval, and other content after announceInterval.
+	// after awaitingInterval, and other content after announceInterval. In the first returnedTime after the
+	// member was away, content without a permit is confirmed after returnedInterval: the fleet may have skipped
+	// the member, or may be about to.
 	reportInterval   = 2 * time.Second
 	awaitingInterval = 5 * time.Minute
 	announceInterval = time.Hour
+	returnedInterval = 20 * time.Second
+	returnedTime     = time.Minute
 )
 
 // Reporter announces a member, and reports the content of its SidecarSets to the fleet.
@@ -40,9 +44,10 @@ type Reporter struct {
 
 	reported map[types.UID]report
 	down     bool
-	// failed is set if a report of this turn failed. checkedAt is the time of the last check of the connection.
-	failed    bool
-	checkedAt time.Time
+	// failed is set if a report of this turn failed. checkedAt is the time of the last check of the connection,
+	// and returnedAt the time of the first check that succeeded after the member was away.
+	failed                bool
+	checkedAt, returnedAt time.Time
 	// told is the fault that the runs without a permit know, and toldAt the time at which they were woken.
 	told   string
 	toldAt time.Time
@@ -122,10 +127,8 @@ func (r *Reporter) reportAll(ctx context.Context, sets []*v1alpha1.SidecarSet) e
 // report reports the content of a completed SidecarSet if the fleet does not know it.
 func (r *Reporter) report(ctx context.Context, set *v1alpha1.SidecarSet) error {
 	content := protocol.FleetContent{Member: r.Self.UID, Hash: set.Annotations[v1alpha1.HashAnnotation], Settled: fleet.Permitted(set, nil)}
-	last, now, interval := r.reported[set.UID], r.Clock.Now(), awaitingInterval
-	if content.Settled {
-		interval = announceInterval
-	}
+	last, now := r.reported[set.UID], r.Clock.Now()
+	interval := r.confirmInterval(content.Settled, now)
 	_, unanswered := r.unanswered.LoadAndDelete(set.Name)
 	permit := fleet.Recorded(set)
 	own := permit != nil && permit.Attempt == 0
@@ -152,6 +155,17 @@ func (r *Reporter) report(ctx context.Context, set *v1alpha1.SidecarSet) error {
 	}
 	r.reported[set.UID] = report{content.Hash, now, own}
 	return nil
+}
+
+// confirmInterval is the time after which the member confirms that the fleet knows reported content.
+func (r *Reporter) confirmInterval(settled bool, now time.Time) time.Duration {
+	switch {
+	case settled:
+		return announceInterval
+	case !r.returnedAt.IsZero() && now.Sub(r.returnedAt) < returnedTime:
+		return returnedInterval
+	}
+	return awaitingInterval
 }
 
 // permittedBy returns the user that permitted the content of a SidecarSet in this cluster. If Temporal has

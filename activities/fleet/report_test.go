@@ -6,10 +6,13 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/query/v1"
 	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
 	sdk "go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 	"k8s.io/apimachinery/pkg/types"
@@ -66,4 +69,63 @@ func TestSpec12_3_AMemberReportsOnlyWhatTheFleetDoesNotKnow(t *testing.T) {
 	calls := c.fleet.Calls
 	require.Equal(t, &protocol.Approval{By: "ann", Reason: "hotfix"}, calls[len(calls)-1].Arguments.Get(3).(protocol.FleetContent).Own)
 	reports(4, "reported")
+}
+
+// The fleet skips a member that does not answer, and gives it no permit until it reports its content again. The
+// member may be skipped shortly after its connection works again, too.
+func TestSpec12_3_AMemberThatReturnsAsksWhetherItWasSkipped(t *testing.T) {
+	away := serviceerror.NewUnavailable("connection refused")
+	for name, absent := range map[string]func(turn func(err error, reports int), now *clocktesting.FakeClock){
+		"without a connection": func(turn func(error, int), now *clocktesting.FakeClock) {
+			now.Step(checkInterval)
+			turn(away, 1)
+			now.Step(checkInterval)
+		},
+		"frozen": func(_ func(error, int), now *clocktesting.FakeClock) { now.Step(time.Minute) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			now := clocktesting.NewFakeClock(time.Unix(1_700_000_000, 0))
+			c.Clock = now
+			r := &Reporter{
+				Member: c.Member, Cache: c.Live, Self: protocol.FleetMember{UID: "u"}, Log: logr.Discard(),
+				reported: map[types.UID]report{}, Connection: NewConnection(prometheus.NewRegistry()),
+			}
+			state := protocol.ClusterPending
+			var failure error
+			c.fleet.On("DescribeTaskQueue", mock.Anything, mock.Anything, mock.Anything).Return(func(context.Context, string, enums.TaskQueueType) (*workflowservice.DescribeTaskQueueResponse, error) {
+				return nil, failure
+			})
+			c.fleet.On("QueryWorkflowWithOptions", mock.Anything, mock.Anything).Return(func(context.Context, *sdk.QueryWorkflowWithOptionsRequest) (*sdk.QueryWorkflowWithOptionsResponse, error) {
+				payloads, err := converter.GetDefaultDataConverter().ToPayloads(&protocol.FleetCluster{Hash: c.hash, State: state})
+				require.NoError(t, err)
+				return &sdk.QueryWorkflowWithOptionsResponse{QueryResult: sdk.NewValue(payloads)}, nil
+			})
+			c.fleet.On("SignalWithStartWorkflow", mock.Anything, "fleet/envoy", protocol.ContentSignal, mock.Anything, mock.Anything, mock.Anything, mock.Anything).Return(nil, nil)
+			reported := 0
+			turn := func(err error, want int) {
+				t.Helper()
+				failure, r.failed = err, false
+				r.check(t.Context())
+				sets, listed := r.completed(t.Context())
+				require.NoError(t, listed)
+				require.NoError(t, r.reportAll(t.Context(), sets))
+				c.fleet.AssertNumberOfCalls(t, "QueryWorkflowWithOptions", want)
+				c.fleet.AssertNumberOfCalls(t, "SignalWithStartWorkflow", reported)
+			}
+			turn(nil, 1)
+			now.Step(checkInterval)
+			turn(nil, 1)
+			absent(turn, now)
+			turn(nil, 2) // not skipped yet
+			now.Step(returnedInterval)
+			state, reported = protocol.ClusterSkipped, 1
+			turn(nil, 3)
+			state = protocol.ClusterPending
+			for _, asked := range []int{3, 4, 4, 4, 4, 4} { // it asks for one minute, and then every five minutes
+				now.Step(checkInterval)
+				turn(nil, asked)
+			}
+		})
+	}
 }
