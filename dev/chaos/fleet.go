@@ -31,8 +31,8 @@ const (
 	// unreachableAfter and bakeTime are those of fleetpolicy.yaml.
 	unreachableAfter = 20 * time.Second
 	bakeTime         = 5 * time.Second
-	// roundWithin is the maximum time of a round. A skipped cluster asks the fleet again after five minutes.
-	roundWithin = 8 * time.Minute
+	// roundWithin is the maximum time of a round. A killed worker that executes its part delays it by a minute.
+	roundWithin = 4 * time.Minute
 	// deliveredWithin is the maximum time between two deliveries of content. supersededWithin is the
 	// maximum time between the deliveries of two contents of a round.
 	deliveredWithin  = 3 * time.Second
