@@ -149,9 +149,10 @@ func watch(t *testing.T, enough func(line string) bool, args ...string) {
 func kubectl(t *testing.T, stdin string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "kubectl"), append([]string{"--kubeconfig=" + stack.Kubeconfig}, args...)...)
-	cmd.Stdin = strings.NewReader(stdin)
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	var warnings strings.Builder
+	cmd.Stdin, cmd.Stderr = strings.NewReader(stdin), &warnings
+	out, err := cmd.Output()
+	require.NoError(t, err, "%s%s", out, warnings.String())
 	return string(out)
 }
 
