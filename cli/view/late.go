@@ -82,24 +82,31 @@ func (s *Summary) attentionText(now time.Time) string {
 	return text
 }
 
-// stopLate is the command that pauses a rollout with a late pod. It is empty if no pod is left to upgrade.
-func (r *Rollout) stopLate() string {
-	if r.late == nil || r.Counts.Remaining == 0 {
+// stop is the command that pauses a rollout. It is empty for a paused rollout, and if no pod is left to
+// upgrade.
+func (r *Rollout) stop() string {
+	if r.Counts.Remaining == 0 || r.Pause != nil || r.PausedBySpec {
 		return ""
 	}
 	return "stop it: kubectl sidecarset pause " + r.Name
 }
 
-// lateReasons has the commands for the late pod, unless its node or another container is the cause.
-func (r *Rollout) lateReasons() (found []string) {
-	if r.late == nil || r.late.nodeCommand != "" || r.late.blocked {
+// unreadyReasons has the commands for the pod whose upgrade has been in progress the longest, unless its node
+// or another container is the cause. A user who asks why need not wait until the pod is late.
+func (r *Rollout) unreadyReasons(now time.Time) (found []string) {
+	pod := r.longest()
+	if pod == nil || pod.Phase != PodUpgrading && pod.Phase != PodWaiting || pod.nodeCommand != "" || pod.blocked || r.starting()(pod) || r.rollback == v1alpha1.ReasonRollingBack {
 		return nil
 	}
-	if logs := r.late.logsCommand(); logs != "" {
+	logs := pod.logsCommand()
+	if logs == "" && !pod.late(now) {
+		return nil // its containers have not started yet
+	}
+	if logs != "" {
 		found = append(found, "to see its log: "+logs)
 	}
 	back := "if the new version is the cause, " + r.undoCommand()
-	if stop := r.stopLate(); stop != "" {
+	if stop := r.stop(); stop != "" {
 		back += "; or " + stop
 	}
 	return append(found, back)

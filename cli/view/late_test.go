@@ -28,6 +28,13 @@ func TestSpec8_0_10_APodThatDoesNotBecomeReadyNeedsAttention(t *testing.T) {
 	assert.Equal(t, "Progressing", newRollout(t, in).Headline)
 	assert.Equal(t, "Progressing", list()[0].Headline)
 	assert.Empty(t, list()[0].Attention)
+	early := newWhy(t, in).Text(Style{Now: noon})
+	assert.Contains(t, early, "to see its log: kubectl logs b -n default -c agent\n")
+	assert.Contains(t, early, "if the new version is the cause, go back: kubectl sidecarset undo logs; or stop it: kubectl sidecarset pause logs\n")
+	in.Set.Spec.UpdateStrategy.Paused = true
+	paused := newWhy(t, in).Text(Style{Now: noon})
+	assert.Contains(t, paused, "if the new version is the cause, go back: kubectl sidecarset undo logs\n")
+	in.Set.Spec.UpdateStrategy.Paused = false
 
 	in.Pods[0] = pod(t, "b", "agent:v2", written(t, 45*time.Second, ""), started)
 	assert.Equal(t, "Waiting (pod not ready)", newRollout(t, in).Headline)

@@ -189,7 +189,7 @@ func (r *Rollout) nextOfPhase(now time.Time) (found []string) {
 		add(describeCommand(pod), true)
 	default:
 		add(r.late.logsCommand(), true)
-		add(r.stopLate(), true)
+		add(r.stop(), r.late != nil)
 		add(undo, waiting && longest != nil && longest.late(now))
 	}
 	add(endBake+PromoteCommand(r.Name), r.Phase == protocol.PhaseBaking)

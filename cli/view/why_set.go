@@ -173,7 +173,7 @@ func (r *Rollout) stuckPods(now time.Time) []string {
 	if named > enough {
 		found = append(found, fmt.Sprintf("and %s more", plural(named-enough, "pod")))
 	}
-	return slices.Concat(found, r.stuckPodsNext(), r.lateReasons())
+	return slices.Concat(found, r.stuckPodsNext(), r.unreadyReasons(now))
 }
 
 // starting returns a function that reports whether a pod is in progress while the run or Temporal does
