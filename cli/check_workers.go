@@ -59,7 +59,8 @@ func (i *installation) workers(ctx context.Context) (string, error) {
 		}
 		if found == 0 {
 			does := "polls for " + strings.ToLower(tasks.kind.String()) + " tasks in"
-			return "", fmt.Errorf("%s: %s", temporal.NoWorker(does, tasks.queue, r.options.Address, r.options.Namespace), i.podsOf(ctx, "worker"))
+			return "", fmt.Errorf("%s; workers connect again within ten seconds after a restart of Temporal: %s",
+				temporal.NoWorker(does, tasks.queue, r.options.Address, r.options.Namespace), i.podsOf(ctx, "worker"))
 		}
 	}
 	last, names := fmt.Sprintf("last poll %s ago", age.Round(time.Second)), strings.Join(slices.Sorted(maps.Keys(polling)), ", ")

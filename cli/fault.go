@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,6 +45,19 @@ func (c *cluster) fault(ctx context.Context, now time.Time) view.Fault {
 		return view.Fault{Reason: reason, Message: message + ": " + c.podsOf(ctx, "worker")}
 	}
 	return view.Fault{}
+}
+
+// correct corrects a fault by the answers of runs, which are newer than the Lease (SPEC 8.10.5).
+func (c *cluster) correct(ctx context.Context, fault view.Fault, runs ...view.RunInput) view.Fault {
+	answered := slices.ContainsFunc(runs, func(run view.RunInput) bool { return run.Status != nil })
+	silent := slices.ContainsFunc(runs, func(run view.RunInput) bool { return run.NotResponding })
+	switch {
+	case answered && fault.Reason == v1alpha1.ReasonWorkerUnavailable:
+		return view.Fault{}
+	case silent && !answered && fault == (view.Fault{}):
+		return view.Fault{Reason: view.RunNotResponding, Message: "no worker answers for the run: " + c.podsOf(ctx, "worker")}
+	}
+	return fault
 }
 
 // operatorFault names the Lease that nobody renews, and the next command.

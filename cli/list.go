@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -96,6 +98,7 @@ func (c *cluster) listInput(ctx context.Context, sets []v1alpha1.SidecarSet, ask
 	reads.Go(func() { in.Waiting = c.waitingPods(ctx, sets) })
 	reads.Go(func() { in.Fault = c.fault(ctx, in.Now) })
 	reads.Wait()
+	in.Fault = c.correct(ctx, in.Fault, slices.Collect(maps.Values(in.Runs))...)
 	return in
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel/trace"
@@ -14,6 +15,7 @@ import (
 	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -77,6 +79,15 @@ func NewLazyClient(options Options, logger logr.Logger) (client.Client, error) {
 	return lazy, nil
 }
 
+// connectParams are those of the SDK, except for the longest time between two attempts to connect: the SDK
+// waits up to ten seconds after an outage, and a rollout waits with it.
+func connectParams() grpc.ConnectParams {
+	return grpc.ConnectParams{
+		Backoff:           backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
+		MinConnectTimeout: 20 * time.Second,
+	}
+}
+
 func (o Options) sdk(logger logr.Logger) client.Options {
 	options := client.Options{
 		HostPort:  o.Address,
@@ -86,13 +97,15 @@ func (o Options) sdk(logger logr.Logger) client.Options {
 		MetricsHandler: o.Metrics,
 		Logger:         log.NewStructuredLogger(slog.New(logr.ToSlogHandler(logger))),
 		// With an API key the SDK turns TLS on by default.
-		ConnectionOptions: client.ConnectionOptions{Authority: o.Authority, TLSDisabled: o.TLS == nil},
+		ConnectionOptions: client.ConnectionOptions{
+			Authority: o.Authority, TLSDisabled: o.TLS == nil, DialOptions: []grpc.DialOption{grpc.WithConnectParams(connectParams())},
+		},
 	}
 	if o.TLS != nil {
 		// The SDK would read the files only once, so the dial option overrides the credentials of
 		// the SDK.
 		options.ConnectionOptions.TLS = &tls.Config{ServerName: o.TLS.ServerName}
-		options.ConnectionOptions.DialOptions = []grpc.DialOption{grpc.WithTransportCredentials(newTransportCredentials(o.TLS))}
+		options.ConnectionOptions.DialOptions = append(options.ConnectionOptions.DialOptions, grpc.WithTransportCredentials(newTransportCredentials(o.TLS)))
 	}
 	if o.APIKey != nil {
 		options.Credentials = client.NewAPIKeyDynamicCredentials(func(context.Context) (string, error) {

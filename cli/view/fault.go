@@ -8,24 +8,36 @@ const OperatorLease = "outrigger-operator"
 // OperatorNotResponding is the reason of a Fault of the operator.
 const OperatorNotResponding = "OperatorNotResponding"
 
+// RunNotResponding is the reason of a Fault of the workers that only a run shows.
+const RunNotResponding = "RunNotResponding"
+
 // Fault is a part of the installation that does not answer, also while no rollout is in progress (SPEC
 // §8.10). The zero value means that no fault is known.
 type Fault struct {
-	// Reason is OperatorNotResponding, or a reason of Progressing about Temporal or the workers.
+	// Reason is OperatorNotResponding, RunNotResponding, or a reason of Progressing about Temporal or the workers.
 	Reason string `json:"reason"`
 	// Message has the cause, and the next command.
 	Message string `json:"message"`
 }
 
-// part names the part of the installation.
+// These are the names of the parts of an installation.
+const (
+	operatorPart = "Operator"
+	temporalPart = "Temporal"
+	workersPart  = "Workers"
+)
+
+// part names the part of the installation; empty without a fault.
 func (f Fault) part() string {
 	switch f.Reason {
+	case "":
+		return ""
 	case v1alpha1.ReasonTemporalUnavailable:
-		return "Temporal"
-	case v1alpha1.ReasonWorkerUnavailable:
-		return "Workers"
+		return temporalPart
+	case v1alpha1.ReasonWorkerUnavailable, RunNotResponding:
+		return workersPart
 	}
-	return "Operator"
+	return operatorPart
 }
 
 // Line is the line below a list; empty without a fault.

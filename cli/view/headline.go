@@ -329,7 +329,7 @@ func (f *facts) attention(s *Summary) []string {
 	}
 	add(s.Degraded, true)
 	unexplained := f.ofReason() == "" && !f.phase.Ended()
-	add("RunNotResponding", f.silent && unexplained)
+	add(RunNotResponding, f.silent && unexplained)
 	add("TemporalNotResponding", f.unreachable && unexplained)
 	add(s.Injected, true)
 	add("Paused", f.phase == protocol.PhasePaused)

@@ -103,7 +103,7 @@ func (r *Rollout) stoppedBy(in *Input) []string {
 	if r.unreachable && !r.Phase.Ended() {
 		found = append(found, r.RunUnknown+"; if the worker cannot reach Temporal either, the rollout waits ("+checkCommand+")")
 	}
-	if r.notResponding && !r.Phase.Ended() {
+	if r.notResponding && !r.Phase.Ended() && r.Fault.part() != workersPart {
 		found = append(found, protocol.NoAnswer)
 	}
 	switch r.Phase {
@@ -132,7 +132,7 @@ func (r *Rollout) operatorReasons() []string {
 		switch c.Reason {
 		case v1alpha1.ReasonInvalid, v1alpha1.ReasonTemporalUnavailable, v1alpha1.ReasonTemporalThrottled, v1alpha1.ReasonWorkerUnavailable,
 			v1alpha1.ReasonRolloutFailing, v1alpha1.ReasonRunUnreadable, v1alpha1.ReasonWebhookUnavailable:
-			if !slices.ContainsFunc(found, func(reason string) bool { return strings.HasPrefix(reason, c.Reason+":") }) {
+			if c.Reason != r.Fault.Reason && !slices.ContainsFunc(found, func(reason string) bool { return strings.HasPrefix(reason, c.Reason+":") }) {
 				message := r.messageOf(&c)
 				if isOutage(c.Reason) && !r.answered(&c) {
 					message += "; the rollout continues by itself after the outage"

@@ -90,6 +90,10 @@ func TestCheckFailsIfNoOpenRunResponds(t *testing.T) {
 	defer func() { require.NoError(t, stack.StartAgain(context.WithoutCancel(t.Context()), "worker")) }()
 	watch(t, func(line string) bool { return strings.Contains(line, "RunNotResponding") }, "list", "-w")
 	assert.Contains(t, shows(t, "list"), "RunNotResponding")
+	const next = "start its process outside of the cluster again (on a local stack: make start ROLE=worker-1)"
+	assert.Regexp(t, `(?m)^Workers: .*: namespace kruise-system has no Deployment of the worker: `+regexp.QuoteMeta(next), shows(t, "list"))
+	assert.Equal(t, 1, strings.Count(shows(t, "why", "silent"), "no worker"), "the cause is named once")
+	assert.Contains(t, shows(t, "why", "silent"), next)
 	page.shows("/", "RunNotResponding")
 	parts, err = checked(t)
 	require.EqualError(t, err, "failed: workers")
