@@ -68,6 +68,7 @@ func TestInvalidArgumentsAreRejected(t *testing.T) {
 		`"pod/logs" is no SidecarSet: use NAME or sidecarset/NAME`:                                            {"status", "pod/logs"},
 		`"sidecarset/logs/x" is no SidecarSet: use NAME or sidecarset/NAME`:                                   {"pause", "sidecarset/logs/x"},
 		`has no revision ""`: {"diff", "logs", ""},
+		`unknown flag: --timout (did you mean --timeout? see kubectl sidecarset status --help)`:                                                 {"status", "logs", "--timout=5m"},
 		`unknown flag: --output (see kubectl sidecarset open --help)`:                                                                           {"open", "logs", "--output=json"},
 		`kubectl sidecarset has no command "rollback" (did you mean undo? see kubectl sidecarset --help)`:                                       {"rollback", "logs"},
 		`kubectl sidecarset has no command "frobnicate" (see kubectl sidecarset --help)`:                                                        {"frobnicate"},

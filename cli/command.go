@@ -64,7 +64,7 @@ func (s *shared) command() *cobra.Command {
 		if strings.Contains(err.Error(), "time: ") {
 			example = ": use a duration such as 90s, 5m or 1h30m"
 		}
-		return fmt.Errorf("%w%s (see %s --help)", err, example, cmd.CommandPath())
+		return fmt.Errorf("%w%s (%s)", err, example, subcommand.FlagHint(cmd, err))
 	})
 	s.config.AddFlags(root.PersistentFlags())
 	s.temporal.AddTo(root.PersistentFlags())

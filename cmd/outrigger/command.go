@@ -41,7 +41,7 @@ func newCommand() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())
+		return fmt.Errorf("%w (%s)", err, subcommand.FlagHint(cmd, err))
 	})
 	shared := &flags{}
 	shared.add(root)
