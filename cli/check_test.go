@@ -175,6 +175,10 @@ func TestCheckWaitsForASignOfLifeOfTheOperator(t *testing.T) {
 	got = part(t, "operator", interceptor.Funcs{}, lease, observed)
 	assert.Equal(t, view.CheckFailed, got.State)
 	assert.Regexp(t, "^the operator has not renewed Lease kruise-system/outrigger-operator for .*: namespace kruise-system has no Deployment of the operator: ", got.Message)
+	// The operator may have ended right after it had renewed the Lease.
+	ended := lease.DeepCopy()
+	ended.Spec.RenewTime = &metav1.MicroTime{Time: noon}
+	assert.Equal(t, view.CheckFailed, part(t, "operator", interceptor.Funcs{}, ended, observed).State)
 	// The client rejects requests that may end after the deadline of their context.
 	late := func(ctx context.Context) error {
 		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < time.Second {
@@ -184,15 +188,13 @@ func TestCheckWaitsForASignOfLifeOfTheOperator(t *testing.T) {
 	}
 	limited := interceptor.Funcs{
 		Get: func(ctx context.Context, cluster client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-			return errors.Join(late(ctx), cluster.Get(ctx, key, object, options...))
+			return errors.Join(late(ctx), renewing.Get(ctx, cluster, key, object, options...))
 		},
 		List: func(ctx context.Context, cluster client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 			return errors.Join(late(ctx), cluster.List(ctx, list, options...))
 		},
 	}
-	alive := lease.DeepCopy()
-	alive.Spec.RenewTime = &metav1.MicroTime{Time: noon.Add(-2 * time.Second)}
-	got = part(t, "operator", limited, alive, behind)
+	got = part(t, "operator", limited, lease, behind)
 	assert.Equal(t, view.Check{Part: "operator", State: view.CheckFailed, Message: "generation 2 of SidecarSet logs is not observed for 5s: " +
 		"namespace kruise-system has no Deployment of the operator: start its process outside of the cluster again (on a local stack: make start ROLE=operator), or install it"}, got)
 	assert.Equal(t, view.CheckUnknown, part(t, "operator", interceptor.Funcs{}, observed, namespace("kruise-system")).State, "the operator may run without leader election")

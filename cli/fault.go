@@ -8,6 +8,8 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -31,7 +33,7 @@ type lease struct {
 // fault returns the part of the installation that does not answer, according to the Lease of the operator.
 // Without a Lease, or the right to read it, nothing is known.
 func (c *cluster) fault(ctx context.Context, now time.Time) view.Fault {
-	read, err := c.operatorLease(ctx, now)
+	read, err := c.operatorLease(ctx, now, lateRenewal)
 	if err != nil {
 		return view.Fault{}
 	}
@@ -43,6 +45,22 @@ func (c *cluster) fault(ctx context.Context, now time.Time) view.Fault {
 		return view.Fault{Reason: reason, Message: message + "; " + c.temporalNext(ctx)}
 	case v1alpha1.ReasonWorkerUnavailable:
 		return view.Fault{Reason: reason, Message: message + ": " + c.podsOf(ctx, "worker")}
+	}
+	return view.Fault{}
+}
+
+// webhookFault is the fault of the webhook, if the status of a SidecarSet shows it, and no other fault is
+// known.
+func (c *cluster) webhookFault(ctx context.Context, fault view.Fault, sets ...v1alpha1.SidecarSet) view.Fault {
+	if fault != (view.Fault{}) {
+		return fault
+	}
+	for i := range sets {
+		injected := meta.FindStatusCondition(sets[i].Status.Conditions, v1alpha1.ConditionInjected)
+		if injected != nil && injected.Status == metav1.ConditionFalse && injected.Reason == v1alpha1.ReasonWebhookUnavailable {
+			cause, _, _ := strings.Cut(injected.Message, v1alpha1.FindPods)
+			return view.Fault{Reason: injected.Reason, Message: cause + ": " + c.podsOf(ctx, "webhook")}
+		}
 	}
 	return view.Fault{}
 }
@@ -67,15 +85,15 @@ func (c *cluster) operatorFault(ctx context.Context, silence time.Duration) view
 		c.systemNamespace, view.OperatorLease, silence.Round(time.Second), c.podsOf(ctx, "operator"))}
 }
 
-// operatorLease reads the Lease of the operator. No clock of the cluster is trusted: a Lease that looks old
-// is observed for lateRenewal, and a Lease that nobody renews meanwhile is silent.
-func (c *cluster) operatorLease(ctx context.Context, now time.Time) (lease, error) {
+// operatorLease reads the Lease of the operator. No clock of the cluster is trusted: a Lease that looks older
+// than trusted is observed for lateRenewal, and a Lease that nobody renews meanwhile is silent.
+func (c *cluster) operatorLease(ctx context.Context, now time.Time, trusted time.Duration) (lease, error) {
 	read := func() (*coordinationv1.Lease, error) {
 		found := &coordinationv1.Lease{}
 		return found, c.live.Get(ctx, client.ObjectKey{Namespace: c.systemNamespace, Name: view.OperatorLease}, found)
 	}
 	first, err := read()
-	if err != nil || first.Spec.RenewTime == nil || now.Sub(first.Spec.RenewTime.Time).Abs() <= lateRenewal {
+	if err != nil || first.Spec.RenewTime == nil || now.Sub(first.Spec.RenewTime.Time).Abs() < trusted {
 		return lease{Lease: first}, err
 	}
 	last := first

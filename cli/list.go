@@ -98,7 +98,7 @@ func (c *cluster) listInput(ctx context.Context, sets []v1alpha1.SidecarSet, ask
 	reads.Go(func() { in.Waiting = c.waitingPods(ctx, sets) })
 	reads.Go(func() { in.Fault = c.fault(ctx, in.Now) })
 	reads.Wait()
-	in.Fault = c.correct(ctx, in.Fault, slices.Collect(maps.Values(in.Runs))...)
+	in.Fault = c.webhookFault(ctx, c.correct(ctx, in.Fault, slices.Collect(maps.Values(in.Runs))...), sets...)
 	return in
 }
 

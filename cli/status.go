@@ -82,7 +82,7 @@ func (c *cluster) reads(ctx context.Context, set *v1alpha1.SidecarSet, readRun f
 	asked.Go(func() { also.fault = c.fault(ctx, now) })
 	also.policy = c.policy(ctx, set)
 	asked.Wait()
-	also.fault = c.correct(ctx, also.fault, also.run)
+	also.fault = c.webhookFault(ctx, c.correct(ctx, also.fault, also.run), *set)
 	return also
 }
 

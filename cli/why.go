@@ -113,7 +113,7 @@ func (s *shared) whyPod(ctx context.Context, c *cluster, key client.ObjectKey) (
 		return nil, err
 	}
 	now := s.now()
-	in.Webhook, in.Nodes, in.Fault = s.webhook(ctx, c), c.nodes(ctx, now), c.fault(ctx, now)
+	in.Webhook, in.Nodes, in.Fault = s.webhook(ctx, c), c.nodes(ctx, now), c.webhookFault(ctx, c.fault(ctx, now), in.Sets...)
 	in.Revisions = func(set *v1alpha1.SidecarSet) []*appsv1.ControllerRevision {
 		found, _ := c.revisions(ctx, set) // the output says that the field is not known
 		return found

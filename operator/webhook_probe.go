@@ -104,8 +104,8 @@ func (p *webhookProbe) describe(installed *admissionregistrationv1.MutatingWebho
 	if ptr.Deref(installed.FailurePolicy, admissionregistrationv1.Fail) == admissionregistrationv1.Ignore {
 		effect = "new pods get no sidecars (failurePolicy Ignore)"
 	}
-	return fmt.Sprintf("the webhook at %s does not answer the operator (%v); until it answers, %s; find its pods: kubectl get pods -n %s -l app.kubernetes.io/component=webhook",
-		address, err, effect, p.webhook.namespace)
+	return fmt.Sprintf("the webhook at %s does not answer the operator (%v); until it answers, %s%skubectl get pods -n %s -l app.kubernetes.io/component=webhook",
+		address, err, effect, v1alpha1.FindPods, p.webhook.namespace)
 }
 
 // record records the fault that a probe found, which is empty if the webhook answered. It reports

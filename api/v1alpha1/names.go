@@ -32,6 +32,8 @@ const (
 	// activity task token of the batch in base64.
 	PodUIDAnnotation    = "outrigger.io/pod-uid"
 	TaskTokenAnnotation = "outrigger.io/task-token"
+	// FindPods separates the cause from the command in a message of ReasonWebhookUnavailable.
+	FindPods = "; find its pods: "
 	// FaultAnnotation is on the Lease of the operator while Temporal or the workers do not answer, also
 	// while no rollout is in progress. It contains ReasonTemporalUnavailable or
 	// ReasonWorkerUnavailable, a colon, a space, and the cause.

@@ -14,7 +14,8 @@ const RunNotResponding = "RunNotResponding"
 // Fault is a part of the installation that does not answer, also while no rollout is in progress (SPEC
 // §8.10). The zero value means that no fault is known.
 type Fault struct {
-	// Reason is OperatorNotResponding, RunNotResponding, or a reason of Progressing about Temporal or the workers.
+	// Reason is OperatorNotResponding, RunNotResponding, or a reason of a condition about Temporal, the workers
+	// or the webhook.
 	Reason string `json:"reason"`
 	// Message has the cause, and the next command.
 	Message string `json:"message"`
@@ -25,6 +26,7 @@ const (
 	operatorPart = "Operator"
 	temporalPart = "Temporal"
 	workersPart  = "Workers"
+	webhookPart  = "Webhook"
 )
 
 // part names the part of the installation; empty without a fault.
@@ -36,6 +38,8 @@ func (f Fault) part() string {
 		return temporalPart
 	case v1alpha1.ReasonWorkerUnavailable, RunNotResponding:
 		return workersPart
+	case v1alpha1.ReasonWebhookUnavailable:
+		return webhookPart
 	}
 	return operatorPart
 }

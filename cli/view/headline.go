@@ -332,7 +332,7 @@ func (f *facts) attention(s *Summary) []string {
 	add(RunNotResponding, f.silent && unexplained)
 	add("TemporalNotResponding", f.unreachable && unexplained)
 	add(s.Injected, true)
-	add("Paused", f.phase == protocol.PhasePaused)
+	add(attentionPaused, f.phase == protocol.PhasePaused)
 	add(v1alpha1.ReasonAwaitingApproval, f.phase == protocol.PhaseAwaitingApproval)
 	add("MaxUnavailableZero", f.noSlots && (f.phase == protocol.PhaseWaiting || f.phase == protocol.PhaseProgressing || f.phase == protocol.PhasePaused))
 	add("PodsNotReady", f.phase == protocol.PhaseComplete && f.observed && s.unready > 0 && s.Degraded == "")

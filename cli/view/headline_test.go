@@ -1,6 +1,7 @@
 package view
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +14,25 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
+
+// The user of list learns the sender, the reason and the time of a pause, and the command that ends it.
+func TestSpec8_0_12_ListNamesThePauses(t *testing.T) {
+	paused := func(name string, pause *protocol.Pause) Summary {
+		return Summary{Name: name, Headline: "Paused", Attention: []string{attentionPaused}, Pause: pause, Created: noon}
+	}
+	all := Summaries{
+		paused("a", &protocol.Pause{By: "bob", Reason: "incident 4711", At: noon.Add(-72 * time.Hour)}), paused("b", nil),
+		{Name: "c", Headline: "Complete", Created: noon}, paused("d", &protocol.Pause{}), paused("e", nil), paused("f", nil), paused("g", nil),
+	}
+	_, lines, _ := strings.Cut(all.Text(Style{Now: noon}), "\na: ")
+	assert.Equal(t, `paused for 3d by bob: incident 4711 (kubectl sidecarset resume a)
+b: paused by spec.updateStrategy.paused (kubectl sidecarset resume b)
+d: paused by an unknown user (kubectl sidecarset resume d)
+e: paused by spec.updateStrategy.paused (kubectl sidecarset resume e)
+f: paused by spec.updateStrategy.paused (kubectl sidecarset resume f)
+and 1 paused SidecarSet more
+`, lines)
+}
 
 func TestAHeadlineNeverContradictsItsReason(t *testing.T) {
 	const progressing, waiting, paused, complete = protocol.PhaseProgressing, protocol.PhaseWaiting, protocol.PhasePaused, protocol.PhaseComplete

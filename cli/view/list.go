@@ -122,13 +122,16 @@ func (s *Summary) attentionOf(set *v1alpha1.SidecarSet, f *facts, in *ListInput)
 // pausesOf returns the pauses by the spec that the headline does not name.
 func pausesOf(set *v1alpha1.SidecarSet, phase protocol.Phase) (found []string) {
 	if set.Spec.UpdateStrategy.Paused && phase != protocol.PhasePaused {
-		found = append(found, "Paused")
+		found = append(found, attentionPaused)
 	}
 	if set.Spec.InjectionStrategy.Paused {
 		found = append(found, "InjectionPaused")
 	}
 	return found
 }
+
+// attentionPaused is the problem of a paused rollout with pods left.
+const attentionPaused = "Paused"
 
 // lostNode and the name of a node need attention while pods wait for the node, or it does not exist.
 const lostNode = "LostNode:"
@@ -167,7 +170,34 @@ func (all Summaries) Text(s Style) string {
 			rows[i] = rows[i][:7]
 		}
 	}
-	return table(rows)
+	return table(rows) + all.pauses(s.Now)
+}
+
+// maxPauses limits the lines about pauses.
+const maxPauses = 5
+
+// pauses has a line for each of the first paused SidecarSets, with the command that resumes the rollout.
+func (all Summaries) pauses(now time.Time) string {
+	var lines strings.Builder
+	paused := 0
+	for i := range all {
+		one := &all[i]
+		if !slices.Contains(one.Attention, attentionPaused) {
+			continue
+		}
+		if paused++; paused > maxPauses {
+			continue
+		}
+		by := "by spec.updateStrategy.paused"
+		if one.Pause != nil {
+			by = pausedFor(one.Pause, now) + pausedBy(one.Pause)
+		}
+		fmt.Fprintf(&lines, "%s: paused %s (%s)\n", one.Name, by, ResumeCommand(one.Name))
+	}
+	if paused > maxPauses {
+		fmt.Fprintf(&lines, "and %s more\n", plural(paused-maxPauses, "paused SidecarSet"))
+	}
+	return lines.String()
 }
 
 // BehindPods are pods that lack the sidecars of a SidecarSet, or do not have its newest revision.

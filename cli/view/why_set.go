@@ -89,7 +89,7 @@ func (r *Rollout) stoppedBy(in *Input) []string {
 	case r.Fault != (Fault{}):
 		found = append(found, r.Fault.Message)
 	case !r.Observed:
-		found = append(found, fmt.Sprintf("the operator has not observed generation %d: is it running? (%s)", r.Generation, checkCommand))
+		found = append(found, fmt.Sprintf("the operator has not observed generation %d yet; if it does not within seconds: %s", r.Generation, checkCommand))
 	}
 	if in.Set.Spec.UpdateStrategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType {
 		found = append(found, "upgrades are disabled: spec.updateStrategy.type is NotUpdate ("+PatchStrategy(r.Name, "type", `"RollingUpdate"`)+")")
@@ -98,7 +98,7 @@ func (r *Rollout) stoppedBy(in *Input) []string {
 		found = append(found, PausedBySpec(r.Name))
 	}
 	if r.Pause != nil {
-		found = append(found, "paused "+PausedBySignal(r.Name, r.Pause))
+		found = append(found, "paused "+pausedFor(r.Pause, in.Now)+PausedBySignal(r.Name, r.Pause))
 	}
 	if r.unreachable && !r.Phase.Ended() {
 		found = append(found, r.RunUnknown+"; if the worker cannot reach Temporal either, the rollout waits ("+checkCommand+")")

@@ -119,6 +119,8 @@ func TestSpec8_10_EachCommandNamesWhatDoesNotAnswerWhileNothingRollsOut(t *testi
 			"Temporal at " + stack.TemporalAddress + " does not answer; rollouts continue by themselves once it answers; start its process again (on a local stack: make start ROLE=temporal)"},
 		{"operator", "operator", "OperatorNotResponding", "Operator", "operator",
 			"the operator has not renewed Lease kruise-system/outrigger-operator for AGE, so it is down, or runs without --leader-elect now, and status may be old" + outside},
+		{"webhook", "webhook", "WebhookUnavailable", "Webhook", "webhook",
+			"the webhook at URL does not answer the operator (CAUSE); until it answers, new pods are rejected (failurePolicy Fail)" + outside},
 	} {
 		awaitHealth(t)
 		require.NoError(t, stack.Kill(c.process))
@@ -126,7 +128,7 @@ func TestSpec8_10_EachCommandNamesWhatDoesNotAnswerWhileNothingRollsOut(t *testi
 		named := func(line string) bool { return strings.HasPrefix(line, c.part+": ") }
 		watch(t, named, "list", "-w")
 		t.Logf("%s: list after %s", c.process, time.Since(killed))
-		message := strings.NewReplacer("COMPONENT", c.process, "PROCESS", c.local, "AGE", `[0-9ms]+`, "QUEUE", `\S+`).Replace(regexp.QuoteMeta(c.cause))
+		message := strings.NewReplacer("COMPONENT", c.process, "PROCESS", c.local, "AGE", `[0-9ms]+`, "QUEUE", `\S+`, "URL", `\S+`, "CAUSE", `[^)]+`).Replace(regexp.QuoteMeta(c.cause))
 		assert.Regexp(t, "(?m)^unattended .*"+c.reason+"(?s:.*)\n"+c.part+": "+message+"\n", shows(t, "list"))
 		assert.Regexp(t, "(?m)^"+c.part+": +"+message+"$", shows(t, "status", "unattended"))
 		assert.Regexp(t, "(?m)^  "+message+"$", shows(t, "why", "unattended"))
@@ -136,7 +138,7 @@ func TestSpec8_10_EachCommandNamesWhatDoesNotAnswerWhileNothingRollsOut(t *testi
 		t.Logf("%s: check takes %s: %v", c.process, time.Since(asked), parts)
 		require.Error(t, err)
 		assert.Equal(t, view.CheckFailed, parts[c.check].State)
-		if c.process != "temporal" { // check has the cause of its own connection
+		if c.process != "temporal" && c.process != "webhook" { // check has the cause of its own connection
 			assert.Regexp(t, "^"+message+"$", parts[c.check].Message)
 		}
 		page.shows("/", c.reason)
@@ -152,7 +154,7 @@ func awaitHealth(t *testing.T) {
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		out, err := sidecarset(t, "list")
 		require.NoError(c, err)
-		assert.NotRegexp(c, "(?m)^(Workers|Temporal|Operator): ", out)
+		assert.NotRegexp(c, "(?m)^(Workers|Temporal|Operator|Webhook): ", out)
 	}, 30*time.Second, 200*time.Millisecond)
 }
 
