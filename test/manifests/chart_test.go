@@ -144,7 +144,7 @@ func TestTheChartHasTheOptionalFoldersToo(t *testing.T) {
 func TestTheChartIsWellFormed(t *testing.T) {
 	for _, values := range [][]string{
 		{},
-		{"--set=networkPolicy.enabled=true,monitoring.enabled=true,temporal.dev.enabled=true,aggregateClusterRoles=false"},
+		{"--set=networkPolicy.enabled=true,monitoring.enabled=true,temporal.embedded.enabled=true,aggregateClusterRoles=false"},
 	} {
 		out, err := output(t, "helm", append([]string{"lint", "--strict", packaged(t)}, values...)...)
 		require.NoError(t, err, out)
@@ -154,7 +154,7 @@ func TestTheChartIsWellFormed(t *testing.T) {
 // No object of a release refers to another namespace than the namespace of the release.
 func TestTheChartGoesIntoAnyNamespace(t *testing.T) {
 	out, err := output(t, "helm", "template", "outrigger", packaged(t), "--namespace=sidecars",
-		"--set=networkPolicy.enabled=true,monitoring.enabled=true,temporal.dev.enabled=true")
+		"--set=networkPolicy.enabled=true,monitoring.enabled=true,temporal.embedded.enabled=true")
 	require.NoError(t, err, out)
 	assert.NotContains(t, out, "kruise-system")
 	assert.Contains(t, out, "--namespace=sidecars")
@@ -286,14 +286,36 @@ func TestTemporalIsReachedBySecrets(t *testing.T) {
 	assert.NotContains(t, pod, "volumes")
 }
 
-func TestTheDevServerIsWhereTheRolesLook(t *testing.T) {
-	all := rendered(t, "--set=temporal.dev.enabled=true")
+func TestTheEmbeddedTemporalKeepsItsHistory(t *testing.T) {
+	all := rendered(t, "--set=temporal.embedded.enabled=true")
 	data := all["ConfigMap kruise-system/outrigger-temporal"]["data"].(object)
 	assert.Equal(t, "outrigger-temporal.kruise-system:7233", data["TEMPORAL_ADDRESS"])
-	_, pod, container := deployed(t, all, "temporal")
-	assert.Equal(t, true, pod["securityContext"].(object)["runAsNonRoot"])
-	assert.Contains(t, container["args"], "--search-attribute=SidecarSet=Keyword")
-	assert.Contains(t, all, "Service kruise-system/outrigger-temporal")
+	server := embedded(t, all)
+	pod := server.Spec.Template.Spec
+	assert.True(t, *pod.SecurityContext.RunAsNonRoot)
+	assert.Contains(t, pod.Containers[0].Args, "--search-attribute=SidecarSet=Keyword")
+	assert.Contains(t, all, "Service kruise-system/"+server.Spec.ServiceName)
+	require.Len(t, server.Spec.VolumeClaimTemplates, 1)
+	claim := server.Spec.VolumeClaimTemplates[0]
+	assert.Equal(t, "2Gi", claim.Spec.Resources.Requests.Storage().String())
+	assert.Nil(t, claim.Spec.StorageClassName, "the default StorageClass")
+	mount := pod.Containers[0].VolumeMounts[0]
+	assert.Equal(t, claim.Name, mount.Name)
+	assert.Contains(t, pod.Containers[0].Args, "--db-filename="+mount.MountPath+"/temporal.db")
+
+	server = embedded(t, rendered(t, "--set=temporal.embedded.enabled=true,temporal.embedded.storage.storageClassName=fast"))
+	assert.Equal(t, "fast", *server.Spec.VolumeClaimTemplates[0].Spec.StorageClassName)
+	server = embedded(t, rendered(t, "--set=temporal.embedded.enabled=true,temporal.embedded.storage.size="))
+	assert.Empty(t, server.Spec.VolumeClaimTemplates)
+	assert.NotNil(t, server.Spec.Template.Spec.Volumes[1].EmptyDir)
+}
+
+// embedded returns the StatefulSet of the embedded Temporal.
+func embedded(t *testing.T, all map[string]object) *appsv1.StatefulSet {
+	t.Helper()
+	server := &appsv1.StatefulSet{}
+	require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(all["StatefulSet kruise-system/outrigger-temporal"], server, true))
+	return server
 }
 
 // API servers are outside of the network of pods, whichever family they speak.
@@ -313,21 +335,25 @@ func TestAPIServersOfBothFamiliesReachTheWebhook(t *testing.T) {
 	}
 }
 
-func TestOnlyTheRolesReachTheDevServer(t *testing.T) {
+// Clients of Temporal can pause rollouts, so the policy does not depend on networkPolicy.enabled.
+func TestOnlyTheRolesReachTheEmbeddedTemporal(t *testing.T) {
 	const name = "NetworkPolicy kruise-system/outrigger-temporal"
-	assert.NotContains(t, rendered(t, "--set=temporal.dev.enabled=true"), name)
 	assert.NotContains(t, rendered(t, "--set=networkPolicy.enabled=true"), name)
 
-	all := rendered(t, "--set=networkPolicy.enabled=true,temporal.dev.enabled=true")
+	all := rendered(t, "--set=temporal.embedded.enabled=true")
 	require.Contains(t, all, name)
 	var policy networkingv1.NetworkPolicy
 	require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(all[name], &policy, true))
 	selects := func(selector *metav1.LabelSelector, role string) bool {
-		var deployment appsv1.Deployment
-		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(all["Deployment kruise-system/outrigger-"+role], &deployment))
+		template := embedded(t, all).Spec.Template
+		if role != "temporal" {
+			var deployment appsv1.Deployment
+			require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(all["Deployment kruise-system/outrigger-"+role], &deployment))
+			template = deployment.Spec.Template
+		}
 		compiled, err := metav1.LabelSelectorAsSelector(selector)
 		require.NoError(t, err)
-		return compiled.Matches(labels.Set(deployment.Spec.Template.Labels))
+		return compiled.Matches(labels.Set(template.Labels))
 	}
 	for role, asks := range map[string]bool{"operator": true, "worker": true, "webhook": false, "temporal": false} {
 		assert.Equal(t, asks, selects(policy.Spec.Ingress[0].From[0].PodSelector, role), role)

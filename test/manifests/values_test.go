@@ -116,7 +116,7 @@ func flatten(t *testing.T, into map[string]string, path string, value any) {
 func TestTheReadmeHasEachImage(t *testing.T) {
 	readme, err := os.ReadFile(chart + "/README.md")
 	require.NoError(t, err)
-	out, err := output(t, "helm", "template", "outrigger", packaged(t), "--set=temporal.dev.enabled=true,temporal.setup.enabled=true")
+	out, err := output(t, "helm", "template", "outrigger", packaged(t), "--set=temporal.embedded.enabled=true,temporal.setup.enabled=true")
 	require.NoError(t, err, out)
 	images := regexp.MustCompile(`(?m)^\s*(?:- )?image: "?([^"\s]+)`).FindAllStringSubmatch(out, -1)
 	require.Greater(t, len(images), 4)

@@ -18,7 +18,7 @@ The values override these fields:
   networkPolicy.webhookFrom       networkpolicy/webhook.yaml
   monitoring.labels               monitoring/*.yaml
 
-Only temporal.yaml (the dev server), autoscaling.yaml, certificate.yaml, setup.yaml, test.yaml,
+Only temporal.yaml (the embedded server), autoscaling.yaml, certificate.yaml, setup.yaml, test.yaml,
 ui.yaml and uninstall.yaml contain manifests themselves.
 */}}
 
@@ -39,7 +39,7 @@ ui.yaml and uninstall.yaml contain manifests themselves.
 {{- define "outrigger.temporal.env" -}}
 {{- $t := .Values.temporal -}}
 {{- $env := dict "TEMPORAL_ADDRESS" $t.address "TEMPORAL_NAMESPACE" $t.namespace "TEMPORAL_UI_URL" $t.uiURL -}}
-{{- if $t.dev.enabled -}}
+{{- if $t.embedded.enabled -}}
 {{- $_ := set $env "TEMPORAL_ADDRESS" (printf "outrigger-temporal.%s:7233" .Release.Namespace) -}}
 {{- $_ := set $env "TEMPORAL_UI_URL" ($t.uiURL | default "http://localhost:8233") -}}
 {{- end -}}

@@ -95,17 +95,28 @@ func (s *site) works() {
 	s.apply(set)
 	s.apply(deployment)
 	s.run("kubectl", "rollout", "status", "deployment/installed", "--timeout=3m")
-	images := `{range .items[*]}{.spec.containers[?(@.name=="side")].image} {end}`
-	require.Equal(s.t, strings.Repeat(v1+" ", 4), s.jsonpath("pods -l app=installed", images), "every pod got the sidecar")
-	s.run("kubectl", "patch", "sidecarset", "installed", "--type=json", "-p",
-		fmt.Sprintf(`[{"op":"replace","path":"/spec/containers/0/image","value":%q}]`, v2))
-	s.t.Log(s.run("kubectl-sidecarset", "status", "installed", "--watch", "--timeout=3m"))
-	require.Equal(s.t, strings.Repeat(v2+" ", 4), s.jsonpath("pods -l app=installed", images))
+	require.Equal(s.t, strings.Repeat(v1+" ", 4), s.images(), "every pod got the sidecar")
+	s.upgrade(v2)
 	restarts := func(container string) string {
 		return s.jsonpath("pods -l app=installed", `{range .items[*]}{.status.containerStatuses[?(@.name=="`+container+`")].restartCount} {end}`)
 	}
 	assert.Equal(s.t, "0 0 0 0 ", restarts("app"))
 	assert.Equal(s.t, "1 1 1 1 ", restarts("side"))
+}
+
+// images returns the images of the sidecars.
+func (s *site) images() string {
+	s.t.Helper()
+	return s.jsonpath("pods -l app=installed", `{range .items[*]}{.spec.containers[?(@.name=="side")].image} {end}`)
+}
+
+// upgrade changes the image of the sidecar, and waits for the rollout.
+func (s *site) upgrade(image string) {
+	s.t.Helper()
+	s.run("kubectl", "patch", "sidecarset", "installed", "--type=json", "-p",
+		fmt.Sprintf(`[{"op":"replace","path":"/spec/containers/0/image","value":%q}]`, image))
+	s.t.Log(s.run("kubectl-sidecarset", "status", "installed", "--watch", "--timeout=3m"))
+	require.Equal(s.t, strings.Repeat(image+" ", 4), s.images())
 }
 
 // isGone checks what an uninstallation leaves, and removes that as well.

@@ -29,6 +29,8 @@ const (
 	app, v1, v2 = repository + "app:1", repository + "side:v1", repository + "side:v2"
 	// released is the image that the chart names.
 	released = "ghcr.io/outrigger/outrigger"
+	// temporal is the image of the embedded Temporal.
+	temporal = repository + "temporal:1"
 	// temporalAddress is the address of Temporal for pods.
 	temporalAddress = cluster.APIServerAddress + ":7233"
 )
@@ -104,6 +106,8 @@ func images() ([]realnode.Image, error) {
 	}
 	all := []realnode.Image{{
 		Name: released + ":" + version, Program: filepath.Join(programs, "outrigger"), Command: []string{"/outrigger"},
+	}, {
+		Name: temporal, Program: filepath.Join(bin, "temporal"), Command: []string{"/temporal"},
 	}}
 	for _, name := range []string{realnode.PauseImage, app, v1, v2} {
 		all = append(all, realnode.Image{
