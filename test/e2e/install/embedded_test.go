@@ -9,7 +9,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/outrigger/outrigger/dev/cluster"
+	"github.com/outrigger/outrigger/dev/link"
 )
+
+// embeddedAddress is the address of the embedded Temporal for pods.
+const embeddedAddress = cluster.APIServerAddress + ":7234"
 
 // The volumes of the node are directories. The server runs without root.
 func (s *site) volume(name string) {
@@ -31,38 +37,50 @@ spec:
 	})
 }
 
+// address returns the address of the pod of Temporal.
+func (s *site) address() string {
+	s.t.Helper()
+	return s.jsonpath("pod outrigger-temporal-0 -n kruise-system", "{.status.podIP}") + ":7233"
+}
+
 // runs returns the ids of the runs in the embedded Temporal.
 func (s *site) runs() string {
 	s.t.Helper()
-	address := s.jsonpath("pod outrigger-temporal-0 -n kruise-system", "{.status.podIP}") + ":7233"
-	return s.run("temporal", "workflow", "list", "--address="+address, "--fields=WorkflowId,RunId,Status", "--limit=50")
+	return s.run("temporal", "workflow", "list", "--address="+s.address(), "--fields=WorkflowId,RunId,Status", "--limit=50")
 }
 
 // restart deletes the pod of Temporal, and waits for the next one.
-func (s *site) restart() {
+func (s *site) restart(service *link.Link) {
 	s.t.Helper()
 	s.run("kubectl", "delete", "pod", "outrigger-temporal-0", "-n", "kruise-system")
 	s.run("kubectl", "rollout", "status", "statefulset/outrigger-temporal", "-n", "kruise-system", "--timeout=3m")
+	service.Redirect(s.address())
 }
 
 // The history outlives the pod of the server, and rollouts outlive the history.
 func TestTheEmbeddedTemporalRollsOut(t *testing.T) {
 	s := newSite(t)
 	s.volume("first")
+	// The node has no network of Services.
+	service, err := link.OpenAt(s.ctx, embeddedAddress, "127.0.0.1:1")
+	require.NoError(t, err)
+	t.Cleanup(service.Close)
 	s.run("helm", "install", "outrigger", root+"/charts/outrigger", "--namespace=kruise-system", "--create-namespace",
-		"--set=temporal.embedded.enabled=true,temporal.embedded.image="+temporal+",temporal.embedded.storage.storageClassName=directory", "--wait", "--timeout=4m")
-	s.run("helm", "test", "outrigger", "--namespace=kruise-system", "--timeout=2m")
+		"--set=temporal.embedded.enabled=true,temporal.embedded.image="+temporal+",temporal.embedded.storage.storageClassName=directory",
+		"--set=temporal.env.TEMPORAL_ADDRESS="+embeddedAddress, "--wait", "--timeout=4m")
+	service.Redirect(s.address())
 	s.works()
+	s.run("helm", "test", "outrigger", "--namespace=kruise-system", "--timeout=2m")
 	before := s.runs()
 	require.Contains(t, before, "sidecarset/installed/")
 
-	s.restart()
+	s.restart(service)
 	assert.Equal(t, before, s.runs(), "the runs are those of the former pod")
 	s.upgrade(v1)
 
 	s.volume("second")
 	s.run("kubectl", "delete", "persistentvolumeclaim", "history-outrigger-temporal-0", "-n", "kruise-system", "--wait=false")
-	s.restart()
+	s.restart(service)
 	assert.NotContains(t, s.runs(), "sidecarset/installed/", "the volume is new")
 	s.upgrade(v2)
 	require.Contains(t, s.runs(), "sidecarset/installed/")
