@@ -34,6 +34,7 @@ func TestAMissingArgumentIsNamedWithTheUsage(t *testing.T) {
 		"get a b":                 `get: "b" is one argument too many (kubectl sidecarset get [NAME])`,
 		"set images logs":         `kubectl sidecarset set has no command "images" (did you mean image? see kubectl sidecarset set --help)`,
 		"set image":               "set image: name a SidecarSet (kubectl sidecarset set image NAME CONTAINER=IMAGE...)",
+		"set image agent=a:v2":    `set image: name a SidecarSet before "agent=a:v2" (kubectl sidecarset set image NAME CONTAINER=IMAGE...)`,
 		"set image logs":          "set image: name a container and its image (kubectl sidecarset set image NAME CONTAINER=IMAGE...)",
 		"set image a b=c -n shop": "remove --namespace: set image is about the pods of the SidecarSet in all namespaces",
 	} {

@@ -228,7 +228,7 @@ func TestTheNextCommandFitsTheDeploymentOfARole(t *testing.T) {
 		lease.Spec.RenewTime = &metav1.MicroTime{Time: noon.Add(-time.Minute)}
 		got := part(t, "operator", interceptor.Funcs{}, append(objects, lease)...)
 		assert.Equal(t, view.Check{Part: "operator", State: view.CheckFailed, Message: "the operator has not renewed Lease kruise-system/outrigger-operator for 1m3s, " +
-			"so it is down, or runs without --leader-elect now, and status may be old: " + want}, got)
+			"so it is down, has just started and waits up to 15s for this Lease, or runs without --leader-elect now, and status may be old: " + want}, got)
 	}
 }
 
@@ -237,7 +237,7 @@ func TestEachCommandNamesTheFaultOfTheInstallation(t *testing.T) {
 		temporal = "Temporal at t:7233 does not answer"
 		workers  = "Temporal answers, but no worker claims the tasks in task queue q (Temporal at t:7233, namespace n)"
 		silent   = "the operator has not renewed Lease kruise-system/outrigger-operator for "
-		old      = ", so it is down, or runs without --leader-elect now, and status may be old: namespace kruise-system has no Deployment of the operator: " +
+		old      = ", so it is down, has just started and waits up to 15s for this Lease, or runs without --leader-elect now, and status may be old: namespace kruise-system has no Deployment of the operator: " +
 			"start its process outside of the cluster again (on a local stack: make start ROLE=operator), or install it"
 		late = -time.Hour
 	)

@@ -289,7 +289,7 @@ func explain(err error, action string) error {
 	case strings.Contains(err.Error(), "failed calling webhook"):
 		return fmt.Errorf("%s: %w; check the webhook: kubectl sidecarset check", action, err)
 	case apierrors.IsUnauthorized(err):
-		return fmt.Errorf("%s: the API server does not accept these credentials: %w", action, err)
+		return fmt.Errorf("%s: the API server does not accept these credentials: %w; renew them, or name others (--user, --context, --kubeconfig, KUBECONFIG)", action, err)
 	}
 	failed, ok := errors.AsType[*url.Error](err)
 	if !ok {

@@ -43,8 +43,13 @@ func newSetImage(s *shared) *cobra.Command {
 		Example: `  kubectl sidecarset set image logs agent=agent:v2
   kubectl sidecarset set image logs agent=agent:v2 --reason "fixes lost lines"   # history shows the reason
   kubectl sidecarset set image logs agent=agent:v2 --dry-run=server              # have admission check it`,
-		Args: takes(math.MaxInt, aSidecarSet, "a container and its image"),
 	})
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 && strings.Contains(args[0], "=") {
+			return fmt.Errorf("set image: name %s before %q (kubectl sidecarset set image NAME CONTAINER=IMAGE...)", aSidecarSet, args[0])
+		}
+		return takes(math.MaxInt, aSidecarSet, "a container and its image")(cmd, args)
+	}
 	cmd.Flags().StringVar(&reason, "reason", "", "`text` for the annotation "+v1alpha1.ChangeCauseAnnotation+"; without it, the annotation is removed")
 	addDryRun(cmd, &dryRun)
 	return s.prints(cmd, &output.Flag{}, func(ctx context.Context, c *cluster, args []string) (model, error) {
@@ -145,7 +150,10 @@ func setImages(set *v1alpha1.SidecarSet, images []string) ([]imageChange, error)
 	changes, given := []imageChange{}, map[string]bool{}
 	for _, pair := range images {
 		container, image, ok := strings.Cut(pair, "=")
-		if !ok || container == "" || image == "" {
+		switch {
+		case ok && container != "" && image == "":
+			return nil, fmt.Errorf("%q: the image is empty: use CONTAINER=IMAGE", pair)
+		case !ok || container == "":
 			return nil, fmt.Errorf("%q: use CONTAINER=IMAGE", pair)
 		}
 		if given[container] {

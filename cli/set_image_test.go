@@ -114,9 +114,9 @@ func TestSetImageRejectsUnknownContainers(t *testing.T) {
 		`"agent=agent:-x": the tag "-x" of the image is invalid, so no node can pull it: a tag has letters, digits, _, . and -, such as v2`:        {"agent=agent:-x"},
 		`"agent=agent@sha256:abc": the digest "sha256:abc" of the image is invalid, so no node can pull it: use sha256: and 64 hexadecimal digits`: {"agent=agent@sha256:abc"},
 		`"agent=https://hub.io/agent": the image begins with https://, so no node can pull it: use hub.io/agent`:                                   {"agent=https://hub.io/agent"},
-		`"agent": use CONTAINER=IMAGE`:  {"agent"},
-		`"agent=": use CONTAINER=IMAGE`: {"agent="},
-		`"=x": use CONTAINER=IMAGE`:     {"=x"},
+		`"agent": use CONTAINER=IMAGE`:                      {"agent"},
+		`"agent=": the image is empty: use CONTAINER=IMAGE`: {"agent="},
+		`"=x": use CONTAINER=IMAGE`:                         {"=x"},
 		`"agent=BAD IMAGE": the image contains whitespace, so no node can pull it: remove the whitespace; for several containers, give CONTAINER=IMAGE several times`: {"agent=BAD IMAGE"},
 	} {
 		require.EqualError(t, s.run(append([]string{"set", "image", "logs"}, args...)...).err, want)

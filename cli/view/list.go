@@ -14,6 +14,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/match"
+	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/internal/record"
 	"github.com/outrigger/outrigger/internal/stage"
 )
@@ -271,6 +272,11 @@ func Missing(in *Input) (BehindPods, error) {
 		found = append(found, in.behind(pod, PodMissing, i.reason()))
 	}
 	return found.sorted(), nil
+}
+
+// controlled reports whether a controller recreates a pod.
+func (all BehindPods) controlled() bool {
+	return slices.ContainsFunc(all, func(p BehindPod) bool { return podstate.Controlled(p.pod) })
 }
 
 func (all BehindPods) sorted() BehindPods {

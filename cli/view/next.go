@@ -113,7 +113,7 @@ func (r *Rollout) nextOfPods(uninjected int, add func(command string, needed boo
 	add(r.deleteLostPods(), len(r.LostPods) > 0)
 	add(checkCommand, r.RunUnknown != "" && !r.notResponding)
 	add("kubectl sidecarset list --missing", uninjected > 0)
-	add(recreatePods+restartCommand(r.Name), uninjected > 0 && r.Phase == protocol.PhaseComplete && !r.InjectionPaused && !r.partFails())
+	add(recreatePods+restartCommand(r.Name), uninjected > 0 && r.Phase == protocol.PhaseComplete && !r.InjectionPaused && !r.partFails() && !r.bareMissing)
 }
 
 // nextOfDegraded has the command for a degraded SidecarSet whose rollout needs no action, for example

@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -268,4 +269,24 @@ func TestSpec8_0_9_WhyHasTheCountsOfOnePlan(t *testing.T) {
 	shown := newWhy(t, in).Text(Style{Now: noon})
 	assert.Contains(t, shown, "  EngineUnavailable: "+outage+"; the rollout continues")
 	assert.NotContains(t, shown, "1 of 6 pods updated")
+}
+
+// No restart evicts a pod that no controller recreates.
+func TestNextLeavesOutARestartOfPodsWithoutAController(t *testing.T) {
+	for name, bare := range map[string]bool{"controlled": false, "bare": true} {
+		in := input(t)
+		in.Now = noon
+		lacks := pod(t, "later", "agent:v2", func(p *corev1.Pod) { p.Annotations = nil })
+		if bare {
+			lacks.OwnerReferences = nil
+		}
+		in.Pods = []*corev1.Pod{pod(t, "a", "agent:v2"), lacks}
+		in.Set.Status.Conditions = []metav1.Condition{
+			{Type: v1alpha1.ConditionProgressing, Status: "False", Reason: v1alpha1.ReasonRolloutComplete},
+			{Type: v1alpha1.ConditionInjected, Status: "False", Reason: v1alpha1.ReasonPodsWithoutSidecar, Message: "1 pod matches and lacks the sidecars"},
+		}
+		text := newRollout(t, in).Text(Style{Now: noon})
+		assert.Contains(t, text, "kubectl sidecarset list --missing", name)
+		assert.Equal(t, !bare, strings.Contains(text, "kubectl sidecarset restart logs"), name)
+	}
 }

@@ -58,8 +58,8 @@ type Pod struct {
 	nodeCommand string
 	// lost pods are shown as ready by the API server, though their nodes do not exist.
 	lost bool
-	// updated pods have the newest content.
-	updated bool
+	// updated pods have the newest content. inPlace pods have it, or can get it by an upgrade in place.
+	updated, inPlace bool
 	// blocked pods have a container that is no sidecar of the SidecarSet and that cannot start.
 	blocked bool
 	// unreadyContainer has started, and is not ready.
@@ -86,7 +86,7 @@ func (p *Pod) tone() Tone {
 
 // newPod describes a pod. rejection is the reason of a rejected upgrade.
 func newPod(pod *rollout.Pod, version *podstate.Version, rejection string) Pod {
-	p := Pod{Namespace: pod.Namespace, Name: pod.Name, Ready: pod.Ready, Node: pod.Spec.NodeName, updated: pod.Updated, blocked: version.Blocked(pod.Pod), unreadyContainer: unreadyContainer(pod.Pod)}
+	p := Pod{Namespace: pod.Namespace, Name: pod.Name, Ready: pod.Ready, Node: pod.Spec.NodeName, updated: pod.Updated, inPlace: pod.Updated || pod.Upgradable, blocked: version.Blocked(pod.Pod), unreadyContainer: unreadyContainer(pod.Pod)}
 	failed := version.FailedStart(pod.Pod)
 	switch {
 	case pod.Updated && pod.Converged():

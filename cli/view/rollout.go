@@ -67,6 +67,8 @@ type Rollout struct {
 	unreachable bool
 	// late is the pod that the rollout waits for, if its upgrade has been in progress for too long.
 	late *Pod
+	// bareMissing is set if no controller recreates the pods without sidecars.
+	bareMissing bool
 	// noPods is used while no pod is matched.
 	noPods noPods
 }
@@ -169,6 +171,10 @@ func NewRollout(in *Input) (*Rollout, error) {
 	}
 	if r.notResponding { // the pods are not the cause
 		r.Message = strings.TrimSuffix(r.Message, "; "+rollout.WaitingFor+plan.Example)
+	}
+	if r.facts().uninjected > 0 {
+		missing, err := Missing(in)
+		r.bareMissing = err == nil && len(missing) > 0 && !missing.controlled()
 	}
 	r.late = r.latePod(in.Now)
 	r.Headline = headline(r.facts())

@@ -410,7 +410,14 @@ func TestTheRuleOfAnInjectionIsNamed(t *testing.T) {
 		"leaves it out (ours)": func(in *PodWhyInput) {
 			in.Webhook.Installed = &admissionv1.MutatingWebhook{Rules: make([]admissionv1.RuleWithOperations, 1), MatchConditions: []admissionv1.MatchCondition{{Name: "not-system-critical"}, {Name: "ours"}}}
 		},
-		"the webhook was not installed or":  func(*PodWhyInput) {},
+		"the webhook was not installed": func(*PodWhyInput) {},
+		"relabelled after its creation (by kubectl-label at 2026-": func(in *PodWhyInput) {
+			in.Pod.ManagedFields = []metav1.ManagedFieldsEntry{
+				{Manager: "created", Time: &in.Pod.CreationTimestamp, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:labels":{}}}`)}},
+				{Manager: "kubelet", Subresource: "status", Time: new(metav1.NewTime(noon)), FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{}}`)}},
+				{Manager: "kubectl-label", Time: new(metav1.NewTime(noon)), FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:labels":{"f:app":{}}}}`)}},
+			}
+		},
 		"annotation kruise.io/sidecarset-i": func(in *PodWhyInput) { in.Pod = pod(t, "p", "agent:v1") },
 	} {
 		assert.Contains(t, why(change), want)
@@ -432,6 +439,9 @@ func TestTheReasonOfAMissingUpgradeIsNamed(t *testing.T) {
 	assert.Equal(t, "Updated", upgrade(pod(t, "p", "agent:v2"), same))
 	assert.Equal(t, "Failing: agent: ImagePullBackOff, image agent:v2 (kubectl sidecarset undo logs)", upgrade(pod(t, "p", "agent:v2", written(t, time.Second, "ErrImagePull")), same))
 	assert.Equal(t, "NotUpgradable: differs in more than images (kubectl sidecarset restart logs)", upgrade(pod(t, "p", "agent:v1", notUpgradable), same))
+	assert.Equal(t, "Failing: agent: ImagePullBackOff, image agent:v1; differs in more than images (kubectl sidecarset restart logs)", upgrade(pod(t, "p", "agent:v1", notUpgradable, func(p *corev1.Pod) {
+		p.Status.ContainerStatuses[1] = corev1.ContainerStatus{Name: "agent", Image: "agent:v1", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}}}
+	}), same))
 	assert.Equal(t, `Old: spec.updateStrategy.paused is true (kubectl sidecarset resume logs)`, upgrade(pod(t, "p", "agent:v1"), func(s *v1alpha1.SidecarSet) { s.Spec.UpdateStrategy.Paused = true }))
 	assert.Contains(t, upgrade(pod(t, "p", "agent:v1"), func(s *v1alpha1.SidecarSet) { s.Spec.Selector.MatchLabels["app"] = "x" }), "does not match it any more")
 	assert.Contains(t, upgrade(pod(t, "p", "agent:v1", func(p *corev1.Pod) { p.Spec.Containers = p.Spec.Containers[:1] }), same), "lacks containers")

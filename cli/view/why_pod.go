@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -86,18 +87,21 @@ func (i *injection) reason() string {
 	case i.Pod.Namespace == i.SystemNamespace:
 		return "it is in Outrigger's own namespace"
 	case i.NamespaceLabels[v1alpha1.InjectionLabel] == v1alpha1.InjectionDisabled:
-		return "its namespace has the label " + v1alpha1.InjectionLabel + "=" + v1alpha1.InjectionDisabled + " (kubectl label namespace " + i.Pod.Namespace + " " + v1alpha1.InjectionLabel + "-)"
+		return "its namespace has the label " + v1alpha1.InjectionLabel + "=" + v1alpha1.InjectionDisabled + " (kubectl label namespace " + i.Pod.Namespace + " " + v1alpha1.InjectionLabel + "-)" + i.thenRecreate()
 	case i.Pod.CreationTimestamp.Before(&i.set.CreationTimestamp):
 		return "it is older than the SidecarSet: pods are injected when they are created" + i.recreate()
 	case i.set.DeletionTimestamp != nil:
 		return "the SidecarSet is being deleted"
 	case i.set.Spec.InjectionStrategy.Paused:
-		return "spec.injectionStrategy.paused is true (" + resumeInjection(i.set.Name) + ")"
+		return "spec.injectionStrategy.paused is true (" + resumeInjection(i.set.Name) + ")" + i.thenRecreate()
 	}
 	return i.webhookReason()
 }
 
 func (i *injection) recreate() string { return recreate(i.Pod, i.set.Name) }
+
+// thenRecreate is the second command for a pod that was created while a setting prevented its injection.
+func (i *injection) thenRecreate() string { return "; then recreate the pod" + i.recreate() }
 
 // recreate names the command that recreates a pod. Without a controller, it creates the pod again.
 func recreate(pod *corev1.Pod, set string) string {
@@ -108,9 +112,19 @@ func recreate(pod *corev1.Pod, set string) string {
 }
 
 // uninjected is the reason for a pod that was not injected although no current rule excludes the
-// pod.
-const uninjected = "the webhook was not installed or injection was paused when it was created, or the labels of the pod or of its namespace " +
-	"(such as outrigger.io/injection=disabled), or the SidecarSet's selector, changed since"
+// pod, and whose labels have not changed.
+const uninjected = "it matches now, but not when it was created, or no webhook was called then: the SidecarSet's selector or the labels of its " +
+	"namespace (such as outrigger.io/injection=disabled) have changed since, injection was paused, or the webhook was not installed"
+
+// relabelled is the reason for such a pod whose labels were written after its creation, with the writer.
+func (i *injection) relabelled() string {
+	for _, entry := range i.Pod.ManagedFields {
+		if entry.Subresource == "" && entry.Time != nil && entry.Time.After(i.Pod.CreationTimestamp.Time) && entry.FieldsV1 != nil && strings.Contains(string(entry.FieldsV1.Raw), `"f:labels"`) {
+			return "it was relabelled after its creation (by " + entry.Manager + " at " + entry.Time.UTC().Format(time.RFC3339) + "), and pods are injected when they are created"
+		}
+	}
+	return ""
+}
 
 func (i *injection) webhookReason() string {
 	installed := i.Webhook.Installed
@@ -118,15 +132,17 @@ func (i *injection) webhookReason() string {
 	case i.Webhook.Absent:
 		return "the webhook of pods is not installed (MutatingWebhookConfiguration outrigger; kubectl sidecarset check)"
 	case installed == nil:
-		return uninjected + i.recreate()
+		return cmp.Or(i.relabelled(), uninjected) + i.recreate()
 	case len(installed.Rules) == 0:
 		return "the webhook of pods is not activated: it has no rules until the webhook role has been reachable (kubectl sidecarset check)"
 	}
 	bypassed := cmp.Or(bypasses("namespaceSelector", installed.NamespaceSelector, i.NamespaceLabels),
 		bypasses("objectSelector", installed.ObjectSelector, i.Pod.Labels))
-	switch {
+	switch relabelled := i.relabelled(); {
 	case bypassed != "":
 		return bypassed
+	case relabelled != "":
+		return relabelled + i.recreate()
 	case installed.FailurePolicy != nil && *installed.FailurePolicy == admissionv1.Ignore:
 		return "the webhook's failurePolicy is Ignore: it was unreachable when the pod was created, or the labels of the pod or of its namespace, or the SidecarSet's selector, changed since" + i.recreate()
 	}
@@ -229,8 +245,13 @@ func (i *injection) upgrade() string {
 	case PodOld:
 		pod.Reason = i.waitsFor()
 	case PodFailing:
-		if !pod.updated {
+		switch {
+		case !pod.inPlace:
+			pod.Reason += "; " + differs + i.difference() + i.recreate()
+		case !pod.updated:
 			pod.Reason += "; " + i.waitsFor()
+		}
+		if !pod.updated {
 			break
 		}
 		pod.Reason += " (kubectl sidecarset undo " + i.set.Name + ")"

@@ -75,7 +75,7 @@ func NewRolloutWhy(in *Input) (*RolloutWhy, error) {
 // missingLine counts the pods without sidecars. A restart recreates those with a controller.
 func (r *Rollout) missingLine(missing BehindPods) string {
 	line := fmt.Sprintf("not injected though they match: %s (kubectl sidecarset list --missing)", plural(len(missing), "pod"))
-	if slices.ContainsFunc(missing, func(p BehindPod) bool { return podstate.Controlled(p.pod) }) {
+	if missing.controlled() {
 		line += "; " + recreatePods + restartCommand(r.Name)
 	}
 	return line
@@ -192,6 +192,9 @@ func (r *Rollout) stuckPodsNext() []string {
 		}
 		switch pod.Phase {
 		case PodFailing:
+			if !pod.inPlace {
+				continue // notUpgradable has the command
+			}
 			commands[pod.Phase] = "the rollout gives these pods the newest content: kubectl sidecarset status " + r.Name + " --watch"
 			if r.fails() {
 				commands[pod.Phase] = "to go back: kubectl sidecarset undo " + r.Name
@@ -218,7 +221,7 @@ func (r *Rollout) notUpgradable(in *Input) []string {
 	}
 	names := map[string]bool{}
 	for _, pod := range r.pods() {
-		if pod.Phase == PodNotUpgradable {
+		if pod.Phase == PodNotUpgradable || pod.Phase == PodFailing && !pod.inPlace {
 			names[pod.Namespace+"/"+pod.Name] = true
 		}
 	}
@@ -253,6 +256,8 @@ func (r *Rollout) end(in *Input, leftOut int) string {
 		return r.noPods.reason()
 	case r.Phase == protocol.PhasePartitionReached:
 		return "spec.updateStrategy.partition (" + r.Limits.Partition + ") keeps the other pods old (" + PatchStrategy(r.Name, "partition", "0") + ")"
+	case r.InjectionPaused && r.Phase == protocol.PhaseComplete:
+		return "new pods get no sidecars: spec.injectionStrategy.paused is true (" + resumeInjection(r.Name) + ")"
 	case r.Phase == protocol.PhaseComplete && in.Set.Spec.UpdateStrategy.Selector != nil && r.Counts.Updated < r.Counts.Matched:
 		return "spec.updateStrategy.selector selects no other pods (" + PatchStrategy(r.Name, "selector", "null") + ")"
 	}
