@@ -55,7 +55,7 @@ func startTemporal(t *testing.T, sent *heartbeats) temporalclient.Client {
 	return c
 }
 
-// oneBatch runs a batch as the Rollout does.
+// oneBatch is a workflow that executes one upgrade batch with the activity options of the workflow Rollout.
 func oneBatch(ctx sdk.Context, input protocol.UpgradeBatchInput) (result protocol.UpgradeBatchResult, err error) {
 	ctx = sdk.WithActivityOptions(ctx, sdk.ActivityOptions{
 		StartToCloseTimeout: protocol.UpgradeBatchLimit, HeartbeatTimeout: protocol.HeartbeatTimeout, WaitForCancellation: true,

@@ -66,8 +66,8 @@ func (n *nextBatch) recordedStage(set *v1alpha1.SidecarSet) *protocol.Stage {
 	return stage.OfStatus(set)
 }
 
-// acceptedStage is stage after a resume has accepted the failed pods. A paused run has no resume yet
-// that the plan could follow.
+// acceptedStage returns the current stage of the rollout. If a user has resumed the rollout after pods failed, the
+// stage no longer counts these pods as failed. A paused run has no such resume yet.
 func (n *nextBatch) acceptedStage(ctx context.Context, set *v1alpha1.SidecarSet, population []rollout.Pod) (*protocol.Stage, error) {
 	current, err := n.stage(ctx, set)
 	if err != nil {

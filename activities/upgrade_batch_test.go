@@ -22,7 +22,7 @@ import (
 	"github.com/outrigger/outrigger/internal/rollout"
 )
 
-// batchOf is an UpgradeBatch of pods whose run holds the Lease.
+// batchOf returns an upgradeBatch for the named pods. The batch holds the Lease of the SidecarSet.
 func (c *testCluster) batchOf(names ...string) *upgradeBatch {
 	c.t.Helper()
 	b := c.newUpgradeBatch(protocol.UpgradeBatchInput{SidecarSet: webSetReference, Generation: 2, Pods: selectedPods(names...)}, "one")

@@ -96,7 +96,7 @@ func sidecarSet(t *testing.T, name string, change ...func(*v1alpha1.SidecarSet))
 	return set
 }
 
-// recordedAs is the revision of a SidecarSet with another image, with custom versions.
+// recordedAs returns a revision with the content of a SidecarSet, but with the given image and custom versions.
 func recordedAs(t *testing.T, set *v1alpha1.SidecarSet, number int64, image string, customVersions ...string) *appsv1.ControllerRevision {
 	t.Helper()
 	of := set.DeepCopy()

@@ -103,7 +103,7 @@ func TestAHistoryOfAWorkerThatIgnoresImagesReplays(t *testing.T) {
 }
 
 // A workflow that does one thing more than the recorded one must be caught,
-// or the test above would prove nothing. TMPRL1100 is the SDK's code for that.
+// or the test above would prove nothing. TMPRL1100 is the SDK's code for a history that does not fit the workflow.
 func TestChangedWorkflowDoesNotReplay(t *testing.T) {
 	changed := func(ctx workflow.Context, input protocol.RolloutInput) (protocol.RolloutResult, error) {
 		if err := workflow.Sleep(ctx, minBackoff); err != nil {

@@ -14,8 +14,8 @@ import (
 // selectInterval is the time between two lists while there is no completed run.
 const selectInterval = 10 * time.Second
 
-// Workers returns the fault of the workers, also while no rollout is in progress. For this, it queries a
-// completed run: any worker can answer, and Temporal still lists the last poll of a worker that ended.
+// Workers returns the fault of the workers, also while no rollout is in progress. Workers queries a
+// completed run, because any worker can answer, and Temporal still lists the last poll of a worker that ended.
 // While there is no completed run, Workers returns a fault only if Temporal lists no poller, which may
 // take five minutes. An error means that nothing is known about the workers.
 //
