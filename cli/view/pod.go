@@ -86,7 +86,7 @@ func (p *Pod) tone() Tone {
 
 // newPod describes a pod. rejection is the reason of a rejected upgrade.
 func newPod(pod *rollout.Pod, version *podstate.Version, rejection string) Pod {
-	p := Pod{Namespace: pod.Namespace, Name: pod.Name, Ready: pod.Ready, Node: pod.Spec.NodeName, updated: pod.Updated, inPlace: pod.Updated || pod.Upgradable, blocked: version.Blocked(pod.Pod), unreadyContainer: unreadyContainer(pod.Pod)}
+	p := Pod{Namespace: pod.Namespace, Name: pod.Name, Ready: pod.Ready, Node: pod.Spec.NodeName, updated: pod.Updated, inPlace: inPlace(pod), blocked: version.Blocked(pod.Pod), unreadyContainer: unreadyContainer(pod.Pod)}
 	failed := version.FailedStart(pod.Pod)
 	switch {
 	case pod.Updated && pod.Converged():
@@ -114,6 +114,9 @@ func newPod(pod *rollout.Pod, version *podstate.Version, rejection string) Pod {
 	}
 	return p
 }
+
+// inPlace reports whether a pod has the newest content, or can get it by an upgrade in place.
+func inPlace(pod *rollout.Pod) bool { return pod.Updated || pod.Upgradable }
 
 // waitsFor returns what an upgrade in progress waits for.
 func waitsFor(pod *rollout.Pod, version *podstate.Version) string {

@@ -413,9 +413,9 @@ func TestTheRuleOfAnInjectionIsNamed(t *testing.T) {
 		"the webhook was not installed": func(*PodWhyInput) {},
 		"relabelled after its creation (by kubectl-label at 2026-": func(in *PodWhyInput) {
 			in.Pod.ManagedFields = []metav1.ManagedFieldsEntry{
-				{Manager: "created", Time: &in.Pod.CreationTimestamp, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:labels":{}}}`)}},
-				{Manager: "kubelet", Subresource: "status", Time: new(metav1.NewTime(noon)), FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{}}`)}},
-				{Manager: "kubectl-label", Time: new(metav1.NewTime(noon)), FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:labels":{"f:app":{}}}}`)}},
+				{Manager: "created", Time: &in.Pod.CreationTimestamp, FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{}}}`)},
+				{Manager: "kubelet", Subresource: "status", Time: new(metav1.NewTime(noon)), FieldsV1: metav1.NewFieldsV1(`{"f:status":{}}`)},
+				{Manager: "kubectl-label", Time: new(metav1.NewTime(noon)), FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:app":{}}}}`)},
 			}
 		},
 		"annotation kruise.io/sidecarset-i": func(in *PodWhyInput) { in.Pod = pod(t, "p", "agent:v1") },

@@ -119,7 +119,7 @@ const uninjected = "it matches now, but not when it was created, or no webhook w
 // relabelled is the reason for such a pod whose labels were written after its creation, with the writer.
 func (i *injection) relabelled() string {
 	for _, entry := range i.Pod.ManagedFields {
-		if entry.Subresource == "" && entry.Time != nil && entry.Time.After(i.Pod.CreationTimestamp.Time) && entry.FieldsV1 != nil && strings.Contains(string(entry.FieldsV1.Raw), `"f:labels"`) {
+		if entry.Subresource == "" && entry.Time != nil && entry.Time.After(i.Pod.CreationTimestamp.Time) && entry.FieldsV1 != nil && strings.Contains(entry.FieldsV1.GetRawString(), `"f:labels"`) {
 			return "it was relabelled after its creation (by " + entry.Manager + " at " + entry.Time.UTC().Format(time.RFC3339) + "), and pods are injected when they are created"
 		}
 	}
@@ -245,16 +245,7 @@ func (i *injection) upgrade() string {
 	case PodOld:
 		pod.Reason = i.waitsFor()
 	case PodFailing:
-		switch {
-		case !pod.inPlace:
-			pod.Reason += "; " + differs + i.difference() + i.recreate()
-		case !pod.updated:
-			pod.Reason += "; " + i.waitsFor()
-		}
-		if !pod.updated {
-			break
-		}
-		pod.Reason += " (kubectl sidecarset undo " + i.set.Name + ")"
+		pod.Reason += i.failingNext(&pod)
 	case PodNotUpgradable:
 		pod.Reason += i.difference() + i.recreate()
 	case PodUnready, PodUpgrading, PodMigrating, PodWaiting:
@@ -264,6 +255,17 @@ func (i *injection) upgrade() string {
 		return string(pod.Phase)
 	}
 	return string(pod.Phase) + ": " + pod.Reason
+}
+
+// failingNext says how a failing pod gets another image.
+func (i *injection) failingNext(pod *Pod) string {
+	switch {
+	case !pod.inPlace:
+		return "; " + differs + i.difference() + i.recreate()
+	case !pod.updated:
+		return "; " + i.waitsFor()
+	}
+	return " (kubectl sidecarset undo " + i.set.Name + ")"
 }
 
 // difference names the fields that prevent an upgrade in place.

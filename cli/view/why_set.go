@@ -103,9 +103,7 @@ func (r *Rollout) stoppedBy(in *Input) []string {
 	if r.unreachable && !r.Phase.Ended() {
 		found = append(found, r.RunUnknown+"; if the worker cannot reach Temporal either, the rollout waits ("+checkCommand+")")
 	}
-	if r.notResponding && !r.Phase.Ended() && r.Fault.part() != workersPart {
-		found = append(found, protocol.NoAnswer)
-	}
+	found = append(found, r.noAnswer()...)
 	switch r.Phase {
 	case protocol.PhaseBaking:
 		found = append(found, r.waits+" ("+endBake+PromoteCommand(r.Name)+")")
@@ -119,6 +117,14 @@ func (r *Rollout) stoppedBy(in *Input) []string {
 		found = append(found, r.waits+" ("+ApproveCommand(r.Name)+")")
 	}
 	return found
+}
+
+// noAnswer is empty if the run answers, or a fault of the workers is named.
+func (r *Rollout) noAnswer() []string {
+	if !r.notResponding || r.Phase.Ended() || r.Fault.part() == workersPart {
+		return nil
+	}
+	return []string{protocol.NoAnswer}
 }
 
 // operatorReasons are conditions about Temporal, the workers, the run or the webhook.
