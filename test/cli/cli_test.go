@@ -216,7 +216,8 @@ func TestARolloutFromTheFirstLookToTheUndo(t *testing.T) {
 	paused := shows(t, "pause", "logs", "--reason=errors in the logs")
 	assert.Contains(t, paused, "sidecarset/logs paused")
 	eventually(t, []string{"status", "logs"}, "Status:    Paused", "by admin: errors in the logs", "Run:       generation 2")
-	assert.Contains(t, shows(t, "why", "sidecarset/logs"), "paused by admin: errors in the logs")
+	assert.Regexp(t, `paused for \d+s by admin: errors in the logs`, shows(t, "why", "sidecarset/logs"))
+	assert.Regexp(t, `(?m)^logs: paused for \d+s by admin: errors in the logs \(kubectl sidecarset resume logs\)$`, shows(t, "list"))
 
 	back := shows(t, "undo", "logs", "--dry-run=client", "-o", "yaml")
 	assert.Contains(t, back, "image: agent:v1")

@@ -142,7 +142,7 @@ func TestAPauseWithoutAWorkerIsNotConfirmedAndTakesEffectLater(t *testing.T) {
 	assert.Contains(t, shown, "Run:       no worker answers for the run (kubectl sidecarset check)")
 	assert.Contains(t, shown, "Next:      kubectl sidecarset check")
 	assert.NotContains(t, shown, "Waiting: ")
-	assert.Contains(t, shows(t, "why", "sidecarset/later"), "no worker answers for the run (kubectl sidecarset check)")
+	assert.Regexp(t, `no worker (answers for the run|claims the tasks)[^\n]*: start its process`, shows(t, "why", "sidecarset/later"))
 	again := func() { require.NoError(t, stack.StartAgain(t.Context(), "worker")) }
 	_, err := sidecarset(t, "pause", "later", "--reason=later")
 	if !assert.ErrorContains(t, err, "not confirmed: no worker answers for the run") {
