@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -33,7 +34,8 @@ func (c *cluster) nodes(ctx context.Context, now time.Time) view.Nodes {
 		err  error
 	}
 	known := map[string]answer{}
-	return view.Nodes{Now: now, List: func() (sets.Set[string], error) { return c.nodeNames(ctx) }, Get: func(name string) (*corev1.Node, error) {
+	notReady := func() ([]corev1.Node, error) { return c.notReadyNodes(ctx) }
+	return view.Nodes{Now: now, NotReady: notReady, List: func() (sets.Set[string], error) { return c.nodeNames(ctx) }, Get: func(name string) (*corev1.Node, error) {
 		one, ok := known[name]
 		switch {
 		case ok:
@@ -60,6 +62,15 @@ func (c *cluster) nodeNames(ctx context.Context) (sets.Set[string], error) {
 		names.Insert(list.Items[i].Name)
 	}
 	return names, nil
+}
+
+// notReadyNodes returns the nodes that are not ready, and none in a cluster with more than maxListedNodes nodes.
+func (c *cluster) notReadyNodes(ctx context.Context) ([]corev1.Node, error) {
+	var nodes corev1.NodeList
+	if err := c.live.List(ctx, &nodes, client.Limit(maxListedNodes)); err != nil || nodes.Continue != "" {
+		return nil, err
+	}
+	return slices.DeleteFunc(nodes.Items, func(node corev1.Node) bool { return view.NodeReady(&node) }), nil
 }
 
 // lostNodes returns the lost nodes of the pods of each SidecarSet. It returns none in a cluster with more

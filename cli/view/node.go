@@ -16,7 +16,43 @@ type Nodes struct {
 	Get func(name string) (*corev1.Node, error)
 	// List returns the names of all nodes.
 	List func() (sets.Set[string], error)
-	Now  time.Time
+	// NotReady returns the nodes that are not ready, sorted by name.
+	NotReady func() ([]corev1.Node, error)
+	Now      time.Time
+}
+
+// maxNotReadyNodes limits the lines about nodes that are not ready.
+const maxNotReadyNodes = 3
+
+// onNotReadyNodes has a line for each node that is not ready, and on which no named pod waits. Until Kubernetes
+// marks the pods of such a node as not ready, they count as ready.
+func (r *Rollout) onNotReadyNodes(nodes Nodes) (found []string) {
+	if nodes.NotReady == nil {
+		return nil
+	}
+	notReady, err := nodes.NotReady()
+	if err != nil {
+		return nil
+	}
+	pods, named := map[string]int{}, map[string]bool{}
+	for _, pod := range r.pods() {
+		pods[pod.Node]++
+		named[pod.Node] = named[pod.Node] || pod.nodeCommand != ""
+	}
+	for i := range notReady {
+		name := notReady[i].Name
+		if pods[name] == 0 || named[name] || len(found) == maxNotReadyNodes {
+			continue
+		}
+		since := ""
+		for _, c := range notReady[i].Status.Conditions {
+			if c.Type == corev1.NodeReady {
+				since = " for " + age(nodes.Now, c.LastTransitionTime.Time)
+			}
+		}
+		found = append(found, fmt.Sprintf("node %s of %s is NotReady%s: kubectl describe node %[1]s", name, plural(pods[name], "pod"), since))
+	}
+	return found
 }
 
 // LostPod is a pod that is ready in the API server though its node does not exist.

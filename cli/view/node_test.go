@@ -166,3 +166,29 @@ func TestSpec8_0_7_PodsOfDeletedNodesCountAsReadyNowhere(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "3 of 3 pods updated, 1 of them ready; 0 to go, 0 unavailable of 2 allowed", why.Message)
 }
+
+// Kubernetes shows the pods of a node as ready until it has noticed that the node is not ready.
+func TestWhyNamesANodeThatIsNotReadyWithoutARollout(t *testing.T) {
+	in := input(t)
+	in.Pods = []*corev1.Pod{pod(t, "a", "agent:v2", on("node-1")), pod(t, "b", "agent:v2", on("node-1")), pod(t, "c", "agent:v2", on("node-2"))}
+	in.Nodes = nodes(new([]string))
+	in.Nodes.NotReady = func() ([]corev1.Node, error) {
+		unready, err := in.Nodes.Get("node-1")
+		require.NoError(t, err)
+		unready.Name = "node-1"
+		elsewhere := unready.DeepCopy()
+		elsewhere.Name = "node-9"
+		return []corev1.Node{*unready, *elsewhere}, nil
+	}
+	why, err := NewRolloutWhy(in)
+	require.NoError(t, err)
+	assert.Contains(t, why.Reasons, "node node-1 of 2 pods is NotReady for 77s: kubectl describe node node-1")
+	assert.NotContains(t, why.Text(Style{Now: noon}), "node-9")
+
+	// A line about a pod that waits for the node names the node already.
+	in.Pods = append(in.Pods, pod(t, "d", "agent:v2", on("node-1"), written(t, 8*time.Second, "")))
+	why, err = NewRolloutWhy(in)
+	require.NoError(t, err)
+	assert.NotContains(t, why.Text(Style{Now: noon}), "node node-1 of")
+	assert.Contains(t, why.Text(Style{Now: noon}), "its node node-1 is NotReady")
+}

@@ -52,6 +52,7 @@ func NewRolloutWhy(in *Input) (*RolloutWhy, error) {
 	if lost := r.lostPodsLine(); lost != "" {
 		reasons = append(reasons, lost+" ("+r.deleteLostPods()+")")
 	}
+	reasons = append(reasons, r.onNotReadyNodes(in.Nodes)...)
 	if end := r.end(in, len(left)); end != "" {
 		reasons = append(reasons, end)
 	}
