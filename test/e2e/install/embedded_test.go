@@ -19,7 +19,8 @@ import (
 // embeddedAddress is the address of the embedded Temporal for pods.
 const embeddedAddress = cluster.APIServerAddress + ":7234"
 
-// The volumes of the node are directories. The server runs without root.
+// volume creates a PersistentVolume that is a directory of the node. The server, which does not run as root, may
+// write into it.
 func (s *site) volume(name string) {
 	s.t.Helper()
 	directory := s.t.TempDir()
