@@ -30,7 +30,7 @@ b: paused by spec.updateStrategy.paused (kubectl sidecarset resume b)
 d: paused by an unknown user (kubectl sidecarset resume d)
 e: paused by spec.updateStrategy.paused (kubectl sidecarset resume e)
 f: paused by spec.updateStrategy.paused (kubectl sidecarset resume f)
-and 1 paused SidecarSet more
+and 1 SidecarSet more: kubectl sidecarset status NAME
 `, lines)
 }
 

@@ -171,34 +171,43 @@ func (all Summaries) Text(s Style) string {
 			rows[i] = rows[i][:7]
 		}
 	}
-	return table(rows) + all.pauses(s.Now)
+	return table(rows) + all.notes(s.Now)
 }
 
-// maxPauses limits the lines about pauses.
-const maxPauses = 5
+// maxListNotes limits the lines below a list.
+const maxListNotes = 5
 
-// pauses has a line for each of the first paused SidecarSets, with the command that resumes the rollout.
-func (all Summaries) pauses(now time.Time) string {
+// notes has a line for each of the first SidecarSets that are paused, or have pods on lost nodes, with the next
+// command.
+func (all Summaries) notes(now time.Time) string {
 	var lines strings.Builder
-	paused := 0
+	found := 0
 	for i := range all {
-		one := &all[i]
-		if !slices.Contains(one.Attention, attentionPaused) {
+		note := all[i].note(now)
+		if note == "" {
 			continue
 		}
-		if paused++; paused > maxPauses {
-			continue
+		if found++; found <= maxListNotes {
+			fmt.Fprintf(&lines, "%s: %s\n", all[i].Name, note)
 		}
-		by := "by spec.updateStrategy.paused"
-		if one.Pause != nil {
-			by = pausedFor(one.Pause, now) + pausedBy(one.Pause)
-		}
-		fmt.Fprintf(&lines, "%s: paused %s (%s)\n", one.Name, by, ResumeCommand(one.Name))
 	}
-	if paused > maxPauses {
-		fmt.Fprintf(&lines, "and %s more\n", plural(paused-maxPauses, "paused SidecarSet"))
+	if found > maxListNotes {
+		fmt.Fprintf(&lines, "and %s more: kubectl sidecarset status NAME\n", plural(found-maxListNotes, "SidecarSet"))
 	}
 	return lines.String()
+}
+
+// note is empty if the next command is not known.
+func (s *Summary) note(now time.Time) string {
+	switch {
+	case slices.Contains(s.Attention, attentionPaused) && s.Pause != nil:
+		return "paused " + pausedFor(s.Pause, now) + PausedBySignal(s.Name, s.Pause)
+	case slices.Contains(s.Attention, attentionPaused):
+		return "paused by spec.updateStrategy.paused (" + ResumeCommand(s.Name) + ")"
+	case slices.ContainsFunc(s.Attention, func(entry string) bool { return strings.HasPrefix(entry, lostNode) }):
+		return "to see the pods on lost nodes: kubectl sidecarset why " + s.Name
+	}
+	return ""
 }
 
 // BehindPods are pods that lack the sidecars of a SidecarSet, or do not have its newest revision.
