@@ -58,6 +58,9 @@ func (s *shared) why(ctx context.Context, c *cluster, about string) (model, erro
 	case slices.Contains(setKinds(), kind):
 		return s.whySet(ctx, c, name)
 	}
+	if slices.Contains(workloadKinds(), kind) {
+		return nil, fmt.Errorf("%s is no pod and no SidecarSet: name one of its pods (kubectl get pods), or a SidecarSet (kubectl sidecarset list)", about)
+	}
 	// The output of other commands names pods by NAMESPACE/POD.
 	m, err := s.whyPod(ctx, c, client.ObjectKey{Namespace: kind, Name: name})
 	if apierrors.IsNotFound(err) && !kube.MissingKind(err) {
@@ -67,6 +70,12 @@ func (s *shared) why(ctx context.Context, c *cluster, about string) (model, erro
 		return nil, fmt.Errorf("there is no pod %s in namespace %s: use pod/NAME, NAMESPACE/POD or sidecarset/NAME", name, kind)
 	}
 	return m, err
+}
+
+// workloadKinds are kinds that own pods, and that a user may type instead of pod.
+func workloadKinds() []string {
+	return []string{"deployment", "deployments", "deploy", "statefulset", "statefulsets", "sts", "daemonset", "daemonsets", "ds", "replicaset", "replicasets", "rs",
+		"job", "jobs", "cronjob", "cronjobs", "cj", "node", "nodes"}
 }
 
 // noPod is the error about a pod that does not exist in the namespace of -n.

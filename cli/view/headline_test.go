@@ -15,6 +15,22 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
+func TestTheWriterOfAPauseBySpecIsNamed(t *testing.T) {
+	set, _ := logs(t)
+	wrote := func(manager, fields string, at time.Time) metav1.ManagedFieldsEntry {
+		return metav1.ManagedFieldsEntry{Manager: manager, Time: new(metav1.NewTime(at)), FieldsV1: metav1.NewFieldsV1(fields)}
+	}
+	set.ManagedFields = []metav1.ManagedFieldsEntry{
+		wrote("kubectl-client-side-apply", `{"f:spec":{"f:updateStrategy":{"f:maxUnavailable":{}}}}`, noon),
+		wrote("kubectl-patch", `{"f:spec":{"f:updateStrategy":{"f:paused":{}}}}`, noon.Add(-72*time.Hour)),
+	}
+	assert.Empty(t, writerOfPause(set, noon))
+	set.Spec.UpdateStrategy.Paused = true
+	assert.Equal(t, " of kubectl-patch, which wrote 3d ago", writerOfPause(set, noon))
+	set.ManagedFields = set.ManagedFields[:1]
+	assert.Empty(t, writerOfPause(set, noon))
+}
+
 // The user of list learns the sender, the reason and the time of a pause, and the command that ends it.
 func TestSpec8_0_12_ListNamesThePauses(t *testing.T) {
 	paused := func(name string, pause *protocol.Pause) Summary {
@@ -24,9 +40,10 @@ func TestSpec8_0_12_ListNamesThePauses(t *testing.T) {
 		paused("a", &protocol.Pause{By: "bob", Reason: "incident 4711", At: noon.Add(-72 * time.Hour)}), paused("b", nil),
 		{Name: "c", Headline: "Complete", Created: noon}, paused("d", &protocol.Pause{}), paused("e", nil), paused("f", nil), paused("g", nil),
 	}
+	all[1].pausedBy = " of kubectl-patch, which wrote 3d ago"
 	_, lines, _ := strings.Cut(all.Text(Style{Now: noon}), "\na: ")
 	assert.Equal(t, `paused for 3d by bob: incident 4711 (kubectl sidecarset resume a)
-b: paused by spec.updateStrategy.paused (kubectl sidecarset resume b)
+b: paused by spec.updateStrategy.paused of kubectl-patch, which wrote 3d ago (kubectl sidecarset resume b)
 d: paused by an unknown user (kubectl sidecarset resume d)
 e: paused by spec.updateStrategy.paused (kubectl sidecarset resume e)
 f: paused by spec.updateStrategy.paused (kubectl sidecarset resume f)

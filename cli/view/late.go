@@ -95,7 +95,7 @@ func (r *Rollout) stop() string {
 // or another container is the cause. A user who asks why need not wait until the pod is late.
 func (r *Rollout) unreadyReasons(now time.Time) (found []string) {
 	pod := r.longest()
-	if pod == nil || pod.Phase != PodUpgrading && pod.Phase != PodWaiting || pod.nodeCommand != "" || pod.blocked || r.starting()(pod) || r.rollback == v1alpha1.ReasonRollingBack {
+	if pod == nil || pod.Phase != PodUpgrading && pod.Phase != PodWaiting || pod.nodeCommand != "" || pod.blocked || r.starting()(pod) || r.partFails() || r.rollback == v1alpha1.ReasonRollingBack {
 		return nil
 	}
 	logs := pod.logsCommand()

@@ -2,6 +2,7 @@ package view
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -50,6 +51,10 @@ type Summary struct {
 	NotReady *LatePod `json:"notReady,omitempty"`
 	// unready are the updated pods that are not ready.
 	unready int
+	// lost is the problem of a lost node, with a command.
+	lost string
+	// pausedBy is the writer of a pause by the spec, with the time of its last write.
+	pausedBy string
 }
 
 // ListInput is the data that summaries are made from.
@@ -75,7 +80,7 @@ func NewSummaries(in *ListInput) Summaries {
 		one := Summary{
 			Name: set.Name, Revision: set.Status.LatestRevision, Images: images(&set.Spec), Created: set.CreationTimestamp.Time,
 			Matched: set.Status.MatchedPods, Updated: set.Status.UpdatedPods, Ready: set.Status.ReadyPods - int32(lost.Ready), Pause: pauseOf(set, run.Status),
-			unready: int(set.Status.UpdatedPods-set.Status.UpdatedReadyPods) + lost.Updated,
+			unready: int(set.Status.UpdatedPods-set.Status.UpdatedReadyPods) + lost.Updated, lost: lost.Note, pausedBy: writerOfPause(set, now),
 		}
 		if c := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionInjected); c != nil && c.Status == metav1.ConditionFalse {
 			one.Injected, one.Missing = c.Reason, c.Reason == v1alpha1.ReasonPodsWithoutSidecar
@@ -203,9 +208,28 @@ func (s *Summary) note(now time.Time) string {
 	case slices.Contains(s.Attention, attentionPaused) && s.Pause != nil:
 		return "paused " + pausedFor(s.Pause, now) + PausedBySignal(s.Name, s.Pause)
 	case slices.Contains(s.Attention, attentionPaused):
-		return "paused by spec.updateStrategy.paused (" + ResumeCommand(s.Name) + ")"
-	case slices.ContainsFunc(s.Attention, func(entry string) bool { return strings.HasPrefix(entry, lostNode) }):
-		return "to see the pods on lost nodes: kubectl sidecarset why " + s.Name
+		return "paused by spec.updateStrategy.paused" + s.pausedBy + " (" + ResumeCommand(s.Name) + ")"
+	}
+	return s.lost
+}
+
+// writerOfPause names the field manager that wrote spec.updateStrategy.paused, and the time of its last write.
+func writerOfPause(set *v1alpha1.SidecarSet, now time.Time) string {
+	if !set.Spec.UpdateStrategy.Paused {
+		return ""
+	}
+	for _, entry := range set.ManagedFields {
+		var fields struct {
+			Spec struct {
+				Strategy map[string]any `json:"f:updateStrategy"`
+			} `json:"f:spec"`
+		}
+		if entry.Time == nil || entry.FieldsV1 == nil || entry.Subresource != "" || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
+			continue
+		}
+		if _, wrote := fields.Spec.Strategy["f:paused"]; wrote {
+			return " of " + entry.Manager + ", which wrote " + age(now, entry.Time.Time) + " ago"
+		}
 	}
 	return ""
 }

@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -92,9 +93,10 @@ func NodeReady(node *corev1.Node) bool {
 
 // Lost are the lost nodes of the pods of a SidecarSet.
 type Lost struct {
-	// Nodes are the sorted names of the nodes that status names: those that do not exist, and those that
-	// are not ready while a pod waits for its node.
+	// Nodes are the sorted names of the nodes that do not exist, or are not ready.
 	Nodes []string
+	// Note is the problem of the first node, with a command.
+	Note string
 	// Ready counts the pods that the API server shows as ready though their nodes do not exist. Updated
 	// counts those of them that status counts as updated and ready.
 	Ready, Updated int
@@ -106,10 +108,10 @@ func FindLost(in *Input) (found Lost, err error) {
 	if err != nil {
 		return found, err
 	}
-	nodes := sets.New[string]()
+	nodes := map[string]string{}
 	for i := range matched {
 		pod := newPod(&matched[i], version, "")
-		problem, _ := in.Nodes.problem(&pod)
+		problem, command := in.Nodes.problem(&pod)
 		if problem == "" {
 			continue
 		}
@@ -120,11 +122,15 @@ func FindLost(in *Input) (found Lost, err error) {
 		if gone && pod.Phase == PodUpdated {
 			found.Updated++
 		}
-		if gone || pod.mayWaitForNode() {
-			nodes.Insert(pod.Node)
+		nodes[pod.Node] = strings.TrimPrefix(problem, "its ") + " (" + command + ")"
+	}
+	found.Nodes = slices.Sorted(maps.Keys(nodes))
+	if n := len(found.Nodes); n > 0 {
+		found.Note = nodes[found.Nodes[0]]
+		if n > 1 {
+			found.Note += "; and " + plural(n-1, "node") + " more"
 		}
 	}
-	found.Nodes = sets.List(nodes)
 	return found, nil
 }
 

@@ -134,11 +134,11 @@ func TestAListNamesTheLostNodesOfPods(t *testing.T) {
 	in.Nodes = nodes(new([]string))
 	lost, err := FindLost(in)
 	require.NoError(t, err)
-	assert.Equal(t, Lost{Nodes: []string{"node-1", "node-3"}, Ready: 2, Updated: 1}, lost, "node-4 cannot be read")
+	assert.Equal(t, Lost{Nodes: []string{"node-1", "node-3"}, Ready: 2, Updated: 1, Note: "node node-1 is NotReady for 77s (kubectl describe node node-1); and 1 node more"}, lost, "node-4 cannot be read")
 	in.Pods = append(in.Pods[5:], pod(t, "g", "agent:v2", on("node-1")))
-	none, err := FindLost(in)
+	unready, err := FindLost(in)
 	require.NoError(t, err)
-	assert.Empty(t, none.Nodes, "the SidecarSet does not match a pod, and the other one is ready")
+	assert.Equal(t, []string{"node-1"}, unready.Nodes, "the SidecarSet does not match the pod on node-3")
 
 	calm := *in.Set.DeepCopy()
 	calm.Name, calm.Status.Conditions, calm.Status.UpdatedPods = "mesh", nil, 6
