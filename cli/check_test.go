@@ -174,7 +174,7 @@ func TestCheckWaitsForASignOfLifeOfTheOperator(t *testing.T) {
 	assert.Equal(t, view.Check{Part: "operator", State: view.CheckOK, Message: "operator-1 leads, and has observed all SidecarSets"}, got)
 	got = part(t, "operator", interceptor.Funcs{}, lease, observed)
 	assert.Equal(t, view.CheckFailed, got.State)
-	assert.Regexp(t, "^the operator has not renewed Lease kruise-system/outrigger-operator for .*: namespace kruise-system has no Deployment of the operator: ", got.Message)
+	assert.Regexp(t, "^the operator is down, and status may be old: it has not renewed Lease kruise-system/outrigger-operator for .*: namespace kruise-system has no Deployment of the operator: ", got.Message)
 	// The operator may have ended right after it had renewed the Lease.
 	ended := lease.DeepCopy()
 	ended.Spec.RenewTime = &metav1.MicroTime{Time: noon}
@@ -227,8 +227,8 @@ func TestTheNextCommandFitsTheDeploymentOfARole(t *testing.T) {
 		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kruise-system", Name: view.OperatorLease}}
 		lease.Spec.RenewTime = &metav1.MicroTime{Time: noon.Add(-time.Minute)}
 		got := part(t, "operator", interceptor.Funcs{}, append(objects, lease)...)
-		assert.Equal(t, view.Check{Part: "operator", State: view.CheckFailed, Message: "the operator has not renewed Lease kruise-system/outrigger-operator for 1m3s, " +
-			"so it is down, has just started and waits up to 15s for this Lease, or runs without --leader-elect now, and status may be old: " + want}, got)
+		assert.Equal(t, view.Check{Part: "operator", State: view.CheckFailed, Message: "the operator is down, and status may be old: it has not renewed Lease kruise-system/outrigger-operator for 1m3s" +
+			" (an operator that has just started leads within 15s; one without --leader-elect does not renew it): " + want}, got)
 	}
 }
 
@@ -236,8 +236,8 @@ func TestEachCommandNamesTheFaultOfTheInstallation(t *testing.T) {
 	const (
 		temporal = "Temporal at t:7233 does not answer"
 		workers  = "Temporal answers, but no worker claims the tasks in task queue q (Temporal at t:7233, namespace n)"
-		silent   = "the operator has not renewed Lease kruise-system/outrigger-operator for "
-		old      = ", so it is down, has just started and waits up to 15s for this Lease, or runs without --leader-elect now, and status may be old: namespace kruise-system has no Deployment of the operator: " +
+		silent   = "the operator is down, and status may be old: it has not renewed Lease kruise-system/outrigger-operator for "
+		old      = " (an operator that has just started leads within 15s; one without --leader-elect does not renew it): namespace kruise-system has no Deployment of the operator: " +
 			"start its process outside of the cluster again (on a local stack: make start ROLE=operator), or install it"
 		late = -time.Hour
 	)

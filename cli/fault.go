@@ -81,7 +81,7 @@ func (c *cluster) correct(ctx context.Context, fault view.Fault, runs ...view.Ru
 // operatorFault names the Lease that nobody renews, and the next command.
 func (c *cluster) operatorFault(ctx context.Context, silence time.Duration) view.Fault {
 	return view.Fault{Reason: view.OperatorNotResponding, Message: fmt.Sprintf(
-		"the operator has not renewed Lease %s/%s for %s, so it is down, has just started and waits up to 15s for this Lease, or runs without --leader-elect now, and status may be old: %s",
+		"the operator is down, and status may be old: it has not renewed Lease %s/%s for %s (an operator that has just started leads within 15s; one without --leader-elect does not renew it): %s",
 		c.systemNamespace, view.OperatorLease, silence.Round(time.Second), c.podsOf(ctx, "operator"))}
 }
 

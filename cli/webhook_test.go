@@ -58,7 +58,7 @@ func TestPodsThatBypassTheInstalledWebhookAreNotMissing(t *testing.T) {
 		return missingPods(t, newTestCluster(t, append(objects, installed(change))...).run("list", "--missing", "-o", "json"))
 	}
 	calledOff := func(namespace, name string) string {
-		return "it matches now, but not when it was created, or no webhook was called then: the SidecarSet's selector or the labels of its namespace (such as outrigger.io/injection=disabled) have changed since, injection was paused, or the webhook was not installed" +
+		return "it was created without the sidecars, and matches now: since then, the SidecarSet's selector or the labels of its namespace (such as outrigger.io/injection=disabled) have changed, injection was resumed, or the webhook was installed" +
 			fmt.Sprintf(" (no controller recreates it: kubectl get pod %s -n %s -o yaml | kubectl replace --force -f -)", name, namespace)
 	}
 	assert.Equal(t, map[string]string{"shop/plain": calledOff("shop", "plain"), "lab/plain": calledOff("lab", "plain"), "shop/opted-out": calledOff("shop", "opted-out")}, missing(func(*admissionv1.MutatingWebhook) {}))

@@ -410,7 +410,7 @@ func TestTheRuleOfAnInjectionIsNamed(t *testing.T) {
 		"leaves it out (ours)": func(in *PodWhyInput) {
 			in.Webhook.Installed = &admissionv1.MutatingWebhook{Rules: make([]admissionv1.RuleWithOperations, 1), MatchConditions: []admissionv1.MatchCondition{{Name: "not-system-critical"}, {Name: "ours"}}}
 		},
-		"the webhook was not installed": func(*PodWhyInput) {},
+		"injection was resumed": func(*PodWhyInput) {},
 		"relabelled after its creation (by kubectl-label at 2026-": func(in *PodWhyInput) {
 			in.Pod.ManagedFields = []metav1.ManagedFieldsEntry{
 				{Manager: "created", Time: &in.Pod.CreationTimestamp, FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{}}}`)},

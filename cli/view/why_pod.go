@@ -113,8 +113,8 @@ func recreate(pod *corev1.Pod, set string) string {
 
 // uninjected is the reason for a pod that was not injected although no current rule excludes the
 // pod, and whose labels have not changed.
-const uninjected = "it matches now, but not when it was created, or no webhook was called then: the SidecarSet's selector or the labels of its " +
-	"namespace (such as outrigger.io/injection=disabled) have changed since, injection was paused, or the webhook was not installed"
+const uninjected = "it was created without the sidecars, and matches now: since then, the SidecarSet's selector or the labels of its namespace " +
+	"(such as outrigger.io/injection=disabled) have changed, injection was resumed, or the webhook was installed"
 
 // relabelled is the reason for such a pod whose labels were written after its creation, with the writer.
 func (i *injection) relabelled() string {
