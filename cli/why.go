@@ -58,16 +58,20 @@ func (s *shared) why(ctx context.Context, c *cluster, about string) (model, erro
 	case slices.Contains(setKinds(), kind):
 		return s.whySet(ctx, c, name)
 	}
-	if slices.Contains(workloadKinds(), kind) {
-		return nil, fmt.Errorf("%s is no pod and no SidecarSet: name one of its pods (kubectl get pods), or a SidecarSet (kubectl sidecarset list)", about)
+	return s.whyPodOf(ctx, c, kind, name)
+}
+
+// whyPodOf is about NAMESPACE/POD, which the output of other commands prints.
+func (s *shared) whyPodOf(ctx context.Context, c *cluster, namespace, name string) (model, error) {
+	if slices.Contains(workloadKinds(), namespace) {
+		return nil, fmt.Errorf("%s/%s is no pod and no SidecarSet: name one of its pods (kubectl get pods), or a SidecarSet (kubectl sidecarset list)", namespace, name)
 	}
-	// The output of other commands names pods by NAMESPACE/POD.
-	m, err := s.whyPod(ctx, c, client.ObjectKey{Namespace: kind, Name: name})
+	m, err := s.whyPod(ctx, c, client.ObjectKey{Namespace: namespace, Name: name})
 	if apierrors.IsNotFound(err) && !kube.MissingKind(err) {
-		if c.lacksNamespace(ctx, kind) {
-			return nil, fmt.Errorf("there is no pod %s: namespace %s does not exist: use pod/NAME, NAMESPACE/POD or sidecarset/NAME (kubectl get namespaces)", name, kind)
+		if c.lacksNamespace(ctx, namespace) {
+			return nil, fmt.Errorf("there is no pod %s: namespace %s does not exist: use pod/NAME, NAMESPACE/POD or sidecarset/NAME (kubectl get namespaces)", name, namespace)
 		}
-		return nil, fmt.Errorf("there is no pod %s in namespace %s: use pod/NAME, NAMESPACE/POD or sidecarset/NAME", name, kind)
+		return nil, fmt.Errorf("there is no pod %s in namespace %s: use pod/NAME, NAMESPACE/POD or sidecarset/NAME", name, namespace)
 	}
 	return m, err
 }

@@ -101,9 +101,6 @@ func (r *Rollout) stoppedBy(in *Input) []string {
 	if r.Pause != nil {
 		found = append(found, "paused "+pausedFor(r.Pause, in.Now)+PausedBySignal(r.Name, r.Pause))
 	}
-	if r.unreachable && !r.Phase.Ended() {
-		found = append(found, r.RunUnknown+"; if the worker cannot reach Temporal either, the rollout waits ("+checkCommand+")")
-	}
 	found = append(found, r.noAnswer()...)
 	switch r.Phase {
 	case protocol.PhaseBaking:
@@ -120,12 +117,16 @@ func (r *Rollout) stoppedBy(in *Input) []string {
 	return found
 }
 
-// noAnswer is empty if the run answers, or a fault of the workers is named.
+// noAnswer is empty if the run or Temporal answers, or the fault of this part is named.
 func (r *Rollout) noAnswer() []string {
-	if !r.notResponding || r.Phase.Ended() || r.Fault.part() == workersPart {
-		return nil
+	switch part := r.Fault.part(); {
+	case r.Phase.Ended():
+	case r.unreachable && part != temporalPart:
+		return []string{r.RunUnknown + "; if the worker cannot reach Temporal either, the rollout waits (" + checkCommand + ")"}
+	case r.notResponding && part != workersPart:
+		return []string{protocol.NoAnswer}
 	}
-	return []string{protocol.NoAnswer}
+	return nil
 }
 
 // operatorReasons are conditions about Temporal, the workers, the run or the webhook.
