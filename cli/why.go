@@ -63,17 +63,18 @@ func (s *shared) why(ctx context.Context, c *cluster, about string) (model, erro
 
 // whyPodOf is about NAMESPACE/POD, which the output of other commands prints.
 func (s *shared) whyPodOf(ctx context.Context, c *cluster, namespace, name string) (model, error) {
-	if slices.Contains(workloadKinds(), namespace) {
-		return nil, fmt.Errorf("%s/%s is no pod and no SidecarSet: name one of its pods (kubectl get pods), or a SidecarSet (kubectl sidecarset list)", namespace, name)
-	}
 	m, err := s.whyPod(ctx, c, client.ObjectKey{Namespace: namespace, Name: name})
-	if apierrors.IsNotFound(err) && !kube.MissingKind(err) {
-		if c.lacksNamespace(ctx, namespace) {
-			return nil, fmt.Errorf("there is no pod %s: namespace %s does not exist: use pod/NAME, NAMESPACE/POD or sidecarset/NAME (kubectl get namespaces)", name, namespace)
-		}
-		return nil, fmt.Errorf("there is no pod %s in namespace %s: use pod/NAME, NAMESPACE/POD or sidecarset/NAME", name, namespace)
+	if !apierrors.IsNotFound(err) || kube.MissingKind(err) {
+		return m, err
 	}
-	return m, err
+	lacks := c.lacksNamespace(ctx, namespace)
+	switch {
+	case lacks && slices.Contains(workloadKinds(), namespace):
+		return nil, fmt.Errorf("%s/%s is no pod and no SidecarSet: name one of its pods (kubectl get pods), or a SidecarSet (kubectl sidecarset list)", namespace, name)
+	case lacks:
+		return nil, fmt.Errorf("there is no pod %s: namespace %s does not exist: use pod/NAME, NAMESPACE/POD or sidecarset/NAME (kubectl get namespaces)", name, namespace)
+	}
+	return nil, fmt.Errorf("there is no pod %s in namespace %s: use pod/NAME, NAMESPACE/POD or sidecarset/NAME", name, namespace)
 }
 
 // workloadKinds are kinds that own pods, and that a user may type instead of pod.
