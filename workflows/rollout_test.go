@@ -400,6 +400,8 @@ func (s *rolloutSuite) TestRejectedPodsAreNamedToThePlannerAndTheRunRests() {
 	waiting := protocol.NextBatchResult{Phase: protocol.PhaseWaiting}
 	s.answers(batch("a"), waiting, batch("a"), batch("a"), ends(protocol.PhaseComplete))
 	started := s.env.Now()
+	// The last plan chose a batch. Since then, the run knows that it has to wait.
+	s.env.RegisterDelayedCallback(func() { s.Equal(protocol.PhaseWaiting, s.query().Phase) }, 2*minBackoff)
 	s.run()
 	known := prints(pod("a"))
 	s.Equal(protocol.Rejected{Pods: known}, s.asked[1].Rejected, "others come first")

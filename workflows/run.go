@@ -202,7 +202,10 @@ func (r *run) upgradeBatch(ctx workflow.Context, next protocol.NextBatchResult) 
 		return r.awaitSignalFor(ctx, skippedPause, waitFailing)
 	}
 	if again && len(result.Written) == 0 {
-		// The batch contained only rejected pods, because no other pod could be upgraded.
+		// The batch contained only rejected pods, because no other pod could be upgraded. Its plan says
+		// that the rollout progresses.
+		r.phase = protocol.PhaseWaiting
+		workflow.SetCurrentDetails(ctx, r.details())
 		return r.sleep(ctx, waitRejected)
 	}
 	return nil
