@@ -52,10 +52,15 @@ func TestSpec12_2_AFleetOf500MembersKeepsItsHistoryShort(t *testing.T) {
 		t.Cleanup(virtual.Stop)
 	}
 	id := protocol.FleetWorkflowID("envoy")
-	for _, member := range plan.Members {
+	report := func(member protocol.FleetMember) error {
 		_, err := c.SignalWithStartWorkflow(ctx, id, protocol.ContentSignal, protocol.FleetContent{Member: member.UID, Hash: "h1"},
 			client.StartWorkflowOptions{ID: id, TaskQueue: protocol.FleetTaskQueue}, protocol.FleetWorkflow, protocol.FleetState{Set: "envoy", Phase: protocol.FleetRolling})
-		require.NoError(t, err)
+		return err
+	}
+	// The services of a server that has just started learn of its namespace one after the other.
+	require.EventuallyWithT(t, func(t *assert.CollectT) { require.NoError(t, report(plan.Members[0])) }, time.Minute, 100*time.Millisecond)
+	for _, member := range plan.Members[1:] {
+		require.NoError(t, report(member))
 	}
 	var state protocol.FleetState
 	require.EventuallyWithT(t, func(t *assert.CollectT) {

@@ -232,7 +232,8 @@ func (b *bare) holdPods(finalizers string) {
 func TestHelmInstallsUpgradesAndUninstalls(t *testing.T) {
 	b := newBare(t, cluster.Options{WithoutTemporal: true})
 	release := packaged(t)
-	optional := "--set=networkPolicy.enabled=true,temporal.embedded.enabled=true"
+	// The simulated nodes have no volumes.
+	optional := "--set=networkPolicy.enabled=true,temporal.embedded.enabled=true,temporal.embedded.storage.size="
 	b.helm("install", "outrigger", release, "--create-namespace", "--wait", optional)
 	b.assertRights()
 	b.helm("upgrade", "outrigger", release, "--wait", optional, "--set=webhook.replicas=3,worker.args={--max-unavailable-pods=10}")

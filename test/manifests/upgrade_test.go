@@ -104,7 +104,7 @@ func (u *upgrading) stop(name string) {
 
 func (u *upgrading) await(what string, done func() bool) {
 	u.t.Helper()
-	err := wait.PollUntilContextTimeout(u.t.Context(), 50*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) { return done(), nil })
+	err := wait.PollUntilContextTimeout(u.t.Context(), 50*time.Millisecond, 10*time.Minute, true, func(context.Context) (bool, error) { return done(), nil })
 	require.NoError(u.t, err, what)
 }
 
