@@ -79,7 +79,7 @@ func TestInvalidArgumentsAreRejected(t *testing.T) {
 		`unknown unit "d" in duration "1d": use a duration such as 90s, 5m or 1h30m (see kubectl sidecarset freeze --help)`:                     {"freeze", "--for=1d"},
 		`found '=', expected: identifier: use labels such as tier=edge, or "tier in (edge, core)"`:                                              {"freeze", "x", "--selector=a==="},
 		`kubectl sidecarset completion has no command "foo" (see kubectl sidecarset completion --help)`:                                         {"completion", "foo"},
-		`deployment/web is no pod and no SidecarSet: name one of its pods (kubectl get pods), or a SidecarSet (kubectl sidecarset list)`:        {"why", "deployment/web"},
+		`deployment/web is no pod and no SidecarSet: use pod/NAME, NAMESPACE/POD or sidecarset/NAME (kubectl get pods)`:                         {"why", "deployment/web"},
 		`there is no pod nope in namespace default: use -n or NAMESPACE/POD`:                                                                    {"why", "pod/nope"},
 		`there is neither a SidecarSet "log" nor such a pod in namespace default (-n); SidecarSets: logs`:                                       {"why", "log"},
 		`namespace nowhere does not exist: name another one with -n (kubectl get namespaces)`:                                                   {"list", "--outdated", "-n", "nowhere"},
