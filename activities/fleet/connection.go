@@ -72,8 +72,7 @@ func (c *Connection) record(err error) {
 }
 
 // check finds out whether the connection works, unless a report of this turn has failed or the connection worked
-// shortly before. A member whose rollouts all have ended sends no reports for an hour. A member that was frozen
-// finds no fault, but its last check is old.
+// shortly before. A member whose rollouts all have ended sends no reports for an hour.
 func (r *Reporter) check(ctx context.Context) {
 	now := r.Clock.Now()
 	if r.failed || r.Connection.Fault() == "" && !r.checkedAt.IsZero() && now.Sub(r.checkedAt) < checkInterval {
@@ -85,8 +84,7 @@ func (r *Reporter) check(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
-	frozen := !r.checkedAt.IsZero() && now.Sub(r.checkedAt) >= 3*checkInterval
-	if err == nil && (frozen || r.Connection.Fault() != "") {
+	if err == nil && r.Connection.Fault() != "" {
 		r.returnedAt = now
 	}
 	r.checkedAt = now

@@ -30,6 +30,8 @@ const (
 	announceInterval = time.Hour
 	returnedInterval = 20 * time.Second
 	returnedTime     = time.Minute
+	// frozenTime is a time between two turns after which the process was frozen.
+	frozenTime = 30 * time.Second
 )
 
 // Reporter announces a member, and reports the content of its SidecarSets to the fleet.
@@ -44,10 +46,12 @@ type Reporter struct {
 
 	reported map[types.UID]report
 	down     bool
-	// failed is set if a report of this turn failed. checkedAt is the time of the last check of the connection,
-	// and returnedAt the time of the first check that succeeded after the member was away.
-	failed                bool
-	checkedAt, returnedAt time.Time
+	// failed is set if a report of this turn failed. checkedAt is the time of the last check of the connection.
+	failed    bool
+	checkedAt time.Time
+	// endedAt is the end of the last turn. returnedAt is the time at which the connection worked again, or the
+	// process continued after a freeze.
+	endedAt, returnedAt time.Time
 	// told is the fault that the runs without a permit know, and toldAt the time at which they were woken.
 	told   string
 	toldAt time.Time
@@ -70,6 +74,7 @@ func (r *Reporter) Run(ctx context.Context) error {
 	for {
 		var err error
 		r.failed = false
+		r.begin()
 		if announced.IsZero() || r.Clock.Since(announced) >= announceInterval {
 			err = r.send(ctx, protocol.FleetRegistryID, protocol.AnnounceSignal, r.Self, protocol.FleetRegistryWorkflow, protocol.FleetRegistry{})
 			if err == nil {
@@ -88,12 +93,20 @@ func (r *Reporter) Run(ctx context.Context) error {
 		if err != nil && !r.down && ctx.Err() == nil {
 			r.Log.Info("cannot report to the fleet; retrying", "cause", err.Error())
 		}
-		r.down = err != nil
+		r.down, r.endedAt = err != nil, r.Clock.Now()
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C():
 		}
+	}
+}
+
+// begin finds out whether the process was frozen since the last turn. The duration of a turn does not count,
+// because a turn with many SidecarSets may take long.
+func (r *Reporter) begin() {
+	if now := r.Clock.Now(); !r.endedAt.IsZero() && now.Sub(r.endedAt) >= frozenTime {
+		r.returnedAt = now
 	}
 }
 

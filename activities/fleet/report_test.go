@@ -106,10 +106,12 @@ func TestSpec12_3_AMemberThatReturnsAsksWhetherItWasSkipped(t *testing.T) {
 			turn := func(err error, want int) {
 				t.Helper()
 				failure, r.failed = err, false
+				r.begin()
 				r.check(t.Context())
 				sets, listed := r.completed(t.Context())
 				require.NoError(t, listed)
 				require.NoError(t, r.reportAll(t.Context(), sets))
+				r.endedAt = now.Now()
 				c.fleet.AssertNumberOfCalls(t, "QueryWorkflowWithOptions", want)
 				c.fleet.AssertNumberOfCalls(t, "SignalWithStartWorkflow", reported)
 			}
@@ -128,4 +130,21 @@ func TestSpec12_3_AMemberThatReturnsAsksWhetherItWasSkipped(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A turn with many SidecarSets takes long. If the member took it for a freeze, the member would ask about all of
+// them again in the next turn, and so on.
+func TestSpec12_3_ASlowTurnIsNoFreeze(t *testing.T) {
+	now := clocktesting.NewFakeClock(time.Unix(1_700_000_000, 0))
+	r := &Reporter{Member: &Member{Clock: now}}
+	for range 3 {
+		r.begin()
+		now.Step(time.Minute) // the turn
+		r.endedAt = now.Now()
+		now.Step(reportInterval)
+	}
+	require.Zero(t, r.returnedAt)
+	now.Step(time.Minute)
+	r.begin()
+	require.Equal(t, now.Now(), r.returnedAt)
 }
