@@ -64,13 +64,19 @@ func (c *cluster) nodeNames(ctx context.Context) (sets.Set[string], error) {
 	return names, nil
 }
 
-// notReadyNodes returns the nodes that are not ready, and none in a cluster with more than maxListedNodes nodes.
-func (c *cluster) notReadyNodes(ctx context.Context) ([]corev1.Node, error) {
-	var nodes corev1.NodeList
-	if err := c.live.List(ctx, &nodes, client.Limit(maxListedNodes)); err != nil || nodes.Continue != "" {
-		return nil, err
+// listNodes lists the nodes. It returns no nodes, and false, in a cluster with more than maxListedNodes nodes.
+func (c *cluster) listNodes(ctx context.Context) (nodes []corev1.Node, all bool, err error) {
+	var list corev1.NodeList
+	if err := c.live.List(ctx, &list, client.Limit(maxListedNodes)); err != nil || list.Continue != "" {
+		return nil, false, err
 	}
-	return slices.DeleteFunc(nodes.Items, func(node corev1.Node) bool { return view.NodeReady(&node) }), nil
+	return list.Items, true, nil
+}
+
+// notReadyNodes returns the nodes that are not ready.
+func (c *cluster) notReadyNodes(ctx context.Context) ([]corev1.Node, error) {
+	nodes, _, err := c.listNodes(ctx)
+	return slices.DeleteFunc(nodes, func(node corev1.Node) bool { return view.NodeReady(&node) }), err
 }
 
 // lostNodes returns the lost nodes of the pods of each SidecarSet. It returns none in a cluster with more
@@ -93,15 +99,15 @@ func (c *cluster) lostNodes(ctx context.Context, all []v1alpha1.SidecarSet, now 
 // podsOfLostNodes lists the pods that are on no ready node. The API server leaves out the other pods, of
 // which there may be many.
 func (c *cluster) podsOfLostNodes(ctx context.Context) ([]*corev1.Pod, error) {
-	var nodes corev1.NodeList
-	if err := c.live.List(ctx, &nodes, client.Limit(maxListedNodes)); err != nil || nodes.Continue != "" {
+	nodes, all, err := c.listNodes(ctx)
+	if err != nil || !all {
 		return nil, err
 	}
 	const nodeName = "spec.nodeName"
 	elsewhere := []fields.Selector{fields.OneTermNotEqualSelector(nodeName, "")}
-	for i := range nodes.Items {
-		if view.NodeReady(&nodes.Items[i]) {
-			elsewhere = append(elsewhere, fields.OneTermNotEqualSelector(nodeName, nodes.Items[i].Name))
+	for i := range nodes {
+		if view.NodeReady(&nodes[i]) {
+			elsewhere = append(elsewhere, fields.OneTermNotEqualSelector(nodeName, nodes[i].Name))
 		}
 	}
 	var list corev1.PodList
