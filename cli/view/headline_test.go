@@ -26,7 +26,7 @@ func TestTheWriterOfAPauseBySpecIsNamed(t *testing.T) {
 	}
 	assert.Empty(t, writerOfPause(set, noon))
 	set.Spec.UpdateStrategy.Paused = true
-	assert.Equal(t, " of kubectl-patch, which wrote 3d ago", writerOfPause(set, noon))
+	assert.Equal(t, ", written by kubectl-patch, whose last write was 3d ago", writerOfPause(set, noon))
 	set.ManagedFields = set.ManagedFields[:1]
 	assert.Empty(t, writerOfPause(set, noon))
 }
@@ -40,10 +40,10 @@ func TestSpec8_0_12_ListNamesThePauses(t *testing.T) {
 		paused("a", &protocol.Pause{By: "bob", Reason: "incident 4711", At: noon.Add(-72 * time.Hour)}), paused("b", nil),
 		{Name: "c", Headline: "Complete", Created: noon}, paused("d", &protocol.Pause{}), paused("e", nil), paused("f", nil), paused("g", nil),
 	}
-	all[1].pausedBy = " of kubectl-patch, which wrote 3d ago"
+	all[1].pausedBy = ", written by kubectl-patch, whose last write was 3d ago"
 	_, lines, _ := strings.Cut(all.Text(Style{Now: noon}), "\na: ")
 	assert.Equal(t, `paused for 3d by bob: incident 4711 (kubectl sidecarset resume a)
-b: paused by spec.updateStrategy.paused of kubectl-patch, which wrote 3d ago (kubectl sidecarset resume b)
+b: paused by spec.updateStrategy.paused, written by kubectl-patch, whose last write was 3d ago (kubectl sidecarset resume b)
 d: paused by an unknown user (kubectl sidecarset resume d)
 e: paused by spec.updateStrategy.paused (kubectl sidecarset resume e)
 f: paused by spec.updateStrategy.paused (kubectl sidecarset resume f)

@@ -228,7 +228,7 @@ func writerOfPause(set *v1alpha1.SidecarSet, now time.Time) string {
 			continue
 		}
 		if _, wrote := fields.Spec.Strategy["f:paused"]; wrote {
-			return " of " + entry.Manager + ", which wrote " + age(now, entry.Time.Time) + " ago"
+			return ", written by " + entry.Manager + ", whose last write was " + age(now, entry.Time.Time) + " ago"
 		}
 	}
 	return ""
