@@ -81,7 +81,7 @@ func (s *scenario) request(update string, request protocol.StepRequest) (protoco
 
 func TestSpec11_StepsBakeAndWaitForApproval(t *testing.T) {
 	t.Parallel()
-	canary := bakes(intstr.FromInt32(1), 3*time.Second)
+	canary := bakes(intstr.FromInt32(1), 20*time.Second)
 	canary.Name = "canary"
 	s := newStagedScenario(t, 20, intstr.FromString("50%"), canary,
 		outriggerv1.RolloutStep{UpTo: intstr.FromString("25%"), Approval: &outriggerv1.StepApproval{}})
@@ -101,7 +101,7 @@ func TestSpec11_StepsBakeAndWaitForApproval(t *testing.T) {
 	s.await(observer.Converged(20))
 	s.awaitSet("the end", func(set *v1alpha1.SidecarSet) bool { return counts(20)(set) && set.Status.Rollout.Stage.Done })
 	asked, _ := s.watched.Updates()
-	assert.GreaterOrEqual(t, asked[1].At.Sub(asked[0].At), 3*time.Second, "a pod was upgraded during the bake time")
+	assert.GreaterOrEqual(t, asked[1].At.Sub(asked[0].At), 20*time.Second, "a pod was upgraded during the bake time")
 	s.within(10)
 }
 

@@ -1,20 +1,17 @@
 package manifests
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/outrigger/outrigger/dev/cluster"
@@ -65,11 +62,7 @@ func (b *bare) goHelm(args ...string) <-chan error {
 
 func (b *bare) await(what string, done func() bool) {
 	b.t.Helper()
-	err := wait.PollUntilContextTimeout(b.t.Context(), 50*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return done(), nil })
-	if err != nil {
-		require.NoError(b.t, b.pods.end(), what)
-	}
-	require.NoError(b.t, err, what)
+	b.pods.await(b.t, what, done)
 }
 
 // signIn writes a kubeconfig of a service account.

@@ -3,16 +3,19 @@ package manifests
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/outrigger/outrigger/dev/cluster"
@@ -22,6 +25,7 @@ import (
 type stream struct {
 	cancel  context.CancelFunc
 	all     *errgroup.Group
+	ended   <-chan struct{}
 	created atomic.Int64
 	// injected is the number of pods with a sidecar. late is the number of pods without a sidecar
 	// that were created after the first pod with a sidecar.
@@ -32,9 +36,11 @@ func newStream(t *testing.T, client kubernetes.Interface, clients int) *stream {
 	ctx, cancel := context.WithCancel(t.Context())
 	s := &stream{cancel: cancel}
 	s.all, ctx = errgroup.WithContext(ctx)
+	s.ended = ctx.Done()
 	for range clients {
 		s.all.Go(func() error {
-			for ctx.Err() == nil {
+			// A pause leaves the processor to the servers and to other tests.
+			for ; ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
 				injectedBefore := s.injected.Load() > 0
 				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "stream", Labels: map[string]string{"app": "stream"}}}
 				pod.Spec.Containers = []corev1.Container{{Name: "app", Image: "app:1"}}
@@ -54,6 +60,32 @@ func newStream(t *testing.T, client kubernetes.Interface, clients int) *stream {
 	}
 	t.Cleanup(cancel)
 	return s
+}
+
+// await polls a condition until the stream ends, because the condition of a test whose pods are
+// rejected may never hold.
+func (s *stream) await(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	defer func() {
+		if t.Failed() {
+			t.Logf("%d pods were created, %d with a sidecar, %d without one", s.created.Load(), s.injected.Load(), s.late.Load())
+		}
+	}()
+	await(t, what, func() (bool, error) {
+		select {
+		case <-s.ended:
+			return false, errors.Join(errors.New("the stream of pods ended"), s.all.Wait())
+		default:
+			return done(), nil
+		}
+	})
+}
+
+// await polls a condition. Only a program that hangs reaches the limit.
+func await(t *testing.T, what string, done func() (bool, error)) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 10*time.Minute, true, func(context.Context) (bool, error) { return done() })
+	require.NoError(t, err, what)
 }
 
 // end returns the error of the first rejected pod.

@@ -1,19 +1,16 @@
 package manifests
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/outrigger/outrigger/dev/cluster"
@@ -104,8 +101,7 @@ func (u *upgrading) stop(name string) {
 
 func (u *upgrading) await(what string, done func() bool) {
 	u.t.Helper()
-	err := wait.PollUntilContextTimeout(u.t.Context(), 50*time.Millisecond, 10*time.Minute, true, func(context.Context) (bool, error) { return done(), nil })
-	require.NoError(u.t, err, what)
+	await(u.t, what, func() (bool, error) { return done(), nil })
 }
 
 // set is a part of the SidecarSet of the stream, as the previous release knows it.
@@ -189,7 +185,7 @@ func TestAnUpgradeRejectsNoPodAndWritesNone(t *testing.T) {
 	require.Equal(t, map[string]int{"side:v1": 20}, images)
 
 	stream := newStream(t, u.client, 2)
-	u.await("pods to be created", func() bool { return stream.injected.Load() > 50 })
+	stream.await(t, "pods to be created", func() bool { return stream.injected.Load() > 50 })
 	u.use("../../bin/outrigger")
 	u.apply(render(t))
 	u.rollOver()
@@ -199,7 +195,7 @@ func TestAnUpgradeRejectsNoPodAndWritesNone(t *testing.T) {
 		return kubectl(t, u.cluster, "", "get", "sidecarsets.v1alpha1.apps.kruise.io", "later", "--output=jsonpath={.status.observedGeneration}") == "1"
 	})
 	injected := stream.injected.Load()
-	u.await("pods to be injected by the new webhooks", func() bool { return stream.injected.Load() > injected+200 })
+	stream.await(t, "pods to be injected by the new webhooks", func() bool { return stream.injected.Load() > injected+200 })
 	require.NoError(t, stream.end())
 	assert.Zero(t, stream.late.Load(), "they went without their sidecar")
 	_, after := u.pods()

@@ -51,8 +51,9 @@ type Exit struct {
 }
 
 const (
-	// StopWithin is the maximum time between the StopSignal of a process and its end.
-	StopWithin = 10 * time.Second
+	// StopWithin is the maximum time between the StopSignal of a process and its end. A kubelet waits as long
+	// by default.
+	StopWithin = 30 * time.Second
 	// ReadyWithin is the maximum time between the start of a process and its readiness.
 	ReadyWithin = 2 * time.Minute
 )
