@@ -227,7 +227,7 @@ func TestTheNextCommandFitsTheDeploymentOfARole(t *testing.T) {
 		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kruise-system", Name: view.OperatorLease}}
 		lease.Spec.RenewTime = &metav1.MicroTime{Time: noon.Add(-time.Minute)}
 		got := part(t, "operator", interceptor.Funcs{}, append(objects, lease)...)
-		assert.Equal(t, view.Check{Part: "operator", State: view.CheckFailed, Message: "the operator is down, and status may be old: it has not renewed Lease kruise-system/outrigger-operator for 1m3s" +
+		assert.Equal(t, view.Check{Part: "operator", State: view.CheckFailed, Message: "the operator is down, and status may be old: it has not renewed Lease kruise-system/outrigger-operator for 1m2s" +
 			" (an operator that has just started leads within 15s; one without --leader-elect does not renew it): " + want}, got)
 	}
 }
@@ -249,12 +249,12 @@ func TestEachCommandNamesTheFaultOfTheInstallation(t *testing.T) {
 		fault  string
 		want   string
 	}{
-		"renewed before":                                      {2 * time.Second, false, "", ""},
+		"renewed before":                                      {time.Second, false, "", ""},
 		"the clock of the cluster is slow":                    {time.Hour, true, "", ""},
 		"the clock of the cluster is fast":                    {late, true, "", ""},
-		"nobody renews":                                       {3 * time.Second, false, "", "Operator: " + silent + "6s" + old},
-		"nobody renews, and the clock of the cluster is fast": {late, false, "", "Operator: " + silent + "5s" + old},
-		"the operator cannot report any more":                 {time.Minute, false, "EngineUnavailable: " + temporal, "Operator: " + silent + "1m3s" + old},
+		"nobody renews":                                       {2 * time.Second, false, "", "Operator: " + silent + "4s" + old},
+		"nobody renews, and the clock of the cluster is fast": {late, false, "", "Operator: " + silent + "3s" + old},
+		"the operator cannot report any more":                 {time.Minute, false, "EngineUnavailable: " + temporal, "Operator: " + silent + "1m2s" + old},
 		"no Temporal": {time.Second, false, "EngineUnavailable: " + temporal,
 			"Temporal: " + temporal + "; rollouts continue by themselves once it answers; start its process again (on a local stack: make start ROLE=temporal)"},
 		"no workers": {time.Second, false, "WorkerUnavailable: " + workers,

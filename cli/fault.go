@@ -18,7 +18,7 @@ import (
 
 const (
 	// lateRenewal is longer than the time between two renewals of the Lease of the operator.
-	lateRenewal = 2500 * time.Millisecond
+	lateRenewal = 1500 * time.Millisecond
 	// leaseReadInterval is the time between two reads of a Lease that is renewed late.
 	leaseReadInterval = 250 * time.Millisecond
 )

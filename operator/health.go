@@ -20,10 +20,12 @@ import (
 )
 
 const (
+	// renewInterval is the time between two renewals of the Lease of the operator that leads.
+	renewInterval = time.Second
 	// healthInterval is the time between two checks of Temporal, and of workers that did not respond.
 	// recheckInterval is the time to the next check if Temporal has not answered: meanwhile, the probe
 	// of Temporal decides.
-	healthInterval  = 2 * time.Second
+	healthInterval  = time.Second
 	recheckInterval = 500 * time.Millisecond
 	// reconnectTime is the time in which workers connect again to a Temporal that answers again.
 	reconnectTime = 10 * time.Second

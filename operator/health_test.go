@@ -18,7 +18,7 @@ import (
 func TestSpec8_10_AReportIsRetriedRarelyWithoutTheRight(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}, "outrigger-operator", errors.New("no right"))
 	assert.Equal(t, time.Minute, retryInterval(fmt.Errorf("patch Lease: %w", forbidden)))
-	assert.Equal(t, 2*time.Second, retryInterval(errors.New("connection refused")))
+	assert.Equal(t, time.Second, retryInterval(errors.New("connection refused")))
 }
 
 // A query that fails says nothing about the workers, so a reported fault stays.

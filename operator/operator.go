@@ -63,6 +63,7 @@ func Run(ctx context.Context, o Options) error {
 		m.LeaderElectionID = name
 		m.LeaderElectionNamespace = o.SystemNamespace
 		m.LeaderElectionReleaseOnCancel = true
+		m.RetryPeriod = new(renewInterval)
 	})
 	if err != nil {
 		return err

@@ -124,7 +124,7 @@ func (e *testEnv) testRejection(t *testing.T) {
 	require.NoError(t, e.Create(t.Context(), newSet(t, "rejected", "proxy:v1")))
 	got := e.await(t, "rejected", hasReason(v1alpha1.ConditionDegraded, "EngineUnavailable"))
 	assert.Equal(t, "Temporal at "+e.cluster.TemporalAddress+", namespace absent, rejects rollouts: the namespace does not exist "+
-		"(outrigger temporal setup creates it, or correct --temporal-namespace or TEMPORAL_NAMESPACE); check it: kubectl sidecarset check", reasonAndMessage(got, v1alpha1.ConditionDegraded).message)
+		"(correct --temporal-namespace or TEMPORAL_NAMESPACE, or create it: outrigger temporal setup); check it: kubectl sidecarset check", reasonAndMessage(got, v1alpha1.ConditionDegraded).message)
 	assert.Zero(t, e.metric(t, "outrigger_engine_available"))
 	assert.Zero(t, e.metric(t, `outrigger_handovers_total{result="ok"}`))
 }

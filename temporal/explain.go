@@ -33,7 +33,7 @@ func Explain(err error) (cause, remedy string) {
 	var denied *serviceerror.PermissionDenied
 	switch {
 	case errors.As(err, &missing):
-		return unknownNamespace, "outrigger temporal setup creates it, or correct --temporal-namespace or TEMPORAL_NAMESPACE"
+		return unknownNamespace, "correct --temporal-namespace or TEMPORAL_NAMESPACE, or create it: outrigger temporal setup"
 	case errors.As(err, &denied):
 		return permissionDenied, "check whether the API key or the client certificate has access to this namespace"
 	case serviceerror.ToStatus(err).Code() == codes.Unauthenticated:

@@ -34,7 +34,7 @@ func ExplainFleet(err error) (reason, text string) {
 	case strings.HasPrefix(cause, unusable):
 		reason = FleetFile
 	case cause == unknownNamespace:
-		reason, remedy = FleetNamespace, "outrigger temporal setup creates it, or correct --fleet-temporal-namespace"
+		reason, remedy = FleetNamespace, "correct --fleet-temporal-namespace, or create it: outrigger temporal setup"
 	case cause == permissionDenied:
 		reason = FleetPermission
 	case cause == unauthenticated:

@@ -17,7 +17,7 @@ func TestSpec12_9_AFailedCallToTheFleetHasAReasonAndARemedy(t *testing.T) {
 		reason, text string
 	}{
 		{nil, "", ""},
-		{serviceerror.NewNamespaceNotFound("absent"), FleetNamespace, "the namespace does not exist (outrigger temporal setup creates it, or correct --fleet-temporal-namespace)"},
+		{serviceerror.NewNamespaceNotFound("absent"), FleetNamespace, "the namespace does not exist (correct --fleet-temporal-namespace, or create it: outrigger temporal setup)"},
 		{serviceerror.NewPermissionDenied("Request unauthorized.", "for key abc"), FleetPermission, "permission denied (check whether the API key or the client certificate has access to this namespace)"},
 		{status.Error(codes.Unauthenticated, "key abc"), FleetAuthentication, "unauthenticated (check the API key: it is missing, wrong or expired)"},
 		{serviceerror.NewUnavailable(`transport: authentication handshake failed: x509: certificate signed by unknown authority`), FleetHandshake, "the server's certificate is signed by an unknown authority (set its CA with --fleet-temporal-tls-ca-path)"},

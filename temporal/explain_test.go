@@ -58,7 +58,7 @@ func TestExplainedCausesAreStable(t *testing.T) {
 		assert.NotContains(t, cause+remedy, "abc", "no words of the server's about a key")
 	}
 	_, remedy := Explain(serviceerror.NewNamespaceNotFound("absent"))
-	assert.Equal(t, "outrigger temporal setup creates it, or correct --temporal-namespace or TEMPORAL_NAMESPACE", remedy)
+	assert.Equal(t, "correct --temporal-namespace or TEMPORAL_NAMESPACE, or create it: outrigger temporal setup", remedy)
 }
 
 func TestAnUnansweredCallNamesItsCause(t *testing.T) {

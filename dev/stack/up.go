@@ -166,7 +166,7 @@ func startRoles(ctx context.Context, c *cluster.Cluster, o upOptions) error {
 	for i := range o.workers {
 		names = append(names, fmt.Sprintf("%s-%d", cluster.Worker, i+1))
 	}
-	args := map[string][]string{cluster.Operator: {"--leader-elect=true", "--worker-check-interval=2s"}} // leader election as in production
+	args := map[string][]string{cluster.Operator: {"--leader-elect=true", "--worker-check-interval=1s"}} // leader election as in production
 	all, ctx := errgroup.WithContext(ctx)
 	for _, name := range names {
 		all.Go(func() error {

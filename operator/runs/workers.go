@@ -31,7 +31,9 @@ func (d *diagnoser) Workers(ctx context.Context) (Fault, error) {
 	}
 	silent := false
 	if d.completed != nil {
-		responds, err := temporal.RunResponds(ctx, reader, d.namespace, d.completed)
+		short, cancel := context.WithTimeout(ctx, queryTimeout)
+		responds, err := temporal.RunResponds(short, reader, d.namespace, d.completed)
+		cancel()
 		switch {
 		case temporal.IsNotFound(err): // the retention of the run is over
 			d.completed = nil

@@ -359,7 +359,7 @@ func TestCommandsShowTheStateOfTheClusterWithoutTemporal(t *testing.T) {
 	elsewhere := []string{"--temporal-address=" + stack.TemporalAddress, "--temporal-namespace=temporal-system"}
 	assert.Contains(t, shows(t, append(elsewhere, "status", "away")...), "none is open in Temporal at "+stack.TemporalAddress+", namespace temporal-system")
 	absent := []string{"--temporal-address=" + stack.TemporalAddress, "--temporal-namespace=absent"}
-	unknown := "Temporal at " + stack.TemporalAddress + ", namespace absent: the namespace does not exist (outrigger temporal setup creates it, or correct --temporal-namespace or TEMPORAL_NAMESPACE)"
+	unknown := "Temporal at " + stack.TemporalAddress + ", namespace absent: the namespace does not exist (correct --temporal-namespace or TEMPORAL_NAMESPACE, or create it: outrigger temporal setup)"
 	assert.Contains(t, shows(t, append(absent, "history", "away")...), "\nRuns are not listed: "+unknown+"\n")
 	_, err := sidecarset(t, append(absent, "pause", "away")...)
 	require.EqualError(t, err, "pause the rollout of SidecarSet away: "+unknown)

@@ -167,7 +167,7 @@ func TestSpec12_9_AMemberWorksWhileItsConnectionToTheFleetFails(t *testing.T) {
 	m.scaleTo(6, 0)
 
 	front.Redirect(secured.Address())
-	m.awaitFault(temporaloptions.FleetNamespace, "the namespace does not exist (outrigger temporal setup creates it, or correct --fleet-temporal-namespace)")
+	m.awaitFault(temporaloptions.FleetNamespace, "the namespace does not exist (correct --fleet-temporal-namespace, or create it: outrigger temporal setup)")
 	m.scaleTo(7, 0)
 	setup := exec.CommandContext(ctx, filepath.Join(bin, "outrigger"), "temporal", "setup", "--temporal-address="+stack.TemporalAddress, "--temporal-namespace="+namespace)
 	out, err := setup.CombinedOutput()
