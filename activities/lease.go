@@ -205,7 +205,7 @@ func (a *Activities) cleanUpLease(ctx context.Context, name string, lease *coord
 	return err
 }
 
-// update fails with a conflict if the Lease has changed since it was read.
+// update writes the Lease. It fails with a conflict if the Lease has changed since it was read.
 func (l *rolloutLease) update(ctx context.Context, lease *coordinationv1.Lease) error {
 	return l.wrapped("update", l.Writer.Update(ctx, lease))
 }
@@ -217,7 +217,7 @@ func (l *rolloutLease) wrapped(verb string, err error) error {
 	return nil
 }
 
-// read returns nil if there is no Lease.
+// read returns the Lease, or nil if there is no Lease.
 func (l *rolloutLease) read(ctx context.Context) (*coordinationv1.Lease, error) {
 	lease := &coordinationv1.Lease{}
 	err := l.Live.Get(ctx, types.NamespacedName{Namespace: l.SystemNamespace, Name: l.name()}, lease)

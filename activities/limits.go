@@ -16,8 +16,8 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// limitSources are the sources of what the limits of RolloutPolicies depend on, apart from pods. All
-// activities of a process share them.
+// limitSources reads the objects, other than pods, on which the limits of RolloutPolicies depend. All
+// activities of a process share it.
 type limitSources struct {
 	once  sync.Once
 	nodes *kube.NodeLabels
@@ -73,7 +73,7 @@ func (a *Activities) planPods(ctx context.Context, set *v1alpha1.SidecarSet, pop
 	return rollout.NextInCluster(set, population, rejected, current, cluster)
 }
 
-// limitsOf reads what the limits of a stage depend on. It reads nothing for a stage without limits.
+// limitsOf reads the data on which the limits of a stage depend. It reads nothing for a stage without limits.
 func (a *Activities) limitsOf(ctx context.Context, population []rollout.Pod, current *protocol.Stage) (cluster rollout.Cluster, err error) {
 	if !stage.LimitsUnavailable(current) {
 		return cluster, nil

@@ -36,8 +36,8 @@ func (a *Activities) MeasureFleetGate(ctx context.Context, input protocol.FleetG
 	return measured, nil
 }
 
-// workflowOfFleetGate identifies one attempt of one stage. Other content may bring the same content back
-// later, which reaches the stage at another time.
+// workflowOfFleetGate returns the id of the workflow of a gate for one attempt of one stage. The same
+// content may reach the stage again after other content, at another time.
 func workflowOfFleetGate(in *protocol.FleetGateInput) string {
 	return fmt.Sprintf("gate/fleet/%s/%s/%s/%s/%d-%d", in.Set, in.Hash, in.Stage, in.Gate.Name, in.Reached.UnixMilli(), in.Attempt)
 }

@@ -100,8 +100,8 @@ func inconclusive(message string) protocol.Measurement {
 	return protocol.Measurement{Phase: protocol.GateInconclusive, Message: message}
 }
 
-// invalid is the measurement of a gate whose field is invalid. The field is not read from the policy but
-// from the run or from status, so a correction of the policy does not change it.
+// invalid returns the measurement of a gate with an invalid field. The field comes from the run or from
+// status, and not from the policy, so a correction of the policy does not change the field.
 func (m *measurement) invalid(field, value string, err error) protocol.Measurement {
 	return inconclusive(fmt.Sprintf("%s %q: %s; %s", field, value, err, m.remedy))
 }

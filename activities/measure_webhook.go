@@ -11,7 +11,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// question is the input of gates that people implement.
+// question is the body of the request to a webhook gate, and the input of the workflow of a gate.
 type question struct {
 	SidecarSet string `json:"sidecarSet"`
 	Generation int64  `json:"generation"`
@@ -20,7 +20,7 @@ type question struct {
 	Pods       int    `json:"pods"`
 }
 
-// gateAnswer is the answer of such a gate.
+// gateAnswer is the response of a webhook gate, and the result of the workflow of a gate.
 type gateAnswer struct {
 	Phase   protocol.GatePhase `json:"phase"`
 	Message string             `json:"message"`
@@ -30,7 +30,7 @@ func (m *measurement) question() question {
 	return question{SidecarSet: m.input.SidecarSet.Name, Generation: m.input.Generation, Revision: m.revision, Step: m.input.Step, Pods: m.input.Pods}
 }
 
-// ask asks a webhook.
+// ask sends the question to the webhook of a gate.
 func (m *measurement) ask(ctx context.Context, g *outriggerv1.WebhookGate) (protocol.Measurement, error) {
 	body, err := json.Marshal(m.question())
 	if err != nil {

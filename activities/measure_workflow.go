@@ -45,8 +45,8 @@ func (m *measurement) runWorkflow(ctx context.Context, g *outriggerv1.WorkflowGa
 	}
 }
 
-// workflowOfGate identifies one attempt of one step. The same content may reach the same step again after
-// a rollback, at another time.
+// workflowOfGate returns the id of the workflow of a gate for one attempt of one step. The same content
+// may reach the step again after a rollback, at another time.
 func workflowOfGate(in *protocol.MeasureGateInput) string {
 	return fmt.Sprintf("gate/%s/%s/%d/%s/%s/%d-%d", in.SidecarSet.Name, in.SidecarSet.UID, in.Generation, in.Step, in.Gate.Name, in.Reached.UnixMilli(), in.Attempt)
 }

@@ -6,7 +6,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// These kinds of batches differ by what a batch changes in a pod.
+// These are the kinds of batches, named by the change that a batch makes to a pod.
 const (
 	changeUpgrade   = "upgrade"
 	changeReset     = "reset"

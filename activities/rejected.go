@@ -39,7 +39,7 @@ func markRejectedConditions(population []rollout.Pod, rejected protocol.Rejected
 }
 
 // gone lists the rejected pods that are not upgradable any more. The run removes these pods from
-// the rejected pods. Otherwise, they would never be tried, and would displace other pods to
+// the rejected pods. Otherwise, pods that are never retried would take the places of other pods to
 // retry.
 func gone(rejected protocol.Rejected, plan *rollout.Plan) protocol.Fingerprints {
 	if len(rejected.Pods) == 0 {

@@ -67,7 +67,7 @@ func (n *nextBatch) recordedStage(set *v1alpha1.SidecarSet) *protocol.Stage {
 }
 
 // acceptedStage returns the current stage of the rollout. If a user has resumed the rollout after pods failed, the
-// stage no longer counts these pods as failed. A paused run has no such resume yet.
+// stage no longer counts these pods as failed. While the run is paused, the stage stays unchanged.
 func (n *nextBatch) acceptedStage(ctx context.Context, set *v1alpha1.SidecarSet, population []rollout.Pod) (*protocol.Stage, error) {
 	current, err := n.stage(ctx, set)
 	if err != nil {
@@ -96,9 +96,9 @@ type knownPolicies struct {
 	defined bool
 }
 
-// policiesSince lists the policies at a time or later, because a policy may have been created just
-// before the rollout began. Activities that begin at the same time share one request. A missing
-// definition may have been observed earlier, because each request for it also discovers the API.
+// policiesSince returns policies that were listed at a time or later, because a policy may have been
+// created just before the rollout began. Activities that begin at the same time share one request. A
+// missing definition may have been observed earlier, because each request for it also discovers the API.
 func (a *Activities) policiesSince(ctx context.Context, at time.Time) ([]outriggerv1.RolloutPolicy, error) {
 	a.policies.once.Do(func() { a.policies.recent = newRecent(a.Clock, "RolloutPolicies", a.listPolicies) })
 	known, err := a.policies.recent.get(ctx)

@@ -91,7 +91,7 @@ func (c change) stillWanted(ctx context.Context, decided decision) error {
 	return nil
 }
 
-// apply writes a change to one pod, or records the reason for which it does not. If the pod has
+// apply writes a change to one pod, or records the reason for which the pod is not written. If the pod has
 // changed since it was read, apply reads the pod again and repeats the decision. If apply returns
 // an error, the result is invalid.
 func (w *writer) apply(ctx context.Context, reference protocol.PodReference, outcome *outcome, c change) (podResult, error) {

@@ -41,7 +41,7 @@ import (
 // default.
 const checkTimeout = 15 * time.Second
 
-// installation has the parts that check checks.
+// installation contains the clients and the options with which the command check checks the parts.
 type installation struct {
 	*cluster
 	shared    *shared

@@ -17,7 +17,7 @@ import (
 const (
 	// observeTime is longer than the time that the operator needs to observe a new generation.
 	observeTime = 5 * time.Second
-	// observeInterval is the time between two reads of SidecarSets meanwhile.
+	// observeInterval is the time between two reads of SidecarSets during observeTime.
 	observeInterval = 500 * time.Millisecond
 )
 

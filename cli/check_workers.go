@@ -75,7 +75,7 @@ func (i *installation) workers(ctx context.Context) (string, error) {
 	return "a run responds; " + last + ": " + names, nil
 }
 
-// answer is what the queried runs of a task queue show about its workers.
+// answer is the result of queries of the runs of a task queue, about its workers.
 type answer int
 
 const (

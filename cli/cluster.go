@@ -36,7 +36,7 @@ const (
 	dialTimeout = 4 * time.Second
 )
 
-// cluster reads what the commands need.
+// cluster contains the clients and the settings with which commands access the cluster.
 type cluster struct {
 	client.Reader
 	// live bypasses the cache of a watch, and writes.
@@ -47,7 +47,7 @@ type cluster struct {
 	page int64
 }
 
-// connectCluster returns before the API server answers.
+// connectCluster returns the cluster of the kubeconfig. It does not wait for the API server.
 func (s *shared) connectCluster() (*cluster, error) {
 	if *s.config.KubeConfig == "" && *s.config.APIServer == "" {
 		if err := errors.Join(kube.CheckKubeconfig(), noKubeconfig(clientcmd.RecommendedHomeFile)); err != nil {
@@ -158,7 +158,7 @@ func (c *cluster) set(ctx context.Context, name string) (*v1alpha1.SidecarSet, e
 
 var errNoSuchSet = errors.New("there is no SidecarSet")
 
-// noSuchSet names the SidecarSets that exist.
+// noSuchSet is the error about a SidecarSet that does not exist. It names the existing SidecarSets.
 func (c *cluster) noSuchSet(ctx context.Context, name string) error {
 	sets, err := c.sets(ctx)
 	if err != nil {
@@ -201,7 +201,7 @@ func (c *cluster) input(ctx context.Context, set *v1alpha1.SidecarSet, namespace
 		for i := range list.Items {
 			in.Pods = append(in.Pods, &list.Items[i])
 		}
-		// A cache returns a token that it does not accept.
+		// A cache returns a continue token, but does not accept this token.
 		if next = list.Continue; next == "" || c.page == 0 {
 			return in, nil
 		}
@@ -224,8 +224,8 @@ func (c *cluster) listRevisions(ctx context.Context, set string) ([]appsv1.Contr
 	return list.Items, nil
 }
 
-// policy returns the RolloutPolicy of a rollout. It is nil without one, and if it cannot be read: the
-// status of the SidecarSet has the current step, too.
+// policy returns the RolloutPolicy of a rollout. It returns nil if the rollout has no policy. It also
+// returns nil if the policy cannot be read, because the status of the SidecarSet has the current step, too.
 func (c *cluster) policy(ctx context.Context, set *v1alpha1.SidecarSet) *outriggerv1.RolloutPolicy {
 	policy := &outriggerv1.RolloutPolicy{}
 	if set.Status.Rollout == nil || set.Status.Rollout.Policy == "" || c.Get(ctx, client.ObjectKey{Name: set.Status.Rollout.Policy}, policy) != nil {
@@ -253,7 +253,7 @@ func noNamespace(name string) error {
 	return fmt.Errorf("namespace %s does not exist: name another one with -n (kubectl get namespaces)", name)
 }
 
-// namespaceLabels reads each namespace once.
+// namespaceLabels returns a function that reads the labels of a namespace. It reads each namespace once.
 func (c *cluster) namespaceLabels(ctx context.Context) func(string) (map[string]string, error) {
 	read, known := kube.NamespaceLabels(ctx, c), map[string]map[string]string{}
 	return func(namespace string) (map[string]string, error) {

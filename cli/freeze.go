@@ -134,7 +134,7 @@ func explainFreezes(err error, action string) error {
 	return explain(err, action)
 }
 
-// frozen is the answer of freeze.
+// frozen is the output of the command freeze.
 type frozen struct {
 	Name  string       `json:"name"`
 	Until *metav1.Time `json:"until,omitempty"`
@@ -245,7 +245,7 @@ func otherFreezes(freezes []outriggerv1.RolloutFreeze) string {
 	return "RolloutFreezes: " + strings.Join(names, ", ")
 }
 
-// unfrozen is the answer of unfreeze.
+// unfrozen is the output of the command unfreeze.
 type unfrozen struct {
 	Deleted []string `json:"deleted"`
 	// SidecarSets is the number of SidecarSets that no freeze selects any more. StillFrozen is the

@@ -22,8 +22,8 @@ func (e *FreezeEnd) AddTo(flags *pflag.FlagSet) {
 	e.changed = flags.Changed
 }
 
-// Time returns the end of the freeze in whole seconds, which objects have, or nil for a freeze without an
-// end. An empty flag that a user set is no freeze without an end.
+// Time returns the end of the freeze, or nil for a freeze without an end. The end has whole seconds, like
+// the times in objects. A flag that a user has set to an empty value is an error.
 func (e *FreezeEnd) Time(now time.Time) (*time.Time, error) {
 	set := func(flag string, set bool) bool { return set || e.changed != nil && e.changed(flag) }
 	hasUntil, hasFor := set("until", e.until != ""), set("for", e.duration != 0)

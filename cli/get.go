@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// newGet has the name under which users of kubectl look for list and status.
+// newGet returns the command get, because users of kubectl expect list and status under this name.
 func newGet(s *shared) *cobra.Command {
 	list, status := newList(s), s.checksTemporalFlags(newStatus(s))
 	cmd := &cobra.Command{

@@ -86,10 +86,10 @@ func (s *shared) list(in *view.ListInput, o output.Flag) model {
 	return all
 }
 
-// answers asks the runs of SidecarSets.
+// answers queries the runs of SidecarSets, and returns their answers by SidecarSet.
 type answers func(context.Context, []v1alpha1.SidecarSet) map[string]view.RunInput
 
-// listInput reads what is known about SidecarSets before their status shows it.
+// listInput reads the runs, nodes, pods and faults that the status of SidecarSets does not show yet.
 func (c *cluster) listInput(ctx context.Context, sets []v1alpha1.SidecarSet, ask answers) *view.ListInput {
 	in := &view.ListInput{Sets: sets, Now: time.Now()}
 	var reads sync.WaitGroup
@@ -118,9 +118,9 @@ func (s *shared) scope(b *behind, everywhere bool) error {
 	return nil
 }
 
-// behind also returns pods with an error. A SidecarSet that cannot be read does not prevent the
-// list of the pods of other SidecarSets. If a list of pods fails, behind stops, because the lists
-// for the other SidecarSets would fail, too.
+// behind lists the pods that the flags select. It may return both pods and an error. A SidecarSet that
+// cannot be read does not prevent the list of the pods of other SidecarSets. If a list of pods fails,
+// behind stops, because the lists for the other SidecarSets would fail, too.
 func (s *shared) behind(ctx context.Context, c *cluster, b behind, sets []v1alpha1.SidecarSet) (view.BehindPods, error) {
 	found, errs := view.BehindPods{}, []error{}
 	var webhook view.Webhook

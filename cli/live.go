@@ -36,7 +36,7 @@ func (s *shared) live(ctx context.Context, o output.Flag, follow func(ctx contex
 		return errInterrupted
 	}
 	cancel()
-	// The error of the program is only a consequence.
+	// If follow has failed, the error of the program is only a consequence.
 	if cause := <-ended; cause != nil {
 		return cause
 	}

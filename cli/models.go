@@ -12,7 +12,7 @@ import (
 	"github.com/outrigger/outrigger/temporal"
 )
 
-// Models reads what the commands list and status print, for programs that show it otherwise.
+// Models reads the models that the commands list and status print, for programs with another output.
 type Models struct {
 	cluster    *cluster
 	runs       *runs
@@ -28,7 +28,7 @@ type Sources struct {
 	// Temporal is a client with TemporalOptions.
 	Temporal        sdk.Client
 	TemporalOptions temporal.Options
-	// TemporalUI is the URL of the Temporal UI. If it is empty, links are those of the operator.
+	// TemporalUI is the URL of the Temporal UI. If it is empty, the links from the operator are used.
 	TemporalUI      string
 	SystemNamespace string
 }

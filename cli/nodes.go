@@ -130,8 +130,8 @@ func (c *cluster) domains(ctx context.Context) func(topologyKey string) (func(no
 	}
 }
 
-// waitingPods reads the pods that the status of SidecarSets names as examples of those that a rollout waits
-// for, by SidecarSet. It reads at most maxAskedRuns pods, and leaves out pods that cannot be read.
+// waitingPods reads, for each SidecarSet, the pod that status names as an example of the pods that the rollout
+// waits for. It reads at most maxAskedRuns pods, and leaves out pods that cannot be read.
 func (c *cluster) waitingPods(ctx context.Context, all []v1alpha1.SidecarSet) map[string]*corev1.Pod {
 	found := map[string]*corev1.Pod{}
 	left := maxAskedRuns

@@ -21,7 +21,7 @@ func newOptions(s *shared) *cobra.Command {
 }
 
 // leaveOutOptions removes the flags of every command from the help of each command, as kubectl
-// does. They are hidden only meanwhile, because completion leaves out hidden flags.
+// does. The flags are hidden only while the help is printed, because completion leaves out hidden flags.
 func leaveOutOptions(root *cobra.Command) {
 	usage := root.UsageFunc()
 	hide := func(hidden bool) {

@@ -45,8 +45,9 @@ func (s *shared) updateAll(ctx context.Context, c *cluster, update, reason strin
 	return all, all.failure(update)
 }
 
-// answers leaves out SidecarSets without an open run, unless a resume finds them paused by their
-// spec. The rejection of a resume because the run is not paused is no failure.
+// answers returns the answers of the open runs. It leaves out SidecarSets without an open run, but a
+// resume also lists those that are paused by their spec. The rejection of a resume because the run is not
+// paused is no failure.
 func (s *sender) answers(sets []v1alpha1.SidecarSet, answers []updateAnswer, errs []error) updateAnswers {
 	all := updateAnswers{Sets: []updateAnswer{}, Temporal: s.endpoint(), pauses: s.update == protocol.PauseUpdate}
 	for i, err := range errs {

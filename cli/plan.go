@@ -173,8 +173,8 @@ func (s *shared) readFile(ctx context.Context, c *cluster, file string, in *view
 	return err
 }
 
-// parseSet rejects a file with several documents, because a plan of the first document could be
-// mistaken for a plan of all documents.
+// parseSet decodes a SidecarSet. It rejects a file with several documents, because a plan of the first
+// document could be mistaken for a plan of all documents.
 func parseSet(data []byte) (set *v1alpha1.SidecarSet, unknown []string, err error) {
 	var object map[string]any
 	for documents := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), len(data)+1); ; {
@@ -193,7 +193,7 @@ func parseSet(data []byte) (set *v1alpha1.SidecarSet, unknown []string, err erro
 	}
 }
 
-// convertSet also returns the unknown fields.
+// convertSet converts a decoded object to a SidecarSet. It also returns the unknown fields.
 func convertSet(object map[string]any) (*v1alpha1.SidecarSet, []string, error) {
 	if object == nil {
 		return nil, nil, errors.New("the document is empty: give the manifest of a SidecarSet")

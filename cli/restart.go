@@ -158,7 +158,8 @@ func (r *restarter) failure() error {
 	return fmt.Errorf("%d evictions failed: %w", len(r.failed), errors.Join(r.failed...))
 }
 
-// replicas returns how many pods an owner is scaled to, if it says so.
+// replicas returns the number of pods to which an owner is scaled. It returns false if the owner does not
+// show this number.
 func (r *restarter) replicas(ctx context.Context, owner view.Workload, now *view.Restart) (int, bool) {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind))
@@ -182,7 +183,7 @@ func (r *restarter) evictSome(ctx context.Context, now *view.Restart, left view.
 		}
 		pod := &left[i]
 		named := pod.Namespace + "/" + pod.Name
-		line := "evicted " + named + ": " + pod.Cause() // the eviction does what the command does
+		line := "evicted " + named + ": " + pod.Cause() // Cause omits the command, because the eviction has the same effect
 		switch err := r.evict(ctx, pod); {
 		case apierrors.IsTooManyRequests(err):
 			rejection := "the eviction of " + named + " is rejected: " + err.Error()
@@ -210,7 +211,7 @@ func (r *restarter) evictSome(ctx context.Context, now *view.Restart, left view.
 	return nil
 }
 
-// tryEvictions has the API server try all evictions.
+// tryEvictions sends all evictions to the API server in a dry run, and prints the rejections.
 func (r *restarter) tryEvictions(ctx context.Context, pods view.BehindPods) error {
 	for i := range pods {
 		err := r.evict(ctx, &pods[i], client.DryRunAll)

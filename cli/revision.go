@@ -32,7 +32,7 @@ func (c *cluster) versions(ctx context.Context, name string) (versions, error) {
 	return versions{set, sorted, c.systemNamespace}, err
 }
 
-// recorded returns an error if there are no revisions. The operator records one of each SidecarSet.
+// recorded returns an error if there are no revisions. The operator records a revision of each SidecarSet.
 func (v versions) recorded() error {
 	if len(v.sorted) > 0 {
 		return nil
@@ -41,8 +41,8 @@ func (v versions) recorded() error {
 		v.namespace, v.set.Name)
 }
 
-// find finds a revision by number, name or custom version, in this order: a custom version
-// may look like either. A reference to several revisions is an error.
+// find finds a revision by number, name or custom version, in this order, because a custom version
+// may be equal to a number or a name. A reference to several revisions is an error.
 func (v versions) find(reference string) (*appsv1.ControllerRevision, error) {
 	number, notANumber := strconv.ParseInt(reference, 10, 64)
 	for _, kind := range []struct {
@@ -93,7 +93,7 @@ func (v versions) previous() (*appsv1.ControllerRevision, error) {
 
 func labelOf(r *appsv1.ControllerRevision) string { return fmt.Sprintf("%s (%d)", r.Name, r.Revision) }
 
-// labelsOf names the newest first.
+// labelsOf lists revisions, the newest first.
 func labelsOf(sorted []*appsv1.ControllerRevision) string {
 	var labels []string
 	for _, one := range slices.Backward(sorted) {

@@ -23,7 +23,7 @@ const (
 	// readTimeout limits a read of Temporal. After a timeout, the output omits the data from
 	// Temporal.
 	readTimeout = 3 * time.Second
-	// maxAskedRuns limits the runs that list asks.
+	// maxAskedRuns limits the runs that the command list queries.
 	maxAskedRuns = 20
 	// updateTimeout limits pause, resume, approve and promote.
 	updateTimeout = 15 * time.Second
@@ -48,7 +48,7 @@ type runs struct {
 	options temporal.Options
 }
 
-// connect returns before Temporal answers. The caller closes the client.
+// connect returns a client of the runs. It does not wait for Temporal. The caller closes the client.
 func (s *shared) connect() (*runs, error) {
 	options, err := s.temporal.ProcessOptions("kubectl", s.keys)
 	if err != nil {
@@ -122,7 +122,7 @@ func (s *shared) askRuns(ctx context.Context, all []v1alpha1.SidecarSet) map[str
 }
 
 // answers returns the answers of the runs of the SidecarSets whose status shows an unfinished rollout, by
-// SidecarSet. It asks the first maxAskedRuns runs at the same time.
+// SidecarSet. It queries the first maxAskedRuns runs at the same time.
 func (r *runs) answers(ctx context.Context, all []v1alpha1.SidecarSet) map[string]view.RunInput {
 	found := map[string]view.RunInput{}
 	var mu sync.Mutex

@@ -129,8 +129,8 @@ func (s *shared) showPause(ctx context.Context, set *v1alpha1.SidecarSet) {
 	}
 }
 
-// patchDoesNotApply reports whether an operation of a JSON patch failed. The API server drops the
-// cause, which tells this error from a rejection by validation or by a webhook.
+// patchDoesNotApply reports whether an operation of a JSON patch failed. The API server omits the cause
+// of such a failure, unlike the cause of a rejection by validation or by a webhook.
 func patchDoesNotApply(err error) bool {
 	var status apierrors.APIStatus
 	return apierrors.IsInvalid(err) && errors.As(err, &status) && status.Status().Message == "the server rejected our request due to an error in our request"

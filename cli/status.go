@@ -74,7 +74,8 @@ type reads struct {
 	now   time.Time
 }
 
-// reads reads the run, which may not answer, while it observes the Lease of the operator.
+// reads reads the run and observes the Lease of the operator at the same time, because the run may not
+// answer.
 func (c *cluster) reads(ctx context.Context, set *v1alpha1.SidecarSet, readRun func(context.Context, *v1alpha1.SidecarSet) view.RunInput, now time.Time) reads {
 	also := reads{nodes: c.nodes(ctx, now), now: now}
 	var asked sync.WaitGroup
@@ -99,7 +100,8 @@ func (r *reads) addTo(in *view.Input) {
 	in.Run, in.Policy, in.Nodes, in.Fault, in.Now = r.run, r.policy, r.nodes, r.fault, r.now
 }
 
-// inputWithRevisions leaves out revisions that cannot be read: pods have their names, too.
+// inputWithRevisions is input with the revisions. Revisions that cannot be read are left out, because pods
+// contain the names of their revisions.
 func (c *cluster) inputWithRevisions(ctx context.Context, set *v1alpha1.SidecarSet) (*view.Input, error) {
 	in, err := c.input(ctx, set, "")
 	if err == nil {

@@ -184,7 +184,7 @@ func customVersionOf(found *appsv1.ControllerRevision, reference string) string 
 	return all[len(all)-1]
 }
 
-// patch fails if the SidecarSet was changed since it was read.
+// patch writes the changes of a SidecarSet. It fails if the SidecarSet was changed since it was read.
 func (c *cluster) patch(ctx context.Context, before, set *unstructured.Unstructured, dryRun string) error {
 	options := []client.PatchOption{client.FieldOwner(name)}
 	switch dryRun {

@@ -188,7 +188,7 @@ func (e *rolloutEnd) reached(rollout *view.Rollout) (bool, error) {
 	return !rollout.RunEnds() || time.Since(e.converged) >= endTimeout, err
 }
 
-// watchError prefers the cause of the end of the watch.
+// watchError returns the error of a watch. It prefers the cause for which the context ended.
 func watchError(ctx context.Context, set *v1alpha1.SidecarSet, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause

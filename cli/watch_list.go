@@ -17,7 +17,7 @@ import (
 const (
 	// listInterval is the time between two reads of all SidecarSets.
 	listInterval = time.Second
-	// askInterval is the time between two reads of their runs and nodes.
+	// askInterval is the time between two reads of the runs and nodes of SidecarSets.
 	askInterval = 2 * time.Second
 )
 
@@ -55,8 +55,8 @@ func (s *shared) watchList(ctx context.Context, c *cluster, o output.Flag) error
 	return err
 }
 
-// followSets reads the SidecarSets again and again, and asks their runs every askInterval. After the first
-// read, only missing rights end it.
+// followSets reads the SidecarSets every listInterval, and queries their runs every askInterval. After the
+// first read, missing rights are the only error of a read that ends followSets.
 func (c *cluster) followSets(ctx context.Context, ask answers, show func(listed) error) error {
 	var last listed
 	var known *view.ListInput

@@ -61,7 +61,7 @@ func (s *shared) why(ctx context.Context, c *cluster, about string) (model, erro
 	return s.whyPodOf(ctx, c, kind, name)
 }
 
-// whyPodOf is about NAMESPACE/POD, which the output of other commands prints.
+// whyPodOf explains a pod that is named NAMESPACE/POD, as in the output of other commands.
 func (s *shared) whyPodOf(ctx context.Context, c *cluster, namespace, name string) (model, error) {
 	m, err := s.whyPod(ctx, c, client.ObjectKey{Namespace: namespace, Name: name})
 	if !apierrors.IsNotFound(err) || kube.MissingKind(err) {
@@ -135,7 +135,7 @@ func (s *shared) whyPod(ctx context.Context, c *cluster, key client.ObjectKey) (
 	return view.NewPodWhy(in), nil
 }
 
-// webhook reads the webhook of pods. Without the right to do so, a note names the
+// webhook reads the webhook of pods. If it cannot be read, webhook prints a note about the
 // consequence.
 func (s *shared) webhook(ctx context.Context, c *cluster) view.Webhook {
 	installed, err := kube.PodWebhook(ctx, c)

@@ -45,7 +45,8 @@ func setConditions(p *pass) {
 	set(v1alpha1.ConditionStalled, stalled)
 }
 
-// progressing decides whether pods are on their way to the newest version.
+// progressing returns the condition Progressing, which tells whether pods are upgraded to the newest
+// version.
 func progressing(p *pass) condition {
 	andPlan := func(reason, message string) condition { return no(reason, message+"; "+p.plan.Message) }
 	switch {
@@ -124,7 +125,8 @@ func stepReached(p *pass) condition {
 	return yes(v1alpha1.ReasonRolloutProgress, message)
 }
 
-// available decides whether no more pods are unready than maxUnavailable allows.
+// available returns the condition Available, which tells whether no more pods are unready than
+// maxUnavailable allows.
 func available(p *pass) condition {
 	counts := p.plan.Counts
 	unready, ready := counts.Matched-counts.Ready, fmt.Sprintf("%d of %d pods ready", counts.Ready, counts.Matched)
@@ -187,7 +189,7 @@ func rolledBack(quarantine *v1alpha1.RolloutQuarantine, ended bool) string {
 	return fmt.Sprintf("the pods %s back to revision %s: %s", verb, quarantine.Revision, quarantine.Reason)
 }
 
-// faultNext is the next step after the message of a fault. faultOf removes it.
+// faultNext is the text about the next step after the message of a fault. faultOf removes this text.
 func faultNext(set, reason, message string) string {
 	if policy := stage.InvalidPolicy(message); policy != "" {
 		return "; correct RolloutPolicy " + policy + ": kubectl edit rolloutpolicy " + policy
@@ -212,7 +214,8 @@ func recreateCommand(p *pass) string {
 	return "see the field and the command: kubectl sidecarset why " + p.set.Name
 }
 
-// injected decides whether every matching pod was injected, and whether new pods will be injected.
+// injected returns the condition Injected, which tells whether every matching pod was injected, and
+// whether new pods will be injected.
 func injected(p *pass) condition {
 	switch {
 	case p.invalid != nil:

@@ -44,7 +44,7 @@ func newFreezes(ctx context.Context, mgr *kube.Manager) (*freezes, error) {
 	return &freezes{Reader: mgr.GetClient(), served: true}, nil
 }
 
-// list returns cached objects, which must not be changed.
+// list returns the RolloutFreezes from the cache. Callers must not change these objects.
 func (f *freezes) list(ctx context.Context) ([]outriggerv1.RolloutFreeze, error) {
 	if !f.served {
 		return nil, nil

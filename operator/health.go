@@ -101,7 +101,7 @@ func (h *health) check(ctx context.Context) time.Duration {
 	return healthInterval
 }
 
-// due reports whether to write a report: a change, or the last report once more.
+// due reports whether to write a report, because the fault has changed, or to repeat the last report.
 func (h *health) due(found runs.Fault) bool {
 	return h.reported == nil || *h.reported != found || h.clock.Since(h.reportedAt) >= repeatInterval
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// stalled decides whether the rollout cannot end without a change (SPEC 8.8). A rollout that an
-// outage of Temporal or of the workers stops continues by itself.
+// stalled returns the condition Stalled, which tells whether the rollout cannot end without a change (SPEC
+// 8.8). After an outage of Temporal or of the workers, the rollout continues by itself.
 func stalled(p *pass, degraded condition) condition {
 	switch degraded.reason {
 	case v1alpha1.ReasonInvalid, v1alpha1.ReasonRolloutFailing, v1alpha1.ReasonRunUnreadable, v1alpha1.ReasonQuarantined:
@@ -38,7 +38,7 @@ func (p *pass) stuck() bool {
 	return p.broken.UsingSlots >= counts.Converging
 }
 
-// ready decides whether the rollout of the generation has ended (SPEC 8.8).
+// ready returns the condition Ready, which tells whether the rollout of the generation has ended (SPEC 8.8).
 func ready(progressing, stalled condition) condition {
 	if stalled.status == metav1.ConditionTrue {
 		return no(stalled.reason, stalled.message)

@@ -206,7 +206,7 @@ type outcome struct {
 	fault   runs.Fault
 	// waits is the message of a run that waits for a slot of a domain or of a PodDisruptionBudget.
 	waits string
-	// fleetFault is why the workers cannot receive a permit of the fleet.
+	// fleetFault is the reason for which the workers cannot receive a permit of the fleet.
 	fleetFault string
 	events     []rolloutEvent
 	// requeueAfter is zero if only the next change requeues the SidecarSet.

@@ -18,8 +18,8 @@ const (
 	// for pods that wait. By then, the cache shows all changes from before the end of the
 	// completed run.
 	restartGracePeriod = 5 * time.Second
-	// busyRetryInterval is the delay before a run is signalled again that was completing. By
-	// then, another run can be started.
+	// busyRetryInterval is the delay after a signal to a run that was completing. By then, another run
+	// can be started.
 	busyRetryInterval = 200 * time.Millisecond
 )
 

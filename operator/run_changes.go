@@ -31,7 +31,7 @@ func newRunChanges() *runChanges {
 	return &runChanges{requeues: make(chan event.GenericEvent, maxRunChanges)}
 }
 
-// add requeues a SidecarSet, and lets its reconcile read the run.
+// add requeues a SidecarSet, so that its reconcile reads the run.
 func (c *runChanges) add(set string) {
 	c.names.Store(set, true)
 	select {

@@ -123,8 +123,8 @@ type runState struct {
 	// waits is the message of a run that waits for a slot of a domain or of a PodDisruptionBudget. The
 	// operator reads neither nodes nor budgets, so its plan does not show this.
 	waits string
-	// fleetFault is why the workers cannot receive a permit of the fleet. The operator has no connection
-	// to the fleet.
+	// fleetFault is the reason for which the workers cannot receive a permit of the fleet. The operator has
+	// no connection to the fleet.
 	fleetFault string
 	tasks      runs.TaskAges
 }

@@ -79,8 +79,8 @@ func NewLazyClient(options Options, logger logr.Logger) (client.Client, error) {
 	return lazy, nil
 }
 
-// connectParams are those of the SDK, except for the longest time between two attempts to connect: the SDK
-// waits up to ten seconds after an outage, and a rollout waits with it.
+// connectParams returns the parameters of the SDK, with a shorter maximum time between two attempts to
+// connect. The SDK waits up to ten seconds after an outage, and delays rollouts for this time.
 func connectParams() grpc.ConnectParams {
 	return grpc.ConnectParams{
 		Backoff:           backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},

@@ -34,8 +34,8 @@ func IsSilent(err error) bool {
 	return unpolled || failing || IsUnreachable(err)
 }
 
-// NoWorker is the text about a task queue whose workers do not respond, although Temporal does. does is
-// what no worker does, such as "polls".
+// NoWorker is the text about a task queue whose workers do not respond, although Temporal does. does names
+// the missing action of the workers, such as "polls".
 func NoWorker(does, queue, address, namespace string) string {
 	return fmt.Sprintf("Temporal answers, but no worker %s task queue %s (Temporal at %s, namespace %s)", does, queue, address, namespace)
 }

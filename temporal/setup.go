@@ -52,7 +52,7 @@ type Setup struct {
 	Out io.Writer
 }
 
-// Run is idempotent. It fails if a search attribute has another type.
+// Run executes the setup. It is idempotent, and fails if a search attribute has another type.
 func (s *Setup) Run(ctx context.Context) error {
 	created, err := s.namespace(ctx)
 	if err != nil {
@@ -80,7 +80,8 @@ func (s *Setup) Run(ctx context.Context) error {
 	return s.add(ctx, missing)
 }
 
-// namespace reports whether the namespace was created, or would be created.
+// namespace creates a missing namespace. It reports whether the namespace was created, or, with DryRun,
+// would be created.
 func (s *Setup) namespace(ctx context.Context) (created bool, err error) {
 	service := s.Client.WorkflowService()
 	found, err := call(ctx, service.DescribeNamespace, &workflowservice.DescribeNamespaceRequest{Namespace: s.Namespace})

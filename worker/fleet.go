@@ -41,7 +41,8 @@ func (o FleetOptions) newConnection() *fleet.Connection {
 }
 
 // joinFleet hosts the part of the cluster in the rollouts of its fleet until the context ends. While
-// the Temporal of the fleet is away, rollouts with a permit continue. joinFleet records this in state.
+// the Temporal of the fleet is unavailable, rollouts with a permit continue. joinFleet records the outage
+// in state.
 func (h *host) joinFleet(ctx context.Context, mgr *kube.Manager, state *fleet.Connection) error {
 	o := h.options.Fleet
 	connection := o.Temporal

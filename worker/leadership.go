@@ -135,7 +135,8 @@ func (l *leadership) run(ctx context.Context, lead func(context.Context)) error 
 	return nil
 }
 
-// campaign returns once this process has led and released the Lease, or ctx ends.
+// campaign takes part in the election once. It returns once this process has led and released the Lease,
+// or ctx ends.
 func (l *leadership) campaign(ctx context.Context, lead func(context.Context)) error {
 	started := make(chan context.Context, 1)
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{

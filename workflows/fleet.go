@@ -22,8 +22,9 @@ const (
 )
 
 // Fleet is the rollout of one SidecarSet over many clusters (SPEC §12). A run belongs to one content.
-// Each member executes its part as an activity on its own task queue. internal/fleet decides. After
-// all stages, the run stays open for clusters that join, and continues as new with other content.
+// Each member executes its part as an activity on its own task queue. Package internal/fleet makes the
+// decisions. After all stages, the run stays open for clusters that join, and continues as new with other
+// content.
 func Fleet(ctx workflow.Context, state protocol.FleetState) error {
 	fleet.Resume(&state)
 	f := &fleetRun{state: state, active: map[string]*activeMember{}}
@@ -69,7 +70,8 @@ type fleetRun struct {
 
 type activeMember struct{ cancel workflow.CancelFunc }
 
-// readContents reads the reports of members. The first content needs no other run.
+// readContents reads the reports of members. Content that supersedes other content needs a new run, but
+// the first content does not.
 func (f *fleetRun) readContents(now time.Time) {
 	f.refresh = len(drain[struct{}](f.left)) > 0 || f.refresh
 	for _, content := range drain[protocol.FleetContent](f.contents) {

@@ -18,8 +18,8 @@ type activeMeasurement struct {
 }
 
 // measure begins the next measurement, which any member executes, and ends a measurement that the rollout
-// waits for no longer. The wait before a measurement is part of its activity, so it adds no timer to the
-// history, and nothing waits for the measurement.
+// no longer waits for. The wait before a measurement is part of its activity, so the wait adds no timer to
+// the history. The workflow does not block on the measurement.
 func (f *fleetRun) measure(ctx workflow.Context, next *protocol.FleetGateInput) {
 	if f.measuring != nil && next != nil && f.measuring.input.Same(next) {
 		return

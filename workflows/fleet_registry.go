@@ -12,8 +12,8 @@ import (
 )
 
 // FleetRegistry keeps the policies, the members and the freeze of a fleet (SPEC §12.1, §12.7). Members
-// announce themselves by the signal announce. Updates change policies, members and the freeze. Each
-// member hears of a freeze, and of its end, by an activity.
+// announce themselves by the signal announce. Updates change policies, members and the freeze. An
+// activity notifies each member of a freeze, and of its end.
 func FleetRegistry(ctx workflow.Context, registry protocol.FleetRegistry) error {
 	r := &registryRun{registry: registry, telling: map[string]*activeMember{}}
 	announced := workflow.GetSignalChannel(ctx, protocol.AnnounceSignal)
@@ -44,12 +44,12 @@ func FleetRegistry(ctx workflow.Context, registry protocol.FleetRegistry) error 
 // registryRun is the state of one run of FleetRegistry.
 type registryRun struct {
 	registry protocol.FleetRegistry
-	// telling are the members that are about to hear of the newest freeze or of its end.
+	// telling contains the members that are being notified of the newest freeze or of its end.
 	telling map[string]*activeMember
 	changed bool
 }
 
-// tell lets a member hear of the newest freeze or of its end. A member that is away hears of it once it
+// tell notifies a member of the newest freeze or of its end. An unreachable member is notified once it
 // returns.
 func (r *registryRun) tell(ctx workflow.Context, uid string) {
 	if r.telling[uid] != nil {

@@ -54,8 +54,8 @@ func (r *run) awaitGate(ctx workflow.Context) error {
 	}
 }
 
-// measure takes one sample after a wait, and reports whether it has an answer. The wait is part of the
-// activity, because a timer of the run would double the events of each sample.
+// measure takes one sample after a wait, and reports whether the sample has an answer. The wait is part of
+// the activity, because a timer of the run would double the events of each sample.
 func (r *run) measure(ctx workflow.Context, open *outriggerv1.RolloutGate, state protocol.GateState, wait time.Duration) (counted bool, err error) {
 	s, input := r.progress.Stage, r.gateInput(open, state)
 	if wait > 0 {

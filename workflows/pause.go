@@ -77,7 +77,7 @@ func checkPause(pause protocol.Pause) error {
 	return nil
 }
 
-// answer returns the answer to an update that asks whether a signal paused or resumed the run.
+// answer returns the answer to an update that waits for the effect of an earlier signal.
 func (r *run) answer() protocol.PauseResult {
 	if r.paused == nil {
 		return protocol.PauseResult{Message: "resumed"}

@@ -40,7 +40,7 @@ type run struct {
 	phase    protocol.Phase
 	message  string
 	counts   protocol.Counts
-	// fleetFault is why no permit can arrive, as of the newest plan.
+	// fleetFault is the reason for which no permit can arrive, as of the newest plan.
 	fleetFault string
 	// asked contains the rejected pods that were the input of the newest plan.
 	asked protocol.Rejected
@@ -99,7 +99,7 @@ func newRun(ctx workflow.Context, input protocol.RolloutInput) (*run, error) {
 		}
 	}
 	if _, stale := memo[protocol.PermitMemo]; stale && r.progress.Permit == nil {
-		// The permit is that of a run of another generation.
+		// The permit belongs to a run of another generation.
 		if err := workflow.UpsertMemo(ctx, map[string]any{protocol.PermitMemo: nil}); err != nil {
 			return nil, fmt.Errorf("remove the memo %s: %w", protocol.PermitMemo, err)
 		}

@@ -98,7 +98,7 @@ func (m *Member) Rollout(ctx context.Context, input protocol.FleetRolloutInput) 
 }
 
 // advance gives the run its permit, and returns a result once the run has ended or failed. After a
-// retry of the fleet, it also retries or resumes the run. The permit is the last of these, because it
+// retry of the fleet, it first retries or resumes the run. It sends the permit last, because the permit
 // ends the retry.
 func (m *Member) advance(ctx context.Context, local *localRun, permit protocol.Permit) (result protocol.FleetResult, err error) {
 	reason, failed := local.failure()
@@ -139,7 +139,7 @@ func (m *Member) Rollback(ctx context.Context, input protocol.FleetRolloutInput)
 	})
 }
 
-// rollBack makes one attempt to roll back. aborted is set once the run was asked to.
+// rollBack makes one attempt to roll back. aborted is set once an abort was sent to the run.
 func (m *Member) rollBack(ctx context.Context, local *localRun, input protocol.FleetRolloutInput, aborted *bool) (result protocol.FleetResult, err error) {
 	switch {
 	case local.hash() != input.Permit.Hash:
@@ -220,8 +220,8 @@ func (m *Member) update(ctx context.Context, local *localRun, name string, paylo
 	return nil
 }
 
-// poll calls check until it has a result. An error is repeated with the next poll, because the API
-// server or the Temporal of the cluster may be away. The heartbeat shows it.
+// poll calls check until check returns a result. An error of check is retried, because the API server or
+// the Temporal of the cluster may be unavailable. The heartbeat contains the error.
 func (m *Member) poll(ctx context.Context, set string, check func() (protocol.FleetResult, error)) (protocol.FleetResult, error) {
 	ticker := m.Clock.NewTicker(pollInterval)
 	defer ticker.Stop()
@@ -291,7 +291,7 @@ func (l *localRun) hash() string {
 	return l.set.Annotations[v1alpha1.HashAnnotation]
 }
 
-// current reports whether the run is that of the generation.
+// current reports whether the run works on the newest generation of the SidecarSet.
 func (l *localRun) current() bool { return l.status.Generation == l.set.Generation }
 
 func (l *localRun) ended() bool {

@@ -24,7 +24,7 @@ const (
 	// announceInterval, because the fleet may have lost its data. Content without a permit is confirmed
 	// after awaitingInterval, and other content after announceInterval. In the first returnedTime after the
 	// member was away, content without a permit is confirmed after returnedInterval: the fleet may have skipped
-	// the member, or may be about to.
+	// the member, or may soon skip it.
 	reportInterval   = 2 * time.Second
 	awaitingInterval = 5 * time.Minute
 	announceInterval = time.Hour
@@ -52,7 +52,7 @@ type Reporter struct {
 	// endedAt is the end of the last turn. returnedAt is the time at which the connection worked again, or the
 	// process continued after a freeze.
 	endedAt, returnedAt time.Time
-	// told is the fault that the runs without a permit know, and toldAt the time at which they were woken.
+	// told is the fault for which the runs without a permit were last woken, and toldAt the time of this wake.
 	told   string
 	toldAt time.Time
 }
@@ -194,8 +194,8 @@ func (r *Reporter) permittedBy(ctx context.Context, set string) (*protocol.Appro
 	return &protocol.Approval{By: "a user of the cluster"}, nil
 }
 
-// known reports whether the fleet knows the content of the cluster. A rollout of the fleet that is not
-// open does not.
+// known reports whether the open workflow of the SidecarSet in the fleet knows the content of the cluster.
+// Without an open workflow, known returns false.
 func (r *Reporter) known(ctx context.Context, set string, content protocol.FleetContent) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

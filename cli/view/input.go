@@ -27,7 +27,8 @@ type Input struct {
 	Run       RunInput
 	Webhook   Webhook
 	Nodes     Nodes
-	// Policy is the RolloutPolicy that status names. It is nil without one, and if it cannot be read.
+	// Policy is the RolloutPolicy that status names. It is nil if status names none, or if the policy cannot
+	// be read.
 	Policy *outriggerv1.RolloutPolicy
 	// Fault is the part of the installation that does not answer.
 	Fault Fault

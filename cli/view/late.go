@@ -36,8 +36,8 @@ func (r *Rollout) latePod(now time.Time) *Pod {
 	return nil
 }
 
-// WaitsFor returns the pod that the status of a SidecarSet names as an example of those that its rollout
-// waits for. Both are empty without one.
+// WaitsFor returns the pod that the status of a SidecarSet names as an example of the pods that its rollout
+// waits for. Namespace and name are empty if status names no pod.
 func WaitsFor(set *v1alpha1.SidecarSet) (namespace, name string) {
 	for _, c := range set.Status.Conditions {
 		if c.Type == v1alpha1.ConditionProgressing && c.Reason == v1alpha1.ReasonWaitingForPods {
@@ -68,11 +68,12 @@ func lateOf(set *v1alpha1.SidecarSet, pod *corev1.Pod, now time.Time) *LatePod {
 	return nil
 }
 
-// podNotReady and the name of a pod need attention while the rollout waits for the pod for too long.
+// podNotReady, followed by the name of a pod, is the problem of a rollout that has waited for this pod for
+// too long.
 const podNotReady = "PodNotReady:"
 
-// attentionText adds the time for which a late pod is not ready. Attention itself does not have it, because
-// a watch shows each change of it.
+// attentionText adds to Attention the time for which a late pod is not ready. The field Attention does not
+// contain this time, because a watch shows each change of the field.
 func (s *Summary) attentionText(now time.Time) string {
 	text := strings.Join(s.Attention, ",")
 	if late := s.NotReady; late != nil {
@@ -112,8 +113,8 @@ func (r *Rollout) unreadyReasons(now time.Time) (found []string) {
 	return append(found, back)
 }
 
-// logsCommand shows the log of the container that is not ready. It is empty if none of them has a log, and
-// for no pod.
+// logsCommand shows the log of the container that is not ready. It is empty if no such container has a log,
+// or if p is nil.
 func (p *Pod) logsCommand() string {
 	if p == nil || p.unreadyContainer == "" {
 		return ""

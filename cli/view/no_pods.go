@@ -7,7 +7,7 @@ import (
 	"github.com/outrigger/outrigger/internal/match"
 )
 
-// noPods is where a SidecarSet that matches no pod looks for pods.
+// noPods contains the places in which a SidecarSet that matches no pod looks for pods.
 type noPods struct {
 	// missingNamespace is spec.namespace if this namespace does not exist.
 	missingNamespace string

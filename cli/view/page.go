@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// These methods are for a page, which has its own tables.
+// These methods are for a web page, which renders its own tables.
 
 // State is the headline with the rest of a bake time.
 func (s *Summary) State(now time.Time) string { return withTimeLeft(s.Headline, s.BakesUntil, now) }
@@ -52,7 +52,8 @@ func (o *Owner) Title() string {
 	return strings.ToLower(o.Kind) + "/" + o.Name
 }
 
-// Ready counts the ready pods. Of a pod in upgrade, the kubelet has not observed the change.
+// Ready counts the ready pods. A pod in upgrade does not count, because the kubelet has not observed the
+// change yet.
 func (o *Owner) Ready() (ready int) {
 	for i := range o.Pods {
 		if pod := &o.Pods[i]; pod.Ready && pod.Phase != PodUpgrading {

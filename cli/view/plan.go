@@ -195,7 +195,7 @@ func (p *Plan) simulate(in *PlanInput, matched []rollout.Pod) (rollout.Plan, err
 		}
 		p.Batches = append(p.Batches, podNames(plan.Pods))
 		if stage.LimitsUnavailable(current) {
-			plan.Queued = nil // the next plan counts the limits again
+			plan.Queued = nil // the next plan applies the limits again
 		}
 		if plan.MaxUnavailable > 0 {
 			for batch := range slices.Chunk(plan.Queued, plan.MaxUnavailable) {

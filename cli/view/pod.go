@@ -148,7 +148,7 @@ func pendingContainer(pod *corev1.Pod, version *podstate.Version) string {
 	return ""
 }
 
-// notReady names the containers that are not ready, and why those of them that cannot start do not.
+// notReady names the containers that are not ready, with the reason for each container that cannot start.
 func notReady(pod *corev1.Pod) string {
 	var names, failed []string
 	add := func(status *corev1.ContainerStatus, native bool) {

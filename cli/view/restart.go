@@ -56,7 +56,7 @@ func (a available) lacks(before available) int {
 	return max(before.pods-a.pods, before.ready-a.ready, 0)
 }
 
-// NewRestart fails if recreated pods would not get the newest version.
+// NewRestart finds the pods to restart. It fails if recreated pods would not get the newest version.
 func NewRestart(in *Input) (*Restart, error) {
 	if err := in.recreatable(); err != nil {
 		return nil, fmt.Errorf("SidecarSet %s: %w", in.Set.Name, err)

@@ -99,7 +99,7 @@ func (r *revisions) difference(name string, to *v1alpha1.SidecarSetSpec) string 
 	return notInPlace + ": " + strings.Join(fields, ", ")
 }
 
-// recordedImages is empty for content that cannot be read.
+// recordedImages returns the images in a revision. It returns none for content that cannot be read.
 func recordedImages(recorded *appsv1.ControllerRevision) []Image {
 	var spec v1alpha1.SidecarSetSpec
 	if err := revision.Restore(recorded.Data.Raw, &spec); err != nil {

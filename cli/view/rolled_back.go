@@ -8,7 +8,7 @@ import (
 	"github.com/outrigger/outrigger/internal/stage"
 )
 
-// rolledBack sets phase, message and pods to go of a rollout that is rolled back. Without the former
+// rolledBack sets phase, message and remaining pods of a rollout that is rolled back. Without the former
 // revision, it takes the phase from the status.
 func (r *Rollout) rolledBack(in *Input) error {
 	if r.retried {

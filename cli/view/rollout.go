@@ -202,7 +202,7 @@ func images(spec *v1alpha1.SidecarSetSpec) []Image {
 	return all
 }
 
-// pauseOf prefers the run to status, which is written later.
+// pauseOf returns the pause of a rollout, or nil. It prefers the run to status, which is written later.
 func pauseOf(set *v1alpha1.SidecarSet, run *protocol.RolloutStatus) *protocol.Pause {
 	if run != nil {
 		return run.Pause

@@ -203,7 +203,7 @@ func (r *Rollout) longest() *Pod {
 	return longest
 }
 
-// unready returns the first updated pod that is not ready and that no upgrade is recorded of, or nil.
+// unready returns the first updated pod that is not ready and has no recorded upgrade, or nil.
 func (r *Rollout) unready() *Pod {
 	for _, pod := range r.pods() {
 		if pod.Phase == PodUnready || pod.Phase == PodUpgrading && pod.Since == nil {

@@ -116,7 +116,8 @@ func recreate(pod *corev1.Pod, set string) string {
 const uninjected = "it was created without the sidecars, and matches now: since then, the SidecarSet's selector or the labels of its namespace " +
 	"(such as outrigger.io/injection=disabled) have changed, injection was resumed, or the webhook was installed"
 
-// relabelled is the reason for such a pod whose labels were written after its creation, with the writer.
+// relabelled is the reason for an uninjected pod whose labels were written after its creation, with the
+// writer. It is empty for other pods.
 func (i *injection) relabelled() string {
 	for _, entry := range i.Pod.ManagedFields {
 		if entry.Subresource == "" && entry.Time != nil && entry.Time.After(i.Pod.CreationTimestamp.Time) && entry.FieldsV1 != nil && strings.Contains(entry.FieldsV1.GetRawString(), `"f:labels"`) {
@@ -152,7 +153,7 @@ func (i *injection) webhookReason() string {
 	return uninjected + i.recreate()
 }
 
-// criticalCondition is the match condition of every installation; reason has its rule.
+// criticalCondition is the match condition of every installation. The method reason checks the same rule.
 const criticalCondition = "not-system-critical"
 
 // additionalConditions names the match conditions that not every installation has.
@@ -189,7 +190,7 @@ func (i *injection) outOfScope() string {
 	return "spec.namespaceSelector does not match its namespace: it requires " + metav1.FormatLabelSelector(i.set.Spec.NamespaceSelector)
 }
 
-// NewPodWhy keeps the order of the SidecarSets.
+// NewPodWhy explains a pod for each SidecarSet, in the order of the SidecarSets.
 func NewPodWhy(in PodWhyInput) *PodWhy {
 	w := &PodWhy{Namespace: in.Pod.Namespace, Name: in.Pod.Name, Sets: []SetWhy{}, Fault: in.Fault}
 	ready := podstate.Condition(in.Pod, corev1.PodReady)

@@ -24,7 +24,7 @@ type RolloutWhy struct {
 	bakesUntil *time.Time
 }
 
-// NewRolloutWhy fails if the pods of the SidecarSet cannot be determined.
+// NewRolloutWhy explains a rollout. It fails if the pods of the SidecarSet cannot be determined.
 func NewRolloutWhy(in *Input) (*RolloutWhy, error) {
 	r, err := NewRollout(in)
 	if err != nil {
@@ -73,7 +73,7 @@ func NewRolloutWhy(in *Input) (*RolloutWhy, error) {
 	return &RolloutWhy{Name: r.Name, Headline: r.Headline, Phase: r.Phase, Message: r.Message, Reasons: reasons, bakesUntil: bakesUntil(r.Phase, r.stage)}, nil
 }
 
-// missingLine counts the pods without sidecars. A restart recreates those with a controller.
+// missingLine counts the pods without sidecars. The command restart recreates those pods that have a controller.
 func (r *Rollout) missingLine(missing BehindPods) string {
 	line := fmt.Sprintf("not injected though they match: %s (kubectl sidecarset list --missing)", plural(len(missing), "pod"))
 	if missing.controlled() {
@@ -117,7 +117,8 @@ func (r *Rollout) stoppedBy(in *Input) []string {
 	return found
 }
 
-// noAnswer is empty if the run or Temporal answers, or the fault of this part is named.
+// noAnswer is the reason of a run or of Temporal that does not answer. It is empty if both answer, or if
+// the fault already names this part.
 func (r *Rollout) noAnswer() []string {
 	switch part := r.Fault.part(); {
 	case r.Phase.Ended():

@@ -40,7 +40,7 @@ func addFleetWorker(cmd *cobra.Command, o *worker.FleetOptions, connection *temp
 	set.StringToStringVar(&o.ClusterLabels, "fleet-cluster-labels", nil, "`labels` of the cluster, such as stage=canary,region=eu")
 }
 
-// fleetCommand is what the subcommands of outrigger fleet share.
+// fleetCommand contains the flags of the subcommands of outrigger fleet.
 type fleetCommand struct {
 	temporal temporal.Flags
 	keys     codec.Options
@@ -50,7 +50,7 @@ type fleetCommand struct {
 	// file is the flag of apply, and policy its content.
 	file   string
 	policy outriggerv1.FleetPolicy
-	// end are the flags of freeze, and until the time that they stand for.
+	// end contains the flags of freeze for its end, and until is the time of this end.
 	end   cli.FreezeEnd
 	until *time.Time
 	// watch, content and timeout are the flags of status.
@@ -153,7 +153,6 @@ func answer(ctx context.Context, handle client.WorkflowUpdateHandle, err error, 
 	return err
 }
 
-// apply validates a FleetPolicy, and starts the registry with it if no member has.
 // readPolicy reads and validates the FleetPolicy of apply.
 func (f *fleetCommand) readPolicy(stdin io.Reader) error {
 	read := func() ([]byte, error) { return os.ReadFile(f.file) }
@@ -170,6 +169,7 @@ func (f *fleetCommand) readPolicy(stdin io.Reader) error {
 	return fleet.Validate(&f.policy)
 }
 
+// apply sends the FleetPolicy to the registry, and starts the registry if no member has started it.
 func (f *fleetCommand) apply(ctx context.Context, c client.Client, _ []string, out io.Writer) error {
 	handle, err := c.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
 		StartWorkflowOperation: c.NewWithStartWorkflowOperation(client.StartWorkflowOptions{
@@ -199,7 +199,7 @@ func (f *fleetCommand) remove(ctx context.Context, c client.Client, args []strin
 	return nil
 }
 
-// freeze freezes the fleet. The members hear of it within seconds.
+// freeze freezes the fleet. The members are notified of the freeze within seconds.
 func (f *fleetCommand) freeze(ctx context.Context, c client.Client, _ []string, out io.Writer) error {
 	freeze := protocol.FleetFreeze{By: os.Getenv("USER"), Reason: f.by.Reason, Until: f.until}
 	return send(ctx, c, protocol.FleetRegistryID, protocol.FreezeUpdate, freeze, out)
@@ -229,7 +229,7 @@ func (f *fleetCommand) members(ctx context.Context, c client.Client, _ []string,
 	return printTable(out, []string{"NAME", "UID", "LABELS", "FREEZE"}, rows)
 }
 
-// heardOf describes the freeze of a member.
+// heardOf describes the newest freeze, or that the member was not notified of it yet.
 func heardOf(registry *protocol.FleetRegistry, uid string) string {
 	switch freeze := registry.Freeze; {
 	case freeze == nil:

@@ -114,13 +114,13 @@ type fleetWatch struct {
 	read         func(context.Context) (protocol.FleetState, error)
 	// next receives a value when the next read is due.
 	next <-chan time.Time
-	// last are the lines that were printed last, and failure is the error that was.
+	// last contains the lines that were printed last, and failure the error that was printed last.
 	last    map[string]bool
 	failure string
 }
 
-// follow prints each change of a rollout until it ends. The first read is not repeated, because a flag may be
-// wrong. Later reads are, because a rollout may take days.
+// follow prints each change of a rollout until the rollout ends. The first read is not retried, because a flag
+// may be wrong. Later reads are retried, because a rollout may take days.
 func (f *fleetCommand) follow(ctx context.Context, out io.Writer, w *fleetWatch) error {
 	if f.timeout > 0 {
 		var cancel context.CancelFunc
@@ -201,7 +201,7 @@ func (w *fleetWatch) lines(out io.Writer, lines ...string) error {
 	return nil
 }
 
-// ending returns nil if the content is through.
+// ending returns the error of a rollout that has ended, or nil if the content is through all stages.
 func ending(s *protocol.FleetState, content string, phase protocol.FleetPhase) error {
 	switch {
 	case phase == protocol.FleetThrough:

@@ -228,8 +228,8 @@ func (s simulationSource) listPods(ctx context.Context, options ...client.ListOp
 	}
 }
 
-// limits reads what the limits of a policy depend on. The simulation lacks the limits that need objects
-// which the user may not read.
+// limits reads the objects on which the limits of a policy depend. The simulation ignores a limit if the
+// user may not read its objects.
 func (s simulationSource) limits(ctx context.Context, policy *outriggerv1.RolloutPolicySpec, pods []*corev1.Pod) (cluster rollout.Cluster, unknown []string, err error) {
 	if policy.Domains != nil {
 		nodes := kube.NewNodeLabels(s, clock.RealClock{})

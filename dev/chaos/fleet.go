@@ -31,7 +31,8 @@ const (
 	// unreachableAfter and bakeTime are those of fleetpolicy.yaml.
 	unreachableAfter = 20 * time.Second
 	bakeTime         = 5 * time.Second
-	// roundWithin is the maximum time of a round. A killed worker that executes its part delays it by a minute.
+	// roundWithin is the maximum time of a round. A killed worker with an activity in progress delays the round
+	// by a minute.
 	roundWithin = 4 * time.Minute
 	// deliveredWithin is the maximum time between two deliveries of content. supersededWithin is the
 	// maximum time between the deliveries of two contents of a round.
@@ -141,7 +142,7 @@ func (f *chaoticFleet) run(ctx context.Context, faults []Fault) (err error) {
 			}
 		}
 	}
-	// The fleet has its policy before it hears of content. Otherwise, it gives no permits.
+	// The fleet gets its policy before members report content. Otherwise, the fleet gives no permits.
 	if err := f.command(ctx, fleetPolicy, "apply", "-f", "-"); err != nil {
 		return err
 	}
@@ -296,7 +297,8 @@ func (f *chaoticFleet) each(do func(*fixture) error) error {
 	return all.Wait()
 }
 
-// throughCommand waits until the content of the fleet is through all stages.
+// throughCommand returns the arguments of the command that waits until the content of the fleet is through
+// all stages.
 func throughCommand() []string { return []string{"status", fleetSet, "--watch", "--timeout=2m"} }
 
 // command runs outrigger fleet.

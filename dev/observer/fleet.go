@@ -68,8 +68,8 @@ func (f *Fleet) observe(e fleetEvent) {
 	}
 }
 
-// Away allows the fleet to continue without a cluster from a delay on, until back is called. The cluster
-// is then removed, or it may not have answered for this time.
+// Away allows the fleet to continue without a cluster after a delay, until back is called. After the delay,
+// the cluster is removed, or may not have answered for this time.
 func (f *Fleet) Away(cluster string, delay time.Duration) (back func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -98,7 +98,7 @@ type fleetEvent struct {
 	pod            string
 }
 
-// fleetContent is what is known about content. The clusters have the content since began.
+// fleetContent is the observed state of content. began is the time since which clusters have the content.
 type fleetContent struct {
 	began     time.Time
 	completed map[string]time.Time
@@ -115,7 +115,7 @@ type fleetOrder struct {
 	checked  int
 }
 
-// next returns what is wrong with the next event, or "".
+// next returns the violation by the next event, or "".
 func (o *fleetOrder) next(e fleetEvent) string {
 	content := o.contents[e.image]
 	switch {

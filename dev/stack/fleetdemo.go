@@ -37,7 +37,7 @@ type fleetDemo struct {
 	ended string
 }
 
-// fleetMember is a cluster of the fleet. Its name is that of its stage.
+// fleetMember is a cluster of the fleet. It has the same name as its stage.
 type fleetMember struct {
 	demo
 	name string
@@ -219,7 +219,7 @@ func (d *fleetDemo) rollOut(ctx context.Context) error {
 	return nil
 }
 
-// stop delivers a version that cannot start. It stops in the first cluster, which goes back.
+// stop delivers a version that cannot start. The rollout stops in the first cluster, which is rolled back.
 func (d *fleetDemo) stop(ctx context.Context) error {
 	if err := d.deliver(ctx, "proxy:bad"); err != nil {
 		return err
@@ -249,7 +249,7 @@ func (d *fleetDemo) stop(ctx context.Context) error {
 	return nil
 }
 
-// deliver changes the image in all clusters, as GitOps does, in an order of its own.
+// deliver changes the image in all clusters, as GitOps does, in the reverse order of the stages.
 func (d *fleetDemo) deliver(ctx context.Context, image string) error {
 	d.step("GitOps delivers %s to all clusters, to rest first", image)
 	for i := len(d.members) - 1; i >= 0; i-- {
@@ -273,8 +273,8 @@ func (d *fleetDemo) awaitPods(ctx context.Context, image string, members ...*fle
 	return nil
 }
 
-// awaitFleet prints the progress of the rollout until it has a phase. check, if not nil, checks the
-// pods meanwhile. A rollout that ended before is that of the content before.
+// awaitFleet prints the progress of the rollout until the rollout is in a phase. check, if not nil, checks
+// the pods meanwhile. The rollout of the previous content, which has ended, does not count.
 func (d *fleetDemo) awaitFleet(ctx context.Context, phase protocol.FleetPhase, check func() error) error {
 	var shown string
 	before := d.ended

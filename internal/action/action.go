@@ -1,5 +1,5 @@
-// Package action decides about RolloutActions: which step an action is for, what its run is asked to
-// do, and when an action is rejected or deleted (SPEC 11.13).
+// Package action decides about RolloutActions: which step an action is for, which update is sent to its
+// run, and when an action is rejected or deleted (SPEC 11.13).
 package action
 
 import (
@@ -142,7 +142,7 @@ func stepOf(a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet, s *protocol.
 	return s.Index + 1, "", ""
 }
 
-// names reports whether a name or a number is that of the current step. A step can have a number as
+// names reports whether the current step has this name or number. A step can have a number as
 // its name.
 func names(step intstr.IntOrString, s *protocol.Stage) bool {
 	if step.Type == intstr.String && step.StrVal == s.Step.Name {
@@ -151,9 +151,9 @@ func names(step intstr.IntOrString, s *protocol.Stage) bool {
 	return step.String() == strconv.Itoa(s.Index+1)
 }
 
-// Request returns the update of a run for an action with a target. hash is that of the content. The run rejects the update after
-// some seconds, because the operator repeats it then. Otherwise, it would take effect as soon as a
-// worker runs, possibly after the action was deleted.
+// Request returns the update of a run for an action with a target. hash is the hash of the content. The run
+// rejects the update after some seconds, because the operator then sends the update again. Otherwise, the
+// update would take effect as soon as a worker runs, possibly after the action was deleted.
 func Request(a *outriggerv1.RolloutAction, hash string, now time.Time) (update string, payload any) {
 	by, target, notAfter := a.Spec.RequestedBy, a.Status.Target, now.Add(attempt).UTC()
 	if expires := a.CreationTimestamp.Add(lifetime).UTC(); expires.Before(notAfter) {

@@ -32,7 +32,7 @@ func UnconfirmedUser(a *outriggerv1.RolloutAction, configuration *admissionregis
 }
 
 // installedAt returns a time at which the webhook of actions was certainly part of a configuration. The
-// webhook is older than each managed field of it.
+// webhook is older than each managed field that names the webhook.
 func installedAt(configuration *admissionregistrationv1.MutatingWebhookConfiguration) time.Time {
 	var earliest time.Time
 	for _, fields := range configuration.ManagedFields {

@@ -19,7 +19,7 @@ func CheckFreeze(freeze protocol.FleetFreeze, now time.Time) error {
 	return CheckText(protocol.Approval{By: freeze.By, Reason: freeze.Reason})
 }
 
-// SetFreeze freezes or unfreezes the fleet. Each member has to hear of it.
+// SetFreeze freezes or unfreezes the fleet. Each member has to be notified.
 func SetFreeze(r *protocol.FleetRegistry, freeze protocol.FleetFreeze, now time.Time) {
 	freeze.Sequence, freeze.Since = 1, now
 	if r.Freeze != nil {
@@ -28,7 +28,7 @@ func SetFreeze(r *protocol.FleetRegistry, freeze protocol.FleetFreeze, now time.
 	r.Freeze = &freeze
 }
 
-// Announce records a member. Its cluster may have lost the freeze, so the member has to hear of it again.
+// Announce records a member. Its cluster may have lost the freeze, so the member has to be notified again.
 func Announce(r *protocol.FleetRegistry, member protocol.FleetMember) {
 	if r.Members == nil {
 		r.Members = map[string]protocol.FleetMember{}
@@ -37,7 +37,7 @@ func Announce(r *protocol.FleetRegistry, member protocol.FleetMember) {
 	delete(r.Heard, member.UID)
 }
 
-// Unaware returns the uids of the members that have not heard of the newest freeze or of its end.
+// Unaware returns the uids of the members that were not notified of the newest freeze or of its end.
 func Unaware(r *protocol.FleetRegistry) (uids []string) {
 	if r.Freeze == nil {
 		return nil
@@ -50,7 +50,7 @@ func Unaware(r *protocol.FleetRegistry) (uids []string) {
 	return uids
 }
 
-// Hear records that a member has heard of a freeze or of its end.
+// Hear records that a member was notified of a freeze or of its end.
 func Hear(r *protocol.FleetRegistry, uid string, sequence int) {
 	if r.Heard == nil {
 		r.Heard = map[string]int{}

@@ -44,9 +44,9 @@ func measurementOf(s *protocol.FleetState, open *outriggerv1.RolloutGate, now ti
 	return input
 }
 
-// Measured records a measurement, unless the rollout waits for it no longer. A gate that fails stops the
-// fleet as a failed cluster does. A gate without a clear answer pauses it, and is no verdict about the
-// content (SPEC 12.2.9).
+// Measured records a measurement, unless the rollout no longer waits for the measurement. A gate that fails
+// stops the rollout as a failed cluster does. A gate without a clear answer pauses the rollout, and is no
+// verdict about the content (SPEC 12.2.9).
 func Measured(s *protocol.FleetState, input *protocol.FleetGateInput, measured protocol.Measurement, now time.Time) {
 	open := openGate(s)
 	if s.Phase != protocol.FleetRolling || open == nil || s.Reached == nil || !input.Same(measurementOf(s, open, now)) {

@@ -11,14 +11,15 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// Step is what a rollout over many clusters does next.
+// Step is the next step of a rollout over many clusters.
 type Step struct {
 	// Start and RollBack are the uids of clusters whose activities begin now.
 	Start, RollBack []string
 	// Until is the time at which the next step is due, if no activity ends before. It is zero if the
 	// rollout waits for a cluster or for a person.
 	Until time.Time
-	// Measure is the next measurement of a gate, if any. It ends once a later step does not have it.
+	// Measure is the next measurement of a gate, if any. The measurement ends once a later Step does not
+	// contain it.
 	Measure *protocol.FleetGateInput
 	// Refresh is set at the begin of a stage. The members have to be read again before the next step.
 	Refresh bool
@@ -83,8 +84,8 @@ func roll(s *protocol.FleetState, now time.Time) Step {
 	return bake(s, now)
 }
 
-// skipAbsent skips the clusters of the stage that still do not have the content. They begin once they
-// report it.
+// skipAbsent skips the clusters of the stage that still do not have the content. A skipped cluster begins
+// once it reports the content.
 func skipAbsent(s *protocol.FleetState, now time.Time) {
 	for _, uid := range Keys(s.Clusters) {
 		if cluster := s.Clusters[uid]; absent(s, cluster) && cluster.Stage <= s.Stage {
@@ -158,7 +159,7 @@ func bake(s *protocol.FleetState, now time.Time) Step {
 	return Step{Refresh: true, Until: now}
 }
 
-// through permits the content in each cluster that has joined since, and in clusters without a stage.
+// through permits the content in clusters without a stage, and in clusters that join after the last stage.
 func through(s *protocol.FleetState, now time.Time) Step {
 	if s.Phase != protocol.FleetThrough {
 		s.Phase = protocol.FleetThrough

@@ -140,8 +140,8 @@ func describeCurrent(s *protocol.FleetState, stage *Stage, spec *outriggerv1.Fle
 // Preview is the plan of a rollout over many clusters, with the members of the fleet as of now.
 type Preview struct {
 	Set string `json:"set"`
-	// Hash, Attempt and Phase are those of the rollout in progress. Without one, the plan is that of the
-	// next content.
+	// Hash, Attempt and Phase describe the rollout in progress. Without a rollout in progress, the plan is
+	// for the next content.
 	Hash    string              `json:"hash,omitempty"`
 	Attempt int                 `json:"attempt,omitempty"`
 	Phase   protocol.FleetPhase `json:"phase,omitempty"`
@@ -155,7 +155,7 @@ type Preview struct {
 }
 
 // Plan returns the plan of a rollout. A rollout in progress keeps its policy (SPEC 12.2.3). Once its
-// content is through, the plan is that of the next content. Plan changes the members of s.
+// content is through, the plan is for the next content. Plan changes the members of s.
 func Plan(s *protocol.FleetState, registry *protocol.FleetRegistry, now time.Time) Preview {
 	if s.Hash == "" || s.Phase == protocol.FleetThrough {
 		s = &protocol.FleetState{Set: s.Set, Clusters: s.Clusters}

@@ -65,8 +65,8 @@ func Report(s *protocol.FleetState, content protocol.FleetContent, now time.Time
 	return Superseded
 }
 
-// Knows reports whether a report about a cluster would change nothing. A report costs events of the
-// history, so a member does not repeat it then.
+// Knows reports whether a report about a cluster would change nothing. The member does not repeat such a
+// report, because a report costs events of the history.
 func Knows(cluster *protocol.FleetCluster, content protocol.FleetContent) bool {
 	if cluster == nil || cluster.Hash != content.Hash || cluster.Stage == protocol.UnknownStage {
 		return false
@@ -142,8 +142,8 @@ func forget(s *protocol.FleetState, hash string) {
 	s.Verdicts = slices.DeleteFunc(slices.Clone(s.Verdicts), func(v protocol.FleetVerdict) bool { return v.Hash == hash })
 }
 
-// Adopt adopts a plan. Of the plan, the rollout of content keeps the policy that it began with. Members
-// join and leave at any time (SPEC 12.2.3).
+// Adopt adopts a plan. The rollout of content keeps the policy with which the rollout began. The members
+// change with each plan, because members join and leave at any time (SPEC 12.2.3).
 func Adopt(s *protocol.FleetState, plan *protocol.FleetPlan) {
 	if !s.Planned {
 		s.Planned, s.Policy, s.Spec = true, plan.Policy, plan.Spec
@@ -230,8 +230,8 @@ func title(cluster *protocol.FleetCluster, uid string) string {
 }
 
 // stop stops the rollout. After a pause, the clusters stay as they are, and no further cluster begins.
-// A rollback reaches each cluster that may have a permit, also if it does not answer now. A running
-// cluster of an earlier stage has joined, and rolls out with the current stage.
+// A rollback reaches each cluster that may have a permit, even if the cluster does not answer now. A running
+// cluster of an earlier stage has joined later, and rolls out with the current stage.
 func stop(s *protocol.FleetState, reason string, action outriggerv1.FleetAction) {
 	s.Message = reason
 	record(s, protocol.FleetFailed)

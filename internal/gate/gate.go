@@ -116,8 +116,8 @@ func Record(gate *outriggerv1.RolloutGate, state protocol.GateState, measured pr
 	return state
 }
 
-// verdict decides about the samples that a gate has taken. A gate fails as soon as enough samples
-// have failed. It decides about everything else after its last sample.
+// verdict returns the phase of a gate from its samples. A gate fails as soon as enough samples have
+// failed. All other results follow after the last sample.
 func verdict(gate *outriggerv1.PrometheusGate, state protocol.GateState) protocol.GatePhase {
 	switch {
 	case state.Failed > int(gate.FailureLimit):
@@ -149,7 +149,7 @@ func message(gate *outriggerv1.PrometheusGate, state protocol.GateState, last pr
 	return text
 }
 
-// Reason describes a gate that failed, or that has no clear answer, for people. title is that of its step.
+// Reason describes a gate that failed, or that has no clear answer, for people. title is the title of its step.
 func Reason(title string, state protocol.GateState) string {
 	verb := "failed"
 	if state.Phase == protocol.GateInconclusive {

@@ -49,8 +49,8 @@ func MatchesNothing(selector *metav1.LabelSelector) bool {
 	return selector == nil || len(selector.MatchLabels)+len(selector.MatchExpressions) == 0
 }
 
-// compile omits requirements that cannot be parsed. It returns the error of the first such
-// requirement.
+// compile compiles a selector. It omits requirements that cannot be parsed, and returns the error of
+// the first such requirement.
 func compile(selector *metav1.LabelSelector) (labels.Selector, error) {
 	compiled, err := metav1.LabelSelectorAsSelector(selector)
 	if err == nil {

@@ -106,9 +106,9 @@ func StartFailure(status *corev1.ContainerStatus) (reason string, failed bool) {
 	}
 }
 
-// FailedBefore reports whether the kubelet could not pull another image of a container than that of
-// the spec of the pod. The kubelet has then not tried the image of the spec, which corrects the failure
-// or may fail, too.
+// FailedBefore reports whether the image that the kubelet could not pull differs from the image in the
+// spec of the pod. In this case, the kubelet has not tried the image of the spec yet, which may correct
+// the failure, or may fail, too.
 func FailedBefore(status *corev1.ContainerStatus, image string) bool {
 	if reason, _ := StartFailure(status); reason != ImagePullBackOff {
 		return false

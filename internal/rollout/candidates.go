@@ -56,7 +56,7 @@ func Selected(updateSelector *metav1.LabelSelector, pod *corev1.Pod) (bool, erro
 	return err == nil && (selector == nil || selector.Matches(labels.Set(pod.Labels))), err
 }
 
-// compile returns nil without an update selector.
+// compile compiles the update selector. It returns nil without an update selector.
 func compile(updateSelector *metav1.LabelSelector) (labels.Selector, error) {
 	if updateSelector == nil {
 		return nil, nil

@@ -64,8 +64,8 @@ type observedHealth struct {
 }
 
 // Observe sets Unhealthy and Recovering of the pods of a SidecarSet. hash is the hash of its content. next
-// is the time until a pod may count as not ready for too long, or ends to recover. It is 0 if there is no
-// such pod.
+// is the time until a pod may count as not ready for too long, or stops counting as recovering. It is 0 if
+// there is no such pod.
 func (h *Health) Observe(set, hash string, pods []Pod, step *protocol.Step, now time.Time) (next time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -127,7 +127,8 @@ func observe(pod *Pod, before observedHealth, known bool, now time.Time) observe
 	return observed
 }
 
-// left is the time until the pod counts as not ready for too long, or ends to recover. Otherwise, it is 0.
+// left is the time until the pod counts as not ready for too long, or stops counting as recovering.
+// Otherwise, it is 0.
 func (o observedHealth) left(step *protocol.Step, now time.Time) time.Duration {
 	if left := o.recovering.Sub(now); left > 0 {
 		return left

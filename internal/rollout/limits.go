@@ -5,9 +5,9 @@ import (
 	"github.com/outrigger/outrigger/internal/stage"
 )
 
-// Cluster contains what the limits of a RolloutPolicy depend on, apart from the pods of the
-// SidecarSet. Its zero value is for rollouts without these limits, and for callers that do not know
-// the cluster, whose plans lack these limits.
+// Cluster contains the data, other than the pods of the SidecarSet, on which the limits of a RolloutPolicy
+// depend. The zero value is for rollouts without these limits, and for callers that do not know the
+// cluster. The plans of such callers lack these limits.
 type Cluster struct {
 	// Domain returns the domain of a node. It is empty if the node has no domain.
 	Domain func(node string) string
@@ -49,7 +49,7 @@ func (all limits) take(pod *Pod) {
 	}
 }
 
-// scope contains what the limits of a step count. It is nil without limits.
+// scope contains the pods and the cluster to which the limits of a step apply. It is nil without limits.
 type scope struct {
 	step    *protocol.Step
 	cluster Cluster

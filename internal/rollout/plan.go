@@ -54,8 +54,9 @@ type Plan struct {
 
 	// allowed is the number of the remaining pods that the current step allows to upgrade.
 	allowed int
-	// scope is what the further limits of the policy count, or nil without such limits. blocked
-	// describes a pod for which these limits have no slot although maxUnavailable has one.
+	// scope contains the pods and the cluster to which the further limits of the policy apply. It is nil
+	// without such limits. blocked describes a pod for which these limits have no slot although
+	// maxUnavailable has one.
 	scope   *scope
 	blocked string
 	// candidates are the candidates of the rollout. The list is not sorted.

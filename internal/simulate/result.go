@@ -121,7 +121,7 @@ func (r *Result) addPlan(set *v1alpha1.SidecarSet, plan *rollout.Plan) {
 	}
 }
 
-// addBatch adds pods whose upgrades begin. With more, they belong to the last event.
+// addBatch adds pods whose upgrades begin. If more is set, these pods belong to the last event.
 func (r *Result) addBatch(now time.Time, step string, pods, unavailable int, more bool) {
 	r.Upgraded, r.Batches = r.Upgraded+pods, r.Batches+1
 	after := metav1.Duration{Duration: now.Sub(r.Begin.Time)}

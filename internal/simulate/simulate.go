@@ -22,7 +22,7 @@ import (
 	"github.com/outrigger/outrigger/internal/stage"
 )
 
-// Input is what a simulation depends on.
+// Input is the input of a simulation.
 type Input struct {
 	// Set has defaults and hashes.
 	Set *v1alpha1.SidecarSet
@@ -33,7 +33,7 @@ type Input struct {
 	Policy *outriggerv1.RolloutPolicy
 	// Freezes are the RolloutFreezes of the cluster.
 	Freezes []outriggerv1.RolloutFreeze
-	// Cluster contains what the limits of the policy depend on.
+	// Cluster contains the data on which the limits of the policy depend.
 	Cluster rollout.Cluster
 	// Begin is the time at which the rollout begins.
 	Begin time.Time
@@ -300,7 +300,7 @@ func (s *simulation) awaitStep(plan *rollout.Plan) error {
 	return nil
 }
 
-// measureGate lets the next sample of the open gate succeed at its time.
+// measureGate waits until the next sample of the open gate is due, and records the sample as a success.
 func (s *simulation) measureGate() {
 	open := s.stage.OpenGate()
 	state := s.stage.StateOf(open.Name)
@@ -313,8 +313,8 @@ func (s *simulation) measureGate() {
 	s.stage = s.stage.WithGate(state)
 }
 
-// continueAt moves the time to the next event, at the latest to a time. Pods whose time has come become
-// ready.
+// continueAt moves the time to at, or to the time at which the next pod becomes ready, if this time is
+// earlier. It marks the pods that are ready by then.
 func (s *simulation) continueAt(at time.Time) {
 	if next, ok := s.nextReady(); ok && next.Before(at) {
 		at = next
@@ -361,7 +361,7 @@ func (s *simulation) finish(message, subject string) {
 	s.result.Took = s.after()
 }
 
-// event adds an event. A wait that goes on is no new event.
+// event adds an event. A wait that continues adds no new event.
 func (s *simulation) event(message string) {
 	s.started = false
 	s.result.add(Event{After: s.after(), Step: s.title(), Message: message})

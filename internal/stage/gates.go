@@ -11,8 +11,8 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// gatesOf returns the definitions of the gates of a step, in its order. The API server rejects a name
-// that the policy does not have.
+// gatesOf returns the definitions of the gates of a step, in the order of the step. The API server rejects
+// a step that names a gate that the policy does not have.
 func gatesOf(step *outriggerv1.RolloutStep, policy *outriggerv1.RolloutPolicySpec) (gates []outriggerv1.RolloutGate) {
 	for _, name := range step.Gates {
 		for i := range policy.Gates {
@@ -44,8 +44,8 @@ func gatesOfStatus(s *protocol.Stage, recorded *v1alpha1.RolloutStage) {
 	}
 }
 
-// definitionOf returns the definition of a recorded gate. A user can write other text. Such a gate has
-// no kind, and is inconclusive.
+// definitionOf returns the definition of a recorded gate. If a user has written other text into status, the
+// gate has no kind, and is inconclusive.
 func definitionOf(recorded *v1alpha1.StageGate) outriggerv1.RolloutGate {
 	var gate outriggerv1.RolloutGate
 	if json.Unmarshal([]byte(recorded.Definition), &gate) != nil || gate.Name != recorded.Name {

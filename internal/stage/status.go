@@ -11,7 +11,7 @@ import (
 )
 
 // OfStatus returns the stage that the status of a SidecarSet records for its generation. It is nil
-// if the status records none. A user can write a number of a step that no step has.
+// if the status records no stage, or a step below 1, which a user may have written.
 func OfStatus(set *v1alpha1.SidecarSet) *protocol.Stage {
 	rollout := set.Status.Rollout
 	if rollout == nil || rollout.Stage == nil || rollout.Stage.Step < 1 || rollout.Generation != set.Generation {

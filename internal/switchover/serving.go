@@ -60,8 +60,8 @@ func (c *Check) hooks() (all []hook) {
 	return all
 }
 
-// newHook leaves Whose empty if the webhook belongs to neither OpenKruise nor Outrigger. It
-// leaves About empty if the webhook has another purpose.
+// newHook describes a webhook. Whose is empty if the webhook belongs to neither OpenKruise nor
+// Outrigger. About is empty if the webhook has another purpose.
 func newHook(kind, configuration string, index int, w *admissionregistrationv1.MutatingWebhook) hook {
 	h := hook{index: index, service: w.ClientConfig.Service != nil, Answerer: Answerer{
 		About: servedBy(kind, w.Rules), Kind: kind, Configuration: configuration, Webhook: w.Name, FailurePolicy: string(admissionregistrationv1.Fail),

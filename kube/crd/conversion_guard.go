@@ -92,7 +92,8 @@ func (g *ConversionGuard) Run(ctx context.Context) {
 	}
 }
 
-// suspendIfUnconverted reports whether it suspended the conversion.
+// suspendIfUnconverted suspends the conversion if SidecarSets cannot be converted. It reports whether it
+// suspended the conversion.
 func (g *ConversionGuard) suspendIfUnconverted(ctx context.Context) bool {
 	cause := g.readSets(ctx)
 	if !unconverted(cause) {

@@ -24,8 +24,9 @@ type podTransform struct {
 	pool *stringPool
 }
 
-// strip keeps all annotations, because patchPodMetadata may name any annotation. Otherwise, an
-// upgrade would write an annotation that the pod already has and the cached pod lacks.
+// strip removes the fields that no role reads. It keeps all annotations, because patchPodMetadata may
+// name any annotation. Otherwise, an upgrade would write an annotation that the pod already has and the
+// cached pod lacks.
 func (t *podTransform) strip(o any) (any, error) {
 	pod, ok := o.(*corev1.Pod)
 	if !ok {

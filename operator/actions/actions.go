@@ -77,8 +77,8 @@ func (c *Controller) AddTo(mgr manager.Manager) error {
 	return nil
 }
 
-// reopened ignores the controller's own writes. An action that has ended and then has not is from a
-// restored backup.
+// reopened ignores the controller's own writes. It accepts an action that had ended and is open again,
+// because such an action comes from a restored backup.
 func reopened() predicate.TypedPredicate[*outriggerv1.RolloutAction] {
 	return predicate.TypedFuncs[*outriggerv1.RolloutAction]{
 		UpdateFunc: func(e event.TypedUpdateEvent[*outriggerv1.RolloutAction]) bool {

@@ -78,7 +78,7 @@ func ofMigration(activity *workflow.PendingActivityInfo) bool {
 	return name == protocol.AwaitMigrationActivity || name == protocol.ResetBatchActivity
 }
 
-// GenerationMismatch reports whether the run works on another generation than that of the
+// GenerationMismatch reports whether the generation of the run differs from the generation of the
 // SidecarSet. The cause may be a signal with a wrong generation, or a restore of the cluster or
 // of Temporal from a backup.
 func (r *Run) GenerationMismatch(set *v1alpha1.SidecarSet) bool {
@@ -101,7 +101,7 @@ func Read(payloads converter.DataConverter, info *workflow.WorkflowExecutionInfo
 	if err := payloads.FromPayload(memo[protocol.StageMemo], &r.Stage); err != nil {
 		r.Unreadable = fmt.Errorf("memo %s: %w", protocol.StageMemo, err)
 	}
-	// Without its permit, a run gets it again from the fleet.
+	// An error is ignored, because the fleet gives the permit again.
 	_ = payloads.FromPayload(memo[protocol.PermitMemo], &r.Permit)
 	// An error is ignored, because without Resumed only the name and the reason in an event are
 	// missing.

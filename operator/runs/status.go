@@ -11,7 +11,7 @@ import (
 // queryTimeout limits the wait for a worker that answers a query.
 const queryTimeout = 2 * time.Second
 
-// Status asks the open run of a SidecarSet for its phase and its message. Only a worker can answer.
+// Status queries the phase and the message of the open run of a SidecarSet. Only a worker can answer.
 func (c *Client) Status(ctx context.Context, set protocol.SetReference) (status protocol.RolloutStatus, err error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()

@@ -32,7 +32,7 @@ type Answer struct {
 
 // Update sends an update to the open run of a SidecarSet, and waits some seconds for the answer. A
 // second update with the same id has no effect, and gets the same answer. An update that the run
-// rejected because it was late is as if it was never sent.
+// rejects as late has no effect, and counts as unanswered.
 func (c *Client) Update(ctx context.Context, set protocol.SetReference, name, id string, payload any) (Answer, error) {
 	return c.await(ctx, "UpdateWorkflowExecution", func(ctx context.Context, result any) error {
 		return temporal.Update(ctx, c.client, sdk.UpdateWorkflowOptions{

@@ -13,8 +13,8 @@ import (
 	"github.com/outrigger/outrigger/internal/stage"
 )
 
-// policies are the RolloutPolicies. An informer feeds them. While its watch is down, the last known
-// policies apply, because a step in progress is in the status of its SidecarSet. The zero value is
+// policies contains the RolloutPolicies from an informer. While the watch of the informer is down, the last
+// known policies apply, because a step in progress is in the status of its SidecarSet. The zero value is
 // ready for concurrent use.
 type policies struct {
 	mu     sync.Mutex

@@ -98,7 +98,8 @@ func withoutSpec(body []byte) podReview {
 	return podReview{TypeMeta: read.TypeMeta, Request: request}
 }
 
-// isPod treats an empty kind as a pod, because the rules of the webhook match only pods.
+// isPod reports whether a kind is the kind of pods. An empty kind counts as a pod, because the rules of the
+// webhook match only pods.
 func isPod(group, version, kind string) bool {
 	return kind == "" || group == "" && version == "v1" && kind == "Pod"
 }

@@ -64,7 +64,8 @@ func (d podDryRun) causes(ctx context.Context, raw, before []byte, known []metav
 	return pod.Causes(causes, known), err
 }
 
-// dryRunPodOf returns nil for a SidecarSet without containers and volumes.
+// dryRunPodOf returns the pod for the dry run of a raw SidecarSet. It returns nil for a SidecarSet without
+// containers and volumes.
 func dryRunPodOf(raw []byte) (*validation.DryRunPod, error) {
 	written, spec, err := readWritten(raw)
 	if err != nil {

@@ -88,7 +88,7 @@ func completedSpec(raw json.RawMessage, written any, completed *v1alpha1.Sidecar
 	return spec, nil
 }
 
-// decodeJSON keeps the digits of integers. Empty input is null.
+// decodeJSON decodes a JSON value, and keeps the digits of integers. Empty input is null.
 func decodeJSON(raw []byte) (decoded any, err error) {
 	if len(raw) == 0 {
 		return nil, nil
