@@ -37,9 +37,12 @@ import (
 	"github.com/outrigger/outrigger/temporal"
 )
 
-// checkTimeout limits the check of one part. The API server waits for a webhook for timeoutSeconds, 5 by
-// default.
-const checkTimeout = 15 * time.Second
+const (
+	// checkTimeout limits the check of one part.
+	checkTimeout = 15 * time.Second
+	// webhookSeconds is timeoutSeconds of the webhook of pods, unless an installation has another value.
+	webhookSeconds = 5
+)
 
 // installation contains the clients and the options with which the command check checks the parts.
 type installation struct {
@@ -274,7 +277,7 @@ func (i *installation) webhook(ctx context.Context) (string, error) {
 			return "", err
 		}
 	}
-	if err := i.callWebhook(ctx, pod); err != nil {
+	if err := i.callWebhook(ctx, pod, installed); err != nil {
 		return "", err
 	}
 	if unread != nil {
@@ -311,9 +314,16 @@ func (i *installation) called(ctx context.Context, installed *admissionregistrat
 	return nil
 }
 
-// callWebhook creates a pod by dry run, so that the API server calls the webhook.
-func (i *installation) callWebhook(ctx context.Context, pod *corev1.Pod) error {
-	err := i.live.Create(ctx, pod, client.DryRunAll)
+// callWebhook creates a pod by dry run, so that the API server calls the webhook. The API server waits longer than
+// timeoutSeconds for a process that is frozen and accepts connections.
+func (i *installation) callWebhook(ctx context.Context, pod *corev1.Pod, installed *admissionregistrationv1.MutatingWebhook) error {
+	seconds := int32(webhookSeconds)
+	if installed != nil {
+		seconds = ptr.Deref(installed.TimeoutSeconds, seconds)
+	}
+	short, cancel := context.WithTimeout(ctx, time.Duration(seconds+1)*time.Second)
+	defer cancel()
+	err := i.live.Create(short, pod, client.DryRunAll)
 	switch {
 	case err == nil, apierrors.IsInvalid(err), apierrors.IsForbidden(err) && (strings.Contains(err.Error(), "violates PodSecurity") || strings.Contains(err.Error(), "exceeded quota")):
 		// These checks come after all mutating webhooks.
@@ -331,13 +341,15 @@ func (i *installation) temporalServer(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer r.Close()
-	known, err := r.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: r.options.Namespace})
+	short, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	known, err := r.OperatorService().ListSearchAttributes(short, &operatorservice.ListSearchAttributesRequest{Namespace: r.options.Namespace})
 	_, denied := errors.AsType[*serviceerror.PermissionDenied](err)
 	if _, absent := errors.AsType[*serviceerror.Unimplemented](err); denied || absent {
 		return "", unknownError{r.endpoint() + " answers; you may not list its search attributes"}
 	}
 	if temporal.IsUnreachable(err) {
-		return "", fmt.Errorf("%w; %s", r.explain(err), i.temporalNext(ctx))
+		return "", i.unreachedTemporal(ctx, r.explain(err))
 	}
 	if err != nil {
 		return "", r.explain(err)
@@ -348,6 +360,15 @@ func (i *installation) temporalServer(ctx context.Context) (string, error) {
 		}
 	}
 	return r.endpoint() + " answers", nil
+}
+
+// unreachedTemporal explains that this command does not reach Temporal. If the operator does, only this command has
+// a wrong address or no way to Temporal.
+func (i *installation) unreachedTemporal(ctx context.Context, err error) error {
+	if i.operatorReachesTemporal(ctx) {
+		return fmt.Errorf("only this command does not reach it, and rollouts continue, because the operator reports no fault of Temporal: %w", err)
+	}
+	return fmt.Errorf("%w; %s", err, i.temporalNext(ctx))
 }
 
 // rights lists the commands that the user may not use.

@@ -239,7 +239,8 @@ func TestEachCommandNamesTheFaultOfTheInstallation(t *testing.T) {
 		silent   = "the operator is down, and status may be old: it has not renewed Lease kruise-system/outrigger-operator for "
 		old      = " (an operator that has just started leads within 15s; one without --leader-elect does not renew it): namespace kruise-system has no Deployment of the operator: " +
 			"start its process outside of the cluster again (on a local stack: make start ROLE=operator), or install it"
-		late = -time.Hour
+		late    = -time.Hour
+		noFault = "logs: kubectl sidecarset why logs" // the problem is that no pod matches
 	)
 	set := sidecarSet(t, "logs")
 	set.Status.ObservedGeneration = 1
@@ -249,9 +250,9 @@ func TestEachCommandNamesTheFaultOfTheInstallation(t *testing.T) {
 		fault  string
 		want   string
 	}{
-		"renewed before":                                      {time.Second, false, "", ""},
-		"the clock of the cluster is slow":                    {time.Hour, true, "", ""},
-		"the clock of the cluster is fast":                    {late, true, "", ""},
+		"renewed before":                                      {time.Second, false, "", noFault},
+		"the clock of the cluster is slow":                    {time.Hour, true, "", noFault},
+		"the clock of the cluster is fast":                    {late, true, "", noFault},
 		"nobody renews":                                       {2 * time.Second, false, "", "Operator: " + silent + "4s" + old},
 		"nobody renews, and the clock of the cluster is fast": {late, false, "", "Operator: " + silent + "3s" + old},
 		"the operator cannot report any more":                 {time.Minute, false, "EngineUnavailable: " + temporal, "Operator: " + silent + "1m2s" + old},
@@ -259,7 +260,7 @@ func TestEachCommandNamesTheFaultOfTheInstallation(t *testing.T) {
 			"Temporal: " + temporal + "; rollouts continue by themselves once it answers; start its process again (on a local stack: make start ROLE=temporal)"},
 		"no workers": {time.Second, false, "WorkerUnavailable: " + workers,
 			"Workers: " + workers + ": namespace kruise-system has no Deployment of the worker: start its process outside of the cluster again (on a local stack: make start ROLE=worker-1), or install it"},
-		"a fault of a later version": {time.Second, false, "Other: cause", ""},
+		"a fault of a later version": {time.Second, false, "Other: cause", noFault},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -281,6 +282,52 @@ func TestEachCommandNamesTheFaultOfTheInstallation(t *testing.T) {
 				_, line, _ := strings.Cut(strings.TrimSuffix(list, "\n"), "\n")
 				_, line, _ = strings.Cut(line, "\n")
 				assert.Equal(t, c.want, line, list)
+			})
+		})
+	}
+}
+
+// Without --temporal-address, check asks a server on this machine.
+func TestSpec8_10_1_CheckTellsAWrongAddressFromATemporalThatIsDown(t *testing.T) {
+	refused := errors.New("Temporal at 127.0.0.1:7233, namespace default: connection refused (…)")
+	const (
+		onlyThis = "only this command does not reach it, and rollouts continue, because the operator reports no fault of Temporal: "
+		next     = "; rollouts continue by themselves once it answers; start its process again (on a local stack: make start ROLE=temporal)"
+	)
+	for name, c := range map[string]struct {
+		renews bool
+		// after is the time after which the operator reports a fault, if any.
+		after time.Duration
+		fault string
+		want  string
+	}{
+		"the operator reports no fault":                  {true, 0, "", onlyThis + refused.Error()},
+		"the operator reports a fault":                   {true, 0, "EngineUnavailable: no answer", refused.Error() + next},
+		"the operator reports a fault two seconds later": {true, 2 * time.Second, "EngineUnavailable: no answer", refused.Error() + next},
+		"no worker polls":                                {true, 0, "WorkerUnavailable: no worker", onlyThis + refused.Error()},
+		"the operator is down":                           {false, 0, "", refused.Error() + next},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kruise-system", Name: view.OperatorLease}}
+				lease.Spec.RenewTime = &metav1.MicroTime{Time: began}
+				s := newInterceptedCluster(t, interceptor.Funcs{
+					Get: func(ctx context.Context, cluster client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+						err := cluster.Get(ctx, key, object, options...)
+						if read, ok := object.(*coordinationv1.Lease); ok && err == nil {
+							if c.renews {
+								read.Spec.RenewTime.Time = time.Now()
+							}
+							if c.fault != "" && time.Since(began) >= c.after {
+								read.Annotations = map[string]string{v1alpha1.FaultAnnotation: c.fault}
+							}
+						}
+						return err
+					},
+				}, lease)
+				i := &installation{cluster: &cluster{Reader: s.Client, live: s.Client, systemNamespace: "kruise-system"}}
+				assert.EqualError(t, i.unreachedTemporal(t.Context(), refused), c.want)
 			})
 		})
 	}

@@ -42,7 +42,7 @@ func (i *installation) workers(ctx context.Context) (string, error) {
 		{queue, enums.TASK_QUEUE_TYPE_ACTIVITY},
 		{protocol.WriteTaskQueue(queue), enums.TASK_QUEUE_TYPE_ACTIVITY},
 	} {
-		described, err := r.DescribeTaskQueue(ctx, tasks.queue, tasks.kind)
+		described, err := r.describe(ctx, tasks.queue, tasks.kind)
 		if temporal.IsUnreachable(err) {
 			return "", unknownError{r.endpoint() + " does not answer, so nothing is known about the workers"}
 		}
@@ -73,6 +73,12 @@ func (i *installation) workers(ctx context.Context) (string, error) {
 		return last + ": " + names + "; no run can be queried yet, so these workers may have ended since", nil
 	}
 	return "a run responds; " + last + ": " + names, nil
+}
+
+func (r *runs) describe(ctx context.Context, queue string, kind enums.TaskQueueType) (*workflowservice.DescribeTaskQueueResponse, error) {
+	short, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	return r.DescribeTaskQueue(short, queue, kind)
 }
 
 // answer is the result of queries of the runs of a task queue, about its workers.

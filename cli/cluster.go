@@ -290,6 +290,10 @@ func explain(err error, action string) error {
 		return fmt.Errorf("%s: %w; check the webhook: kubectl sidecarset check", action, err)
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("%s: the API server does not accept these credentials: %w; renew them, or name others (--user, --context, --kubeconfig, KUBECONFIG)", action, err)
+	case strings.Contains(err.Error(), "tls: failed to verify certificate"):
+		return fmt.Errorf("%s: this kubeconfig does not trust the certificate of the API server: %w (is it the right cluster: --context, --kubeconfig, KUBECONFIG?)", action, err)
+	case isOtherServer(err):
+		return fmt.Errorf("%s: the server is no API server of Kubernetes: %w (correct --server, --context, --kubeconfig or KUBECONFIG)", action, err)
 	}
 	failed, ok := errors.AsType[*url.Error](err)
 	if !ok {
@@ -299,6 +303,13 @@ func explain(err error, action string) error {
 		return fmt.Errorf("%s: the API server cannot be reached: %w (is it up, and is it the right one: --context, --kubeconfig, KUBECONFIG?)", action, failed.Err)
 	}
 	return fmt.Errorf("%s: %w", action, failed.Err)
+}
+
+// isOtherServer reports whether a server does not speak the protocol of an API server, or answers with a web page.
+// The libraries of Go have only texts for this.
+func isOtherServer(err error) bool {
+	return slices.ContainsFunc([]string{"malformed HTTP", "server gave HTTP response to HTTPS client", "invalid character '<'"},
+		func(sign string) bool { return strings.Contains(err.Error(), sign) })
 }
 
 // isUnreachable reports whether a server does not answer. It returns false if the context of the

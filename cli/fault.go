@@ -21,6 +21,8 @@ const (
 	lateRenewal = 1500 * time.Millisecond
 	// leaseReadInterval is the time between two reads of a Lease that is renewed late.
 	leaseReadInterval = 250 * time.Millisecond
+	// temporalFaultTime is longer than the time in which the operator reports that Temporal does not answer.
+	temporalFaultTime = 3 * time.Second
 )
 
 // lease is the Lease of the operator.
@@ -105,6 +107,21 @@ func (c *cluster) operatorLease(ctx context.Context, now time.Time, trusted time
 		return lease{Lease: last}, err
 	}
 	return lease{last, lateRenewal + max(now.Sub(first.Spec.RenewTime.Time), lateRenewal)}, nil
+}
+
+// operatorReachesTemporal reports whether the operator is up, and reports no fault of Temporal for as long as it
+// needs to detect one.
+func (c *cluster) operatorReachesTemporal(ctx context.Context) bool {
+	end := time.Now().Add(temporalFaultTime)
+	for {
+		read, err := c.operatorLease(ctx, time.Now(), 0)
+		if err != nil || read.Spec.RenewTime == nil || read.silence > 0 || strings.HasPrefix(read.Annotations[v1alpha1.FaultAnnotation], v1alpha1.ReasonTemporalUnavailable) {
+			return false
+		}
+		if !time.Now().Before(end) {
+			return true
+		}
+	}
 }
 
 // observe repeats a read until it is done, at most for a limit. A read that is in progress at the end of

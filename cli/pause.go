@@ -171,7 +171,7 @@ type updateAnswer struct {
 	protocol.PauseResult
 	// Error is the reason that the update failed.
 	Error string `json:"error,omitempty"`
-	// next is the next step.
+	// next contains the lines about the next command.
 	next string
 }
 
@@ -194,7 +194,7 @@ func (r *runs) explainUpdate(of *v1alpha1.SidecarSet, update string, err error) 
 	unreachable := "spec.updateStrategy.paused is followed as soon as Temporal answers: " + specPause
 	if update == protocol.ResumeUpdate {
 		next = "kubectl sidecarset status " + set
-		withdraw, unreachable = "to withdraw it: kubectl sidecarset pause "+set, next
+		withdraw, unreachable = "to withdraw it: kubectl sidecarset pause "+set, viaCluster(update, set)
 	}
 	switch {
 	case errors.Is(err, errUnread):
@@ -211,8 +211,8 @@ func (r *runs) explainUpdate(of *v1alpha1.SidecarSet, update string, err error) 
 
 var errNoOpenRun = errors.New("no open run")
 
-// noOpenRun is the error of an update of a SidecarSet without an open run. Another Temporal comes first
-// only if status shows that a run is open.
+// noOpenRun is the error of an update of a SidecarSet without an open run. The message begins with a
+// possible other Temporal only if status shows an unfinished rollout.
 func (r *runs) noOpenRun(set *v1alpha1.SidecarSet, next string) error {
 	text := fmt.Sprintf("no run is open, because all pods that can be upgraded are; %s; if the operator uses another Temporal than %s, %s", next, strings.TrimPrefix(r.endpoint(), "Temporal at "), otherTemporal)
 	if view.Unfinished(set) {

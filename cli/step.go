@@ -74,7 +74,7 @@ func (s *shared) requestStep(ctx context.Context, c *cluster, name, update strin
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s the rollout of SidecarSet %s: %w", update, set.Name, err)
+		return nil, failedRequest(update, set.Name, err)
 	}
 	s.showPause(ctx, set) // a promotion may end a pause
 	answer := stepAnswer{Name: set.Name, StepResult: result, next: nextOfRollout(set)}
@@ -82,6 +82,15 @@ func (s *shared) requestStep(ctx context.Context, c *cluster, name, update strin
 		answer.next = append([]string{continues}, answer.next...)
 	}
 	return answer, nil
+}
+
+// failedRequest names the command that failed and, if Temporal does not answer the command, the way through the
+// operator.
+func failedRequest(command, set string, err error) error {
+	if temporal.IsUnreachable(err) {
+		err = fmt.Errorf("%w; %s", err, viaCluster(command, set))
+	}
+	return fmt.Errorf("%s the rollout of SidecarSet %s: %w", command, set, err)
 }
 
 // currentStep returns the stage that status shows. If the run does not respond, the stage is that of
@@ -98,7 +107,8 @@ func (r *runs) currentStep(ctx context.Context, set *v1alpha1.SidecarSet) (*prot
 	return current, unknown
 }
 
-// reach fails if Temporal does not answer. A run that does not respond may still get an update.
+// reach queries the run, and fails if Temporal does not answer. If only the run does not respond, answers
+// is false, because the run may still receive an update.
 func (r *runs) reach(ctx context.Context, set *v1alpha1.SidecarSet) (status *protocol.RolloutStatus, answers bool, err error) {
 	status, err = r.status(ctx, set)
 	if errors.Is(err, errNotResponding) {

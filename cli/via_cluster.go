@@ -30,6 +30,11 @@ func addViaCluster(cmd *cobra.Command, via *bool) {
 	cmd.Flags().BoolVar(via, "via-cluster", false, "create a RolloutAction, which the operator carries out, and do not connect to Temporal")
 }
 
+// viaCluster is the remedy for a command that does not reach Temporal, while the operator may reach it.
+func viaCluster(command, set string) string {
+	return fmt.Sprintf("through the operator: kubectl sidecarset %s %s --via-cluster", command, set)
+}
+
 // act creates a RolloutAction for a SidecarSet, and waits for its end. An action that does not end in
 // time is deleted, so that it has no effect later.
 func (s *shared) act(ctx context.Context, c *cluster, name string, spec outriggerv1.RolloutActionSpec) (model, error) {

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"context"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -124,6 +126,42 @@ func TestWrongAddressesNameCauseAndRemedy(t *testing.T) {
 	}
 }
 
+func TestAServerThatIsNoTrustedAPIServerIsNamed(t *testing.T) {
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) })
+	web, untrusted := httptest.NewServer(page), httptest.NewUnstartedServer(page)
+	untrusted.Config.ErrorLog = log.New(io.Discard, "", 0)
+	untrusted.StartTLS()
+	defer web.Close()
+	defer untrusted.Close()
+	other, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer other.Close()
+	go func() {
+		for {
+			connection, err := other.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = connection.Write([]byte("\x00\x00\x06 no HTTP"))
+			_ = connection.Close()
+		}
+	}()
+	const noAPI = "list SidecarSets: the server is no API server of Kubernetes: "
+	for server, want := range map[string]string{
+		web.URL:                           noAPI,
+		"http://" + other.Addr().String(): noAPI,
+		strings.Replace(web.URL, "http", "https", 1): noAPI,
+		untrusted.URL: "list SidecarSets: this kubeconfig does not trust the certificate of the API server: ",
+	} {
+		config := filepath.Join(t.TempDir(), "kubeconfig")
+		require.NoError(t, os.WriteFile(config, []byte(strings.ReplaceAll(twoContexts, "http://127.0.0.1:1", server)), 0o600))
+		cmd := NewCommand(genericiooptions.NewTestIOStreamsDiscard())
+		cmd.SetArgs([]string{"list", "--kubeconfig=" + config})
+		require.ErrorContains(t, cmd.ExecuteContext(t.Context()), want, server)
+	}
+}
+
 func TestAWrongTemporalAddressStopsOnlyCommandsThatNeedTemporal(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	s, _, _ := fourRevisionsCluster(t)
@@ -135,8 +173,9 @@ func TestAWrongTemporalAddressStopsOnlyCommandsThatNeedTemporal(t *testing.T) {
 	const refused = "Temporal at 127.0.0.1:1, namespace default: connection refused (start the server, or correct --temporal-address or TEMPORAL_ADDRESS)"
 	require.EqualError(t, s.run(at("127.0.0.1:1", "pause", "logs")...).err, "pause the rollout of SidecarSet logs: "+refused+
 		"; spec.updateStrategy.paused is followed as soon as Temporal answers: "+pausePatch)
-	for _, update := range []string{"abort", "retry"} {
-		require.EqualError(t, s.run(at("127.0.0.1:1", update, "logs")...).err, update+" the rollout of SidecarSet logs: "+refused)
+	for _, update := range []string{"resume", "approve", "promote", "abort", "retry"} {
+		require.EqualError(t, s.run(at("127.0.0.1:1", update, "logs")...).err, update+" the rollout of SidecarSet logs: "+refused+
+			"; through the operator: kubectl sidecarset "+update+" logs --via-cluster")
 	}
 	require.Contains(t, s.shows(at("127.0.0.1:1", "history", "logs")...), "\nRuns are not listed: "+refused+"\n")
 }

@@ -194,7 +194,7 @@ func headlineTone(headline string) Tone {
 	return Plain
 }
 
-// facts of a plan. The conditions of an earlier generation do not count.
+// facts returns the facts of a plan. The conditions of an earlier generation do not count.
 func (r *Rollout) facts() facts {
 	f := facts{
 		phase: r.Phase, observed: r.Observed, matched: r.Counts.Matched, updated: r.Counts.Updated, unready: r.Counts.Updated - r.Counts.UpdatedReady,
@@ -250,7 +250,8 @@ func (s *Summary) stoppedBy(set *v1alpha1.SidecarSet) string {
 	return s.Degraded
 }
 
-// facts of the status of a SidecarSet, and of the answer of its run, which is newer. run may be nil.
+// facts returns the facts of the status of a SidecarSet, and of the answer of its run, which is newer. run
+// may be nil.
 func (s *Summary) facts(set *v1alpha1.SidecarSet, run *protocol.RolloutStatus, now time.Time) facts {
 	strategy, left := &set.Spec.UpdateStrategy, s.Updated < s.Matched
 	f := facts{
@@ -330,13 +331,13 @@ func (f *facts) attention(s *Summary) []string {
 	add(s.Degraded, true)
 	unexplained := f.ofReason() == "" && !f.phase.Ended()
 	add(RunNotResponding, f.silent && unexplained)
-	add("TemporalNotResponding", f.unreachable && unexplained)
+	add(temporalNotResponding, f.unreachable && unexplained)
 	add(s.Injected, true)
 	add(attentionPaused, f.phase == protocol.PhasePaused)
 	add(v1alpha1.ReasonAwaitingApproval, f.phase == protocol.PhaseAwaitingApproval)
 	add("MaxUnavailableZero", f.noSlots && (f.phase == protocol.PhaseWaiting || f.phase == protocol.PhaseProgressing || f.phase == protocol.PhasePaused))
 	add("PodsNotReady", f.phase == protocol.PhaseComplete && f.observed && s.unready > 0 && s.Degraded == "")
 	add("NoPods", f.observed && f.matched == 0 && f.uninjected == 0 && f.progressing != v1alpha1.ReasonInvalid)
-	add("NotObserved", !f.observed)
+	add(notObserved, !f.observed)
 	return found
 }

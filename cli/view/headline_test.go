@@ -237,7 +237,7 @@ func TestAListNamesATemporalThatDoesNotAnswer(t *testing.T) {
 	set, _ := logs(t)
 	list := func(reason string) Summary {
 		set.Status.Conditions[0].Reason = reason
-		return NewSummaries(&ListInput{Sets: []v1alpha1.SidecarSet{*set}, Runs: map[string]RunInput{"logs": {Unreachable: true}}, Now: noon})[0]
+		return NewSummaries(&ListInput{Sets: []v1alpha1.SidecarSet{*set}, Runs: map[string]RunInput{"logs": {Unreachable: true, Unknown: "Temporal at t:7233: connection refused"}}, Now: noon})[0]
 	}
 	one := list(v1alpha1.ReasonWaitingForPods)
 	assert.Equal(t, "Stalled (ImagePullBackOff)", one.Headline, "the pods do not wait for Temporal")
@@ -246,6 +246,7 @@ func TestAListNamesATemporalThatDoesNotAnswer(t *testing.T) {
 	one = list(v1alpha1.ReasonWaitingForPods)
 	assert.Equal(t, "Progressing (Temporal does not answer this command)", one.Headline)
 	assert.Equal(t, []string{"TemporalNotResponding"}, one.Attention)
+	assert.Contains(t, Summaries{one, one}.Text(Style{Now: noon}), "\nlogs: this command cannot read the run: Temporal at t:7233: connection refused\n", "one line for both")
 	one = list(v1alpha1.ReasonTemporalUnavailable)
 	assert.Equal(t, "Waiting ("+v1alpha1.ReasonTemporalUnavailable+")", one.Headline, "the operator knows more")
 	assert.NotContains(t, one.Attention, "TemporalNotResponding")

@@ -38,7 +38,7 @@ type Summary struct {
 	Message    string     `json:"message,omitempty"`
 	Degraded   string     `json:"degraded,omitempty"`
 	Missing    bool       `json:"missing,omitempty"`
-	// Injected is the reason why pods are not injected, or new ones will not be.
+	// Injected is the reason why pods are not injected, or why new pods will not be injected.
 	Injected string `json:"injected,omitempty"`
 	// Attention lists the problems that require a user action.
 	Attention []string        `json:"attention,omitempty"`
@@ -53,6 +53,10 @@ type Summary struct {
 	unready int
 	// lost is the problem of a lost node, with a command.
 	lost string
+	// unread is the reason that this command cannot read the run.
+	unread string
+	// faulty reports that a line about a fault of the installation follows, whose command comes first.
+	faulty bool
 	// pausedBy is the writer of a pause by the spec, with the time of its last write.
 	pausedBy string
 }
@@ -62,7 +66,8 @@ type ListInput struct {
 	Sets []v1alpha1.SidecarSet
 	// Runs are the answers of open runs, by SidecarSet, before their status shows them.
 	Runs map[string]RunInput
-	// Waiting are the pods that status names as examples of those that a rollout waits for, by SidecarSet.
+	// Waiting contains, by SidecarSet, the pod that status names as an example of the pods that a rollout
+	// waits for.
 	Waiting map[string]*corev1.Pod
 	// Lost are the lost nodes of their pods, by SidecarSet.
 	Lost map[string]Lost
@@ -71,7 +76,7 @@ type ListInput struct {
 	Now   time.Time
 }
 
-// NewSummaries keeps the order of the SidecarSets.
+// NewSummaries returns a summary of each SidecarSet, in the same order.
 func NewSummaries(in *ListInput) Summaries {
 	found, now := Summaries{}, in.Now
 	for i := range in.Sets {
@@ -81,6 +86,7 @@ func NewSummaries(in *ListInput) Summaries {
 			Name: set.Name, Revision: set.Status.LatestRevision, Images: images(&set.Spec), Created: set.CreationTimestamp.Time,
 			Matched: set.Status.MatchedPods, Updated: set.Status.UpdatedPods, Ready: set.Status.ReadyPods - int32(lost.Ready), Pause: pauseOf(set, run.Status),
 			unready: int(set.Status.UpdatedPods-set.Status.UpdatedReadyPods) + lost.Updated, lost: lost.Note, pausedBy: writerOfPause(set, now),
+			unread: run.Unknown, faulty: in.Fault != Fault{},
 		}
 		if c := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionInjected); c != nil && c.Status == metav1.ConditionFalse {
 			one.Injected, one.Missing = c.Reason, c.Reason == v1alpha1.ReasonPodsWithoutSidecar
@@ -136,10 +142,20 @@ func pausesOf(set *v1alpha1.SidecarSet, phase protocol.Phase) (found []string) {
 	return found
 }
 
-// attentionPaused is the problem of a paused rollout with pods left.
-const attentionPaused = "Paused"
+const (
+	// attentionPaused is the problem of a paused rollout with pods left.
+	attentionPaused = "Paused"
+	// notObserved is the problem of a SidecarSet whose generation the operator has not observed, which takes less
+	// than a second.
+	notObserved = "NotObserved"
+)
 
-// lostNode and the name of a node need attention while pods wait for the node, or it does not exist.
+// temporalNotResponding is the problem of a rollout about which Temporal does not answer this command. The operator
+// may use another address, which works.
+const temporalNotResponding = "TemporalNotResponding"
+
+// lostNode, followed by the name of a node, is the problem of pods that wait for this node, or whose node
+// does not exist.
 const lostNode = "LostNode:"
 
 // noProgressAfter is the time after which a rollout that waits for pods needs attention.
@@ -182,16 +198,18 @@ func (all Summaries) Text(s Style) string {
 // maxListNotes limits the lines below a list.
 const maxListNotes = 5
 
-// notes has a line for each of the first SidecarSets that are paused, or have pods on lost nodes, with the next
-// command.
+// notes has a line for each of the first SidecarSets that are paused, have pods on lost nodes, or whose run this
+// command cannot read, or that need attention for another reason, with the next command. SidecarSets with the same
+// note share its line.
 func (all Summaries) notes(now time.Time) string {
 	var lines strings.Builder
-	found := 0
+	found, seen := 0, map[string]bool{"": true}
 	for i := range all {
 		note := all[i].note(now)
-		if note == "" {
+		if seen[note] {
 			continue
 		}
+		seen[note] = true
 		if found++; found <= maxListNotes {
 			fmt.Fprintf(&lines, "%s: %s\n", all[i].Name, note)
 		}
@@ -202,7 +220,8 @@ func (all Summaries) notes(now time.Time) string {
 	return lines.String()
 }
 
-// note is empty if the next command is not known.
+// note describes the pause or the lost node of a SidecarSet, or the reason that its run cannot be read, with the
+// next command. Another problem has only the command, unless the installation has a fault.
 func (s *Summary) note(now time.Time) string {
 	switch {
 	case slices.Contains(s.Attention, attentionPaused) && s.Pause != nil:
@@ -210,7 +229,15 @@ func (s *Summary) note(now time.Time) string {
 	case slices.Contains(s.Attention, attentionPaused):
 		return "paused by spec.updateStrategy.paused" + s.pausedBy + " (" + ResumeCommand(s.Name) + ")"
 	}
-	return s.lost
+	switch {
+	case s.lost != "":
+		return s.lost
+	case slices.Contains(s.Attention, temporalNotResponding):
+		return "this command cannot read the run: " + s.unread
+	case len(s.Attention) > 0 && !s.faulty && !slices.Equal(s.Attention, []string{notObserved}):
+		return "kubectl sidecarset why " + s.Name
+	}
+	return ""
 }
 
 // writerOfPause names the field manager that wrote spec.updateStrategy.paused, and the time of its last write.
