@@ -15,7 +15,6 @@ import (
 	"go.temporal.io/api/serviceerror"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -23,26 +22,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/cli/view"
-	"github.com/outrigger/outrigger/internal/match"
 	"github.com/outrigger/outrigger/internal/stage"
-	"github.com/outrigger/outrigger/kube"
 	"github.com/outrigger/outrigger/kube/crd"
 	"github.com/outrigger/outrigger/output"
 	"github.com/outrigger/outrigger/temporal"
 )
 
-const (
-	// checkTimeout limits the check of one part.
-	checkTimeout = 15 * time.Second
-	// webhookSeconds is timeoutSeconds of the webhook of pods, unless an installation has another value.
-	webhookSeconds = 5
-)
+// checkTimeout limits the check of one part.
+const checkTimeout = 15 * time.Second
 
 // installation contains the clients and the options with which the command check checks the parts.
 type installation struct {
@@ -192,17 +184,9 @@ func (i *installation) converts(ctx context.Context, definition *apiextensionsv1
 			continue
 		}
 		kind := schema.GroupVersionKind{Group: definition.Spec.Group, Version: version.Name, Kind: definition.Spec.Names.Kind}
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(kind)
-		err := i.live.List(ctx, list, client.Limit(1))
-		if err == nil && len(list.Items) > 0 {
-			one := &metav1.PartialObjectMetadata{}
-			one.SetGroupVersionKind(kind)
-			err = client.IgnoreNotFound(i.live.Get(ctx, client.ObjectKeyFromObject(&list.Items[0]), one))
-		}
-		switch {
+		switch err := i.readOne(ctx, kind); {
 		case err == nil:
-		case strings.Contains(err.Error(), "conversion webhook"):
+		case strings.Contains(err.Error(), "conversion webhook"), errors.Is(err, context.DeadlineExceeded):
 			return fmt.Errorf("the webhook that converts SidecarSets does not answer, so kubectl cannot read them in %s: %w: %s",
 				version.Name, err, i.podsOf(ctx, "webhook"))
 		default:
@@ -210,6 +194,20 @@ func (i *installation) converts(ctx context.Context, definition *apiextensionsv1
 		}
 	}
 	return nil
+}
+
+// readOne reads the first object of a kind. An API server waits thirty seconds for a webhook that converts.
+func (i *installation) readOne(ctx context.Context, kind schema.GroupVersionKind) error {
+	ctx, cancel := context.WithTimeout(ctx, (webhookSeconds+1)*time.Second)
+	defer cancel()
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(kind)
+	if err := i.live.List(ctx, list, client.Limit(1)); err != nil || len(list.Items) == 0 {
+		return err
+	}
+	one := &metav1.PartialObjectMetadata{}
+	one.SetGroupVersionKind(kind)
+	return client.IgnoreNotFound(i.live.Get(ctx, client.ObjectKeyFromObject(&list.Items[0]), one))
 }
 
 // policies checks the definition of RolloutPolicies. An older installation has none, and works
@@ -257,83 +255,6 @@ func (i *installation) freezesWithoutEffect(ctx context.Context) (notes string) 
 	return notes
 }
 
-// webhook reads the configuration of the webhook, and creates a pod by dry run, so that the API
-// server calls the webhook.
-func (i *installation) webhook(ctx context.Context) (string, error) {
-	namespace, _, err := i.shared.config.ToRawKubeConfigLoader().Namespace()
-	if err != nil {
-		return "", fmt.Errorf("find the namespace of the context: %w", err)
-	}
-	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "check"}}}}
-	pod.Namespace, pod.GenerateName = namespace, "outrigger-check-"
-	installed, unread := kube.PodWebhook(ctx, i)
-	switch {
-	case apierrors.IsForbidden(unread):
-		// The dry run below also detects a webhook that does not answer.
-	case unread != nil:
-		return "", i.failure(unread, "read MutatingWebhookConfiguration "+kube.WebhookConfigurationName)
-	default:
-		if err := i.called(ctx, installed, pod); err != nil {
-			return "", err
-		}
-	}
-	if err := i.callWebhook(ctx, pod, installed); err != nil {
-		return "", err
-	}
-	if unread != nil {
-		return "", unknownError{"a pod is admitted, but you may not read whether the webhook is called for it"}
-	}
-	return "answers for pods of namespace " + namespace, nil
-}
-
-// called returns an error if the API server could admit the pod without an answer of the webhook.
-func (i *installation) called(ctx context.Context, installed *admissionregistrationv1.MutatingWebhook, pod *corev1.Pod) error {
-	switch {
-	case installed == nil:
-		return fmt.Errorf("MutatingWebhookConfiguration %s has no webhook %s: new pods get no sidecars; install it again, see docs/install.md",
-			kube.WebhookConfigurationName, kube.PodWebhookName)
-	case len(installed.Rules) == 0:
-		return fmt.Errorf("not activated yet: no replica has been reachable long enough: %s", i.podsOf(ctx, "webhook"))
-	case ptr.Deref(installed.FailurePolicy, admissionregistrationv1.Fail) == admissionregistrationv1.Ignore:
-		return unknownError{"its failurePolicy is Ignore, so pods are admitted without it, too; the condition Injected says whether it answers"}
-	}
-	labels, err := kube.NamespaceLabels(ctx, i)(pod.Namespace)
-	if apierrors.IsNotFound(err) {
-		return noNamespace(pod.Namespace)
-	}
-	if err != nil {
-		return i.failure(err, "get namespace "+pod.Namespace)
-	}
-	covers := match.NewWebhook(installed, i.systemNamespace)
-	switch {
-	case !covers.Namespace(pod.Namespace, labels):
-		return unknownError{"it is not called for pods of namespace " + pod.Namespace + ": name another one with -n"}
-	case !covers.Pod(pod):
-		return unknownError{"its objectSelector leaves out pods without labels"}
-	}
-	return nil
-}
-
-// callWebhook creates a pod by dry run, so that the API server calls the webhook. The API server waits longer than
-// timeoutSeconds for a process that is frozen and accepts connections.
-func (i *installation) callWebhook(ctx context.Context, pod *corev1.Pod, installed *admissionregistrationv1.MutatingWebhook) error {
-	seconds := int32(webhookSeconds)
-	if installed != nil {
-		seconds = ptr.Deref(installed.TimeoutSeconds, seconds)
-	}
-	short, cancel := context.WithTimeout(ctx, time.Duration(seconds+1)*time.Second)
-	defer cancel()
-	err := i.live.Create(short, pod, client.DryRunAll)
-	switch {
-	case err == nil, apierrors.IsInvalid(err), apierrors.IsForbidden(err) && (strings.Contains(err.Error(), "violates PodSecurity") || strings.Contains(err.Error(), "exceeded quota")):
-		// These checks come after all mutating webhooks.
-		return nil
-	case strings.Contains(err.Error(), fmt.Sprintf("failed calling webhook %q", kube.PodWebhookName)), errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("%w: %s", err, i.podsOf(ctx, "webhook"))
-	}
-	return unknownError{"the API server rejects a pod, maybe before it calls the webhook: " + err.Error() + "; name another namespace with -n"}
-}
-
 // temporalServer checks that the namespace has the search attributes, without which no run starts.
 func (i *installation) temporalServer(ctx context.Context) (string, error) {
 	r, err := i.shared.connect()
@@ -349,7 +270,7 @@ func (i *installation) temporalServer(ctx context.Context) (string, error) {
 		return "", unknownError{r.endpoint() + " answers; you may not list its search attributes"}
 	}
 	if temporal.IsUnreachable(err) {
-		return "", i.unreachedTemporal(ctx, r.explain(err))
+		return "", i.unreachedTemporal(ctx, r.explain(err), short.Err() != nil)
 	}
 	if err != nil {
 		return "", r.explain(err)
@@ -363,9 +284,10 @@ func (i *installation) temporalServer(ctx context.Context) (string, error) {
 }
 
 // unreachedTemporal explains that this command does not reach Temporal. If the operator does, only this command has
-// a wrong address or no way to Temporal.
-func (i *installation) unreachedTemporal(ctx context.Context, err error) error {
-	if i.operatorReachesTemporal(ctx) {
+// a wrong address. The operator needs longer to report a Temporal that accepts connections and does not answer, so
+// late calls prove nothing.
+func (i *installation) unreachedTemporal(ctx context.Context, err error, late bool) error {
+	if !late && i.operatorReachesTemporal(ctx) {
 		return fmt.Errorf("only this command does not reach it, and rollouts continue, because the operator reports no fault of Temporal: %w", err)
 	}
 	return fmt.Errorf("%w; %s", err, i.temporalNext(ctx))

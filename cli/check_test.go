@@ -118,6 +118,8 @@ func TestCheckProvesThatTheWebhookConverts(t *testing.T) {
 	got = part(t, "definition", answers(dead), definition, sidecarSet(t, "logs"))
 	assert.Equal(t, view.CheckFailed, got.State)
 	assert.Contains(t, got.Message, "the webhook that converts SidecarSets does not answer, so kubectl cannot read them in v1beta1: ")
+	got = part(t, "definition", answers(context.DeadlineExceeded), definition, sidecarSet(t, "logs"))
+	assert.Contains(t, got.Message, "the webhook that converts SidecarSets does not answer", "a frozen webhook")
 	got = part(t, "definition", answers(apierrors.NewForbidden(schema.GroupResource{}, "logs", errors.New("no"))), definition, sidecarSet(t, "logs"))
 	assert.Equal(t, view.CheckUnknown, got.State, "a user may not read SidecarSets")
 }
@@ -327,7 +329,8 @@ func TestSpec8_10_1_CheckTellsAWrongAddressFromATemporalThatIsDown(t *testing.T)
 					},
 				}, lease)
 				i := &installation{cluster: &cluster{Reader: s.Client, live: s.Client, systemNamespace: "kruise-system"}}
-				assert.EqualError(t, i.unreachedTemporal(t.Context(), refused), c.want)
+				assert.EqualError(t, i.unreachedTemporal(t.Context(), refused, false), c.want)
+				assert.EqualError(t, i.unreachedTemporal(t.Context(), refused, true), refused.Error()+next, "a Temporal that does not answer in time")
 			})
 		})
 	}
