@@ -14,6 +14,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/protocol"
@@ -80,11 +81,10 @@ func (s *shared) undo(ctx context.Context, c *cluster, name, reference, dryRun s
 	if !revision.Equal(to.Data.Raw, current.Data.Raw) {
 		done.message = fmt.Sprintf("sidecarset/%s goes back to revision %s: %s", v.set.Name, labelOf(to), changedImages(&v.set.Spec, to))
 		before := set.DeepCopy()
-		before.SetResourceVersion(v.set.ResourceVersion)
 		if err := restore(set, fields, customVersionOf(to, reference), to.Annotations[v1alpha1.ChangeCauseAnnotation]); err != nil {
 			return nil, err
 		}
-		if err := c.patch(ctx, before, set, dryRun); err != nil {
+		if err := c.patch(ctx, v.set, before, set, dryRun); err != nil {
 			return nil, err
 		}
 	}
@@ -184,8 +184,9 @@ func customVersionOf(found *appsv1.ControllerRevision, reference string) string 
 	return all[len(all)-1]
 }
 
-// patch writes the changes of a SidecarSet. It fails if the SidecarSet was changed since it was read.
-func (c *cluster) patch(ctx context.Context, before, set *unstructured.Unstructured, dryRun string) error {
+// patch writes the changes from before to set. It fails if the SidecarSet was changed since it was read. A write of
+// its status is no such change.
+func (c *cluster) patch(ctx context.Context, read *v1alpha1.SidecarSet, before, set *unstructured.Unstructured, dryRun string) error {
 	options := []client.PatchOption{client.FieldOwner(name)}
 	switch dryRun {
 	case "client":
@@ -193,8 +194,27 @@ func (c *cluster) patch(ctx context.Context, before, set *unstructured.Unstructu
 	case "server":
 		options = append(options, client.DryRunAll)
 	}
-	err := c.live.Patch(ctx, set, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), options...)
-	if apierrors.IsConflict(err) {
+	before.SetResourceVersion(read.ResourceVersion)
+	changed := false
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		patched := set.DeepCopy()
+		err := c.live.Patch(ctx, patched, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), options...)
+		if !apierrors.IsConflict(err) {
+			*set = *patched
+			return err
+		}
+		now := &v1alpha1.SidecarSet{}
+		if err := c.live.Get(ctx, client.ObjectKeyFromObject(read), now); err != nil {
+			return err
+		}
+		if now.UID != read.UID || now.Generation != read.Generation || !maps.Equal(now.Labels, read.Labels) || !maps.Equal(now.Annotations, read.Annotations) {
+			changed = true
+			return nil
+		}
+		before.SetResourceVersion(now.ResourceVersion)
+		return err
+	})
+	if changed {
 		return fmt.Errorf("SidecarSet %s was changed in the meantime: check it, and try again", set.GetName())
 	}
 	if err != nil {

@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/fixture"
@@ -68,6 +70,47 @@ func TestUndoRestoresTheCustomVersionOfTheContent(t *testing.T) {
 		require.NoError(t, s.Get(t.Context(), client.ObjectKeyFromObject(set), set))
 		assert.Equal(t, want.image, set.Spec.Containers[0].Image, reference)
 		assert.Equal(t, map[string]string{v1alpha1.CustomVersionLabel: want.version, "team": "a"}, set.Labels, reference)
+	}
+}
+
+// During a rollout, the operator writes status every second.
+func TestUndoFailsOnlyIfMoreThanStatusHasChanged(t *testing.T) {
+	const changed = "SidecarSet logs was changed in the meantime: check it, and try again"
+	for name, c := range map[string]struct {
+		change func(*v1alpha1.SidecarSet)
+		want   string
+	}{
+		"status":     {func(s *v1alpha1.SidecarSet) { s.Status.UpdatedPods++ }, ""},
+		"generation": {func(s *v1alpha1.SidecarSet) { s.Generation++ }, changed},
+		"labels":     {func(s *v1alpha1.SidecarSet) { s.Labels["team"] = "b" }, changed},
+		"annotations": {func(s *v1alpha1.SidecarSet) {
+			s.Annotations = map[string]string{v1alpha1.ChangeCauseAnnotation: "another"}
+		}, changed},
+	} {
+		set, sorted := four(t)
+		writes := 0
+		s := newInterceptedCluster(t, interceptor.Funcs{
+			Patch: func(ctx context.Context, cluster client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+				if writes++; writes <= 2 {
+					var now v1alpha1.SidecarSet
+					require.NoError(t, cluster.Get(ctx, client.ObjectKeyFromObject(object), &now))
+					c.change(&now)
+					require.NoError(t, cluster.Update(ctx, &now))
+				}
+				return cluster.Patch(ctx, object, patch, options...)
+			},
+		}, set, sorted[0], sorted[1], sorted[2], sorted[3])
+		got := s.run("undo", "logs")
+		require.NoError(t, s.Get(t.Context(), client.ObjectKeyFromObject(set), set))
+		if c.want != "" {
+			require.EqualError(t, got.err, c.want, name)
+			assert.Equal(t, "agent:v4", set.Spec.Containers[0].Image, name)
+			continue
+		}
+		require.NoError(t, got.err, name)
+		assert.Equal(t, "agent:v3", set.Spec.Containers[0].Image, name)
+		assert.Equal(t, 3, writes, "two conflicts with status")
+		assert.EqualValues(t, 2, set.Status.UpdatedPods, "the status that was written meanwhile stays")
 	}
 }
 
