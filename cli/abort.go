@@ -72,7 +72,7 @@ func (s *shared) requestRollback(ctx context.Context, c *cluster, name, update s
 		}
 	}
 	if err != nil {
-		return nil, failedRequest(update, set.Name, err)
+		return nil, failedRequest(update+" "+set.Name, update, set.Name, err)
 	}
 	s.showPause(ctx, set) // an abort ends a pause
 	return stepAnswer{Name: set.Name, StepResult: result, next: nextOfRollout(set)}, nil

@@ -70,6 +70,7 @@ func TestInvalidArgumentsAreRejected(t *testing.T) {
 		`has no revision ""`: {"diff", "logs", ""},
 		`unknown flag: --timout (did you mean --timeout? see kubectl sidecarset status --help)`:                                                 {"status", "logs", "--timout=5m"},
 		`unknown flag: --output (see kubectl sidecarset open --help)`:                                                                           {"open", "logs", "--output=json"},
+		`kubectl sidecarset has no command "describe" (did you mean status? see kubectl sidecarset --help)`:                                     {"describe", "logs"},
 		`kubectl sidecarset has no command "rollback" (did you mean undo? see kubectl sidecarset --help)`:                                       {"rollback", "logs"},
 		`kubectl sidecarset has no command "frobnicate" (see kubectl sidecarset --help)`:                                                        {"frobnicate"},
 		`kubectl sidecarset set has no command "imag" (did you mean image? see kubectl sidecarset set --help)`:                                  {"set", "imag", "logs"},

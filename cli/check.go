@@ -186,7 +186,7 @@ func (i *installation) converts(ctx context.Context, definition *apiextensionsv1
 		kind := schema.GroupVersionKind{Group: definition.Spec.Group, Version: version.Name, Kind: definition.Spec.Names.Kind}
 		switch err := i.readOne(ctx, kind); {
 		case err == nil:
-		case strings.Contains(err.Error(), "conversion webhook"), errors.Is(err, context.DeadlineExceeded):
+		case strings.Contains(err.Error(), "conversion webhook"), errors.Is(err, context.DeadlineExceeded) && !version.Storage:
 			return fmt.Errorf("the webhook that converts SidecarSets does not answer, so kubectl cannot read them in %s: %w: %s",
 				version.Name, err, i.podsOf(ctx, "webhook"))
 		default:
@@ -283,14 +283,21 @@ func (i *installation) temporalServer(ctx context.Context) (string, error) {
 	return r.endpoint() + " answers", nil
 }
 
-// unreachedTemporal explains that this command does not reach Temporal. If the operator does, only this command has
-// a wrong address. The operator needs longer to report a Temporal that accepts connections and does not answer, so
-// late calls prove nothing.
+// unreachedTemporal explains that this command does not reach Temporal. If the operator reports no outage, only this
+// command may have a wrong address. The operator needs longer to report a Temporal that accepts connections and does
+// not answer, so late calls prove nothing.
 func (i *installation) unreachedTemporal(ctx context.Context, err error, late bool) error {
-	if !late && i.operatorReachesTemporal(ctx) {
-		return fmt.Errorf("only this command does not reach it, and rollouts continue, because the operator reports no fault of Temporal: %w", err)
+	if late {
+		return fmt.Errorf("%w; %s", err, i.temporalNext(ctx))
 	}
-	return fmt.Errorf("%w; %s", err, i.temporalNext(ctx))
+	fault, known := i.reportOfTemporal(ctx)
+	switch {
+	case !known || fault.Reason == v1alpha1.ReasonTemporalUnavailable:
+		return fmt.Errorf("%w; %s", err, i.temporalNext(ctx))
+	case fault != (view.Fault{}):
+		return fmt.Errorf("only this command does not reach it, according to the operator: %w; but the operator reports: %s", err, fault.Message)
+	}
+	return fmt.Errorf("only this command does not reach it, according to the operator, which reports an outage within ten seconds: %w", err)
 }
 
 // rights lists the commands that the user may not use.

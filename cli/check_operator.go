@@ -24,7 +24,7 @@ const (
 // operator checks that the operator renews its Lease, and has observed all SidecarSets.
 func (i *installation) operator(ctx context.Context) (string, error) {
 	name := "Lease " + i.systemNamespace + "/" + view.OperatorLease
-	lease, err := i.operatorLease(ctx, i.shared.now(), 0)
+	lease, err := i.operatorLease(ctx, i.shared.now(), 0, patientRenewal)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return "", i.failure(err, "read "+name)
 	}

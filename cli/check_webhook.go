@@ -77,8 +77,8 @@ func (i *installation) called(ctx context.Context, installed *admissionregistrat
 	return nil
 }
 
-// callWebhook creates a pod by dry run, so that the API server calls the webhook. The API server waits longer than
-// timeoutSeconds for a process that is frozen and accepts connections.
+// callWebhook creates a pod by dry run, so that the API server calls the webhook. The API server may wait longer than
+// timeoutSeconds, for example for other webhooks of pods.
 func (i *installation) callWebhook(ctx context.Context, pod *corev1.Pod, installed *admissionregistrationv1.MutatingWebhook) error {
 	seconds := int32(webhookSeconds)
 	if installed != nil {
@@ -91,7 +91,9 @@ func (i *installation) callWebhook(ctx context.Context, pod *corev1.Pod, install
 	case err == nil, apierrors.IsInvalid(err), apierrors.IsForbidden(err) && (strings.Contains(err.Error(), "violates PodSecurity") || strings.Contains(err.Error(), "exceeded quota")):
 		// These checks come after all mutating webhooks.
 		return nil
-	case strings.Contains(err.Error(), fmt.Sprintf("failed calling webhook %q", kube.PodWebhookName)), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("the API server did not admit a pod within %ds: this webhook, or another webhook of pods, does not answer: %s", seconds+1, i.podsOf(ctx, "webhook"))
+	case strings.Contains(err.Error(), fmt.Sprintf("failed calling webhook %q", kube.PodWebhookName)):
 		return fmt.Errorf("%w: %s", err, i.podsOf(ctx, "webhook"))
 	}
 	return unknownError{"the API server rejects a pod, maybe before it calls the webhook: " + err.Error() + "; name another namespace with -n"}

@@ -286,10 +286,14 @@ func explain(err error, action string) error {
 		return fmt.Errorf("%s: this cluster does not know SidecarSets (CRD sidecarsets.apps.kruise.io): is it the right one (--context), and is Outrigger installed in it?", action)
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("%s: not allowed: %w; ask for a role that grants that verb on that resource", action, err)
-	case strings.Contains(err.Error(), "failed calling webhook"):
+	case strings.Contains(err.Error(), "failed calling webhook"), strings.Contains(err.Error(), "conversion webhook"):
 		return fmt.Errorf("%s: %w; check the webhook: kubectl sidecarset check", action, err)
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("%s: the API server does not accept these credentials: %w; renew them, or name others (--user, --context, --kubeconfig, KUBECONFIG)", action, err)
+	case answered(err):
+		return fmt.Errorf("%s: %w", action, err)
+	case strings.Contains(err.Error(), "has expired or is not yet valid"):
+		return fmt.Errorf("%s: the certificate of the API server is not valid at this time: %w (renew it, or correct the clock)", action, err)
 	case strings.Contains(err.Error(), "tls: failed to verify certificate"):
 		return fmt.Errorf("%s: this kubeconfig does not trust the certificate of the API server: %w (is it the right cluster: --context, --kubeconfig, KUBECONFIG?)", action, err)
 	case isOtherServer(err):
@@ -303,6 +307,12 @@ func explain(err error, action string) error {
 		return fmt.Errorf("%s: the API server cannot be reached: %w (is it up, and is it the right one: --context, --kubeconfig, KUBECONFIG?)", action, failed.Err)
 	}
 	return fmt.Errorf("%s: %w", action, failed.Err)
+}
+
+// answered reports whether an API server returned the error, which may quote an error of another connection.
+func answered(err error) bool {
+	_, ok := errors.AsType[*apierrors.StatusError](err)
+	return ok
 }
 
 // isOtherServer reports whether a server does not speak the protocol of an API server, or answers with a web page.

@@ -17,11 +17,14 @@ import (
 )
 
 const (
-	// lateRenewal is longer than the time between two renewals of the Lease of the operator.
-	lateRenewal = 1500 * time.Millisecond
+	// lateRenewal is longer than the time between two renewals of the Lease of the operator. patientRenewal is
+	// also longer than the time between two renewals of which one fails, and of an operator of v0.1.0.
+	lateRenewal    = 1500 * time.Millisecond
+	patientRenewal = 2500 * time.Millisecond
 	// leaseReadInterval is the time between two reads of a Lease that is renewed late.
 	leaseReadInterval = 250 * time.Millisecond
-	// temporalFaultTime is longer than the time in which the operator reports that Temporal does not answer.
+	// temporalFaultTime is the time in which the operator usually reports that Temporal refuses connections. A
+	// connection that hangs takes up to ten seconds.
 	temporalFaultTime = 3 * time.Second
 )
 
@@ -35,13 +38,18 @@ type lease struct {
 // fault returns the part of the installation that does not answer, according to the Lease of the operator.
 // Without a Lease, or the right to read it, nothing is known.
 func (c *cluster) fault(ctx context.Context, now time.Time) view.Fault {
-	read, err := c.operatorLease(ctx, now, lateRenewal)
+	read, err := c.operatorLease(ctx, now, lateRenewal, lateRenewal)
 	if err != nil {
 		return view.Fault{}
 	}
 	if read.silence > 0 {
 		return c.operatorFault(ctx, read.silence)
 	}
+	return c.reported(ctx, read)
+}
+
+// reported returns the fault that the operator has written into its Lease.
+func (c *cluster) reported(ctx context.Context, read lease) view.Fault {
 	switch reason, message, _ := strings.Cut(read.Annotations[v1alpha1.FaultAnnotation], ": "); reason {
 	case v1alpha1.ReasonTemporalUnavailable:
 		return view.Fault{Reason: reason, Message: message + "; " + c.temporalNext(ctx)}
@@ -88,8 +96,8 @@ func (c *cluster) operatorFault(ctx context.Context, silence time.Duration) view
 }
 
 // operatorLease reads the Lease of the operator. No clock of the cluster is trusted: a Lease that looks older
-// than trusted is observed for lateRenewal, and a Lease that nobody renews meanwhile is silent.
-func (c *cluster) operatorLease(ctx context.Context, now time.Time, trusted time.Duration) (lease, error) {
+// than trusted is observed for a time, and a Lease that nobody renews meanwhile is silent.
+func (c *cluster) operatorLease(ctx context.Context, now time.Time, trusted, patience time.Duration) (lease, error) {
 	read := func() (*coordinationv1.Lease, error) {
 		found := &coordinationv1.Lease{}
 		return found, c.live.Get(ctx, client.ObjectKey{Namespace: c.systemNamespace, Name: view.OperatorLease}, found)
@@ -99,27 +107,28 @@ func (c *cluster) operatorLease(ctx context.Context, now time.Time, trusted time
 		return lease{Lease: first}, err
 	}
 	last := first
-	err = observe(lateRenewal, leaseReadInterval, func() (renewed bool, err error) {
+	err = observe(patience, leaseReadInterval, func() (renewed bool, err error) {
 		last, err = read()
 		return err == nil && !last.Spec.RenewTime.Equal(first.Spec.RenewTime), err
 	})
 	if err != nil || !last.Spec.RenewTime.Equal(first.Spec.RenewTime) {
 		return lease{Lease: last}, err
 	}
-	return lease{last, lateRenewal + max(now.Sub(first.Spec.RenewTime.Time), lateRenewal)}, nil
+	return lease{last, patience + max(now.Sub(first.Spec.RenewTime.Time), 0)}, nil
 }
 
-// operatorReachesTemporal reports whether the operator is up, and reports no fault of Temporal for as long as it
-// needs to detect one.
-func (c *cluster) operatorReachesTemporal(ctx context.Context) bool {
+// reportOfTemporal returns what the operator reports about Temporal and the workers, after the time in which it
+// reports an outage. known is false if the operator is down, or does not use a Lease.
+func (c *cluster) reportOfTemporal(ctx context.Context) (fault view.Fault, known bool) {
 	end := time.Now().Add(temporalFaultTime)
 	for {
-		read, err := c.operatorLease(ctx, time.Now(), 0)
-		if err != nil || read.Spec.RenewTime == nil || read.silence > 0 || strings.HasPrefix(read.Annotations[v1alpha1.FaultAnnotation], v1alpha1.ReasonTemporalUnavailable) {
-			return false
+		read, err := c.operatorLease(ctx, time.Now(), 0, patientRenewal)
+		if err != nil || read.Spec.RenewTime == nil || read.silence > 0 {
+			return view.Fault{}, false
 		}
-		if !time.Now().Before(end) {
-			return true
+		fault = c.reported(ctx, read)
+		if fault.Reason == v1alpha1.ReasonTemporalUnavailable || !time.Now().Before(end) {
+			return fault, true
 		}
 	}
 }

@@ -194,7 +194,7 @@ func (r *runs) explainUpdate(of *v1alpha1.SidecarSet, update string, err error) 
 	unreachable := "spec.updateStrategy.paused is followed as soon as Temporal answers: " + specPause
 	if update == protocol.ResumeUpdate {
 		next = "kubectl sidecarset status " + set
-		withdraw, unreachable = "to withdraw it: kubectl sidecarset pause "+set, viaCluster(update, set)
+		withdraw, unreachable = "to withdraw it: kubectl sidecarset pause "+set, viaCluster(update+" "+set)
 	}
 	switch {
 	case errors.Is(err, errUnread):

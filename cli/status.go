@@ -19,7 +19,7 @@ func newStatus(s *shared) *cobra.Command {
 	var watch bool
 	var end rolloutEnd
 	cmd := s.ofSet(&cobra.Command{
-		Use:   "status NAME",
+		Use: "status NAME", SuggestFor: []string{"describe", "rollout"},
 		Short: "Show the progress of the rollout of a SidecarSet",
 		Long: "Show the progress of the rollout of a SidecarSet: what it waits for, by whom it is paused, and the pods by revision\n" +
 			"and owner.\n\n" +

@@ -74,7 +74,7 @@ func (s *shared) requestStep(ctx context.Context, c *cluster, name, update strin
 		}
 	}
 	if err != nil {
-		return nil, failedRequest(update, set.Name, err)
+		return nil, failedRequest(update+" "+set.Name+request.flags(), update, set.Name, err)
 	}
 	s.showPause(ctx, set) // a promotion may end a pause
 	answer := stepAnswer{Name: set.Name, StepResult: result, next: nextOfRollout(set)}
@@ -84,13 +84,24 @@ func (s *shared) requestStep(ctx context.Context, c *cluster, name, update strin
 	return answer, nil
 }
 
-// failedRequest names the command that failed and, if Temporal does not answer the command, the way through the
+// failedRequest names the request that failed and, if Temporal does not answer the command, the way through the
 // operator.
-func failedRequest(command, set string, err error) error {
+func failedRequest(command, update, set string, err error) error {
 	if temporal.IsUnreachable(err) {
-		err = fmt.Errorf("%w; %s", err, viaCluster(command, set))
+		err = fmt.Errorf("%w; %s", err, viaCluster(command))
 	}
-	return fmt.Errorf("%s the rollout of SidecarSet %s: %w", command, set, err)
+	return fmt.Errorf("%s the rollout of SidecarSet %s: %w", update, set, err)
+}
+
+// flags returns the flags that change the meaning of a request.
+func (r *stepRequest) flags() (flags string) {
+	if r.Full {
+		flags += " --full"
+	}
+	if r.number > 0 {
+		flags += fmt.Sprintf(" --step %d", r.number)
+	}
+	return flags
 }
 
 // currentStep returns the stage that status shows. If the run does not respond, the stage is that of

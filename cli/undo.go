@@ -184,8 +184,8 @@ func customVersionOf(found *appsv1.ControllerRevision, reference string) string 
 	return all[len(all)-1]
 }
 
-// patch writes the changes from before to set. It fails if the SidecarSet was changed since it was read. A write of
-// its status is no such change.
+// patch writes the changes from before to set. It fails if the SidecarSet was changed since set returned it. A write
+// of its status is no such change.
 func (c *cluster) patch(ctx context.Context, read *v1alpha1.SidecarSet, before, set *unstructured.Unstructured, dryRun string) error {
 	options := []client.PatchOption{client.FieldOwner(name)}
 	switch dryRun {
@@ -203,9 +203,9 @@ func (c *cluster) patch(ctx context.Context, read *v1alpha1.SidecarSet, before, 
 			*set = *patched
 			return err
 		}
-		now := &v1alpha1.SidecarSet{}
-		if err := c.live.Get(ctx, client.ObjectKeyFromObject(read), now); err != nil {
-			return err
+		now, failed := c.set(ctx, read.Name) // completed, as read is
+		if failed != nil {
+			return failed
 		}
 		if now.UID != read.UID || now.Generation != read.Generation || !maps.Equal(now.Labels, read.Labels) || !maps.Equal(now.Annotations, read.Annotations) {
 			changed = true
@@ -214,7 +214,7 @@ func (c *cluster) patch(ctx context.Context, read *v1alpha1.SidecarSet, before, 
 		before.SetResourceVersion(now.ResourceVersion)
 		return err
 	})
-	if changed {
+	if changed || apierrors.IsConflict(err) {
 		return fmt.Errorf("SidecarSet %s was changed in the meantime: check it, and try again", set.GetName())
 	}
 	if err != nil {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -80,7 +81,11 @@ func TestUndoFailsOnlyIfMoreThanStatusHasChanged(t *testing.T) {
 		change func(*v1alpha1.SidecarSet)
 		want   string
 	}{
-		"status":     {func(s *v1alpha1.SidecarSet) { s.Status.UpdatedPods++ }, ""},
+		"status": {func(s *v1alpha1.SidecarSet) { s.Status.UpdatedPods++ }, ""},
+		"status, and no webhook has written hashes": {func(s *v1alpha1.SidecarSet) {
+			s.Status.UpdatedPods++
+			s.Annotations = nil
+		}, ""},
 		"generation": {func(s *v1alpha1.SidecarSet) { s.Generation++ }, changed},
 		"labels":     {func(s *v1alpha1.SidecarSet) { s.Labels["team"] = "b" }, changed},
 		"annotations": {func(s *v1alpha1.SidecarSet) {
@@ -88,6 +93,9 @@ func TestUndoFailsOnlyIfMoreThanStatusHasChanged(t *testing.T) {
 		}, changed},
 	} {
 		set, sorted := four(t)
+		if strings.Contains(name, "no webhook") {
+			set.Annotations = nil
+		}
 		writes := 0
 		s := newInterceptedCluster(t, interceptor.Funcs{
 			Patch: func(ctx context.Context, cluster client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {

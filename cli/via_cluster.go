@@ -31,8 +31,8 @@ func addViaCluster(cmd *cobra.Command, via *bool) {
 }
 
 // viaCluster is the remedy for a command that does not reach Temporal, while the operator may reach it.
-func viaCluster(command, set string) string {
-	return fmt.Sprintf("through the operator: kubectl sidecarset %s %s --via-cluster", command, set)
+func viaCluster(command string) string {
+	return "through the operator: kubectl sidecarset " + command + " --via-cluster"
 }
 
 // act creates a RolloutAction for a SidecarSet, and waits for its end. An action that does not end in

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log"
 	"net"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
@@ -162,6 +164,17 @@ func TestAServerThatIsNoTrustedAPIServerIsNamed(t *testing.T) {
 	}
 }
 
+// An API server quotes the errors of its own connections to webhooks.
+func TestAnErrorThatAnAPIServerQuotesIsNotAboutTheAPIServer(t *testing.T) {
+	const conversion = "conversion webhook for apps.kruise.io/v1alpha1, Kind=SidecarSet failed: tls: failed to verify certificate: x509: certificate signed by unknown authority"
+	require.EqualError(t, explain(apierrors.NewInternalError(errors.New(conversion)), "list SidecarSets"),
+		"list SidecarSets: Internal error occurred: "+conversion+"; check the webhook: kubectl sidecarset check")
+	quoted := apierrors.NewInternalError(errors.New("server gave HTTP response to HTTPS client"))
+	require.EqualError(t, explain(quoted, "list SidecarSets"), "list SidecarSets: "+quoted.Error())
+	expired := &url.Error{Err: errors.New("tls: failed to verify certificate: x509: certificate has expired or is not yet valid")}
+	require.ErrorContains(t, explain(expired, "list SidecarSets"), "the certificate of the API server is not valid at this time: ")
+}
+
 func TestAWrongTemporalAddressStopsOnlyCommandsThatNeedTemporal(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	s, _, _ := fourRevisionsCluster(t)
@@ -177,6 +190,7 @@ func TestAWrongTemporalAddressStopsOnlyCommandsThatNeedTemporal(t *testing.T) {
 		require.EqualError(t, s.run(at("127.0.0.1:1", update, "logs")...).err, update+" the rollout of SidecarSet logs: "+refused+
 			"; through the operator: kubectl sidecarset "+update+" logs --via-cluster")
 	}
+	require.ErrorContains(t, s.run(at("127.0.0.1:1", "promote", "logs", "--full", "--step=2")...).err, "kubectl sidecarset promote logs --full --step 2 --via-cluster")
 	require.Contains(t, s.shows(at("127.0.0.1:1", "history", "logs")...), "\nRuns are not listed: "+refused+"\n")
 }
 

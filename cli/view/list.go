@@ -145,8 +145,8 @@ func pausesOf(set *v1alpha1.SidecarSet, phase protocol.Phase) (found []string) {
 const (
 	// attentionPaused is the problem of a paused rollout with pods left.
 	attentionPaused = "Paused"
-	// notObserved is the problem of a SidecarSet whose generation the operator has not observed, which takes less
-	// than a second.
+	// notObserved is the problem of a SidecarSet whose generation the operator has not observed. An operator that
+	// runs needs less than a second.
 	notObserved = "NotObserved"
 )
 
@@ -198,40 +198,45 @@ func (all Summaries) Text(s Style) string {
 // maxListNotes limits the lines below a list.
 const maxListNotes = 5
 
-// notes has a line for each of the first SidecarSets that are paused, have pods on lost nodes, or whose run this
-// command cannot read, or that need attention for another reason, with the next command. SidecarSets with the same
-// note share its line.
+// notes has a line with the next command for each of the first SidecarSets that need attention. Pauses and lost nodes
+// come first. SidecarSets whose run this command cannot read for the same reason share a line.
 func (all Summaries) notes(now time.Time) string {
-	var lines strings.Builder
-	found, seen := 0, map[string]bool{"": true}
+	var urgent, others []string
+	seen := map[string]bool{"": true}
 	for i := range all {
-		note := all[i].note(now)
-		if seen[note] {
-			continue
-		}
-		seen[note] = true
-		if found++; found <= maxListNotes {
-			fmt.Fprintf(&lines, "%s: %s\n", all[i].Name, note)
+		one := &all[i]
+		if note := one.urgentNote(now); note != "" {
+			urgent = append(urgent, one.Name+": "+note)
+		} else if note := one.otherNote(); !seen[note] {
+			others, seen[note] = append(others, one.Name+": "+note), true
 		}
 	}
-	if found > maxListNotes {
-		fmt.Fprintf(&lines, "and %s more: kubectl sidecarset status NAME\n", plural(found-maxListNotes, "SidecarSet"))
+	lines := append(urgent, others...)
+	if more := len(lines) - maxListNotes; more > 0 {
+		lines = append(lines[:maxListNotes], "and "+plural(more, "SidecarSet")+" more: kubectl sidecarset status NAME")
 	}
-	return lines.String()
+	if len(lines) == 0 {
+		return ""
+	}
+	return strings.Join(lines, "\n") + "\n"
 }
 
-// note describes the pause or the lost node of a SidecarSet, or the reason that its run cannot be read, with the
-// next command. Another problem has only the command, unless the installation has a fault.
-func (s *Summary) note(now time.Time) string {
+// urgentNote describes the pause or the lost node of a SidecarSet, with the next command. It is empty if there is
+// neither.
+func (s *Summary) urgentNote(now time.Time) string {
 	switch {
 	case slices.Contains(s.Attention, attentionPaused) && s.Pause != nil:
 		return "paused " + pausedFor(s.Pause, now) + PausedBySignal(s.Name, s.Pause)
 	case slices.Contains(s.Attention, attentionPaused):
 		return "paused by spec.updateStrategy.paused" + s.pausedBy + " (" + ResumeCommand(s.Name) + ")"
 	}
+	return s.lost
+}
+
+// otherNote has the next command for the other problems of a SidecarSet. It is empty without a problem, if the line of
+// a fault of the installation follows, and for a generation that is only not observed.
+func (s *Summary) otherNote() string {
 	switch {
-	case s.lost != "":
-		return s.lost
 	case slices.Contains(s.Attention, temporalNotResponding):
 		return "this command cannot read the run: " + s.unread
 	case len(s.Attention) > 0 && !s.faulty && !slices.Equal(s.Attention, []string{notObserved}):

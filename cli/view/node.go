@@ -25,7 +25,8 @@ type Nodes struct {
 // maxNotReadyNodes limits the lines about nodes that are not ready.
 const maxNotReadyNodes = 3
 
-// onNotReadyNodes has a line for each node that is not ready, unless a listed pod already names the node. Until
+// onNotReadyNodes has a line for up to maxNotReadyNodes nodes that are not ready and have pods of the SidecarSet,
+// unless a listed pod already names the node. Until
 // Kubernetes marks the pods of a node that is not ready as not ready, these pods count as ready.
 func (r *Rollout) onNotReadyNodes(nodes Nodes) (found []string) {
 	if nodes.NotReady == nil {

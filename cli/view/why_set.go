@@ -117,8 +117,8 @@ func (r *Rollout) stoppedBy(in *Input) []string {
 	return found
 }
 
-// noAnswer is the reason of a run or of Temporal that does not answer. It is empty if both answer, or if
-// the fault already names this part.
+// noAnswer is the reason of a run or of Temporal that does not answer. It is empty if both answer, if the
+// rollout has ended, or if the fault already names this part.
 func (r *Rollout) noAnswer() []string {
 	switch part := r.Fault.part(); {
 	case r.Phase.Ended():
