@@ -108,7 +108,7 @@ second_stack := FleetRollsOut|ConnectionToTheFleet|ClusterWideLimit|LateCache|Ol
 test: controlplane build ## Run all tests except those of the browser
 	@tools/build.sh helm prometheus
 	@go test -c -o /dev/null ./test/integration
-	@code=0; go test ./test/manifests -run '$(alone)' || code=1; \
+	@code=0; go test -timeout 60m ./test/manifests -run '$(alone)' || code=1; \
 	(code=0; go test -timeout 60m ./test/integration -skip '$(second_stack)' || code=1; \
 	go test -timeout 60m ./test/integration -run '$(second_stack)' || code=1; exit $$code) & integration=$$!; \
 	go test -timeout 60m -p 1 -skip '$(alone)' ./test/manifests $$(go list ./... | grep -v /test/integration) || code=1; \

@@ -39,8 +39,10 @@ func newStream(t *testing.T, client kubernetes.Interface, clients int) *stream {
 	s.ended = ctx.Done()
 	for range clients {
 		s.all.Go(func() error {
-			// A pause leaves the processor to the servers and to other tests.
-			for ; ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
+			// A limited rate leaves the processor to the servers and to other tests.
+			rate := time.NewTicker(20 * time.Millisecond)
+			defer rate.Stop()
+			for ; ctx.Err() == nil; <-rate.C {
 				injectedBefore := s.injected.Load() > 0
 				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "stream", Labels: map[string]string{"app": "stream"}}}
 				pod.Spec.Containers = []corev1.Container{{Name: "app", Image: "app:1"}}
