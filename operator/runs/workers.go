@@ -31,9 +31,7 @@ func (d *diagnoser) Workers(ctx context.Context) (Fault, error) {
 	}
 	silent := false
 	if d.completed != nil {
-		short, cancel := context.WithTimeout(ctx, queryTimeout)
-		responds, err := temporal.RunResponds(short, reader, d.namespace, d.completed)
-		cancel()
+		responds, err := temporal.RunResponds(ctx, reader, d.namespace, d.completed)
 		switch {
 		case temporal.IsNotFound(err): // the retention of the run is over
 			d.completed = nil
