@@ -22,7 +22,7 @@ import (
 const (
 	// renewInterval is the time between two renewals of the Lease of the operator that leads.
 	renewInterval = time.Second
-	// healthInterval is the time between two checks of Temporal, and of workers that did not respond.
+	// healthInterval is the time from the end of a check to the next check. A check reads the last probe of Temporal.
 	// recheckInterval is the time to the next check if Temporal has not answered: meanwhile, the probe
 	// of Temporal decides.
 	healthInterval  = time.Second

@@ -56,8 +56,8 @@ func (r rejections) resetBackoff() {
 	}
 }
 
-// record adds the result of a batch. It returns true if the batch made no progress. In such a batch,
-// pods were rejected again, and no write to a previously rejected pod was accepted.
+// record adds the result of a batch. It returns true if the batch made no progress: pods were rejected
+// again, or no longer fit into the list, and no write to a previously rejected pod was accepted.
 func (r rejections) record(now time.Time, written []protocol.PodReference, failed []protocol.RejectedPod) (again bool) {
 	known, full := r.Pods.Set(), len(r.Pods) == maxRejected
 	accepted, tried := false, map[protocol.Fingerprint]bool{}

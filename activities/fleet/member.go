@@ -139,7 +139,7 @@ func (m *Member) Rollback(ctx context.Context, input protocol.FleetRolloutInput)
 	})
 }
 
-// rollBack makes one attempt to roll back. aborted is set once an abort was sent to the run.
+// rollBack makes one attempt to roll back. aborted is set before the first abort is sent to the run.
 func (m *Member) rollBack(ctx context.Context, local *localRun, input protocol.FleetRolloutInput, aborted *bool) (result protocol.FleetResult, err error) {
 	switch {
 	case local.hash() != input.Permit.Hash:

@@ -114,13 +114,13 @@ type fleetWatch struct {
 	read         func(context.Context) (protocol.FleetState, error)
 	// next receives a value when the next read is due.
 	next <-chan time.Time
-	// last contains the lines that were printed last, and failure the error that was printed last.
+	// last contains the lines of the last state, and failure the error that was printed last.
 	last    map[string]bool
 	failure string
 }
 
-// follow prints each change of a rollout until the rollout ends. The first read is not retried, because a flag
-// may be wrong. Later reads are retried, because a rollout may take days.
+// follow prints each change of a rollout until the rollout ends. The first read is retried only while the workflow of
+// --content is missing, because a flag may be wrong. Later reads are retried, because a rollout may take days.
 func (f *fleetCommand) follow(ctx context.Context, out io.Writer, w *fleetWatch) error {
 	if f.timeout > 0 {
 		var cancel context.CancelFunc

@@ -159,7 +159,8 @@ func bake(s *protocol.FleetState, now time.Time) Step {
 	return Step{Refresh: true, Until: now}
 }
 
-// through permits the content in clusters without a stage, and in clusters that join after the last stage.
+// through permits the content in all clusters that have it and no permit, such as clusters without a stage, skipped
+// clusters, and clusters that join after the last stage.
 func through(s *protocol.FleetState, now time.Time) Step {
 	if s.Phase != protocol.FleetThrough {
 		s.Phase = protocol.FleetThrough

@@ -149,7 +149,7 @@ func message(gate *outriggerv1.PrometheusGate, state protocol.GateState, last pr
 	return text
 }
 
-// Reason describes a gate that failed, or that has no clear answer, for people. title is the title of its step.
+// Reason describes a gate that failed, or that has no clear answer, for people. title is the title of its step or stage.
 func Reason(title string, state protocol.GateState) string {
 	verb := "failed"
 	if state.Phase == protocol.GateInconclusive {

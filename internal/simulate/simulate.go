@@ -300,7 +300,8 @@ func (s *simulation) awaitStep(plan *rollout.Plan) error {
 	return nil
 }
 
-// measureGate waits until the next sample of the open gate is due, and records the sample as a success.
+// measureGate records a sample of the open gate that is due as a success. Before a sample is due, it only moves the
+// time, at most to the time of the sample.
 func (s *simulation) measureGate() {
 	open := s.stage.OpenGate()
 	state := s.stage.StateOf(open.Name)
