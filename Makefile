@@ -98,10 +98,10 @@ precommit: ## Check formatting, vet, lint, and the tests of the pure packages, i
 	go test -skip ThroughTheAPIServer ./api/... ./internal/... ./cli/... ./workflows ./test/architecture ./test/conformance
 
 # This target needs Go, git, make and coreutils. All other programs are downloaded or compiled.
-# The integration tests are the longest suite, and run beside the other suites. The tests that match
-# second_stack run after the others on a stack of their own, because they start further control planes
-# or make servers slow. The tests that match alone run before all others: an API server of a busy machine
-# takes longer to replace a definition than a webhook may wait.
+# Two chains of suites run at the same time. The integration tests are the longest suite, so only few
+# suites follow them. The tests that match second_stack run after the others on a stack of their own,
+# because they start further control planes or make servers slow. The tests that match alone run before
+# all others: an API server of a busy machine takes longer to replace a definition than a webhook may wait.
 alone := AnUpgradeRejectsNoPod
 second_stack := FleetRollsOut|ConnectionToTheFleet|ClusterWideLimit|LateCache|OlderThanAnOutage|ClaimedAgain|MissingWorkers|CertificatesRotate|ShareATemporal
 .PHONY: test
@@ -110,8 +110,9 @@ test: controlplane build ## Run all tests except those of the browser
 	@go test -c -o /dev/null ./test/integration
 	@code=0; go test -timeout 60m ./test/manifests -run '$(alone)' || code=1; \
 	(code=0; go test -timeout 60m ./test/integration -skip '$(second_stack)' || code=1; \
-	go test -timeout 60m ./test/integration -run '$(second_stack)' || code=1; exit $$code) & integration=$$!; \
-	go test -timeout 60m -p 1 -skip '$(alone)' ./test/manifests $$(go list ./... | grep -v /test/integration) || code=1; \
+	go test -timeout 60m ./test/integration -run '$(second_stack)' || code=1; \
+	go test -timeout 60m -p 1 ./test/cli ./test/documents || code=1; exit $$code) & integration=$$!; \
+	go test -timeout 60m -p 1 -skip '$(alone)' ./test/manifests $$(go list ./... | grep -vE '/test/(integration|cli|documents)$$') || code=1; \
 	wait $$integration || code=1; exit $$code
 
 .PHONY: test-large
