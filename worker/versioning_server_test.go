@@ -164,6 +164,10 @@ func (f *workers) setCurrent(build string) {
 			return true
 		}
 		version, err := deployment.DescribeVersion(ctx, client.WorkerDeploymentDescribeVersionOptions{BuildID: build})
+		// The server creates a version before its deployment is found.
+		if _, absent := deployment.Describe(ctx, client.WorkerDeploymentDescribeOptions{}); absent != nil {
+			return false
+		}
 		// The workflow task queue and the activity task queue of one name, and the activity task
 		// queue of the other name.
 		return err == nil && len(version.Info.TaskQueuesInfos) >= 3
