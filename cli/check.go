@@ -291,13 +291,15 @@ func (i *installation) unreachedTemporal(ctx context.Context, err error, late bo
 		return fmt.Errorf("%w; %s", err, i.temporalNext(ctx))
 	}
 	fault, known := i.reportOfTemporal(ctx)
-	switch {
-	case !known || fault.Reason == v1alpha1.ReasonTemporalUnavailable:
+	if !known || fault.Reason == v1alpha1.ReasonTemporalUnavailable {
 		return fmt.Errorf("%w; %s", err, i.temporalNext(ctx))
-	case fault != (view.Fault{}):
-		return fmt.Errorf("only this command does not reach it, according to the operator: %w; but the operator reports: %s", err, fault.Message)
 	}
-	return fmt.Errorf("only this command does not reach it, according to the operator, which reports an outage within ten seconds: %w", err)
+	err = fmt.Errorf("only this command does not reach it: name the Temporal of the operator with --temporal-address or TEMPORAL_ADDRESS, "+
+		"or forward a port to it; %w; the operator reports no outage of Temporal, which takes it up to ten seconds", err)
+	if fault != (view.Fault{}) {
+		return fmt.Errorf("%w, but: %s", err, fault.Message)
+	}
+	return err
 }
 
 // rights lists the commands that the user may not use.

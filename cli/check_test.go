@@ -293,9 +293,9 @@ func TestEachCommandNamesTheFaultOfTheInstallation(t *testing.T) {
 func TestSpec8_10_1_CheckTellsAWrongAddressFromATemporalThatIsDown(t *testing.T) {
 	refused := errors.New("Temporal at 127.0.0.1:7233, namespace default: connection refused (…)")
 	const (
-		onlyThis = "only this command does not reach it, according to the operator"
-		within   = ", which reports an outage within ten seconds: "
-		noWorker = "; but the operator reports: no worker: namespace kruise-system has no Deployment of the worker: " +
+		onlyThis = "only this command does not reach it: name the Temporal of the operator with --temporal-address or TEMPORAL_ADDRESS, or forward a port to it; "
+		healthy  = "; the operator reports no outage of Temporal, which takes it up to ten seconds"
+		noWorker = ", but: no worker: namespace kruise-system has no Deployment of the worker: " +
 			"start its process outside of the cluster again (on a local stack: make start ROLE=worker-1), or install it"
 		next = "; rollouts continue by themselves once it answers; start its process again (on a local stack: make start ROLE=temporal)"
 	)
@@ -306,10 +306,10 @@ func TestSpec8_10_1_CheckTellsAWrongAddressFromATemporalThatIsDown(t *testing.T)
 		fault string
 		want  string
 	}{
-		"the operator reports no fault":                  {true, 0, "", onlyThis + within + refused.Error()},
+		"the operator reports no fault":                  {true, 0, "", onlyThis + refused.Error() + healthy},
 		"the operator reports a fault":                   {true, 0, "EngineUnavailable: no answer", refused.Error() + next},
 		"the operator reports a fault two seconds later": {true, 2 * time.Second, "EngineUnavailable: no answer", refused.Error() + next},
-		"no worker polls":                                {true, 0, "WorkerUnavailable: no worker", onlyThis + ": " + refused.Error() + noWorker},
+		"no worker polls":                                {true, 0, "WorkerUnavailable: no worker", onlyThis + refused.Error() + healthy + noWorker},
 		"the operator is down":                           {false, 0, "", refused.Error() + next},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -295,7 +295,7 @@ func explain(err error, action string) error {
 	case strings.Contains(err.Error(), "has expired or is not yet valid"):
 		return fmt.Errorf("%s: the certificate of the API server is not valid at this time: %w (renew it, or correct the clock)", action, err)
 	case strings.Contains(err.Error(), "tls: failed to verify certificate"):
-		return fmt.Errorf("%s: this kubeconfig does not trust the certificate of the API server: %w (is it the right cluster: --context, --kubeconfig, KUBECONFIG?)", action, err)
+		return fmt.Errorf("%s: this kubeconfig does not trust the certificate of the API server: correct its certificate-authority or --certificate-authority, take a new kubeconfig of the cluster, or select another cluster with --context, --kubeconfig or KUBECONFIG: %w", action, err)
 	case isOtherServer(err):
 		return fmt.Errorf("%s: the server is no API server of Kubernetes: %w (correct --server, --context, --kubeconfig or KUBECONFIG)", action, err)
 	}

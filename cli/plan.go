@@ -199,7 +199,7 @@ func convertSet(object map[string]any) (*v1alpha1.SidecarSet, []string, error) {
 		return nil, nil, errors.New("the document is empty: give the manifest of a SidecarSet")
 	}
 	if object["kind"] != "SidecarSet" {
-		return nil, nil, fmt.Errorf("the document is no SidecarSet, but %q", object["kind"])
+		return nil, nil, fmt.Errorf("the document is no SidecarSet, but %q: name the manifest of a SidecarSet", object["kind"])
 	}
 	if err := conversion.Convert(object, v1alpha1.GroupVersion.String()); err != nil {
 		return nil, nil, err

@@ -54,3 +54,8 @@ func TestAPlanWithoutAChangeSaysSo(t *testing.T) {
 	require.EqualError(t, s.run("plan", "logs", "-f", "x").err, "plan: give either the NAME of a SidecarSet, with --image, or a file with -f")
 	require.EqualError(t, s.run("plan", "-f", "/nope").err, "there is no file /nope: give the manifest of a SidecarSet with -f; -f - reads it from standard input")
 }
+
+func TestAManifestOfAnotherKindIsNamed(t *testing.T) {
+	_, _, err := convertSet(map[string]any{"kind": "Deployment"})
+	require.EqualError(t, err, `the document is no SidecarSet, but "Deployment": name the manifest of a SidecarSet`)
+}
