@@ -164,10 +164,6 @@ func (f *workers) setCurrent(build string) {
 			return true
 		}
 		version, err := deployment.DescribeVersion(ctx, client.WorkerDeploymentDescribeVersionOptions{BuildID: build})
-		// The server creates a version before its deployment is found.
-		if _, absent := deployment.Describe(ctx, client.WorkerDeploymentDescribeOptions{}); absent != nil {
-			return false
-		}
 		// The workflow task queue and the activity task queue of one name, and the activity task
 		// queue of the other name.
 		return err == nil && len(version.Info.TaskQueuesInfos) >= 3
@@ -179,8 +175,14 @@ func (f *workers) setCurrent(build string) {
 	} else {
 		args = append(args, "--build-id", build)
 	}
-	said, err := exec.CommandContext(f.t.Context(), temporalBinary, args...).CombinedOutput()
-	require.NoError(f.t, err, string(said))
+	// The server may find a version before its deployment.
+	f.await("the deployment of build "+build, func(ctx context.Context) bool {
+		said, err := exec.CommandContext(ctx, temporalBinary, args...).CombinedOutput()
+		if err != nil {
+			f.t.Logf("%s: %s", err, said)
+		}
+		return err == nil
+	})
 }
 
 func (f *workers) roll() client.WorkflowRun {
