@@ -287,10 +287,11 @@ func (i *installation) temporalServer(ctx context.Context) (string, error) {
 // command may have a wrong address. The operator needs longer to report a Temporal that accepts connections and does
 // not answer, so late calls prove nothing.
 func (i *installation) unreachedTemporal(ctx context.Context, err error, late bool) error {
-	if late {
-		return fmt.Errorf("%w; %s", err, i.temporalNext(ctx))
+	var fault view.Fault
+	known := false
+	if !late {
+		fault, known = i.reportOfTemporal(ctx)
 	}
-	fault, known := i.reportOfTemporal(ctx)
 	if !known || fault.Reason == v1alpha1.ReasonTemporalUnavailable {
 		return fmt.Errorf("%w; %s", err, i.temporalNext(ctx))
 	}

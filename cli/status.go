@@ -19,8 +19,9 @@ func newStatus(s *shared) *cobra.Command {
 	var watch bool
 	var end rolloutEnd
 	cmd := s.ofSet(&cobra.Command{
-		Use: "status NAME", SuggestFor: []string{"describe", "rollout"},
-		Short: "Show the progress of the rollout of a SidecarSet",
+		Use:        "status NAME",
+		SuggestFor: []string{"describe", "rollout"},
+		Short:      "Show the progress of the rollout of a SidecarSet",
 		Long: "Show the progress of the rollout of a SidecarSet: what it waits for, by whom it is paused, and the pods by revision\n" +
 			"and owner.\n\n" +
 			"With --watch it waits for the end as kubectl rollout status does: exit code 0 once every pod of the rollout is\n" +

@@ -148,11 +148,10 @@ const (
 	// notObserved is the problem of a SidecarSet whose generation the operator has not observed. An operator that
 	// runs needs less than a second.
 	notObserved = "NotObserved"
+	// temporalNotResponding is the problem of a rollout about which Temporal does not answer this command. The
+	// operator may use another address, which works.
+	temporalNotResponding = "TemporalNotResponding"
 )
-
-// temporalNotResponding is the problem of a rollout about which Temporal does not answer this command. The operator
-// may use another address, which works.
-const temporalNotResponding = "TemporalNotResponding"
 
 // lostNode, followed by the name of a node, is the problem of pods that wait for this node, or whose node
 // does not exist.
