@@ -141,14 +141,14 @@ func TestSpec4_14_NoPodIsRejectedWhileCertManagerReplacesCertificates(t *testing
 		if inARow++; !b.serves(second) {
 			inARow = 0
 		}
-		return b.pods.injected.Load() > before+400 && inARow >= 30 // each connection goes to one of both
+		return b.pods.injected.Load() > before+2000 && inARow >= 30 // each connection goes to one of both
 	})
 
 	require.Equal(t, []int{3}, slices.Collect(maps.Values(b.bundles())), "the CA of the webhook, and two CAs of cert-manager")
 	b.removeEarlierCAs()
 	b.await("one CA in all webhooks", func() bool { return slices.Equal([]int{1}, slices.Collect(maps.Values(b.bundles()))) })
 	before = b.pods.injected.Load()
-	b.await("pods with one CA", func() bool { return b.pods.injected.Load() > before+200 })
+	b.await("pods with one CA", func() bool { return b.pods.injected.Load() > before+500 })
 	require.NoError(t, b.pods.end())
 	assert.Zero(t, b.pods.late.Load())
 	t.Logf("%d pods were created, 0 rejected; %d got their sidecar", b.pods.created.Load(), b.pods.injected.Load())

@@ -178,13 +178,13 @@ spec: {selector: {matchLabels: {app: stream}}, containers: [{name: side, image: 
 		return err == nil
 	})
 	// The caches of the replicas observe the SidecarSet at different times.
-	pods.await(t, "pods to be injected", func() bool { return pods.injected.Load() > 200 })
+	pods.await(t, "pods to be injected", func() bool { return pods.injected.Load() > 500 })
 	before, late := pods.injected.Load(), pods.late.Load()
 	for i := 2; i < 5; i++ {
 		service.start(c, fmt.Sprintf("webhook-%d", i))
 		require.NoError(t, c.Stop(fmt.Sprintf("webhook-%d", i-2)))
 	}
-	pods.await(t, "pods to be injected by other replicas", func() bool { return pods.injected.Load() > before+200 })
+	pods.await(t, "pods to be injected by other replicas", func() bool { return pods.injected.Load() > before+500 })
 	require.NoError(t, pods.end())
 	t.Logf("%d pods were created, 0 rejected; %d got their sidecar, %d did not after the first had", pods.created.Load(), pods.injected.Load(), pods.late.Load())
 	assert.Equal(t, late, pods.late.Load(), "pods without a sidecar since the restarts began")
