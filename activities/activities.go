@@ -23,9 +23,11 @@ type Activities struct {
 	Index *watches.Pods
 	// Live reads from the API server.
 	Live client.Reader
-	// Writer writes pods and Leases. Status writes the status of pods.
+	// Writer writes pods and Leases. Status writes the status of pods, and Resize the resources of
+	// their containers.
 	Writer client.Writer
 	Status client.SubResourceWriter
+	Resize client.SubResourceWriter
 	// SystemNamespace contains the Leases of rollouts.
 	SystemNamespace string
 	// PodUID is the uid of the pod that this process runs in. It is empty if unknown. An earlier

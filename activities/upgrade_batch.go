@@ -272,30 +272,46 @@ func (b *upgradeBatch) decide(ctx context.Context, chosen protocol.SelectedPod, 
 	if due, err := stillDue(set, chosen, pod, state); err != nil || !due {
 		return decision{}, err
 	}
-	patch, err := b.patch(set, pod)
-	return decision{patch: patch, set: set, rejection: err}, nil
+	return b.nextWrite(set, pod)
 }
 
 // stillDue reports whether a chosen pod may still be upgraded. Since it was chosen, the pod may
 // have become ready, or may have left the update selector (SPEC §7.2).
 func stillDue(set *v1alpha1.SidecarSet, chosen protocol.SelectedPod, pod *corev1.Pod, state podstate.State) (bool, error) {
-	if !state.Upgradable || state.Waits() || chosen.Unready && state.Ready {
+	if !state.Upgradable || state.Waits() || chosen.Unready && state.NeedsSlot() {
 		return false, nil
 	}
 	return rollout.Selected(set.Spec.UpdateStrategy.Selector, pod)
 }
 
-func (b *upgradeBatch) patch(set *v1alpha1.SidecarSet, pod *corev1.Pod) ([]byte, error) {
+// nextWrite returns the next write to a pod. A pod whose containers are resized is written three
+// times: the begin of the resize, the resize, and the upgrade.
+func (b *upgradeBatch) nextWrite(set *v1alpha1.SidecarSet, pod *corev1.Pod) (decision, error) {
+	target, err := targetOf(set)
+	if err != nil {
+		return decision{set: set, rejection: err}, nil
+	}
+	resize, err := upgrade.Resize(pod, target)
+	switch {
+	case err != nil:
+		return decision{set: set, rejection: err}, nil
+	case resize.Begin != nil:
+		return decision{set: set, patch: resize.Begin, more: true}, nil
+	case resize.Resize != nil:
+		return decision{set: set, patch: resize.Resize, more: true, resize: true}, nil
+	}
+	patch, err := upgrade.Patch(pod, target, metav1.NewTime(b.Clock.Now()))
+	return decision{set: set, patch: patch, rejection: err}, nil
+}
+
+// targetOf returns the current content of a SidecarSet as the target of upgrades.
+func targetOf(set *v1alpha1.SidecarSet) (upgrade.Target, error) {
 	version, err := podstate.NewVersion(set)
 	if err != nil {
-		return nil, err
+		return upgrade.Target{}, err
 	}
 	name, err := revision.Current(set)
-	if err != nil {
-		return nil, err
-	}
-	target := upgrade.Target{Version: version, Revision: name, SetVersion: set.ResourceVersion, Metadata: set.Spec.PatchPodMetadata}
-	return upgrade.Patch(pod, target, metav1.NewTime(b.Clock.Now()))
+	return upgrade.Target{Version: version, Revision: name, SetVersion: set.ResourceVersion, Metadata: set.Spec.PatchPodMetadata}, err
 }
 
 func (b *upgradeBatch) try(chosen protocol.SelectedPod) {

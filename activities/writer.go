@@ -23,7 +23,11 @@ import (
 )
 
 // attempts is the maximum number of attempts of a write if the pod changes between read and write.
-const attempts = 3
+// resizeWrites is the number of writes before the upgrade of a pod whose containers are resized.
+const (
+	attempts     = 3
+	resizeWrites = 2
+)
 
 // writer writes pods with uid and resourceVersion as preconditions.
 type writer struct {
@@ -43,8 +47,10 @@ const (
 	// resultSkipped is the result of a pod that is gone, that already has the change, or that
 	// must not get the change.
 	resultSkipped podResult = "skipped"
-	// resultConflict is the result of an attempt, never of a pod.
+	// resultConflict and resultMore are results of an attempt, never of a pod. After resultMore,
+	// the change of the pod needs another write.
 	resultConflict podResult = "conflict"
+	resultMore     podResult = "more"
 )
 
 // change is one guarded write to one pod.
@@ -65,6 +71,9 @@ type decision struct {
 	// patch contains the uid and the resourceVersion of the pod, so that the patch applies only
 	// to this pod in this state.
 	patch []byte
+	// more is set if another write of the same change follows. resize is set if the patch changes
+	// the subresource pods/resize.
+	more, resize bool
 	// set is the SidecarSet from which the patch was created.
 	set *v1alpha1.SidecarSet
 	// rejection is the reason for which no patch can be created for this pod.
@@ -96,7 +105,7 @@ func (c change) stillWanted(ctx context.Context, decided decision) error {
 // an error, the result is invalid.
 func (w *writer) apply(ctx context.Context, reference protocol.PodReference, outcome *outcome, c change) (podResult, error) {
 	from, result := w.Cache, resultSkipped
-	for range attempts {
+	for conflicts, more := 0, 0; conflicts < attempts && more <= resizeWrites; {
 		pod, err := readPod(ctx, from, reference)
 		if err != nil {
 			return "", fmt.Errorf("read pod %s: %w", reference, err)
@@ -108,9 +117,14 @@ func (w *writer) apply(ctx context.Context, reference protocol.PodReference, out
 		if err != nil {
 			return "", err
 		}
-		if attempted != resultConflict {
+		if attempted != resultConflict && attempted != resultMore {
 			result = attempted
 			break
+		}
+		if attempted == resultMore {
+			more++
+		} else {
+			conflicts++
 		}
 		from = w.Live
 	}
@@ -136,10 +150,17 @@ func (w *writer) attempt(ctx context.Context, reference protocol.PodReference, p
 	var arrived bool
 	err = w.traced(ctx, reference, func(ctx context.Context) (err error) {
 		arrived, err = kube.SendIf(ctx, func() error { return c.stillWanted(ctx, decided) },
-			func(ctx context.Context) error { return c.write(ctx, pod, decided.patch) })
+			func(ctx context.Context) error {
+				if decided.resize {
+					return w.resizePod(ctx, pod, decided.patch)
+				}
+				return c.write(ctx, pod, decided.patch)
+			})
 		return err
 	})
 	switch {
+	case err == nil && decided.more:
+		return resultMore, nil
 	case err == nil:
 		outcome.wrote(reference, pod.ResourceVersion)
 		return resultWritten, nil
@@ -180,6 +201,10 @@ func (w *writer) patchPod(ctx context.Context, pod *corev1.Pod, patch []byte) er
 	}
 	pod.ResourceVersion = written.ResourceVersion
 	return nil
+}
+
+func (w *writer) resizePod(ctx context.Context, pod *corev1.Pod, patch []byte) error {
+	return w.Resize.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, patch))
 }
 
 func (w *writer) patchStatus(ctx context.Context, pod *corev1.Pod, patch []byte) error {

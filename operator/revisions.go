@@ -64,10 +64,31 @@ func (s *revisionStep) reconcile(ctx context.Context, p *pass) error {
 		p.target = revision.Named(sorted, p.quarantine.Revision)
 	}
 	set.Status.LatestRevision = current.Name
+	if err := s.recordResizableHashes(ctx, p, sorted); err != nil {
+		return err
+	}
 	return s.deleteRevisions(ctx, revision.Expendable(set, sorted, current.Name, p.pods))
 }
 
 func (s *revisionStep) forget(string) {}
+
+// recordResizableHashes writes status.resizableHashes before the run of the generation starts,
+// because the run reads the list when it plans.
+func (s *revisionStep) recordResizableHashes(ctx context.Context, p *pass, sorted []*appsv1.ControllerRevision) error {
+	hashes, err := revision.ResizableHashes(p.set, sorted)
+	if err != nil {
+		return fmt.Errorf("SidecarSet %s: compare its revisions: %w", p.set.Name, err)
+	}
+	if slices.Equal(hashes, p.set.Status.ResizableHashes) {
+		return nil
+	}
+	p.set.Status.ResizableHashes = hashes
+	if err := s.status.write(ctx, p.before, p.set); err != nil {
+		return err
+	}
+	p.before = p.set.DeepCopy()
+	return nil
+}
 
 // changedImages lists the images that differ from a former revision. It lists all images if none
 // differs, or if the former revision is not known.

@@ -86,7 +86,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	hosted := &activities.Activities{
 		Cache: mgr.GetClient(), Index: pods, Live: mgr.GetAPIReader(),
-		Writer: mgr.GetClient(), Status: mgr.GetClient().Status(), Events: mgr.GetEventRecorder("outrigger-worker"),
+		Writer: mgr.GetClient(), Status: mgr.GetClient().Status(), Resize: mgr.GetClient().SubResource("resize"), Events: mgr.GetEventRecorder("outrigger-worker"),
 		SystemNamespace: o.SystemNamespace, PodUID: o.PodUID, Changes: &activities.Changes{}, Deleted: activities.NewDeletedSets(), Clock: clock.RealClock{}, Writers: writesPerBatch,
 		Metrics: activities.NewMetrics(ctrlmetrics.Registry), Tracer: o.Temporal.SpanTracer(),
 		GateClient: activities.NewGateClient(), Fleet: o.Fleet.newConnection(),

@@ -18,6 +18,9 @@ const (
 	// transition time of the pod's Ready condition. It has an entry for each
 	// SidecarSet that upgraded the pod while the pod was unavailable (SPEC §7.5).
 	UnavailableSinceAnnotation = "outrigger.io/sidecarset-unavailable-since"
+	// ResizeAnnotation is a JSON object from SidecarSet name to the hash of the content to which
+	// the SidecarSet resizes, or has resized, the containers of the pod (SPEC §7.9).
+	ResizeAnnotation = "outrigger.io/sidecarset-resize"
 	// RolloutLeasePrefix and the name of a SidecarSet are the name of the Lease of its rollouts.
 	RolloutLeasePrefix = "outrigger-rollout-"
 	// NextHolderAnnotation is on the Lease of a rollout. It names the run that

@@ -29,6 +29,12 @@ type SidecarSetStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	GoodRevisions []GoodRevision `json:"goodRevisions,omitempty"`
+	// ResizableHashes are the hashes without images of the contents that differ from each other in
+	// nothing but images and amounts of CPU and memory. If the current content is one of them, pods
+	// with the other contents are resized in place. The list is empty if there is no other content.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	ResizableHashes []string `json:"resizableHashes,omitempty"`
 	// Conditions are Progressing, Available, Degraded, Injected, Ready and Stalled.
 	// +listType=map
 	// +listMapKey=type

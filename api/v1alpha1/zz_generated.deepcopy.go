@@ -514,6 +514,11 @@ func (in *SidecarSetStatus) DeepCopyInto(out *SidecarSetStatus) {
 		*out = make([]GoodRevision, len(*in))
 		copy(*out, *in)
 	}
+	if in.ResizableHashes != nil {
+		in, out := &in.ResizableHashes, &out.ResizableHashes
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Conditions != nil {
 		in, out := &in.Conditions, &out.Conditions
 		*out = make([]v1.Condition, len(*in))

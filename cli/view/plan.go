@@ -81,7 +81,7 @@ type StayingPod struct {
 // NewPlan plans repeatedly with the planner of the worker. Each time, the pods of the plan
 // before count as upgraded and ready.
 func NewPlan(in *PlanInput) (*Plan, error) {
-	matched, err := rollout.Population(in.Set, in.Pods, in.NamespaceLabels)
+	matched, err := in.population()
 	if err != nil {
 		return nil, err
 	}
@@ -109,6 +109,19 @@ func NewPlan(in *PlanInput) (*Plan, error) {
 		p.Estimate, p.Pace = &estimate, in.Pace
 	}
 	return p, nil
+}
+
+// population returns the matched pods. The operator has not compared the planned content with the
+// revisions yet, so population compares them.
+func (in *PlanInput) population() ([]rollout.Pod, error) {
+	completed, err := revision.Completed(in.Set)
+	if err != nil {
+		return nil, err
+	}
+	if in.Set.Status.ResizableHashes, err = revision.ResizableHashes(completed, in.Revisions); err != nil {
+		return nil, err
+	}
+	return rollout.Population(in.Set, in.Pods, in.NamespaceLabels)
 }
 
 func (in *PlanInput) notes() ([]string, error) {

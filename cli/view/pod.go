@@ -97,6 +97,8 @@ func newPod(pod *rollout.Pod, version *podstate.Version, rejection string) Pod {
 		p.Phase, p.Reason = PodMigrating, waitsFor(pod, version)
 	case pod.Updated && pod.UnavailableByUpgrade():
 		p.Phase, p.Reason = PodUpgrading, waitsFor(pod, version)
+	case pod.Updated && pod.Resizing:
+		p.Phase, p.Reason = PodUpgrading, version.ResizeWait(pod.Pod)
 	case pod.Updated:
 		p.Phase, p.Reason = PodUnready, cmp.Or(notReady(pod.Pod), "not ready")
 	case rejection != "":

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
@@ -20,6 +21,8 @@ const notInPlace = "cannot be upgraded in place"
 type revisions struct {
 	set     string
 	current string
+	// version is nil if the content of the SidecarSet cannot be compared.
+	version *podstate.Version
 	byName  map[string]*appsv1.ControllerRevision
 	byHash  map[string]string
 	// differences has the answer of whyNotInPlace for each revision.
@@ -28,6 +31,9 @@ type revisions struct {
 
 func (in *Input) revisions() revisions {
 	r := revisions{set: in.Set.Name, current: in.currentRevision(), byName: map[string]*appsv1.ControllerRevision{}, byHash: map[string]string{}, differences: map[string]string{}}
+	if version, err := podstate.NewVersion(in.Set); err == nil {
+		r.version = version
+	}
 	for _, one := range in.Revisions {
 		r.byName[one.Name] = one
 		if hash := one.Annotations[v1alpha1.HashAnnotation]; hash != "" {
@@ -79,6 +85,12 @@ func (r *revisions) whyNotInPlace(pod *corev1.Pod, to *v1alpha1.SidecarSetSpec) 
 	name := r.of(pod)
 	if r.differences[name] == "" {
 		r.differences[name] = r.difference(name, to)
+	}
+	if r.version == nil {
+		return r.differences[name]
+	}
+	if obstacle := r.version.ResizeObstacle(pod); obstacle != "" {
+		return r.differences[name] + " (" + obstacle + ")"
 	}
 	return r.differences[name]
 }

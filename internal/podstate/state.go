@@ -20,8 +20,16 @@ type State struct {
 	Complete bool
 	// Updated pods have the hash of the version.
 	Updated bool
-	// Upgradable pods differ from the version in nothing but images.
+	// Upgradable pods differ from the version in nothing but images, and amounts of CPU and memory
+	// that their kubelets can resize.
 	Upgradable bool
+	// RestartsNothing is set if the upgrade to the version restarts no container, because it only
+	// resizes containers.
+	RestartsNothing bool
+	// Resizing pods wait for their kubelet to resize containers for the newest upgrade.
+	Resizing bool
+	// ResizeRestarts pods have a resize that has begun and that may restart a container.
+	ResizeRestarts bool
 	// Consistent pods run the images that their newest upgrade requested.
 	Consistent bool
 	// Ready pods are Running and Ready, and their standby twins are empty.
@@ -51,12 +59,18 @@ type State struct {
 	RolloutEnded bool
 }
 
-// Converged reports whether the pod runs the images of its newest upgrade and is ready.
-func (s *State) Converged() bool { return s.Consistent && s.Ready }
+// Converged reports whether the pod runs the images of its newest upgrade with its resources, and
+// is ready.
+func (s *State) Converged() bool { return s.available() && !s.Resizing }
+
+func (s *State) available() bool { return s.Consistent && s.Ready && !s.ResizeRestarts }
+
+// NeedsSlot reports whether the upgrade of the pod makes a ready pod unavailable (SPEC §7.5).
+func (s *State) NeedsSlot() bool { return s.Ready && !s.RestartsNothing && !s.ResizeRestarts }
 
 // UnavailableByUpgrade reports whether an upgrade made the pod unavailable (SPEC §7.5).
 func (s *State) UnavailableByUpgrade() bool {
-	return (s.Updated || s.UpgradedInPlace) && !s.Converged() && !s.UnavailableBefore && !s.RolloutEnded
+	return (s.Updated || s.UpgradedInPlace || s.ResizeRestarts) && !s.available() && !s.UnavailableBefore && !s.RolloutEnded
 }
 
 // Waits reports whether a pod cannot be upgraded yet because its previous upgrade is in progress
@@ -80,11 +94,11 @@ func (v *Version) OfRecord(pod *corev1.Pod, read *record.Record) State {
 	newest, upgraded := read.States[v.Set]
 	state := State{
 		Complete:          v.complete(pod, read.Active),
-		Updated:           read.Hashes[v.Set].Hash == v.Hash,
-		Upgradable:        v.Reaches(read.HashesWithoutImage[v.Set].Hash),
+		Updated:           read.Hashes[v.Set].Hash == v.Hash && !unfinishedResize(read, v.Set),
 		UpgradedInPlace:   upgraded,
 		UpgradedToVersion: upgraded && newest.Revision == v.Hash,
 	}
+	v.judgeResources(&state, pod, read)
 	standbys := v.StandbysToReset(pod, read.Active)
 	state.Ready = ready(pod) && len(standbys) == 0
 	state.RolloutEnded = v.rolloutEnded(read.Hashes[v.Set].Hash, newest, upgraded)

@@ -20,6 +20,8 @@ type Version struct {
 	FormerHashWithoutImage string
 	// Sidecars are the containers and native sidecars of the SidecarSet.
 	Sidecars []Sidecar
+	// ResizableHashes is status.resizableHashes of the SidecarSet.
+	ResizableHashes []string
 	// Good contains the revisions whose rollout has ended.
 	Good []v1alpha1.GoodRevision
 }
@@ -31,6 +33,8 @@ type Sidecar struct {
 	// EmptyImage is the image of the standby twin of a hot sidecar. EmptyImage is empty for a
 	// cold sidecar.
 	EmptyImage string
+	// Resources are the resources of the container in a new pod.
+	Resources corev1.ResourceRequirements
 	// Native sidecars are init containers with restartPolicy Always.
 	Native bool
 }
@@ -73,6 +77,7 @@ func NewVersion(set *v1alpha1.SidecarSet) (*Version, error) {
 		Hash:             set.Annotations[v1alpha1.HashAnnotation],
 		HashWithoutImage: set.Annotations[v1alpha1.HashWithoutImageAnnotation],
 		Good:             set.Status.GoodRevisions,
+		ResizableHashes:  set.Status.ResizableHashes,
 	}
 	if v.FormerHashWithoutImage, err = revision.FormerHashWithoutImage(&set.Spec); err != nil {
 		return nil, fmt.Errorf("SidecarSet %s: %w", set.Name, err)
@@ -82,14 +87,14 @@ func NewVersion(set *v1alpha1.SidecarSet) (*Version, error) {
 	}
 	for i := range set.Spec.InitContainers {
 		if c := &set.Spec.InitContainers[i]; revision.IsNativeSidecar(&c.Container) {
-			v.Sidecars = append(v.Sidecars, Sidecar{Name: c.Name, Image: c.Image, Native: true})
+			v.Sidecars = append(v.Sidecars, Sidecar{Name: c.Name, Image: c.Image, Resources: revision.CompletedResources(c.Resources), Native: true})
 		}
 	}
 	return v, nil
 }
 
 func newSidecar(c *v1alpha1.SidecarContainer) Sidecar {
-	s := Sidecar{Name: c.Name, Image: c.Image}
+	s := Sidecar{Name: c.Name, Image: c.Image, Resources: revision.CompletedResources(c.Resources)}
 	if c.UpgradeStrategy.UpgradeType == v1alpha1.SidecarContainerHotUpgrade {
 		s.EmptyImage = c.UpgradeStrategy.HotUpgradeEmptyImage
 	}

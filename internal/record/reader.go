@@ -12,6 +12,9 @@ type Record struct {
 	States                     States
 	// Active is the active twin of each hot sidecar.
 	Active map[string]string
+	// Resizes maps a SidecarSet to the hash of the content to which it resizes, or has resized, the
+	// pod.
+	Resizes map[string]string
 }
 
 // Read reads the record. An annotation that cannot be parsed is an error. The error names the
@@ -28,6 +31,9 @@ func Read(annotations map[string]string) (read *Record, err error) {
 		return nil, err
 	}
 	if read.Active, err = ActiveContainers(annotations); err != nil {
+		return nil, err
+	}
+	if read.Resizes, err = decode[map[string]string](annotations, v1alpha1.ResizeAnnotation); err != nil {
 		return nil, err
 	}
 	return read, nil
@@ -49,13 +55,14 @@ type Reader struct {
 }
 
 // written is an encoded record.
-type written struct{ hashes, hashesWithoutImage, states, active string }
+type written struct{ hashes, hashesWithoutImage, states, active, resizes string }
 
 // Read returns the same result as the function Read.
 func (r *Reader) Read(annotations map[string]string) (*Record, error) {
 	w := written{
 		annotations[v1alpha1.HashAnnotation], annotations[v1alpha1.HashWithoutImageAnnotation],
 		annotations[v1alpha1.InPlaceUpdateStateAnnotation], annotations[v1alpha1.WorkingHotUpgradeContainerAnnotation],
+		annotations[v1alpha1.ResizeAnnotation],
 	}
 	r.mu.Lock()
 	known := r.known[w]
@@ -64,7 +71,7 @@ func (r *Reader) Read(annotations map[string]string) (*Record, error) {
 		return known, nil
 	}
 	read, err := Read(annotations)
-	if err != nil || len(w.hashes)+len(w.hashesWithoutImage)+len(w.states)+len(w.active) > maxRecordBytes {
+	if err != nil || len(w.hashes)+len(w.hashesWithoutImage)+len(w.states)+len(w.active)+len(w.resizes) > maxRecordBytes {
 		return read, err
 	}
 	r.mu.Lock()

@@ -41,7 +41,7 @@ func Overdue(set *v1alpha1.SidecarSet, pods []Pod, plan *Plan, current *protocol
 func unreadyPods(pods []Pod, plan *Plan) string {
 	var names []string
 	for i := range pods {
-		if pod := &pods[i]; pod.Updated && pod.UpgradedToVersion && pod.UnavailableByUpgrade() {
+		if pod := &pods[i]; pod.Updated && pod.UpgradedToVersion && (pod.UnavailableByUpgrade() || pod.Resizing) {
 			names = append(names, pod.Reference().String())
 		}
 	}

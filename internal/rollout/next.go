@@ -172,7 +172,7 @@ func compareBool(a, b bool) int {
 }
 
 // selectPods selects candidates, in order, within maxUnavailable (SPEC §7.5). A pod that is not
-// ready takes no slot. A ready pod takes one slot. If no slot is open, the next pods are queued.
+// ready, or whose upgrade restarts nothing, takes no slot. Another pod takes one slot. If no slot is open, the next pods are queued.
 // Pods for which the limits of the policy have no slot are queued after all other pods, because they
 // may get no slot during this batch.
 func (p *planner) selectPods(candidates []candidate) {
@@ -202,7 +202,7 @@ func (p *planner) selectWithSlots(candidates []candidate, maxQueued int) (later 
 			// Rejected pods are upgraded only if no other pod can be upgraded (SPEC §7.8).
 			return later
 		}
-		selected.Unready = !pod.Ready && !batchFull
+		selected.Unready = !pod.NeedsSlot() && !batchFull
 		full := limits.full(pod)
 		switch {
 		case full != nil:

@@ -79,6 +79,9 @@ func (p *Plan) count(pod *Pod) {
 	if pod.Migrated {
 		p.Counts.Migrated++
 	}
+	if pod.Resizing && pod.Updated && pod.UpgradedToVersion && !pod.UnavailableByUpgrade() {
+		p.converging(pod)
+	}
 	if !pod.UnavailableByUpgrade() {
 		if !pod.Ready && !pod.Migrating {
 			p.NotReady++
@@ -87,10 +90,14 @@ func (p *Plan) count(pod *Pod) {
 	}
 	p.Counts.Unavailable++
 	if pod.Updated && pod.UpgradedToVersion {
-		p.Counts.Converging++
-		if name := pod.Reference().String(); p.Example == "" || name < p.Example {
-			p.Example = name
-		}
+		p.converging(pod)
+	}
+}
+
+func (p *Plan) converging(pod *Pod) {
+	p.Counts.Converging++
+	if name := pod.Reference().String(); p.Example == "" || name < p.Example {
+		p.Example = name
 	}
 }
 

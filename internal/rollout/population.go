@@ -58,6 +58,7 @@ type setCache struct {
 	generation int64
 	hash       string
 	good       []v1alpha1.GoodRevision
+	resizable  []string
 	version    *podstate.Version
 	states     map[types.UID]cachedState
 }
@@ -195,14 +196,16 @@ func (c *PopulationCache) visit(set *v1alpha1.SidecarSet, pods []*corev1.Pod, f 
 // states belong to deleted pods. update does not compute hashes for every plan. The content
 // changes only with the generation, and its hashed form changes only with the annotation.
 func (c *setCache) update(set *v1alpha1.SidecarSet, pods int) (err error) {
-	hash, good := set.Annotations[v1alpha1.HashAnnotation], set.Status.GoodRevisions
-	if c.version != nil && c.uid == set.UID && c.generation == set.Generation && c.hash == hash && slices.Equal(c.good, good) && len(c.states) <= 2*pods {
+	hash, good, resizable := set.Annotations[v1alpha1.HashAnnotation], set.Status.GoodRevisions, set.Status.ResizableHashes
+	if c.version != nil && c.uid == set.UID && c.generation == set.Generation && c.hash == hash &&
+		slices.Equal(c.good, good) && slices.Equal(c.resizable, resizable) && len(c.states) <= 2*pods {
 		return nil
 	}
 	if c.version, err = podstate.NewVersion(set); err != nil {
 		return err
 	}
 	c.uid, c.generation, c.hash, c.good = set.UID, set.Generation, hash, slices.Clone(good)
+	c.resizable = slices.Clone(resizable)
 	c.states = make(map[types.UID]cachedState, pods)
 	return nil
 }

@@ -32,18 +32,18 @@ func (p *Plan) Refill(left []protocol.SelectedPod, tried map[protocol.PodReferen
 	for _, selected := range left {
 		pod := candidates[selected.UID]
 		switch {
-		case pod == nil || pod.Waits() || quota == 0 || pod.Ready && slots == 0 || limits.full(pod) != nil:
+		case pod == nil || pod.Waits() || quota == 0 || pod.NeedsSlot() && slots == 0 || limits.full(pod) != nil:
 			refill.Left = append(refill.Left, selected)
-			if pod != nil && !pod.Waits() && pod.Ready && p.scope == nil {
+			if pod != nil && !pod.Waits() && pod.NeedsSlot() && p.scope == nil {
 				refill.SlotWanted = append(refill.SlotWanted, protocol.SelectedPod{PodReference: selected.PodReference})
 			}
 			continue
-		case pod.Ready:
+		case pod.NeedsSlot():
 			slots--
 		}
 		limits.take(pod)
 		quota--
-		refill.Now = append(refill.Now, protocol.SelectedPod{PodReference: selected.PodReference, Unready: !pod.Ready})
+		refill.Now = append(refill.Now, protocol.SelectedPod{PodReference: selected.PodReference, Unready: !pod.NeedsSlot()})
 	}
 	refill.OnlyOthers = len(refill.Now) == 0 && unseen == 0 && p.selectsOthers(candidates, tried)
 	return refill

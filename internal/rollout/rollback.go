@@ -8,14 +8,14 @@ import (
 )
 
 // rollsBack reports whether a rollback may upgrade a pod. A rollback upgrades only pods with the
-// quarantined content. Pods with an older version stay as they are (SPEC §11.12).
+// quarantined content, or with a resize for this content that has begun. Pods with an older version stay as they are (SPEC §11.12).
 func (p *planner) rollsBack(pod *Pod) bool {
 	if pod.Updated {
 		return true
 	}
 	// The annotation of a matched pod was parsed before.
-	hashes, err := record.Hashes(pod.Annotations)
-	if err != nil || hashes[p.set].Hash != p.quarantine.Hash {
+	read, err := record.Read(pod.Annotations)
+	if err != nil || read.Hashes[p.set].Hash != p.quarantine.Hash && read.Resizes[p.set] != p.quarantine.Hash {
 		return false
 	}
 	p.plan.Quarantined++

@@ -3,7 +3,6 @@
 package upgrade
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 
@@ -36,7 +35,7 @@ type patchContainer struct {
 
 // Patch returns the strategic merge patch that upgrades a pod in one write. The patch sets new
 // images for cold and native sidecars, and for the standby twins of hot sidecars. The pod must
-// differ from the target in nothing but images. Ordinary init containers keep their images (SPEC
+// differ from the target in nothing but images, or be resized before. Ordinary init containers keep their images (SPEC
 // §9.1).
 func Patch(pod *corev1.Pod, target Target, now metav1.Time) ([]byte, error) {
 	patch, err := upgradeOf(pod, target, now)
@@ -68,11 +67,16 @@ func upgradeOf(pod *corev1.Pod, target Target, now metav1.Time) ([]byte, error) 
 	if err := w.setEntry(v1alpha1.HashAnnotation, entry); err != nil {
 		return nil, err
 	}
-	// If an earlier release recorded the hash without images, the upgrade replaces this hash. All
-	// other upgradable pods already have the hash of the target.
-	if target.RecordedBefore(w.read.HashesWithoutImage[target.Set].Hash) {
+	// If an earlier release recorded the hash without images, or if the pod was resized, the upgrade
+	// replaces this hash. All other upgradable pods already have the hash of the target.
+	if recorded := w.read.HashesWithoutImage[target.Set].Hash; target.RecordedBefore(recorded) || recorded != target.HashWithoutImage && target.Resizable(recorded) {
 		entry.Hash, entry.ControllerRevision = target.HashWithoutImage, ""
 		if err := w.setEntry(v1alpha1.HashWithoutImageAnnotation, entry); err != nil {
+			return nil, err
+		}
+	}
+	if _, resized := w.read.Resizes[target.Set]; resized {
+		if w.annotations[v1alpha1.ResizeAnnotation], err = record.With(pod.Annotations, v1alpha1.ResizeAnnotation, map[string]string{target.Set: target.Hash}); err != nil {
 			return nil, err
 		}
 	}
@@ -134,10 +138,7 @@ func (w *write) setImage(name, image string, native bool) {
 	if container == nil || container.Image == image {
 		return
 	}
-	list := "containers"
-	if native {
-		list = "initContainers"
-	}
+	list := listOf(native)
 	w.images[list] = append(w.images[list], patchContainer{Name: name, Image: image})
 	w.before[name] = w.beforeChange(container, podstate.Status(w.pod, name, native))
 }
@@ -155,22 +156,12 @@ func (w *write) beforeChange(container *corev1.Container, status *corev1.Contain
 	return before
 }
 
-// encode adds the in-place state and encodes the patch. Because of UID and resourceVersion, the
-// API server rejects the patch for any other pod or any other state of the pod.
+// encode adds the in-place state and encodes the patch.
 func (w *write) encode(set string, state record.State, now metav1.Time) (encoded []byte, err error) {
 	const key = v1alpha1.InPlaceUpdateStateAnnotation
 	state.UpdateTimestamp, state.LastContainerStatuses = now, w.before
 	if w.annotations[key], err = record.With(w.pod.Annotations, key, record.States{set: state}); err != nil {
 		return nil, err
 	}
-	patch := map[string]any{"metadata": map[string]any{
-		"uid": w.pod.UID, "resourceVersion": w.pod.ResourceVersion, "annotations": w.annotations,
-	}}
-	if len(w.images) > 0 {
-		patch["spec"] = w.images
-	}
-	if encoded, err = json.Marshal(patch); err != nil {
-		return nil, fmt.Errorf("encode patch: %w", err)
-	}
-	return encoded, nil
+	return guarded(w.pod, w.annotations, w.images)
 }

@@ -22,6 +22,8 @@ func NewPodTransform() toolscache.TransformFunc {
 type podTransform struct {
 	mu   sync.Mutex
 	pool *stringPool
+	// reported replaces the resources that a kubelet reports. It must not be changed.
+	reported corev1.ResourceRequirements
 }
 
 // strip removes the fields that no role reads. It keeps all annotations, because patchPodMetadata may
@@ -36,7 +38,7 @@ func (t *podTransform) strip(o any) (any, error) {
 	defer t.mu.Unlock()
 	*pod = corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: t.pool.text(pod.Namespace), Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+			Namespace: t.pool.text(pod.Namespace), Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion, Generation: pod.Generation,
 			CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp,
 			Labels: t.pool.labels(pod.Labels), Annotations: t.pool.annotations(pod.Annotations),
 			OwnerReferences: t.controller(pod),
@@ -46,10 +48,13 @@ func (t *podTransform) strip(o any) (any, error) {
 			PriorityClassName: t.pool.text(pod.Spec.PriorityClassName),
 			InitContainers:    t.pool.containers(pod.Spec.InitContainers),
 			Containers:        t.pool.containers(pod.Spec.Containers),
+			Resources:         pod.Spec.Resources,
 		},
 		Status: corev1.PodStatus{
 			Phase:                 corev1.PodPhase(t.pool.text(string(pod.Status.Phase))),
 			StartTime:             pod.Status.StartTime,
+			ObservedGeneration:    pod.Status.ObservedGeneration,
+			QOSClass:              corev1.PodQOSClass(t.pool.text(string(pod.Status.QOSClass))),
 			Conditions:            t.conditions(pod.Status.Conditions),
 			InitContainerStatuses: t.statuses(pod.Status.InitContainerStatuses),
 			ContainerStatuses:     t.statuses(pod.Status.ContainerStatuses),
@@ -78,6 +83,10 @@ func (t *podTransform) conditions(all []corev1.PodCondition) (kept []corev1.PodC
 		case v1alpha1.UpgradableCondition:
 			// The message contains the entry of each SidecarSet for the pod.
 			kept = append(kept, t.condition(condition, condition.Message))
+		case corev1.PodResizePending, corev1.PodResizeInProgress:
+			resize := t.condition(condition, "")
+			resize.Reason = t.pool.text(condition.Reason)
+			kept = append(kept, resize)
 		}
 	}
 	return kept
@@ -100,6 +109,10 @@ func (t *podTransform) statuses(all []corev1.ContainerStatus) []corev1.Container
 		kept[i] = corev1.ContainerStatus{
 			Name: t.pool.text(status.Name), Image: t.pool.text(status.Image), ImageID: t.pool.text(status.ImageID),
 			Ready: status.Ready, RestartCount: status.RestartCount, State: t.state(&status.State),
+		}
+		if status.Resources != nil {
+			// Only the presence is read.
+			kept[i].Resources = &t.reported
 		}
 	}
 	return kept

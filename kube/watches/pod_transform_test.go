@@ -41,6 +41,8 @@ type podDecisions struct {
 	active         bool
 	sets           []string
 	patch, reset   string
+	resize         string
+	resizeWait     string
 	condition      corev1.PodCondition
 	changed        bool
 	errs           []error
@@ -86,9 +88,11 @@ func decideOne(t *testing.T, set *v1alpha1.SidecarSet, pod *corev1.Pod) podDecis
 	target := upgrade.Target{Version: version, Revision: "r", SetVersion: "100", Metadata: set.Spec.PatchPodMetadata}
 	patch, errPatch := upgrade.Patch(pod, target, now)
 	reset, errReset := upgrade.Reset(pod, version, now)
+	resize, errResize := upgrade.Resize(pod, target)
 	made := podDecisions{
 		active: match.Active(pod), sets: record.InjectedSets(pod.Annotations),
-		patch: string(patch), reset: string(reset), errs: []error{errState, errPatch, errReset},
+		patch: string(patch), reset: string(reset), resize: string(resize.Begin) + string(resize.Resize), errs: []error{errState, errPatch, errReset, errResize},
+		resizeWait: version.ResizeWait(pod) + version.ResizeObstacle(pod),
 	}
 	made.condition, made.changed = podstate.UpgradableCondition(pod, set.Name, state, now)
 	for _, native := range []bool{false, true} {

@@ -4,9 +4,12 @@ import (
 	"encoding/binary"
 	"maps"
 	"slices"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/outrigger/outrigger/internal/revision"
 )
 
 const (
@@ -72,8 +75,8 @@ func (p *stringPool) labels(own map[string]string) map[string]string {
 	return add(p.labelMaps, string(key), p.annotations(own))
 }
 
-// containers returns containers with names, images and restart policies only. Pods for which
-// these fields are equal share the result.
+// containers returns containers with only names, images, restart policies, and what a resize reads.
+// Pods for which these fields are equal share the result.
 func (p *stringPool) containers(own []corev1.Container) []corev1.Container {
 	if len(own) == 0 {
 		return nil
@@ -81,13 +84,20 @@ func (p *stringPool) containers(own []corev1.Container) []corev1.Container {
 	var key []byte
 	for i := range own {
 		key = appendParts(key, own[i].Name, own[i].Image, string(ptr.Deref(own[i].RestartPolicy, "")))
+		key = appendAmounts(appendAmounts(key, own[i].Resources.Requests), own[i].Resources.Limits)
+		for _, policy := range own[i].ResizePolicy {
+			key = appendParts(key, string(policy.ResourceName), string(policy.RestartPolicy))
+		}
 	}
 	if known, ok := p.containerSets[string(key)]; ok {
 		return known
 	}
 	kept := make([]corev1.Container, len(own))
 	for i := range own {
-		kept[i] = corev1.Container{Name: p.text(own[i].Name), Image: p.text(own[i].Image), RestartPolicy: own[i].RestartPolicy}
+		kept[i] = corev1.Container{
+			Name: p.text(own[i].Name), Image: p.text(own[i].Image), RestartPolicy: own[i].RestartPolicy, ResizePolicy: own[i].ResizePolicy,
+			Resources: corev1.ResourceRequirements{Requests: resizable(own[i].Resources.Requests), Limits: resizable(own[i].Resources.Limits)},
+		}
 	}
 	return add(p.containerSets, string(key), kept)
 }
@@ -96,6 +106,27 @@ func (p *stringPool) containers(own []corev1.Container) []corev1.Container {
 func appendParts(key []byte, parts ...string) []byte {
 	for _, part := range parts {
 		key = append(binary.AppendUvarint(key, uint64(len(part))), part...)
+	}
+	return key
+}
+
+// resizable returns the amounts that a kubelet can resize.
+func resizable(all corev1.ResourceList) (kept corev1.ResourceList) {
+	for _, name := range revision.ResizableResources() {
+		if amount, present := all[name]; present {
+			if kept == nil {
+				kept = corev1.ResourceList{}
+			}
+			kept[name] = amount
+		}
+	}
+	return kept
+}
+
+func appendAmounts(key []byte, all corev1.ResourceList) []byte {
+	for _, name := range revision.ResizableResources() {
+		amount, present := all[name]
+		key = appendParts(key, strconv.FormatBool(present), amount.String())
 	}
 	return key
 }

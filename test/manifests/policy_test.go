@@ -117,9 +117,9 @@ func TestTheWorkerWritesNothingOfPodsButImagesAnnotationsAndItsCondition(t *test
 		assert.NoError(t, p.try(cluster.Worker, allowed), name)
 	}
 	for says, denied := range map[string]patch{
-		"images of injected containers only":       image("containers", 0),
-		"images of injected init containers only":  image("initContainers", 0),
-		"the worker changes only images of a spec": pod(`{"op":"add","path":"/spec/activeDeadlineSeconds","value":1}`),
+		"images and resources of injected containers only":      image("containers", 0),
+		"images and resources of injected init containers only": image("initContainers", 0),
+		"the worker changes only images of a spec":              pod(`{"op":"add","path":"/spec/activeDeadlineSeconds","value":1}`),
 		"only images":            pod(`{"op":"add","path":"/spec/tolerations/-","value":{"key":"a","operator":"Exists"}}`),
 		"no labels":              pod(`{"op":"replace","path":"/metadata/labels/app","value":"db"}`),
 		"finalizers":             pod(`{"op":"add","path":"/metadata/finalizers","value":["a/b"]}`),

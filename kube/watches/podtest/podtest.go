@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -40,6 +41,7 @@ func (p *Pods) Set() *v1alpha1.SidecarSet {
 		c.UpgradeStrategy.UpgradeType, c.UpgradeStrategy.HotUpgradeEmptyImage = v1alpha1.SidecarContainerHotUpgrade, "empty:v1"
 	})
 	set := fixture.SidecarSet("drawn", fixture.Sidecar("side"))
+	set.Spec.Containers[0].Resources.Limits = p.amounts()
 	if p.one(2) {
 		set.Spec.Containers = append(set.Spec.Containers, hot)
 	}
@@ -50,6 +52,9 @@ func (p *Pods) Set() *v1alpha1.SidecarSet {
 	}
 	fixture.Hashed(set)
 	p.hash, p.blank = set.Annotations[v1alpha1.HashAnnotation], set.Annotations[v1alpha1.HashWithoutImageAnnotation]
+	if p.one(2) {
+		set.Status.ResizableHashes = []string{p.blank, "older"}
+	}
 	set.Generation, set.UID, set.ResourceVersion = 2, "set", "100"
 	set.Spec.PatchPodMetadata = []v1alpha1.SidecarSetPatchPodMetadata{{
 		Annotations: map[string]string{"theirs": `{"b":2}`},
@@ -88,6 +93,11 @@ func (p *Pods) Pod() *corev1.Pod {
 	pod.Spec.InitContainers = append(pod.Spec.InitContainers, p.containers("native", "ends")...)
 	pod.Spec.InitContainers[len(pod.Spec.InitContainers)-2].RestartPolicy = new(corev1.ContainerRestartPolicy(p.pick("Always", "Always", "Always", "OnFailure")))
 	status := &pod.Status
+	if p.one(2) {
+		pod.Spec.Resources = nil
+	}
+	status.QOSClass, status.ObservedGeneration = corev1.PodQOSClass(p.pick("", "Burstable")), int64(p.below(3))
+	pod.Generation = int64(1 + p.below(2))
 	status.Phase = corev1.PodPhase(p.pick("Running", "Running", "Running", "Pending", "Unknown", "Failed"))
 	status.Conditions = append(status.Conditions, p.conditions()...)
 	status.ContainerStatuses, status.InitContainerStatuses = p.statuses(pod.Spec.Containers), p.statuses(pod.Spec.InitContainers)
@@ -115,6 +125,9 @@ func (p *Pods) annotate(pod *corev1.Pod) {
 	if p.one(3) {
 		pod.Annotations[v1alpha1.UnavailableSinceAnnotation] = `{"drawn":"` + p.time().UTC().Format(time.RFC3339) + `"}`
 	}
+	if p.one(3) {
+		pod.Annotations[v1alpha1.ResizeAnnotation] = `{"drawn":"` + p.pick(hash, p.hash) + `"}`
+	}
 	if p.one(10) {
 		pod.Annotations[corev1.MirrorPodAnnotationKey] = "m"
 	}
@@ -124,6 +137,12 @@ func (p *Pods) containers(names ...string) []corev1.Container {
 	drawn := make([]corev1.Container, len(names))
 	for i, name := range names {
 		p.filler.Fill(&drawn[i])
+		drawn[i].Resources = corev1.ResourceRequirements{Requests: p.amounts(), Limits: p.amounts()}
+		if p.one(2) {
+			drawn[i].ResizePolicy = nil
+		} else {
+			drawn[i].ResizePolicy[0] = corev1.ContainerResizePolicy{ResourceName: corev1.ResourceMemory, RestartPolicy: corev1.RestartContainer}
+		}
 		drawn[i].Name, drawn[i].Image = name, p.pick("side:v1", "side:v2", "hot:v1", "empty:v1", "side@sha256:aa")
 	}
 	return drawn
@@ -134,6 +153,9 @@ func (p *Pods) statuses(of []corev1.Container) []corev1.ContainerStatus {
 	for i := range of {
 		status := &drawn[i]
 		p.filler.Fill(status)
+		if p.one(4) {
+			status.Resources = nil
+		}
 		status.Name, status.Image = of[i].Name, p.pick(of[i].Image, "side:v1", "side:v2")
 		status.ImageID, status.RestartCount = p.pick("", "id-1", "id-2", "side@sha256:aa"), int32(p.below(2))
 		if status.Ready = !p.one(4); status.Ready || p.one(2) {
@@ -150,13 +172,17 @@ func (p *Pods) statuses(of []corev1.Container) []corev1.ContainerStatus {
 }
 
 func (p *Pods) conditions() []corev1.PodCondition {
-	drawn := make([]corev1.PodCondition, 2)
-	for i, kind := range []corev1.PodConditionType{corev1.PodReady, v1alpha1.UpgradableCondition} {
+	drawn := make([]corev1.PodCondition, 3)
+	for i, kind := range []corev1.PodConditionType{corev1.PodReady, v1alpha1.UpgradableCondition, corev1.PodResizePending} {
 		p.filler.Fill(&drawn[i])
 		drawn[i].Type, drawn[i].Status = kind, corev1.ConditionStatus(p.pick("True", "True", "False"))
 		drawn[i].Message = p.pick(`{"drawn":false}`, `{"drawn":true,"other":false}`, `{"other":true}`)
 	}
-	return drawn[:1+p.below(2)]
+	return drawn[:1+p.below(3)]
+}
+
+func (p *Pods) amounts() corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(p.pick("1", "2")), corev1.ResourceMemory: resource.MustParse(p.pick("1Gi", "2Gi"))}
 }
 
 func (p *Pods) time() metav1.Time { return second(int64(p.below(3))) }

@@ -1,0 +1,236 @@
+package podstate
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/outrigger/outrigger/internal/record"
+	"github.com/outrigger/outrigger/internal/revision"
+)
+
+// Resize is the change of the resources of one container of a pod.
+type Resize struct {
+	Name string
+	// Native containers are native sidecars.
+	Native bool
+	// Requests and Limits contain the amounts of CPU and memory that differ.
+	Requests, Limits corev1.ResourceList
+	// Restarts is set if the container restarts because of its resizePolicy.
+	Restarts bool
+}
+
+// Resizable reports whether content with this hash without images differs from the version in
+// nothing but images and amounts of CPU and memory (SPEC §7.9).
+func (v *Version) Resizable(hashWithoutImage string) bool {
+	return slices.Contains(v.ResizableHashes, hashWithoutImage) && slices.Contains(v.ResizableHashes, v.HashWithoutImage)
+}
+
+// Resizes returns the changes that give the sidecars of a pod the resources of the version. Amounts
+// that the version does not contain stay, because another component added them to the pod.
+func (v *Version) Resizes(pod *corev1.Pod) []Resize {
+	var resizes []Resize
+	for _, sidecar := range v.Sidecars {
+		for _, name := range sidecar.InPod() {
+			container := Container(pod, name, sidecar.Native)
+			if container == nil {
+				continue
+			}
+			resize := Resize{
+				Name: name, Native: sidecar.Native,
+				Requests: differing(sidecar.Resources.Requests, container.Resources.Requests),
+				Limits:   differing(sidecar.Resources.Limits, container.Resources.Limits),
+			}
+			if resize.Requests == nil && resize.Limits == nil {
+				continue
+			}
+			resize.Restarts = slices.ContainsFunc(container.ResizePolicy, func(policy corev1.ContainerResizePolicy) bool {
+				_, request := resize.Requests[policy.ResourceName]
+				_, limit := resize.Limits[policy.ResourceName]
+				return policy.RestartPolicy == corev1.RestartContainer && (request || limit)
+			})
+			resizes = append(resizes, resize)
+		}
+	}
+	return resizes
+}
+
+// differing returns the amounts of wanted that differ, or nil.
+func differing(wanted, present corev1.ResourceList) (changes corev1.ResourceList) {
+	for _, name := range revision.ResizableResources() {
+		want, wanted := wanted[name]
+		if have, ok := present[name]; !wanted || ok && want.Cmp(have) == 0 {
+			continue
+		}
+		if changes == nil {
+			changes = corev1.ResourceList{}
+		}
+		changes[name] = want
+	}
+	return changes
+}
+
+// notResizable returns the reason for which the API server rejects the resize of a pod to the
+// version, or "".
+func (v *Version) notResizable(pod *corev1.Pod) string {
+	resizes := v.Resizes(pod)
+	if len(resizes) == 0 {
+		return ""
+	}
+	if pod.Status.ObservedGeneration == 0 {
+		return "the kubelet of the pod does not report which resize it has observed (Kubernetes 1.34 and newer)"
+	}
+	for i := range pod.Status.ContainerStatuses {
+		if status := &pod.Status.ContainerStatuses[i]; status.State.Running != nil && status.Resources == nil {
+			return "the kubelet of the pod does not resize containers"
+		}
+	}
+	if pod.Spec.Resources != nil && len(pod.Spec.Resources.Requests)+len(pod.Spec.Resources.Limits) > 0 {
+		return "the pod has resources of its own in spec.resources"
+	}
+	before, after := qosClass(pod), qosClass(resized(pod, resizes))
+	if pod.Status.QOSClass != "" {
+		before = pod.Status.QOSClass
+	}
+	if before != after {
+		return fmt.Sprintf("the QoS class of the pod would change from %s to %s", before, after)
+	}
+	return ""
+}
+
+// resized returns a copy of a pod with the resources of the changes.
+func resized(pod *corev1.Pod, resizes []Resize) *corev1.Pod {
+	changed := &corev1.Pod{Spec: *pod.Spec.DeepCopy()}
+	for _, resize := range resizes {
+		resources := &Container(changed, resize.Name, resize.Native).Resources
+		resources.Requests = merged(resources.Requests, resize.Requests)
+		resources.Limits = merged(resources.Limits, resize.Limits)
+	}
+	return changed
+}
+
+func merged(list, changes corev1.ResourceList) corev1.ResourceList {
+	for name, amount := range changes {
+		if list == nil {
+			list = corev1.ResourceList{}
+		}
+		list[name] = amount
+	}
+	return list
+}
+
+// qosClass returns the QoS class that the API server gives a pod with these containers.
+func qosClass(pod *corev1.Pod) corev1.PodQOSClass {
+	bestEffort, guaranteed := true, true
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		for _, name := range revision.ResizableResources() {
+			request, limit := c.Resources.Requests[name], c.Resources.Limits[name]
+			if !request.IsZero() || !limit.IsZero() {
+				bestEffort = false
+			}
+			if limit.IsZero() || request.Cmp(limit) != 0 {
+				guaranteed = false
+			}
+		}
+	}
+	switch {
+	case bestEffort:
+		return corev1.PodQOSBestEffort
+	case guaranteed:
+		return corev1.PodQOSGuaranteed
+	}
+	return corev1.PodQOSBurstable
+}
+
+// restartsNothing reports whether the upgrade of a pod to the version restarts no container: it
+// changes no image, and each container that it resizes keeps running.
+func (v *Version) restartsNothing(pod *corev1.Pod) bool {
+	for _, sidecar := range v.Sidecars {
+		if sidecar.Hot() {
+			return false
+		}
+		if c := Container(pod, sidecar.Name, sidecar.Native); c == nil || c.Image != sidecar.Image {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(v.Resizes(pod), func(resize Resize) bool { return resize.Restarts })
+}
+
+// unfinishedResize reports whether the resize of a pod has begun for content that the pod does not
+// have. An upgrade to any content finishes it.
+func unfinishedResize(read *record.Record, set string) bool {
+	hash, begun := read.Resizes[set]
+	return begun && hash != read.Hashes[set].Hash
+}
+
+// ResizeWait returns what the resize of a pod waits for: the kubelet has not observed it, or a
+// condition of the pod says why it is not complete. It is empty for other pods.
+func (v *Version) ResizeWait(pod *corev1.Pod) string {
+	read, err := record.Read(pod.Annotations)
+	if err != nil {
+		return ""
+	}
+	return v.resizeWait(pod, read)
+}
+
+func (v *Version) resizeWait(pod *corev1.Pod, read *record.Record) string {
+	if _, resized := read.Resizes[v.Set]; !resized {
+		return ""
+	}
+	for _, kind := range []corev1.PodConditionType{corev1.PodResizePending, corev1.PodResizeInProgress} {
+		condition := Condition(pod, kind)
+		switch {
+		case condition == nil || condition.Status != corev1.ConditionTrue:
+		case condition.Reason != "":
+			return fmt.Sprintf("%s: %s", kind, condition.Reason)
+		default:
+			return string(kind)
+		}
+	}
+	if observed := pod.Status.ObservedGeneration; observed != 0 && observed < pod.Generation {
+		return "the kubelet has not observed the resize"
+	}
+	return ""
+}
+
+// ResizeObstacle returns the reason for which a pod that differs from the version in amounts of CPU
+// and memory cannot be resized. It is empty for other pods.
+func (v *Version) ResizeObstacle(pod *corev1.Pod) string {
+	read, err := record.Read(pod.Annotations)
+	if err != nil {
+		return ""
+	}
+	if hash := read.HashesWithoutImage[v.Set].Hash; v.Reaches(hash) || !v.Resizable(hash) {
+		return ""
+	}
+	return v.notResizable(pod)
+}
+
+// judgeResources sets the parts of the state of a pod that depend on resources.
+func (v *Version) judgeResources(state *State, pod *corev1.Pod, read *record.Record) {
+	hash, unfinished := read.HashesWithoutImage[v.Set].Hash, unfinishedResize(read, v.Set)
+	state.Resizing = v.resizeWait(pod, read) != ""
+	state.ResizeRestarts = (state.Resizing || unfinished) && v.mayRestart(pod)
+	if v.Reaches(hash) && !unfinished {
+		state.Upgradable = true
+		return
+	}
+	if v.Reaches(hash) || v.Resizable(hash) {
+		state.Upgradable = v.notResizable(pod) == ""
+		state.RestartsNothing = state.Upgradable && !state.Updated && v.restartsNothing(pod)
+	}
+}
+
+// mayRestart reports whether a resize may restart a sidecar of a pod.
+func (v *Version) mayRestart(pod *corev1.Pod) bool {
+	for _, sidecar := range v.Sidecars {
+		for _, name := range sidecar.InPod() {
+			c := Container(pod, name, sidecar.Native)
+			if c != nil && slices.ContainsFunc(c.ResizePolicy, func(p corev1.ContainerResizePolicy) bool { return p.RestartPolicy == corev1.RestartContainer }) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,140 @@
+package podstate
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+func memory(amount string) corev1.ResourceRequirements {
+	list := corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(amount)}
+	return corev1.ResourceRequirements{Requests: list, Limits: list}
+}
+
+// resizeVersion differs from the content of resizePod in the amount of memory.
+func resizeVersion() *Version {
+	return &Version{
+		Set: "s", Hash: "new", HashWithoutImage: "blank-new", ResizableHashes: []string{"blank-new", "blank-old"},
+		Sidecars: []Sidecar{{Name: "side", Image: "side:v1", Resources: memory("96Mi")}},
+	}
+}
+
+func resizePod(changes ...func(*corev1.Pod)) *corev1.Pod {
+	pod := &corev1.Pod{}
+	pod.Generation = 3
+	pod.Annotations = map[string]string{
+		v1alpha1.InjectedListAnnotation:     "s",
+		v1alpha1.HashAnnotation:             `{"s":{"hash":"old"}}`,
+		v1alpha1.HashWithoutImageAnnotation: `{"s":{"hash":"blank-old"}}`,
+	}
+	pod.Spec.Containers = []corev1.Container{{Name: "app", Image: "app:1"}, {Name: "side", Image: "side:v1", Resources: memory("64Mi")}}
+	pod.Status.Phase, pod.Status.ObservedGeneration, pod.Status.QOSClass = corev1.PodRunning, 3, corev1.PodQOSBurstable
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	for _, c := range pod.Spec.Containers {
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
+			Name: c.Name, Image: c.Image, ImageID: "id-" + c.Image, Ready: true,
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}, Resources: &corev1.ResourceRequirements{},
+		})
+	}
+	for _, change := range changes {
+		change(pod)
+	}
+	return pod
+}
+
+func annotated(key, value string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Annotations[key] = value }
+}
+
+func restartContainer(pod *corev1.Pod) {
+	pod.Spec.Containers[1].ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceMemory, RestartPolicy: corev1.RestartContainer}}
+}
+
+func resizeState(t *testing.T, pod *corev1.Pod) State {
+	t.Helper()
+	state, err := resizeVersion().Of(pod)
+	require.NoError(t, err)
+	return state
+}
+
+func TestSpec7_9_AResizeThatRestartsNothingNeedsNoSlot(t *testing.T) {
+	state := resizeState(t, resizePod())
+	assert.True(t, state.Upgradable && state.Ready && !state.NeedsSlot() && !state.UnavailableByUpgrade(), "%+v", state)
+
+	for name, change := range map[string]func(*corev1.Pod){
+		"another image": func(pod *corev1.Pod) { pod.Spec.Containers[1].Image = "side:v0" },
+		"resizePolicy":  restartContainer,
+	} {
+		state := resizeState(t, resizePod(change))
+		assert.True(t, state.Upgradable && state.NeedsSlot(), "%s: %+v", name, state)
+	}
+}
+
+func TestSpec7_9_PodsThatTheAPIServerDoesNotResizeAreNotUpgradable(t *testing.T) {
+	for want, change := range map[string]func(*corev1.Pod){
+		"the QoS class of the pod would change from Guaranteed to Burstable": func(pod *corev1.Pod) {
+			one := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("64Mi")}
+			pod.Spec.Containers = pod.Spec.Containers[1:]
+			pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: one, Limits: one.DeepCopy()}
+			pod.Spec.Containers[0].Resources.Requests[corev1.ResourceMemory] = resource.MustParse("64Mi")
+			pod.Status.QOSClass = corev1.PodQOSGuaranteed
+		},
+		"the kubelet of the pod does not report which resize it has observed (Kubernetes 1.34 and newer)": func(pod *corev1.Pod) { pod.Status.ObservedGeneration = 0 },
+		"the kubelet of the pod does not resize containers":                                              func(pod *corev1.Pod) { pod.Status.ContainerStatuses[0].Resources = nil },
+		"the pod has resources of its own in spec.resources":                                             func(pod *corev1.Pod) { pod.Spec.Resources = new(memory("1Gi")) },
+	} {
+		pod, version := resizePod(change), resizeVersion()
+		if pod.Status.QOSClass == corev1.PodQOSGuaranteed {
+			version.Sidecars[0].Resources = corev1.ResourceRequirements{Limits: memory("96Mi").Limits}
+		}
+		assert.Equal(t, want, version.ResizeObstacle(pod))
+		state, err := version.Of(pod)
+		require.NoError(t, err)
+		assert.False(t, state.Upgradable, want)
+	}
+	assert.Empty(t, resizeVersion().ResizeObstacle(resizePod()))
+}
+
+// A worker died after the resize began, and the SidecarSet has the former content again.
+func TestSpec7_9_APodWithAnUnfinishedResizeIsNotUpdated(t *testing.T) {
+	begun := annotated(v1alpha1.ResizeAnnotation, `{"s":"other"}`)
+	pod := resizePod(begun, annotated(v1alpha1.HashAnnotation, `{"s":{"hash":"new"}}`), annotated(v1alpha1.HashWithoutImageAnnotation, `{"s":{"hash":"blank-new"}}`))
+	state := resizeState(t, pod)
+	assert.True(t, !state.Updated && state.Upgradable && !state.NeedsSlot(), "%+v", state)
+
+	restartContainer(pod)
+	state = resizeState(t, pod)
+	assert.True(t, state.UnavailableByUpgrade() && !state.NeedsSlot(), "the container may restart; the pod keeps its slot: %+v", state)
+}
+
+func TestSpec7_9_AResizedPodConvergesOnceTheKubeletHasResizedIt(t *testing.T) {
+	resized := []func(*corev1.Pod){
+		annotated(v1alpha1.ResizeAnnotation, `{"s":"new"}`), annotated(v1alpha1.HashAnnotation, `{"s":{"hash":"new"}}`),
+		annotated(v1alpha1.HashWithoutImageAnnotation, `{"s":{"hash":"blank-new"}}`),
+		func(pod *corev1.Pod) { pod.Spec.Containers[1].Resources = memory("96Mi") },
+	}
+	state := resizeState(t, resizePod(resized...))
+	assert.True(t, state.Updated && state.Converged(), "%+v", state)
+	for want, change := range map[string]func(*corev1.Pod){
+		"the kubelet has not observed the resize": func(pod *corev1.Pod) { pod.Generation = 4 },
+		"PodResizePending: Deferred": func(pod *corev1.Pod) {
+			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonDeferred})
+		},
+		"PodResizeInProgress": func(pod *corev1.Pod) {
+			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodResizeInProgress, Status: corev1.ConditionTrue})
+		},
+	} {
+		pod := resizePod(append(resized, change)...)
+		assert.Equal(t, want, resizeVersion().ResizeWait(pod))
+		state := resizeState(t, pod)
+		assert.True(t, state.Updated && !state.Converged() && !state.UnavailableByUpgrade() && !state.Waits(), "%s: %+v", want, state)
+		restartContainer(pod)
+		state = resizeState(t, pod)
+		assert.True(t, state.UnavailableByUpgrade(), "%s: the container will restart", want)
+	}
+}

@@ -1,0 +1,87 @@
+package upgrade
+
+import (
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/podstate"
+	"github.com/outrigger/outrigger/internal/record"
+)
+
+// ResizePatches are the writes before the patch of a pod whose containers are resized (SPEC §7.9). A
+// nil patch is not necessary.
+type ResizePatches struct {
+	// Begin records in the pod that the resize begins. Without this record, nothing would show a
+	// resize whose upgrade is never completed.
+	Begin []byte
+	// Resize changes the subresource pods/resize.
+	Resize []byte
+}
+
+// Resize returns the writes that resize the containers of a pod for a target.
+func Resize(pod *corev1.Pod, target Target) (ResizePatches, error) {
+	patches, err := resizePatches(pod, target)
+	return patches, about(pod, err)
+}
+
+func resizePatches(pod *corev1.Pod, target Target) (patches ResizePatches, err error) {
+	resizes := target.Resizes(pod)
+	read, err := record.Read(pod.Annotations)
+	if err != nil || len(resizes) == 0 {
+		return patches, err
+	}
+	if read.Resizes[target.Set] != target.Hash {
+		entry, err := record.With(pod.Annotations, v1alpha1.ResizeAnnotation, map[string]string{target.Set: target.Hash})
+		if err != nil {
+			return patches, err
+		}
+		patches.Begin, err = guarded[resizedContainer](pod, map[string]string{v1alpha1.ResizeAnnotation: entry}, nil)
+		return patches, err
+	}
+	patches.Resize, err = guarded(pod, nil, resizedContainers(resizes))
+	return patches, err
+}
+
+// resizedContainer sets the resources of a container in a strategic merge patch.
+type resizedContainer struct {
+	Name      string                      `json:"name"`
+	Resources corev1.ResourceRequirements `json:"resources"`
+}
+
+func resizedContainers(resizes []podstate.Resize) map[string][]resizedContainer {
+	spec := map[string][]resizedContainer{}
+	for _, resize := range resizes {
+		list := listOf(resize.Native)
+		spec[list] = append(spec[list], resizedContainer{resize.Name, corev1.ResourceRequirements{Requests: resize.Requests, Limits: resize.Limits}})
+	}
+	return spec
+}
+
+// listOf returns the name of the list that contains a container in the spec of a pod.
+func listOf(native bool) string {
+	if native {
+		return "initContainers"
+	}
+	return "containers"
+}
+
+// guarded encodes a patch. Because of UID and resourceVersion, the API server rejects the patch for
+// any other pod or any other state of the pod.
+func guarded[C any](pod *corev1.Pod, annotations map[string]string, spec map[string][]C) ([]byte, error) {
+	metadata := map[string]any{"uid": pod.UID, "resourceVersion": pod.ResourceVersion}
+	if annotations != nil {
+		metadata["annotations"] = annotations
+	}
+	patch := map[string]any{"metadata": metadata}
+	if len(spec) > 0 {
+		patch["spec"] = spec
+	}
+	encoded, err := json.Marshal(patch)
+	if err != nil {
+		return nil, fmt.Errorf("encode patch: %w", err)
+	}
+	return encoded, nil
+}

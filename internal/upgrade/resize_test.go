@@ -1,0 +1,71 @@
+package upgrade
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/podstate"
+	"github.com/outrigger/outrigger/internal/record"
+)
+
+func TestSpec7_9_AResizeIsRecordedThenWrittenThenUpgraded(t *testing.T) {
+	target := hotTarget("envoy:2", "77")
+	target.HashWithoutImage, target.ResizableHashes = "blank-2", []string{"blank", "blank-2"}
+	target.Sidecars = append(target.Sidecars, podstate.Sidecar{Name: "mesh", Image: "mesh:1", Native: true, Resources: memory("96Mi")})
+	target.Sidecars[0].Resources = memory("96Mi")
+	pod := hotPod()
+	pod.Spec.InitContainers = []corev1.Container{{Name: "mesh", Image: "mesh:1", RestartPolicy: new(corev1.ContainerRestartPolicyAlways), Resources: memory("64Mi")}}
+	for i := range pod.Spec.Containers {
+		pod.Spec.Containers[i].Resources = memory("64Mi")
+	}
+
+	patches, err := Resize(pod, target)
+	require.NoError(t, err)
+	assert.Nil(t, patches.Resize, "the begin is recorded first")
+	assert.JSONEq(t, `{"metadata":{"uid":"uid","resourceVersion":"41","annotations":{"outrigger.io/sidecarset-resize":"{\"s\":\"hash-envoy:2\"}"}}}`, string(patches.Begin))
+	pod = apply(t, pod, patches.Begin)
+
+	patches, err = Resize(pod, target)
+	require.NoError(t, err)
+	assert.Nil(t, patches.Begin)
+	var written map[string]json.RawMessage
+	require.NoError(t, json.Unmarshal(patches.Resize, &written))
+	amounts := `"resources":{"limits":{"memory":"96Mi"},"requests":{"memory":"96Mi"}}`
+	assert.JSONEq(t, `{"containers":[{"name":"envoy-1",`+amounts+`},{"name":"envoy-2",`+amounts+`}],"initContainers":[{"name":"mesh",`+amounts+`}]}`, string(written["spec"]))
+	pod = apply(t, pod, patches.Resize)
+	assert.Equal(t, memory("64Mi"), pod.Spec.Containers[0].Resources, "the app keeps its resources")
+
+	patches, err = Resize(pod, target)
+	require.NoError(t, err)
+	require.Equal(t, ResizePatches{}, patches)
+	patch, err := Patch(pod, target, now)
+	require.NoError(t, err)
+	pod = apply(t, pod, patch)
+	read, err := record.Read(pod.Annotations)
+	require.NoError(t, err)
+	assert.Equal(t, "blank-2", read.HashesWithoutImage["s"].Hash)
+	assert.True(t, state(t, pod, target).Updated)
+}
+
+// The annotation would make the pod look as if its resize was not finished.
+func TestSpec7_9_AnUpgradeAfterAResizeMovesTheRecordOfTheResize(t *testing.T) {
+	pod := hotPod()
+	pod.Annotations[v1alpha1.ResizeAnnotation] = `{"other":"x","s":"hash-envoy:1"}`
+	target := hotTarget("envoy:2", "77")
+	patch, err := Patch(pod, target, now)
+	require.NoError(t, err)
+	pod = apply(t, pod, patch)
+	assert.JSONEq(t, `{"other":"x","s":"hash-envoy:2"}`, pod.Annotations[v1alpha1.ResizeAnnotation])
+	assert.True(t, state(t, pod, target).Updated)
+}
+
+func memory(amount string) corev1.ResourceRequirements {
+	list := corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(amount)}
+	return corev1.ResourceRequirements{Requests: list, Limits: list}
+}

@@ -1,0 +1,96 @@
+package integration
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/dev/observer"
+	"github.com/outrigger/outrigger/internal/record"
+)
+
+// sized gives the sidecar resources, so that a later generation can change their amounts.
+func sized(limit int32) func(*v1alpha1.SidecarSet) {
+	return func(set *v1alpha1.SidecarSet) {
+		maxUnavailable(limit)(set)
+		set.Spec.Containers[0].Resources = corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("50m")},
+			Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi")},
+		}
+	}
+}
+
+func limitMemory(amount string) string {
+	return fmt.Sprintf(`{"op":"replace","path":"/spec/containers/0/resources/limits/memory","value":%q}`, amount)
+}
+
+// withMemory counts the pods whose sidecar has this memory limit, and the request that the API
+// server derives from the limit in new pods.
+func (s *scenario) withMemory(amount string) (n int) {
+	s.t.Helper()
+	want := resource.MustParse(amount)
+	for _, pod := range s.pods() {
+		for _, c := range pod.Spec.Containers {
+			if c.Name == "side" && c.Resources.Limits.Memory().Cmp(want) == 0 && c.Resources.Requests.Memory().Cmp(want) == 0 {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func TestSpec7_9_AmountsChangeInPlace(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t, 4, sized(1))
+	s.edit("[" + limitMemory("96Mi") + "]")
+	s.awaitPhase(protocol.PhaseComplete)
+	set := s.awaitSet("all pods to be updated and ready", counts(4))
+	assert.Equal(t, 4, s.withMemory("96Mi"))
+	assert.Zero(t, s.await(observer.Converged(4)).SidecarRestarts, "no container restarts")
+	for _, pod := range s.pods() {
+		read, err := record.Read(pod.Annotations)
+		require.NoError(t, err)
+		assert.Equal(t, set.Annotations[v1alpha1.HashWithoutImageAnnotation], read.HashesWithoutImage[s.name].Hash)
+	}
+
+	t.Log("an image and an amount change together, and the amount changes back")
+	s.watched.Expect("side:v2")
+	s.edit(`[{"op":"replace","path":"/spec/containers/0/image","value":"side:v2"},` + limitMemory("64Mi") + "]")
+	s.awaitPhase(protocol.PhaseComplete)
+	s.awaitSet("all pods to be updated and ready", counts(4))
+	assert.Equal(t, 4, s.withMemory("64Mi"))
+	assert.Equal(t, int32(4), s.await(observer.Converged(4)).SidecarRestarts, "each restarts once")
+	s.within(1)
+}
+
+func TestSpec7_9_ADeferredResizeIsAWaitThatDelaysNoNewerGeneration(t *testing.T) {
+	t.Parallel()
+	const reason = "kwok.outrigger.io/resize"
+	s := newKubeletScenario(t, 3, map[string]string{reason: "Deferred"}, sized(1))
+	s.edit("[" + limitMemory("96Mi") + "]")
+	waiting := func(status protocol.RolloutStatus) bool {
+		return status.Generation == s.set.Generation && status.Phase == protocol.PhaseWaiting && status.Counts.Converging == 3
+	}
+	status := s.awaitStatus("the run to wait for three pods", waiting)
+	assert.Equal(t, 3, status.Counts.Updated)
+	assert.Zero(t, status.Counts.Unavailable, "the resize restarts nothing")
+
+	s.edit("[" + limitMemory("72Mi") + "]")
+	s.awaitStatus("the run to wait for three pods", waiting)
+	assert.Equal(t, 3, s.withMemory("72Mi"))
+
+	for _, pod := range s.pods() {
+		patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, reason))
+		require.NoError(t, stack.kube.Patch(s.ctx, &pod, patch))
+	}
+	s.awaitPhase(protocol.PhaseComplete)
+	s.awaitSet("all pods to be updated and ready", counts(3))
+}
