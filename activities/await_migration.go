@@ -8,11 +8,11 @@ import (
 	"github.com/outrigger/outrigger/internal/rollout"
 )
 
-// AwaitMigration waits until hot pods run the new image in all containers but the standby twin.
-// It returns these pods, so that the run can reset their standby twins (SPEC §7.7). It returns no
-// pods when no pod is migrating and no pod is being upgraded, or when nothing has changed for
-// idleTimeout. A stale cache is an error, and Temporal retries the activity. Neither a pause nor
-// a newer generation stops the activity, because a hot upgrade that has begun is finished.
+// AwaitMigration waits until hot pods run the new image in all containers but the standby twin. It
+// returns these pods, so that the run can reset their standby twins (SPEC §7.7). It returns no pods
+// when no pod is migrating and no pod is being upgraded, or when nothing has changed for
+// idleTimeout. A stale cache is an error, and Temporal retries the activity. Neither a pause nor a
+// newer generation stops the activity, because a hot upgrade that has begun finishes.
 func (a *Activities) AwaitMigration(ctx context.Context, input protocol.AwaitMigrationInput) (result protocol.AwaitMigrationResult, err error) {
 	defer keepHeartbeating(ctx, a.Clock)()
 	set, rejected := a.recentSet(input.SidecarSet), input.Rejected.Set()

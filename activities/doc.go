@@ -1,4 +1,4 @@
-// Package activities contains the activities of a rollout. They select the next pods, upgrade
-// pods, reset the standby twins of hot pods, and write the condition of pods. Each activity is
-// idempotent. A retry, on any worker, starts from the current state of the cluster.
+// Package activities contains the activities of a rollout. They select the next pods, upgrade pods,
+// reset the standby twins of hot pods, write the condition of pods, and measure gates. Each
+// activity is idempotent. A retry, on any worker, starts from the current state of the cluster.
 package activities

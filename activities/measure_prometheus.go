@@ -37,7 +37,7 @@ func (m *measurement) query(ctx context.Context, g *outriggerv1.PrometheusGate) 
 	return gate.Judge(g, value, m.input.Previous, m.input.Pods), nil
 }
 
-// prometheusAnswer is an answer of the API of Prometheus.
+// prometheusAnswer is the response of the Prometheus HTTP API to an instant query.
 type prometheusAnswer struct {
 	Status string `json:"status"`
 	Error  string `json:"error"`

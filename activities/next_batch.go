@@ -148,8 +148,9 @@ func (n *nextBatch) describeWait(set *v1alpha1.SidecarSet, population []rollout.
 	return nil
 }
 
-// withoutPods returns the result of a plan whose pods must not be upgraded now, because upgraded
-// pods fail, because of a RolloutFreeze, or because no window is open. Otherwise, ended is false.
+// withoutPods returns the result of a plan whose pods must not be upgraded now, because the rollout
+// needs a permit of its fleet, because it has failed, because of a RolloutFreeze, or because no
+// window is open. Otherwise, ended is false.
 func (n *nextBatch) withoutPods(ctx context.Context, set *v1alpha1.SidecarSet, population []rollout.Pod, plan *rollout.Plan) (result protocol.NextBatchResult, ended bool, err error) {
 	result = protocol.NextBatchResult{Phase: protocol.PhaseWaiting, Counts: plan.Counts, Hot: plan.Hot, Stage: n.resolved}
 	n.progressDue = false

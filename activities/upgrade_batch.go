@@ -89,7 +89,8 @@ type upgradeBatch struct {
 	queued *queuedPods
 	// quiet is set once nothing has changed for idleTimeout.
 	quiet bool
-	// failing is set once the failed pods exceed the limit of the stage.
+	// failing is set once the rollout has failed, for example because the failed pods exceed the
+	// limit of the stage.
 	failing bool
 	// began is the time at which the worker began the batch.
 	began time.Time

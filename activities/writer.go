@@ -267,7 +267,7 @@ type outcome struct {
 	// released lists the pods whose write has ended, and that were not written.
 	released []protocol.PodReference
 	stopped  string
-	// frozen is set if a RolloutFreeze ended the batch.
+	// frozen is set if a RolloutFreeze, or the end of a window, ended the batch.
 	frozen bool
 	// waiting describes the wait of the batch, if it waits for the cluster-wide limit. waited is set once
 	// it has waited.

@@ -101,8 +101,9 @@ func (r *runs) rowOf(run *workflow.WorkflowExecutionInfo) view.RunRow {
 	return row
 }
 
-// changes are the pauses, resumes, approvals and promotions of a run, as signals or updates. unreadable is the reason
-// that senders and reasons are missing. changes also adds the images to the row of the run.
+// changes are the pauses, resumes, approvals, promotions, aborts and retries of a run, as signals
+// or updates. unreadable is the reason that senders and reasons are missing. changes also adds the
+// images to the row of the run.
 func (r *runs) changes(ctx context.Context, set *v1alpha1.SidecarSet, row *view.RunRow) (found []view.Change, unreadable, err error) {
 	run := row.RunID
 	err = r.events(ctx, set, run, func(event *history.HistoryEvent) {

@@ -25,7 +25,7 @@ const (
 	readTimeout = 3 * time.Second
 	// maxAskedRuns limits the runs that the command list queries.
 	maxAskedRuns = 20
-	// updateTimeout limits pause, resume, approve and promote.
+	// updateTimeout limits an update of a run, such as a pause or an approval.
 	updateTimeout = 15 * time.Second
 )
 

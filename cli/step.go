@@ -158,7 +158,7 @@ func (r *runs) updateStep(ctx context.Context, set *v1alpha1.SidecarSet, name st
 	return result, err
 }
 
-// explainStep adds a remedy to the error of an approval or a promotion.
+// explainStep adds a remedy to the error of an approval, a promotion, an abort or a retry.
 func (r *runs) explainStep(of *v1alpha1.SidecarSet, update string, request protocol.StepRequest, err error) error {
 	set, step, what := of.Name, request.Step+1, "approval"
 	if update == protocol.PromoteUpdate {
@@ -179,7 +179,8 @@ func (r *runs) explainStep(of *v1alpha1.SidecarSet, update string, request proto
 	return r.explain(err)
 }
 
-// stepAnswer is the answer of a run to an approval or a promotion.
+// stepAnswer is the answer of a run to an approval, a promotion, an abort or a retry, or to a
+// RolloutAction.
 type stepAnswer struct {
 	Name string `json:"name"`
 	protocol.StepResult

@@ -40,7 +40,8 @@ var (
 	errScopeChanged = errors.New("the SidecarSet selects other pods now")
 )
 
-// follow shows a model after each change, until the rollout ends.
+// follow calls show with the current state of a rollout, at first, after each change and at regular
+// intervals, until the rollout ends.
 type follow func(ctx context.Context, show func(*view.Rollout) error) error
 
 // watch waits for the end of a rollout. In a terminal it redraws the progress; otherwise it

@@ -25,8 +25,9 @@ func stalled(p *pass, degraded condition) condition {
 	return no(v1alpha1.ReasonAsExpected, "")
 }
 
-// stuck reports whether pods whose sidecars cannot start use every slot, or are the only pods
-// that have not converged.
+// stuck reports whether the rollout waits only for pods whose sidecars cannot start. While pods
+// remain to be upgraded, these pods use every slot. After that, they are the only pods that have
+// not converged.
 func (p *pass) stuck() bool {
 	counts := &p.plan.Counts
 	if p.broken.UsingSlots == 0 || p.plan.Phase != protocol.PhaseWaiting {

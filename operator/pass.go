@@ -91,7 +91,7 @@ type observation struct {
 	// the time at which the freeze ends by itself, or at which the next window opens.
 	frozenReason string
 	frozenUntil  *time.Time
-	// failure is the reason to pause the run, if its upgraded pods fail.
+	// failure is the reason to pause or to roll back the rollout, if it has failed.
 	failure *protocol.Failure
 	// unhealthy is set while upgraded pods are not ready, and may count as failed after some time.
 	unhealthy bool

@@ -41,7 +41,8 @@ type Options struct {
 	// CertFile and KeyFile are read at each handshake. If both are empty, the server does not use TLS.
 	CertFile, KeyFile string
 	Temporal          temporal.Options
-	// TemporalUI is the URL of the Temporal UI. If it is empty, links are those of the operator.
+	// TemporalUI is the URL of the Temporal UI. If it is empty, pages show the links that the
+	// operator writes into status.
 	TemporalUI string
 	// Fleet is the connection to the Temporal of the fleet. It is nil outside of fleets.
 	Fleet *temporal.Options

@@ -174,7 +174,8 @@ func (f *fleetRun) await(ctx workflow.Context, until time.Time) error {
 	return nil
 }
 
-// handleRequests sets the handlers of the query status and of the updates approve, abort and retry.
+// handleRequests sets the handlers of the queries status and cluster, and of the updates approve,
+// abort and retry.
 func (f *fleetRun) handleRequests(ctx workflow.Context) error {
 	err := workflow.SetQueryHandler(ctx, protocol.StatusQuery, func() (protocol.FleetState, error) { return f.state, nil })
 	return cmp.Or(err,

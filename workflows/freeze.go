@@ -8,12 +8,13 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// minFrozenWait is the shortest wait during a RolloutFreeze. The clock of a worker may be behind
-// the clock of Temporal, so that the freeze is not over for the worker when the timer fires.
+// minFrozenWait is the shortest wait in phase Frozen. The clock of a worker may be behind the clock
+// of Temporal, so that the freeze is not over for the worker when the timer fires.
 const minFrozenWait = time.Second
 
-// awaitThaw waits until a RolloutFreeze is over. The operator signals the run once a freeze is
-// deleted. A timer of the run ends the wait at the time at which the freeze ends by itself.
+// awaitThaw waits in phase Frozen until a signal arrives. The operator signals the run once a
+// freeze is deleted. A timer of the run ends the wait at the time at which the freeze ends by
+// itself or the next window opens, and after checkInterval at the latest.
 func (r *run) awaitThaw(ctx workflow.Context, plan protocol.NextBatchResult) error {
 	wait := checkInterval
 	if plan.FrozenUntil != nil {

@@ -10,7 +10,7 @@ import (
 
 // migration is the state of the migration of hot pods. The migration resets the standby twins of
 // hot pods in parallel with the batches, so that no slot stays empty. A pause does not stop the
-// migration, because a hot upgrade that has begun is finished (SPEC §7.1).
+// migration, because a hot upgrade that has begun finishes (SPEC §7.1).
 type migration struct {
 	running bool
 	// asleep is set while the migration does not check the pods until the run is woken or starts

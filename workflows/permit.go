@@ -10,8 +10,9 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// handlePermits sets the handler of the update permit, by which a member of a fleet gives a run the
-// permit for its content (SPEC §12.5). The operator mirrors the memo in status.
+// handlePermits sets the handler of the update permit, by which a member of a fleet, or a user,
+// gives a run the permit for its content (SPEC §12.5, §12.6). The operator mirrors the memo in
+// status.
 func (r *run) handlePermits(ctx workflow.Context) error {
 	permit := func(ctx workflow.Context, permit protocol.Permit) (protocol.StepResult, error) {
 		if message, known := r.answerToAction(ctx); known {

@@ -12,9 +12,10 @@ import (
 // left to do or a newer generation supersedes it.
 //
 // The run handles the signals generation, pause and resume, and the query status. pause and
-// resume are also updates. The signal generation with a newer generation continues the run as
-// new. With the generation of the run itself, it wakes a sleeping run. A waiting run also checks
-// the cluster every few minutes, because the operator that sends the signal may be down.
+// resume are also updates. The other updates are approve, promote, abort, retry and permit. The
+// signal generation with a newer generation continues the run as new. With the generation of the
+// run itself, it wakes a sleeping run. A waiting run also checks the cluster every few minutes,
+// because the operator that sends the signal may be down.
 func Rollout(ctx workflow.Context, input protocol.RolloutInput) (protocol.RolloutResult, error) {
 	r, err := newRun(ctx, input)
 	if err != nil {

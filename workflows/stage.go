@@ -61,7 +61,7 @@ func (r *run) beginNextStep(ctx workflow.Context) error {
 	return r.recordStage(ctx)
 }
 
-// pauseFailing pauses a rollout whose upgraded pods fail (SPEC §11.6).
+// pauseFailing pauses a rollout that has failed (SPEC §11.6).
 func (r *run) pauseFailing(ctx workflow.Context, failure *protocol.Failure) error {
 	return r.pause(ctx, protocol.PauseByPolicy(r.progress.Stage.Policy, failure.Reason))
 }
@@ -173,7 +173,8 @@ func (r *run) approve(ctx workflow.Context, request protocol.StepRequest) (proto
 	return protocol.StepResult{Message: s.Title() + " is approved"}, r.recordStage(ctx)
 }
 
-// promote ends the current step without its bake time and its approval. Full ends all steps.
+// promote ends the current step without its bake time, its gates and its approval. Full ends all
+// steps.
 func (r *run) promote(ctx workflow.Context, request protocol.StepRequest) (protocol.StepResult, error) {
 	s := *r.progress.Stage
 	r.updated = true

@@ -272,7 +272,8 @@ type FleetGateInput struct {
 	Policy string                  `json:"policy,omitempty"`
 	Stage  string                  `json:"stage"`
 	Gate   outriggerv1.RolloutGate `json:"gate"`
-	// Previous is the value of the measurement before this one. It is empty before the first number.
+	// Previous is the value of the latest earlier measurement that has a value. It is empty if no
+	// earlier measurement has a value.
 	Previous string `json:"previous,omitempty"`
 	// Reached is the time at which the clusters of the stage had completed. Reached and Attempt identify
 	// the workflow of a gate.

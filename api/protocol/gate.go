@@ -8,7 +8,7 @@ import (
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 )
 
-// GatePhase is the state of a gate, or the answer of a measurement.
+// GatePhase is the state of a gate, or the result of a measurement.
 type GatePhase string
 
 // These are the phases of a gate. A measurement has one of the last four.
@@ -53,7 +53,8 @@ type MeasureGateInput struct {
 	// Step is the name of the step, or its number.
 	Step string                  `json:"step"`
 	Gate outriggerv1.RolloutGate `json:"gate"`
-	// Previous is the value of the measurement before this one. It is empty before the first number.
+	// Previous is the value of the latest earlier measurement that has a value. It is empty if no
+	// earlier measurement has a value.
 	Previous string `json:"previous,omitempty"`
 	// Pods is the number of updated pods.
 	Pods int `json:"pods"`

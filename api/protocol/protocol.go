@@ -92,9 +92,10 @@ type SelectedPod struct {
 type Phase string
 
 // These are the phases of a run. A run ends in one of the last five phases. A plan has the phase
-// StepReached if all pods of a step are updated and ready. The run is then in phase Baking, GateRunning
-// or AwaitingApproval, or begins the next step at once. In phase Frozen, a RolloutFreeze prevents the
-// next upgrades. In phase Quarantined, the rollback has ended, and the run waits for a retry.
+// StepReached if all pods of a step are updated and ready. The run is then in phase Baking,
+// GateRunning or AwaitingApproval, or begins the next step at once. In phase Frozen, a
+// RolloutFreeze, closed windows or a missing permit of the fleet prevent the next upgrades. In
+// phase Quarantined, the rollback has ended, and the run waits for a retry.
 const (
 	PhaseProgressing      Phase = "Progressing"
 	PhaseWaiting          Phase = "Waiting"
@@ -252,7 +253,7 @@ func (p Pause) ByPolicy() bool { return strings.HasPrefix(p.By, policyPrefix) }
 
 const policyPrefix = "RolloutPolicy "
 
-// PauseByPolicy is the pause of a rollout whose upgraded pods fail.
+// PauseByPolicy is the pause of a rollout that has failed, or whose gate has no clear answer.
 func PauseByPolicy(policy, reason string) Pause {
 	return Pause{By: policyPrefix + policy, Reason: reason}
 }
@@ -347,15 +348,17 @@ type NextBatchResult struct {
 	Gone Fingerprints `json:"gone,omitempty"`
 	// GoneConditions identifies the pods whose condition was rejected and is no longer due.
 	GoneConditions Fingerprints `json:"goneConditions,omitempty"`
-	// Failure is set if the failed pods exceed the limit of the RolloutPolicy.
+	// Failure is set if the rollout has failed: the failed pods exceed the limit of the
+	// RolloutPolicy, a gate has failed, the progress deadline is over, or a user aborted the
+	// rollout.
 	Failure *Failure `json:"failure,omitempty"`
 	// Stage is the Stage that the plan used. It is nil without a RolloutPolicy. In phase Superseded, it
 	// is the stage that status records for Generation.
 	Stage *Stage `json:"stage,omitempty"`
 	// FleetFault is why no permit can arrive, with a remedy, if the rollout waits for one.
 	FleetFault string `json:"fleetFault,omitempty"`
-	// FrozenUntil is the end of the RolloutFreeze of the phase Frozen. It is nil if the freeze has
-	// no end.
+	// FrozenUntil is the time at which the phase Frozen ends by itself: the end of the
+	// RolloutFreeze, or the start of the next window. It is nil if there is no such time.
 	FrozenUntil *time.Time `json:"frozenUntil,omitempty"`
 	// ProgressDue is set while the ProgressDeadline of the step applies. Took is then the time that the
 	// worker took. The run observes an outage if it waited for much longer.
@@ -440,10 +443,10 @@ type UpgradeBatchResult struct {
 	Rejected []RejectedPod `json:"failed,omitempty"`
 	// Stopped is the reason of the fence if the fence stopped the batch before its end.
 	Stopped string `json:"stopped,omitempty"`
-	// Frozen is set if a RolloutFreeze stopped the batch.
+	// Frozen is set if a RolloutFreeze, or the end of a window, stopped the batch.
 	Frozen bool `json:"frozen,omitempty"`
-	// Failing is set if the failed pods stopped the batch, because they exceed the limit of the
-	// RolloutPolicy.
+	// Failing is set if the batch stopped because the rollout has failed, for example because the
+	// failed pods exceed the limit of the RolloutPolicy.
 	Failing bool `json:"failing,omitempty"`
 	// Quiet is set if no pod was upgraded for a while before the batch ended.
 	Quiet bool `json:"quiet,omitempty"`

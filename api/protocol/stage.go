@@ -63,7 +63,7 @@ type Quarantine struct {
 	// Revision is the name of the ControllerRevision to which the run rolls back.
 	Revision string `json:"revision"`
 	Reason   string `json:"reason,omitempty"`
-	// Since is the time at which the rollback began. It is zero in an answer of NextBatch.
+	// Since is the time at which the rollback began. It is zero in a result of NextBatch.
 	Since time.Time `json:"since,omitzero"`
 }
 
@@ -80,8 +80,8 @@ type Step struct {
 	Bake time.Duration      `json:"bake,omitempty"`
 	// Approval is set if the step waits for an approval after its bake time.
 	Approval bool `json:"approval,omitempty"`
-	// MaxFailed is the number or the percentage of failed pods above which the run is paused. Nil
-	// means that there is no limit.
+	// MaxFailed is the number or the percentage of failed pods above which the rollout has failed.
+	// Nil means that there is no limit.
 	MaxFailed *intstr.IntOrString `json:"maxFailed,omitempty"`
 	// Rollback is set if the run rolls back, instead of being paused, after such failures.
 	Rollback bool `json:"rollback,omitempty"`

@@ -57,7 +57,8 @@ type RunRow struct {
 type Change struct {
 	At time.Time `json:"at"`
 	By string    `json:"who,omitempty"`
-	// Action is the last write of spec by a field manager, or a pause, resume, approval or promotion.
+	// Action is the last write of spec by a field manager, or a pause, resume, approval, promotion,
+	// abort or retry.
 	Action string `json:"what"`
 	Reason string `json:"why,omitempty"`
 }

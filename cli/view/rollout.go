@@ -27,8 +27,8 @@ type Rollout struct {
 	Observed bool `json:"observed"`
 	// Headline names the state in a phrase.
 	Headline string `json:"headline"`
-	// Phase is the phase of the plan, Baking or AwaitingApproval between two steps, or Paused while
-	// the run is paused.
+	// Phase is the phase of the plan. Between two steps, it is Baking, GateRunning or
+	// AwaitingApproval. While the run is paused, it is Paused.
 	Phase   protocol.Phase  `json:"phase"`
 	Message string          `json:"message"`
 	Counts  protocol.Counts `json:"counts"`

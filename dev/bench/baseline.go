@@ -23,7 +23,7 @@ import (
 // pod as soon as an upgraded pod is ready again.
 type baseline struct {
 	took time.Duration
-	// processor is the processor time of each process, in seconds.
+	// processor is the CPU time of each process, in seconds.
 	processor map[string]float64
 }
 

@@ -24,7 +24,7 @@ const self = "bench"
 // samples.
 type sample struct {
 	at time.Time
-	// processor is the processor time of each process, in seconds.
+	// processor is the CPU time of each process, in seconds.
 	processor map[string]float64
 	// resident and peak are the memory of each role, in MiB.
 	resident, peak map[string]float64
@@ -37,8 +37,8 @@ type sample struct {
 	heartbeats float64
 }
 
-// usage contains the resources that one process has used. The processor time is in seconds, the
-// memory in MiB.
+// usage contains the resources that one process has used. The CPU time is in seconds, the memory in
+// MiB.
 type usage struct{ processor, resident, peak float64 }
 
 func usageOf(pid int) (usage, error) {
@@ -99,7 +99,7 @@ func (h *harness) sample(ctx context.Context) (sample, error) {
 	return s, h.sampleProcesses(&s)
 }
 
-// sampleProcesses reads the processor time and the memory of each process.
+// sampleProcesses reads the CPU time and the memory of each process.
 func (h *harness) sampleProcesses(s *sample) error {
 	pids := map[string]int{self: os.Getpid()}
 	for _, status := range h.stack.Processes() {

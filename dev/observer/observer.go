@@ -1,7 +1,8 @@
-// Package observer watches a cluster from outside. An Observer checks the rules of docs/SPEC.md
-// at every write of a pod or SidecarSet. A Watch counts the pods of one sidecar, without reading
-// SidecarSets. Neither uses code of the roles. Both read an annotation only if the pod contains
-// the same information in no other field.
+// Package observer watches a cluster from outside. An Observer checks the rules of docs/SPEC.md at
+// every write of a pod or SidecarSet. A Watch counts the pods of one sidecar, without reading
+// SidecarSets. A Fleet checks the order of the clusters of a fleet. None of them uses code of the
+// roles. An Observer and a Watch read an annotation only if the pod contains the same information
+// in no other field.
 package observer
 
 import (

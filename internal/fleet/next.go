@@ -84,8 +84,8 @@ func roll(s *protocol.FleetState, now time.Time) Step {
 	return bake(s, now)
 }
 
-// skipAbsent skips the clusters of the stage that still do not have the content. A skipped cluster begins
-// once it reports the content.
+// skipAbsent skips the pending clusters of the current stage and of earlier stages that do not have the
+// content. A skipped cluster becomes pending again once it reports the content.
 func skipAbsent(s *protocol.FleetState, now time.Time) {
 	for _, uid := range Keys(s.Clusters) {
 		if cluster := s.Clusters[uid]; absent(s, cluster) && cluster.Stage <= s.Stage {

@@ -70,7 +70,7 @@ func Wait(gate *outriggerv1.RolloutGate, state protocol.GateState, now time.Time
 	return max(state.Measurements[len(state.Measurements)-1].Time.Add(Interval(gate)).Sub(now), 0)
 }
 
-// Previous returns the value of the last measurement that has one.
+// Previous returns the value of the last measurement that has a value, or "" if no measurement has a value.
 func Previous(state protocol.GateState) string {
 	for _, m := range slices.Backward(state.Measurements) {
 		if m.Value != "" {

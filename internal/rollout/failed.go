@@ -117,9 +117,9 @@ func Accept(set *v1alpha1.SidecarSet, pods []Pod, current *protocol.Stage) (*pro
 	return &accepted, nil
 }
 
-// Failure returns the reason to pause or to roll back a rollout, if the failed pods exceed the limit
-// of its stage, or if a user aborted it. Otherwise, it is nil. Failed pods do not count if the spec has
-// paused the rollout, or if the rollout has ended.
+// Failure returns the reason to pause or to roll back a rollout, if a user aborted it, if a gate
+// has failed, or if the failed pods exceed the limit of its stage. Otherwise, it is nil. Failed
+// pods do not count if the spec has paused the rollout, or if the rollout has ended.
 func Failure(set *v1alpha1.SidecarSet, pods []Pod, plan *Plan, current *protocol.Stage) (*protocol.Failure, error) {
 	if current != nil && current.Aborted != nil {
 		return aborted(set, current.Aborted), nil

@@ -45,7 +45,8 @@ type Plan struct {
 	FalseConditions, TrueConditions []protocol.PodReference
 	// Hot is set when standby twins are reset after an upgrade.
 	Hot bool
-	// Frozen describes the RolloutFreeze that removed the upgrades from the plan, if any.
+	// Frozen is the reason for which the plan has no upgrades: a RolloutFreeze, closed windows, or
+	// a missing permit of the fleet. It is empty if there is no such reason.
 	Frozen string
 
 	// Quarantined counts the pods with the quarantined content during a rollback. QuarantinedReady

@@ -266,7 +266,8 @@ func (s *simulation) awaitThaw(plan *rollout.Plan, until *time.Time) {
 	s.continueAt(*until)
 }
 
-// awaitStep waits for the bake time and the approval of a reached step, and begins the next step.
+// awaitStep waits for the bake time, the gates and the approval of a reached step, and begins the
+// next step.
 func (s *simulation) awaitStep(plan *rollout.Plan) error {
 	if s.stage.Reached == nil {
 		reached := *s.stage

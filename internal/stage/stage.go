@@ -143,8 +143,8 @@ func Allowed(s *protocol.Stage, updated, remaining int) (int, error) {
 	return min(max(upTo-updated, 0), remaining), nil
 }
 
-// MaxFailed returns the number of failed pods above which a rollout with this number of pods is
-// paused (SPEC §11.6). limited is false if the stage has no limit.
+// MaxFailed returns the number of failed pods above which a rollout with this number of pods has
+// failed (SPEC §11.6). limited is false if the stage has no limit.
 func MaxFailed(s *protocol.Stage, pods int) (limit int, limited bool, err error) {
 	if !s.Limits() || s.Step.MaxFailed == nil {
 		return 0, false, nil

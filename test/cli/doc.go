@@ -1,2 +1,3 @@
-// Package cli tests kubectl sidecarset against a real API server and a real Temporal.
+// Package cli tests kubectl sidecarset, outrigger simulate and outrigger ui against a real API
+// server and a real Temporal.
 package cli

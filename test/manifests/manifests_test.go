@@ -39,7 +39,8 @@ func newStream(t *testing.T, client kubernetes.Interface, clients int) *stream {
 	s.ended = ctx.Done()
 	for range clients {
 		s.all.Go(func() error {
-			// A limited rate leaves the processor to the servers and to other tests.
+			// The ticker limits each client to 50 pods per second, so that the API server, the webhook
+			// and other tests get enough CPU time.
 			rate := time.NewTicker(20 * time.Millisecond)
 			defer rate.Stop()
 			for ; ctx.Err() == nil; <-rate.C {

@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// conversion returns the conversion for the CustomResourceDefinition. The manifest has no
-// conversion, so that a second apply does not remove the written conversion.
+// conversion returns the conversion for the CustomResourceDefinition. The manifest in config/crd
+// has no conversion, so that a second apply does not remove the written conversion.
 func (e endpoint) conversion(bundle []byte) *apiextensionsv1.CustomResourceConversion {
 	config := &apiextensionsv1.WebhookClientConfig{URL: e.at(ConversionPath), CABundle: bundle}
 	if config.URL == nil {

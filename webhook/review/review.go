@@ -1,4 +1,4 @@
-// Package review decodes and answers AdmissionReviews of pods and SidecarSets.
+// Package review decodes and answers AdmissionReviews.
 package review
 
 import (

@@ -150,7 +150,7 @@ func (g *Group) Kill(name string) error {
 }
 
 // Freeze suspends the process group until Thaw. To other processes, a frozen process looks like a
-// process on a machine without processor time.
+// process that gets no CPU time.
 func (g *Group) Freeze(name string) error {
 	return g.with(name, func(c *child) error { return c.signal(syscall.SIGSTOP) })
 }

@@ -47,7 +47,8 @@ func layer(t *testing.T, content string) (file string) {
 	return file
 }
 
-// imageOf pushes content to the tag latest of a repository, and returns the image that a new pod runs.
+// imageOf pushes an image with this content under the tag latest, starts a pod with this tag, and returns
+// the ID of the image that the pod runs.
 func imageOf(t *testing.T, pod, content string) string {
 	t.Helper()
 	const image = registry + "/team/app:latest"
