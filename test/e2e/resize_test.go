@@ -1,0 +1,88 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+// sized gives the sidecar memory and CPU, so that a later generation can change their amounts.
+func sized(policies ...corev1.ContainerResizePolicy) func(*v1alpha1.SidecarSet) {
+	return func(set *v1alpha1.SidecarSet) {
+		set.Spec.Containers[0].ResizePolicy = policies
+		set.Spec.Containers[0].Resources = corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")},
+			Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")},
+		}
+	}
+}
+
+// resize changes an amount, and waits until the kubelet reports it for the sidecars of n pods.
+func (s *environment) resize(list string, name corev1.ResourceName, amount string, n int) map[types.UID]corev1.Pod {
+	s.t.Helper()
+	s.edit(fmt.Sprintf(`[{"op":"replace","path":"/spec/containers/0/resources/%s/%s","value":%q}]`, list, name, amount))
+	s.awaitReason(v1alpha1.ConditionProgressing, v1alpha1.ReasonRolloutComplete)
+	want, found := resource.MustParse(amount), map[types.UID]corev1.Pod{}
+	for _, pod := range s.pods() {
+		found[pod.UID] = pod
+		reported := containers(&pod)[sidecar].Resources
+		require.NotNil(s.t, reported, pod.Name)
+		amounts := map[string]corev1.ResourceList{"requests": reported.Requests, "limits": reported.Limits}
+		assert.Zero(s.t, want.Cmp(amounts[list][name]), "pod %s: %v", pod.Name, reported)
+	}
+	require.Len(s.t, found, n)
+	return found
+}
+
+func TestSpec7_9_AResizeRestartsNothing(t *testing.T) {
+	s := newEnvironment(t, 1, sized())
+	s.deploy(3, v1)
+	before := s.pods()
+	after := s.resize("limits", corev1.ResourceMemory, "96Mi", 3)
+	for _, pod := range before {
+		resized := after[pod.UID]
+		was, is := containers(&pod), containers(&resized)
+		for _, name := range []string{"app", sidecar} {
+			assert.Equal(t, was[name].ContainerID, is[name].ContainerID, "%s of %s", name, pod.Name)
+			assert.Zero(t, is[name].RestartCount)
+		}
+	}
+	s.within(0)
+
+	t.Log("no node has this much CPU; the next generation corrects it")
+	s.edit(`[{"op":"replace","path":"/spec/containers/0/resources/requests/cpu","value":"1k"}]`)
+	s.poll("the kubelet to report that the resize is infeasible", func() (bool, error) {
+		infeasible := 0
+		for _, pod := range s.pods() {
+			for _, condition := range pod.Status.Conditions {
+				if condition.Type == corev1.PodResizePending && condition.Reason == corev1.PodReasonInfeasible {
+					infeasible++
+				}
+			}
+		}
+		return infeasible == 3, nil
+	})
+	s.awaitReason(v1alpha1.ConditionProgressing, v1alpha1.ReasonWaitingForPods)
+	s.resize("requests", corev1.ResourceCPU, "20m", 3)
+	s.within(0)
+}
+
+func TestSpec7_9_AResizePolicyThatRestartsKeepsMaxUnavailable(t *testing.T) {
+	s := newEnvironment(t, 1, sized(corev1.ContainerResizePolicy{ResourceName: corev1.ResourceMemory, RestartPolicy: corev1.RestartContainer}))
+	s.deploy(3, v1)
+	for _, pod := range s.resize("limits", corev1.ResourceMemory, "96Mi", 3) {
+		is := containers(&pod)
+		assert.Zero(t, is["app"].RestartCount)
+		assert.EqualValues(t, 1, is[sidecar].RestartCount)
+	}
+	s.within(1)
+}
