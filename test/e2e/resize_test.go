@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/podstate"
 )
 
 // sized gives the sidecar memory and CPU, so that a later generation can change their amounts.
@@ -58,18 +59,19 @@ func TestSpec7_9_AResizeRestartsNothing(t *testing.T) {
 	}
 	s.within(0)
 
-	t.Log("no node has this much CPU; the next generation corrects it")
-	s.edit(`[{"op":"replace","path":"/spec/containers/0/resources/requests/cpu","value":"1k"}]`)
-	s.poll("the kubelet to report that the resize is infeasible", func() (bool, error) {
-		infeasible := 0
+	t.Log("the node has this much CPU for one pod, not for three; the next generation corrects it")
+	var nodes corev1.NodeList
+	require.NoError(t, stack.kube.List(s.ctx, &nodes))
+	most := nodes.Items[0].Status.Allocatable.Cpu().MilliValue() * 3 / 4
+	s.edit(fmt.Sprintf(`[{"op":"replace","path":"/spec/containers/0/resources/requests/cpu","value":"%dm"}]`, most))
+	s.poll("the kubelet to defer two resizes", func() (bool, error) {
+		deferred := 0
 		for _, pod := range s.pods() {
-			for _, condition := range pod.Status.Conditions {
-				if condition.Type == corev1.PodResizePending && condition.Reason == corev1.PodReasonInfeasible {
-					infeasible++
-				}
+			if c := podstate.Condition(&pod, corev1.PodResizePending); c != nil && c.Reason == corev1.PodReasonDeferred {
+				deferred++
 			}
 		}
-		return infeasible == 3, nil
+		return deferred == 2, nil
 	})
 	s.awaitReason(v1alpha1.ConditionProgressing, v1alpha1.ReasonWaitingForPods)
 	s.resize("requests", corev1.ResourceCPU, "20m", 3)

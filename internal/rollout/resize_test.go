@@ -1,0 +1,48 @@
+package rollout
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+func TestSpec7_9_ResizesThatRestartNothingTakeNoSlots(t *testing.T) {
+	free := old
+	free.RestartsNothing = true
+	pods := []Pod{newPod("a", old), newPod("b", old), newPod("c", free), newPod("d", free)}
+	plan, err := Next(unavailable(intstr.FromInt32(1)), pods, nil)
+	require.NoError(t, err)
+	assert.ElementsMatch(t, []string{"a", "c*", "d*"}, chosen(plan))
+	refill := plan.Refill(append(plan.Pods, plan.Queued...), nil, 1)
+	assert.Len(t, refill.Now, 2, "an unseen write uses the slot")
+	assert.Len(t, refill.Left, 2)
+}
+
+func TestSpec7_9_ARunWaitsForResizesWithoutSlots(t *testing.T) {
+	resizing := updated
+	resizing.Resizing = true
+	plan, err := Next(unavailable(intstr.FromInt32(1)), []Pod{newPod("a", updated), newPod("b", resizing)}, nil)
+	require.NoError(t, err)
+	assert.Equal(t, protocol.PhaseWaiting, plan.Phase)
+	assert.Equal(t, []int{1, 0, 1}, []int{plan.Counts.Converging, plan.Counts.Unavailable, plan.Counts.UpdatedReady})
+	assert.Contains(t, plan.Message, "waiting for pods such as d/b")
+}
+
+// The worker died between the resize and the upgrade, and the rollout is rolled back.
+func TestSpec7_9_ARollbackFinishesAResizeThatHasBegun(t *testing.T) {
+	set := unavailable(intstr.FromInt32(2))
+	back := &protocol.Stage{Generation: set.Generation, Step: &protocol.Step{UpTo: intstr.FromInt32(1)},
+		Quarantine: &protocol.Quarantine{Hash: "bad", Revision: "web-1", Reason: "3 pods failed"}}
+	begun := newPod("a", old, withHash(set.Name, "good"), func(pod *corev1.Pod) {
+		pod.Annotations[v1alpha1.ResizeAnnotation] = `{"` + set.Name + `":"bad"}`
+	})
+	plan, err := NextInStage(set, []Pod{begun, newPod("b", old, withHash(set.Name, "older"))}, nil, back)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"a"}, chosen(plan))
+}
