@@ -95,12 +95,8 @@ func newPod(pod *rollout.Pod, version *podstate.Version, rejection string) Pod {
 		p.Phase, p.Reason = PodFailing, fmt.Sprintf("%s: %s, image %s", failed.Container, failed.Reason, failed.Image)
 	case pod.Updated && pod.Migrating:
 		p.Phase, p.Reason = PodMigrating, waitsFor(pod, version)
-	case pod.Updated && pod.UnavailableByUpgrade():
-		p.Phase, p.Reason = PodUpgrading, waitsFor(pod, version)
-	case pod.Updated && pod.Resizing:
-		p.Phase, p.Reason = PodUpgrading, version.ResizeWait(pod.Pod)
 	case pod.Updated:
-		p.Phase, p.Reason = PodUnready, cmp.Or(notReady(pod.Pod), "not ready")
+		p.Phase, p.Reason = updatedPhase(pod, version)
 	case rejection != "":
 		// The reason ends with the fields that it is about, or with a colon.
 		p.Phase, p.Reason = PodRejected, strings.TrimRight(rejection, " :;")
@@ -115,6 +111,17 @@ func newPod(pod *rollout.Pod, version *podstate.Version, rejection string) Pod {
 		p.Since = writtenAt(pod.Pod, version.Set)
 	}
 	return p
+}
+
+// updatedPhase describes an updated pod that has not converged.
+func updatedPhase(pod *rollout.Pod, version *podstate.Version) (phase PodPhase, reason string) {
+	switch {
+	case pod.Resizing && pod.Consistent:
+		return PodUpgrading, version.ResizeWait(pod.Pod)
+	case pod.UnavailableByUpgrade():
+		return PodUpgrading, waitsFor(pod, version)
+	}
+	return PodUnready, cmp.Or(notReady(pod.Pod), "not ready")
 }
 
 // inPlace reports whether a pod has the newest content, or can get it by an upgrade in place.

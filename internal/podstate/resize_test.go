@@ -85,8 +85,8 @@ func TestSpec7_9_PodsThatTheAPIServerDoesNotResizeAreNotUpgradable(t *testing.T)
 			pod.Status.QOSClass = corev1.PodQOSGuaranteed
 		},
 		"the kubelet of the pod does not report which resize it has observed (Kubernetes 1.34 and newer)": func(pod *corev1.Pod) { pod.Status.ObservedGeneration = 0 },
-		"the kubelet of the pod does not resize containers":                                              func(pod *corev1.Pod) { pod.Status.ContainerStatuses[0].Resources = nil },
-		"the pod has resources of its own in spec.resources":                                             func(pod *corev1.Pod) { pod.Spec.Resources = new(memory("1Gi")) },
+		"the kubelet of the pod does not resize containers":                                               func(pod *corev1.Pod) { pod.Status.ContainerStatuses[0].Resources = nil },
+		"the pod has resources of its own in spec.resources":                                              func(pod *corev1.Pod) { pod.Spec.Resources = new(memory("1Gi")) },
 	} {
 		pod, version := resizePod(change), resizeVersion()
 		if pod.Status.QOSClass == corev1.PodQOSGuaranteed {

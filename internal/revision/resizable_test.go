@@ -25,7 +25,9 @@ func TestSpec7_9_RevisionsThatDifferOnlyInImagesAndAmountsAreResizable(t *testin
 		change(set)
 		return fixture.Hashed(set)
 	}
-	amount := func(list corev1.ResourceList, name corev1.ResourceName, value string) { list[name] = resource.MustParse(value) }
+	amount := func(list corev1.ResourceList, name corev1.ResourceName, value string) {
+		list[name] = resource.MustParse(value)
+	}
 	for name, test := range map[string]struct {
 		change func(set *v1alpha1.SidecarSet)
 		want   bool
