@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -24,6 +25,9 @@ type revisionStep struct {
 	live      client.Reader
 	namespace string
 	status    *statusWriter
+	// compared maps the uid of a SidecarSet to the name of the revision that was compared with the
+	// others. Revisions do not change, so a revision is compared once.
+	compared sync.Map
 }
 
 // reconcile registers the current content as the newest revision, and writes its name to status
@@ -70,23 +74,27 @@ func (s *revisionStep) reconcile(ctx context.Context, p *pass) error {
 	return s.deleteRevisions(ctx, revision.Expendable(set, sorted, current.Name, p.pods))
 }
 
-func (s *revisionStep) forget(string) {}
+func (s *revisionStep) forget(string) {} // compared has few bytes for each SidecarSet
 
 // recordResizableHashes writes status.resizableHashes before the run of the generation starts,
 // because the run reads the list when it plans.
 func (s *revisionStep) recordResizableHashes(ctx context.Context, p *pass, sorted []*appsv1.ControllerRevision) error {
+	latest := p.set.Status.LatestRevision
+	if compared, ok := s.compared.Load(p.set.UID); ok && compared == latest && p.former != nil && p.former.Name == latest {
+		return nil
+	}
 	hashes, err := revision.ResizableHashes(p.set, sorted)
 	if err != nil {
 		return fmt.Errorf("SidecarSet %s: compare its revisions: %w", p.set.Name, err)
 	}
-	if slices.Equal(hashes, p.set.Status.ResizableHashes) {
-		return nil
+	if !slices.Equal(hashes, p.set.Status.ResizableHashes) {
+		p.set.Status.ResizableHashes = hashes
+		if err := s.status.write(ctx, p.before, p.set); err != nil {
+			return err
+		}
+		p.before = p.set.DeepCopy()
 	}
-	p.set.Status.ResizableHashes = hashes
-	if err := s.status.write(ctx, p.before, p.set); err != nil {
-		return err
-	}
-	p.before = p.set.DeepCopy()
+	s.compared.Store(p.set.UID, latest)
 	return nil
 }
 
