@@ -3,6 +3,7 @@ package match
 import (
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -84,6 +85,30 @@ func (s set) covers(other set) bool {
 		}
 	}
 	return true
+}
+
+// Contains reports whether the condition contains the pods that a scope can select, with all labels that
+// the scope requires or with only one of them.
+func (c Condition) Contains(scope Scope) bool {
+	exact, coarse := Condition{}, Condition{}
+	exact.add(scope)
+	coarse.addCoarse(scope)
+	return c.Covers(exact) || c.Covers(coarse)
+}
+
+// Labels returns the labels of a pod that the condition contains. It returns nil if no list of values
+// gives such labels.
+func (c Condition) Labels() map[string]string {
+	for _, key := range slices.Sorted(maps.Keys(c.values)) {
+		for _, value := range slices.Sorted(maps.Keys(c.values[key])) {
+			name, err := strconv.Unquote(key)
+			text, wrong := strconv.Unquote(value)
+			if err == nil && wrong == nil {
+				return map[string]string{name: text}
+			}
+		}
+	}
+	return nil
 }
 
 // Everything reports whether the condition contains every pod. API servers then need no condition.

@@ -134,6 +134,10 @@ func TestSpec4_16_TheExpressionIsStableAndRead(t *testing.T) {
 	assert.True(t, both.Covers(NewCondition(a)))
 	assert.False(t, NewCondition(a).Covers(both))
 
+	assert.Equal(t, map[string]string{"app": "a"}, both.Labels(), "the labels of one pod")
+	assert.True(t, both.Contains(b))
+	assert.False(t, both.Contains(app("c")))
+
 	nothing := NewCondition(scopeOf(v1alpha1.SidecarSetSpec{}))
 	assert.Equal(t, "false", nothing.Expression(), "without SidecarSets, no pod waits")
 	assert.Equal(t, "false", Condition{}.Expression())
@@ -163,7 +167,7 @@ func TestSpec4_16_TheLargestConditionIsFarBelowTheLimitsOfAPIServers(t *testing.
 	const limit = 1_000_000
 	long := strings.Repeat("v", 50)
 	for name, of := range map[string]func(int) Scope{
-		"one label": func(i int) Scope { return app(fmt.Sprint(i)) },
+		"one label": func(i int) Scope { return app(fmt.Sprint(long, i)) },
 		"keys":      func(i int) Scope { return expressions(requirement(fmt.Sprint(i), "Exists")) },
 		"values": func(i int) Scope {
 			values := make([]string, 100)
@@ -180,7 +184,7 @@ func TestSpec4_16_TheLargestConditionIsFarBelowTheLimitsOfAPIServers(t *testing.
 			}
 			return NewCondition(scopes...)
 		}
-		n := sort.Search(8000, func(n int) bool { return many(n).Everything() }) - 1
+		n := sort.Search(2000, func(n int) bool { return many(n).Everything() }) - 1
 		largest := many(n)
 		_, cost := called(t, evaluated(t, largest.Expression()), "x", map[string]string{"app": long})
 		assert.Less(t, cost, uint64(limit/10), name)
@@ -211,6 +215,8 @@ func TestSpec4_16_ManySelectorsWithSeveralLabelsAreCompiledFast(t *testing.T) {
 		asked, _ := called(t, evaluated(t, c.condition.Expression()), "x", c.labels)
 		assert.Equal(t, c.want, asked, c.labels)
 	}
+	assert.True(t, few.Contains(scopes[7]) && many.Contains(scopes[7]))
+	assert.Nil(t, few.Labels())
 	assert.False(t, many.Union(few).Everything(), "new SidecarSets are added to a condition with required labels")
 }
 

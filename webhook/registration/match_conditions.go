@@ -42,7 +42,7 @@ func (r *Reconciler) followSets(ctx context.Context, configuration *admissionreg
 		delete(configuration.Annotations, widenedAnnotation)
 		return 0, nil
 	}
-	current := conditionOf(pods)
+	current := match.ConditionOf(pods)
 	r.observe(current, configuration.Annotations[widenedAnnotation])
 	if activating {
 		return 0, r.narrow(ctx, pods, match.Condition{})
@@ -119,13 +119,6 @@ func podHook(configuration *admissionregistrationv1.MutatingWebhookConfiguration
 
 func isFollowed(condition admissionregistrationv1.MatchCondition) bool {
 	return condition.Name == match.ConditionName
-}
-
-func conditionOf(pods *admissionregistrationv1.MutatingWebhook) match.Condition {
-	if i := slices.IndexFunc(pods.MatchConditions, isFollowed); i >= 0 {
-		return match.ParseCondition(pods.MatchConditions[i].Expression)
-	}
-	return match.ParseCondition("")
 }
 
 // setCondition changes only the condition that follows the SidecarSets. Other conditions belong to the

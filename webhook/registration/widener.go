@@ -85,7 +85,7 @@ func (w *Widener) tryWrite(ctx context.Context, added match.Condition) error {
 	if pods == nil {
 		return nil
 	}
-	setCondition(pods, conditionOf(pods).Union(added))
+	setCondition(pods, match.ConditionOf(pods).Union(added))
 	if wanted.Annotations == nil {
 		wanted.Annotations = map[string]string{}
 	}
