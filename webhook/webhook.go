@@ -159,7 +159,7 @@ func (o Options) addHandlers(ctx context.Context, mgr *kube.Manager, srv *server
 		Gates: o.FeatureGates, SystemNamespace: o.SystemNamespace,
 	}
 	if o.MatchConditions {
-		validator.Widen = (&registration.Widener{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clock.RealClock{}}).Widen
+		validator.Widen = registration.NewWidener(mgr.GetClient(), mgr.GetAPIReader(), clock.RealClock{}).Widen
 	}
 	var validation admission.Handler = validator
 	if o.Tracer != nil {

@@ -2,6 +2,10 @@ package integration
 
 import (
 	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -53,6 +57,22 @@ func (c *conditions) expression() string {
 		}
 	}
 	return ""
+}
+
+// documented runs the command of docs/admission.md that begins with these words.
+func (c *conditions) documented(kubeconfig, words string) string {
+	page, err := os.ReadFile("../../docs/admission.md")
+	require.NoError(c.t, err)
+	_, rest, found := strings.Cut(string(page), "\n"+words)
+	require.True(c.t, found, words)
+	line, _, _ := strings.Cut(rest, "\n")
+	programs, err := filepath.Abs(bin)
+	require.NoError(c.t, err)
+	cmd := exec.CommandContext(c.t.Context(), "sh", "-c", words+line)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "PATH="+programs+":"+os.Getenv("PATH"))
+	out, err := cmd.CombinedOutput()
+	require.NoError(c.t, err, "%s", out)
+	return string(out)
 }
 
 func TestSpec4_16_MatchConditionsFollowTheSidecarSets(t *testing.T) {
@@ -109,6 +129,19 @@ func TestSpec4_16_MatchConditionsFollowTheSidecarSets(t *testing.T) {
 		_, err = c.create(labels)
 		require.ErrorContains(t, err, "failed calling webhook", "%v", labels)
 	}
+	followed := c.configuration()
+	require.NoError(t, stackOf.InstallWebhooks(ctx, "https://localhost:1"))
+	require.Equal(t, followed.Webhooks[0].MatchConditions, c.configuration().Webhooks[0].MatchConditions, "applying the manifests keeps the condition")
+	assert.Contains(t, c.documented(stackOf.Kubeconfig, "kubectl get mutatingwebhookconfiguration"), match.ConditionName)
+	c.documented(stackOf.Kubeconfig, "kubectl patch mutatingwebhookconfiguration outrigger -p '{\"webhooks\": [{")
+	require.Empty(t, c.expression(), "removed by hand")
+	_, err = c.create(nil)
+	require.ErrorContains(t, err, "failed calling webhook", "without the condition, every pod waits")
+	removed := c.configuration()
+	restored := removed.DeepCopy()
+	restored.Webhooks[0].MatchConditions = followed.Webhooks[0].MatchConditions
+	require.NoError(t, direct.Patch(ctx, restored, client.MergeFrom(removed)))
+
 	_, err = stackOf.StartRole(ctx, "webhook-without")
 	require.NoError(t, err)
 	assert.Empty(t, c.expression(), "the flag is off")

@@ -76,7 +76,7 @@ func (r *fixture) widener() *Widener {
 			}
 		}
 	}()
-	return &Widener{Client: r.store, Live: r.store, Clock: clock}
+	return NewWidener(r.store, r.store, clock)
 }
 
 func TestSpec4_16_WithoutSidecarSetsNoPodWaits(t *testing.T) {
@@ -216,7 +216,7 @@ func TestSpec4_16_AConditionThatCannotBeWrittenIsAnErrorWithARemedy(t *testing.T
 	r := installedFixture(t)
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "mutatingwebhookconfigurations"}, "outrigger", errors.New("no"))
 	w := r.widener()
-	w.Client = interceptor.NewClient(r.store.(client.WithWatch), interceptor.Funcs{
+	w.client = interceptor.NewClient(r.store.(client.WithWatch), interceptor.Funcs{
 		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
 			return forbidden
 		},

@@ -3,9 +3,9 @@ package registration
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -17,24 +17,29 @@ import (
 
 const (
 	// widenTimeout limits the write of the match condition.
-	widenTimeout = time.Second
+	widenTimeout = 800 * time.Millisecond
 	// conflictInterval is the time between two attempts if another replica writes at the same time.
 	conflictInterval = 10 * time.Millisecond
 	// conditionDelay is the time that API servers have to observe a widened condition before the
-	// SidecarSet is accepted. With the validation and widenTimeout, it is below the timeout of the
-	// API server.
+	// SidecarSet is accepted. The sum of this time, the time for the validation and widenTimeout is
+	// below the timeout of the webhook.
 	conditionDelay = time.Second
 )
 
 // Widener adds the pods of a SidecarSet to the match condition of the pod webhook, before the SidecarSet
 // is accepted. It is safe for concurrent use.
 type Widener struct {
-	// Client writes, and Live reads from the API server.
-	Client client.Client
-	Live   client.Reader
-	Clock  clock.Clock
+	// client writes, and live reads from the API server.
+	client client.Client
+	live   client.Reader
+	clock  clock.Clock
 	// writing prevents conflicts between the requests of this process.
-	writing sync.Mutex
+	writing *semaphore.Weighted
+}
+
+// NewWidener returns a Widener that writes with a client, and reads from the API server.
+func NewWidener(writer client.Client, live client.Reader, now clock.Clock) *Widener {
+	return &Widener{client: writer, live: live, clock: now, writing: semaphore.NewWeighted(1)}
 }
 
 // Widen returns after API servers had time to observe the condition. It waits even if the condition already
@@ -45,7 +50,7 @@ func (w *Widener) Widen(ctx context.Context, added match.Condition) error {
 			match.ConditionName, configurationName, err)
 	}
 	select {
-	case <-w.Clock.After(conditionDelay):
+	case <-w.clock.After(conditionDelay):
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("wait until API servers observe the match condition: %w; try again", ctx.Err())
@@ -55,8 +60,10 @@ func (w *Widener) Widen(ctx context.Context, added match.Condition) error {
 func (w *Widener) write(ctx context.Context, added match.Condition) error {
 	ctx, cancel := context.WithTimeout(ctx, widenTimeout)
 	defer cancel()
-	w.writing.Lock()
-	defer w.writing.Unlock()
+	if err := w.writing.Acquire(ctx, 1); err != nil {
+		return fmt.Errorf("wait for the write of another SidecarSet: %w", err)
+	}
+	defer w.writing.Release(1)
 	var conflict error
 	err := wait.PollUntilContextCancel(ctx, conflictInterval, true, func(ctx context.Context) (bool, error) {
 		err := w.tryWrite(ctx, added)
@@ -76,7 +83,7 @@ func (w *Widener) write(ctx context.Context, added match.Condition) error {
 // with an optimistic lock.
 func (w *Widener) tryWrite(ctx context.Context, added match.Condition) error {
 	live := &admissionregistrationv1.MutatingWebhookConfiguration{}
-	if err := w.Live.Get(ctx, client.ObjectKey{Name: configurationName}, live); err != nil {
+	if err := w.live.Get(ctx, client.ObjectKey{Name: configurationName}, live); err != nil {
 		// Without the configuration, API servers do not call the webhook for any pod.
 		return client.IgnoreNotFound(err)
 	}
@@ -89,6 +96,6 @@ func (w *Widener) tryWrite(ctx context.Context, added match.Condition) error {
 	if wanted.Annotations == nil {
 		wanted.Annotations = map[string]string{}
 	}
-	wanted.Annotations[widenedAnnotation] = w.Clock.Now().UTC().Format(time.RFC3339Nano)
-	return w.Client.Patch(ctx, wanted, client.StrategicMergeFrom(live, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldOwner))
+	wanted.Annotations[widenedAnnotation] = w.clock.Now().UTC().Format(time.RFC3339Nano)
+	return w.client.Patch(ctx, wanted, client.StrategicMergeFrom(live, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldOwner))
 }
