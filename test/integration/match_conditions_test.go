@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -75,6 +76,23 @@ func (c *conditions) documented(kubeconfig, words string) string {
 	return string(out)
 }
 
+// largestExpression returns an expression that uses most of the bytes and operators.
+func largestExpression(t *testing.T) string {
+	var scopes []match.Scope
+	for i := range 1500 {
+		set := setFor("s", "app", fmt.Sprint("application-", i))
+		if i < 60 {
+			set.Spec.Selector.MatchLabels["tier"] = "web"
+		}
+		scope, err := match.NewScope(&set.Spec)
+		require.NoError(t, err)
+		scopes = append(scopes, scope)
+	}
+	condition := match.NewCondition(scopes...)
+	require.False(t, condition.Everything())
+	return condition.Expression()
+}
+
 func TestSpec4_16_MatchConditionsFollowTheSidecarSets(t *testing.T) {
 	stackOf, direct := startControlPlane(t, admissionregistrationv1.AddToScheme)
 	c := &conditions{t: t, kube: direct}
@@ -93,6 +111,14 @@ func TestSpec4_16_MatchConditionsFollowTheSidecarSets(t *testing.T) {
 	dry := setFor("dry", "app", "dry")
 	require.NoError(t, direct.Create(ctx, dry, client.DryRunAll))
 	require.Equal(t, "false", c.expression(), "a dry run has no side effects")
+
+	largest := c.configuration()
+	for i := range largest.Webhooks[0].MatchConditions {
+		if one := &largest.Webhooks[0].MatchConditions[i]; one.Name == match.ConditionName {
+			one.Expression = largestExpression(t)
+		}
+	}
+	require.NoError(t, direct.Update(ctx, largest, client.DryRunAll), "the API server accepts the largest expression")
 
 	require.NoError(t, direct.Create(ctx, setFor("a", "app", "a")))
 	n, err = c.create(map[string]string{"app": "a"})
