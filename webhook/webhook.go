@@ -158,8 +158,10 @@ func (o Options) addHandlers(ctx context.Context, mgr *kube.Manager, srv *server
 		Decoder: decoder, Sets: sets, Revisions: recorded, Cached: mgr.GetCache(), Client: mgr.GetClient(),
 		Gates: o.FeatureGates, SystemNamespace: o.SystemNamespace,
 	}
+	await := func(respond server.Responder) server.Responder { return respond }
 	if o.MatchConditions {
-		validator.Widen = registration.NewWidener(mgr.GetClient(), mgr.GetAPIReader(), clock.RealClock{}).Widen
+		widener := registration.NewWidener(mgr.GetClient(), mgr.GetAPIReader(), clock.RealClock{})
+		validator.Widen, await = widener.Widen, widener.Await
 	}
 	var validation admission.Handler = validator
 	if o.Tracer != nil {
@@ -168,7 +170,7 @@ func (o Options) addHandlers(ctx context.Context, mgr *kube.Manager, srv *server
 	srv.Register(registration.PodPath, pods.Size(), server.WhenSynced(synced, review.Answer(handler.Answer)))
 	srv.Register(registration.DefaultingPath, sidecarsets.Size(), review.Answer(review.Handle(defaulter)))
 	srv.Register(registration.ValidatingPath, sidecarsets.Size(),
-		srv.AtMost(maxConcurrentValidations, "validations", review.Answer(review.Handle(validation))))
+		await(srv.AtMost(maxConcurrentValidations, "validations", review.Answer(review.Handle(validation)))))
 	srv.Register(registration.ActionPath, actions.Size(), review.Answer(review.Handle(admission.HandlerFunc(actions.SetUser))))
 	srv.Register(registration.PolicyPath, policies.Size(), review.Answer(review.Handle(admission.HandlerFunc(policies.Validate))))
 	srv.Register(registration.ConversionPath, sidecarsets.ConversionSize(), sidecarsets.Convert)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 	"testing"
 	"time"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/match"
+	"github.com/outrigger/outrigger/webhook/server"
 )
 
 func selecting(name, app string) *v1alpha1.SidecarSet {
@@ -62,21 +64,8 @@ func (r *fixture) create(sets ...*v1alpha1.SidecarSet) {
 	}
 }
 
-// widener returns a widener whose wait takes no time.
 func (r *fixture) widener() *Widener {
-	clock := clocktesting.NewFakeClock(r.now)
-	ended := r.t.Context().Done()
-	go func() {
-		for {
-			select {
-			case <-ended:
-				return
-			case <-time.After(time.Millisecond):
-				clock.Step(conditionDelay)
-			}
-		}
-	}()
-	return NewWidener(r.store, r.store, clock)
+	return NewWidener(r.store, r.store, clocktesting.NewFakeClock(r.now))
 }
 
 func TestSpec4_16_WithoutSidecarSetsNoPodWaits(t *testing.T) {
@@ -228,4 +217,33 @@ func TestSpec4_16_AConditionThatCannotBeWrittenIsAnErrorWithARemedy(t *testing.T
 
 	require.NoError(t, r.store.Delete(t.Context(), r.mutating()))
 	require.NoError(t, w.Widen(t.Context(), conditionFor(t, "a")), "without a configuration no webhook is called")
+}
+
+// The limit of concurrent validations must not count the wait.
+func TestSpec4_16_TheAnswerIsDelayedAfterAWrite(t *testing.T) {
+	r := installedFixture(t)
+	r.start(r.following())
+	clock := clocktesting.NewFakeClock(r.now)
+	w := NewWidener(r.store, r.store, clock)
+	answered, inner := make(chan int), make(chan bool, 1)
+	answer := func(act func(context.Context) error) {
+		respond := w.Await(func(ctx context.Context, _ *server.Buffers) (int, error) {
+			defer func() { inner <- true }()
+			return http.StatusOK, act(ctx)
+		})
+		go func() {
+			status, err := respond(t.Context(), nil)
+			assert.NoError(t, err)
+			answered <- status
+		}()
+	}
+	answer(func(context.Context) error { return nil })
+	require.Equal(t, http.StatusOK, <-answered, "without a write, there is no delay")
+	<-inner
+	answer(func(ctx context.Context) error { return w.Widen(ctx, conditionFor(t, "a")) })
+	<-inner
+	require.Eventually(t, clock.HasWaiters, time.Minute, time.Millisecond)
+	assert.Equal(t, conditionFor(t, "a").Expression(), r.followed(), "written before the delay")
+	clock.Step(conditionDelay)
+	require.Equal(t, http.StatusOK, <-answered)
 }

@@ -3,6 +3,7 @@ package registration
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/internal/match"
+	"github.com/outrigger/outrigger/webhook/server"
 )
 
 const (
@@ -42,19 +44,36 @@ func NewWidener(writer client.Client, live client.Reader, now clock.Clock) *Wide
 	return &Widener{client: writer, live: live, clock: now, writing: semaphore.NewWeighted(1)}
 }
 
-// Widen returns after API servers had time to observe the condition. It waits even if the condition already
-// contained the pods, because another request may have added them just now.
+// writtenKey is the key of a context whose value is set by a write.
+type writtenKey struct{}
+
+// Await returns a responder that delays its answer after a write, so that API servers have time to observe the
+// condition. The limits of the inner responder do not count this time. It also waits if the condition
+// already contained the pods, because another request may have added them just now.
+func (w *Widener) Await(respond server.Responder) server.Responder {
+	return func(ctx context.Context, buffers *server.Buffers) (status int, err error) {
+		var written atomic.Bool
+		status, err = respond(context.WithValue(ctx, writtenKey{}, &written), buffers)
+		if written.Load() {
+			select {
+			case <-w.clock.After(conditionDelay):
+			case <-ctx.Done():
+			}
+		}
+		return status, err
+	}
+}
+
+// Widen writes the condition. Await then delays the answer.
 func (w *Widener) Widen(ctx context.Context, added match.Condition) error {
 	if err := w.write(ctx, added); err != nil {
 		return fmt.Errorf("add its pods to the match condition %s of MutatingWebhookConfiguration %s, without which its pods would get no sidecars: %w; apply config/rbac or run the webhook without --match-conditions, and try again",
 			match.ConditionName, configurationName, err)
 	}
-	select {
-	case <-w.clock.After(conditionDelay):
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("wait until API servers observe the match condition: %w; try again", ctx.Err())
+	if written, ok := ctx.Value(writtenKey{}).(*atomic.Bool); ok {
+		written.Store(true)
 	}
+	return nil
 }
 
 func (w *Widener) write(ctx context.Context, added match.Condition) error {
