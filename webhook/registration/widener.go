@@ -3,6 +3,7 @@ package registration
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -37,6 +38,18 @@ type Widener struct {
 	clock  clock.Clock
 	// writing prevents conflicts between the requests of this process.
 	writing *semaphore.Weighted
+
+	mu sync.Mutex
+	// next is the write that waits for the current write to end, or nil.
+	next *sharedWrite
+}
+
+// sharedWrite is a write for several SidecarSets that are created at the same time.
+type sharedWrite struct {
+	added match.Condition
+	// done is closed once err is set.
+	done chan struct{}
+	err  error
 }
 
 // NewWidener returns a Widener that writes with a client, and reads from the API server.
@@ -66,7 +79,14 @@ func (w *Widener) Await(respond server.Responder) server.Responder {
 
 // Widen writes the condition. Await then delays the answer.
 func (w *Widener) Widen(ctx context.Context, added match.Condition) error {
-	if err := w.write(ctx, added); err != nil {
+	shared, first := w.join(added)
+	if first {
+		// The other requests need the write, even if this request is canceled.
+		shared.err = w.write(context.WithoutCancel(ctx), shared)
+		close(shared.done)
+	}
+	<-shared.done
+	if err := shared.err; err != nil {
 		return fmt.Errorf("add its pods to the match condition %s of MutatingWebhookConfiguration %s, without which its pods would get no sidecars: %w; apply config/rbac or run the webhook without --match-conditions, and try again",
 			match.ConditionName, configurationName, err)
 	}
@@ -76,11 +96,32 @@ func (w *Widener) Widen(ctx context.Context, added match.Condition) error {
 	return nil
 }
 
-func (w *Widener) write(ctx context.Context, added match.Condition) error {
+// join adds pods to the next write, and reports whether the caller has to write.
+func (w *Widener) join(added match.Condition) (shared *sharedWrite, first bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if first = w.next == nil; first {
+		w.next = &sharedWrite{done: make(chan struct{})}
+	}
+	w.next.added = w.next.added.Union(added)
+	return w.next, first
+}
+
+// close returns the pods of a write, to which no further pods are added.
+func (w *Widener) close(shared *sharedWrite) match.Condition {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.next = nil
+	return shared.added
+}
+
+func (w *Widener) write(ctx context.Context, shared *sharedWrite) error {
 	ctx, cancel := context.WithTimeout(ctx, widenTimeout)
 	defer cancel()
-	if err := w.writing.Acquire(ctx, 1); err != nil {
-		return fmt.Errorf("wait for the write of another SidecarSet: %w", err)
+	failed := w.writing.Acquire(ctx, 1)
+	added := w.close(shared)
+	if failed != nil {
+		return fmt.Errorf("wait for the write of another SidecarSet: %w", failed)
 	}
 	defer w.writing.Release(1)
 	var conflict error
