@@ -25,6 +25,7 @@ import (
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/cli/view"
+	"github.com/outrigger/outrigger/internal/match"
 	"github.com/outrigger/outrigger/kube/crd"
 )
 
@@ -68,6 +69,9 @@ func TestCheckProvesThatTheWebhookAnswers(t *testing.T) {
 			w.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"sidecars": "yes"}}
 		}, view.CheckUnknown},
 		"not activated": {nil, func(w *admissionregistrationv1.MutatingWebhook) { w.Rules = nil }, view.CheckFailed},
+		"no SidecarSet": {nil, following("false"), view.CheckUnknown},
+		"a SidecarSet":  {nil, following(match.NewCondition(selecting("app", "a")).Expression()), view.CheckOK},
+		"the webhook denies the pod of a SidecarSet": {apierrors.NewForbidden(pods, "p", errors.New(`admission webhook "pods.outrigger.io" denied the request: x`)), following(match.NewCondition(selecting("app", "a")).Expression()), view.CheckOK},
 	} {
 		t.Run(name, func(t *testing.T) {
 			change := c.change
@@ -88,6 +92,18 @@ func TestCheckProvesThatTheWebhookAnswers(t *testing.T) {
 	assert.Equal(t, view.CheckFailed, part(t, "webhook", interceptor.Funcs{}).State, "no webhook is installed")
 	assert.Equal(t, view.Check{Part: "webhook", State: view.CheckFailed, Message: "namespace default does not exist: name another one with -n (kubectl get namespaces)"},
 		part(t, "webhook", interceptor.Funcs{}, installed(func(*admissionregistrationv1.MutatingWebhook) {})))
+}
+
+// following adds the match condition that follows the SidecarSets.
+func following(expression string) func(*admissionregistrationv1.MutatingWebhook) {
+	return func(w *admissionregistrationv1.MutatingWebhook) {
+		w.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: match.ConditionName, Expression: expression}}
+	}
+}
+
+func selecting(key, value string) match.Scope {
+	scope, _ := match.NewScope(&v1alpha1.SidecarSetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}})
+	return scope
 }
 
 func TestCheckProvesThatTheWebhookConverts(t *testing.T) {

@@ -67,12 +67,15 @@ func (i *installation) called(ctx context.Context, installed *admissionregistrat
 	if err != nil {
 		return i.failure(err, "get namespace "+pod.Namespace)
 	}
-	covers := match.NewWebhook(installed, i.systemNamespace)
+	covers, followed := match.NewWebhook(installed, i.systemNamespace), match.ConditionOf(installed)
+	pod.Labels = followed.Labels()
 	switch {
 	case !covers.Namespace(pod.Namespace, labels):
 		return unknownError{"it is not called for pods of namespace " + pod.Namespace + ": name another one with -n"}
 	case !covers.Pod(pod):
 		return unknownError{"its objectSelector leaves out pods without labels"}
+	case !followed.Everything() && pod.Labels == nil:
+		return unknownError{"its match condition " + match.ConditionName + " leaves out pods that no SidecarSet selects (--match-conditions); the condition Injected of a SidecarSet says whether it answers"}
 	}
 	return nil
 }
@@ -90,6 +93,8 @@ func (i *installation) callWebhook(ctx context.Context, pod *corev1.Pod, install
 	switch {
 	case err == nil, apierrors.IsInvalid(err), apierrors.IsForbidden(err) && (strings.Contains(err.Error(), "violates PodSecurity") || strings.Contains(err.Error(), "exceeded quota")):
 		// These checks come after all mutating webhooks.
+		return nil
+	case strings.Contains(err.Error(), fmt.Sprintf("admission webhook %q denied", kube.PodWebhookName)):
 		return nil
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("the API server did not admit a pod within %ds: this webhook, or another webhook of pods, does not answer: %s", seconds+1, i.podsOf(ctx, "webhook"))

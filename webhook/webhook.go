@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -45,6 +46,8 @@ type Options struct {
 	// ExternalCertificate is true if another controller, such as cert-manager, writes the Secret
 	// with the serving certificate.
 	ExternalCertificate bool
+	// MatchConditions is true if API servers call the webhook only for pods that a SidecarSet can select.
+	MatchConditions bool
 	// ClientCAFile contains the CA of the API servers' client certificates. If ClientCAFile is
 	// empty, the server answers every client.
 	ClientCAFile string
@@ -64,7 +67,7 @@ type Options struct {
 func Run(ctx context.Context, options Options) error {
 	reconciler, err := registration.New(registration.Options{
 		URL: options.URL, ServiceName: options.ServiceName, SystemNamespace: options.SystemNamespace,
-		ExternalCertificate: options.ExternalCertificate, Log: options.Logger, Registerer: metrics.Registry,
+		ExternalCertificate: options.ExternalCertificate, MatchConditions: options.MatchConditions, Log: options.Logger, Registerer: metrics.Registry,
 	})
 	if err != nil {
 		return err
@@ -151,17 +154,23 @@ func (o Options) addHandlers(ctx context.Context, mgr *kube.Manager, srv *server
 	}
 	decoder := admission.NewDecoder(mgr.GetScheme())
 	defaulter := &sidecarsets.Defaulter{Decoder: decoder}
-	var validation admission.Handler = &sidecarsets.Validator{
+	validator := &sidecarsets.Validator{
 		Decoder: decoder, Sets: sets, Revisions: recorded, Cached: mgr.GetCache(), Client: mgr.GetClient(),
 		Gates: o.FeatureGates, SystemNamespace: o.SystemNamespace,
 	}
+	await := func(respond server.Responder) server.Responder { return respond }
+	if o.MatchConditions {
+		widener := registration.NewWidener(mgr.GetClient(), mgr.GetAPIReader(), clock.RealClock{})
+		validator.Widen, await = widener.Widen, widener.Await
+	}
+	var validation admission.Handler = validator
 	if o.Tracer != nil {
-		validation = &sidecarsets.Traced{Validation: validation, Tracer: o.Tracer}
+		validation = &sidecarsets.Traced{Validation: validator, Tracer: o.Tracer}
 	}
 	srv.Register(registration.PodPath, pods.Size(), server.WhenSynced(synced, review.Answer(handler.Answer)))
 	srv.Register(registration.DefaultingPath, sidecarsets.Size(), review.Answer(review.Handle(defaulter)))
 	srv.Register(registration.ValidatingPath, sidecarsets.Size(),
-		srv.AtMost(maxConcurrentValidations, "validations", review.Answer(review.Handle(validation))))
+		await(srv.AtMost(maxConcurrentValidations, "validations", review.Answer(review.Handle(validation)))))
 	srv.Register(registration.ActionPath, actions.Size(), review.Answer(review.Handle(admission.HandlerFunc(actions.SetUser))))
 	srv.Register(registration.PolicyPath, policies.Size(), review.Answer(review.Handle(admission.HandlerFunc(policies.Validate))))
 	srv.Register(registration.ConversionPath, sidecarsets.ConversionSize(), sidecarsets.Convert)

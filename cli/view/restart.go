@@ -120,7 +120,8 @@ func podReady(pod *corev1.Pod) bool {
 
 // recreatable returns the reason that recreated pods would not get the newest version.
 func (in *Input) recreatable() error {
-	injection, conditions := &in.Set.Spec.InjectionStrategy, additionalConditions(in.Webhook.Installed)
+	scope, _ := match.NewScope(&in.Set.Spec) // with an error, it contains all pods that could match
+	injection, conditions := &in.Set.Spec.InjectionStrategy, additionalConditions(in.Webhook.Installed, scope)
 	condition := meta.FindStatusCondition(in.Set.Status.Conditions, v1alpha1.ConditionInjected)
 	switch {
 	case in.Set.DeletionTimestamp != nil:

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/match"
 )
 
 func ownedBy(kind, name string) func(*corev1.Pod) {
@@ -92,7 +93,9 @@ func TestARestartIsRejectedIfRecreatedPodsWouldNotGetTheNewestVersion(t *testing
 		"the webhook of pods does not answer":            func(in *Input) { in.Webhook.Absent = true },
 		"the webhook of pods does not answer: recreated": func(in *Input) { in.Webhook.Installed = &admissionv1.MutatingWebhook{} },
 		"match conditions of the webhook of pods (ours) may leave out recreated pods": func(in *Input) {
-			in.Webhook.Installed.MatchConditions = []admissionv1.MatchCondition{{Name: "not-system-critical"}, {Name: "ours"}}
+			scope, _ := match.NewScope(&in.Set.Spec)
+			followed := admissionv1.MatchCondition{Name: match.ConditionName, Expression: match.NewCondition(scope).Expression()}
+			in.Webhook.Installed.MatchConditions = []admissionv1.MatchCondition{{Name: "not-system-critical"}, followed, {Name: "ours"}}
 		},
 		"SidecarSet logs: spec.updateStrategy.paused is true (kubectl sidecarset resume logs)": func(in *Input) { in.Set.Spec.UpdateStrategy.Paused = true },
 		"SidecarSet logs: the run is paused by ann: errors (kubectl sidecarset resume logs)": func(in *Input) {

@@ -20,6 +20,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/fixture"
+	"github.com/outrigger/outrigger/internal/match"
 	"github.com/outrigger/outrigger/internal/record"
 	"github.com/outrigger/outrigger/internal/revision"
 )
@@ -409,6 +410,9 @@ func TestTheRuleOfAnInjectionIsNamed(t *testing.T) {
 		},
 		"leaves it out (ours)": func(in *PodWhyInput) {
 			in.Webhook.Installed = &admissionv1.MutatingWebhook{Rules: make([]admissionv1.RuleWithOperations, 1), MatchConditions: []admissionv1.MatchCondition{{Name: "not-system-critical"}, {Name: "ours"}}}
+		},
+		"leaves it out (selected-by-a-sidecarset)": func(in *PodWhyInput) {
+			in.Webhook.Installed = &admissionv1.MutatingWebhook{Rules: make([]admissionv1.RuleWithOperations, 1), MatchConditions: []admissionv1.MatchCondition{{Name: match.ConditionName, Expression: "false"}}}
 		},
 		"injection was resumed": func(*PodWhyInput) {},
 		"relabelled after its creation (by kubectl-label at 2026-": func(in *PodWhyInput) {

@@ -219,6 +219,7 @@ func newWebhook(shared *flags) *cobra.Command {
 	cmd.Flags().StringVar(&o.URL, "url", "", "`URL` at which the API server reaches this process, such as https://localhost:9443; empty: by the Service")
 	cmd.Flags().StringVar(&o.ServiceName, "service-name", "outrigger-webhook", "`name` of the Service in front of this process")
 	cmd.Flags().BoolVar(&o.ExternalCertificate, "external-certificate", false, "only read the Secret outrigger-webhook-cert, which another controller, such as cert-manager, writes")
+	cmd.Flags().BoolVar(&o.MatchConditions, "match-conditions", false, "let API servers call this webhook only for pods that a SidecarSet can select; must be equal for all replicas; creating a SidecarSet then takes a second longer")
 	cmd.Flags().StringVar(&o.ClientCAFile, "client-ca-file", "", "`file` with the CA of the API servers' client certificates; other clients receive 401; empty: no check")
 	cmd.Flags().DurationVar(&o.ShutdownDelay, "shutdown-delay-duration", 5*time.Second, "time between the loss of readiness at a shutdown and the end of new requests; at least 20 s below the grace period of the pod")
 	cmd.Flags().Var(&o.FeatureGates, "feature-gates", "gate=true,...: SidecarSetPatchPodMetadataDefaultsAllowed allows SidecarSets to patch all annotations of pods, without the whitelist")

@@ -46,3 +46,14 @@ func (w Webhook) Namespace(name string, namespaceLabels map[string]string) bool 
 func (w Webhook) Pod(pod *corev1.Pod) bool {
 	return !Critical(pod) && w.pods.Matches(labels.Set(pod.Labels))
 }
+
+// ConditionOf reads the match condition that follows the SidecarSets. A webhook without this condition is
+// called for every pod.
+func ConditionOf(installed *admissionregistrationv1.MutatingWebhook) Condition {
+	for _, condition := range installed.MatchConditions {
+		if condition.Name == ConditionName {
+			return ParseCondition(condition.Expression)
+		}
+	}
+	return Condition{all: true}
+}

@@ -73,6 +73,7 @@ func places() []struct{ commands, place string } {
 		{`kubectl sidecarset (approve|promote)`, "TestARolloutIsApprovedAndPromoted"},
 		{`helm (install|upgrade|uninstall) `, "TestHelmInstallsUpgradesAndUninstalls"},
 		{`kubectl (-n kruise-system )?(apply|delete|patch crd|rollout status) `, "TestKubectlInstallsAndUninstallsAsDocumented"},
+		{`kubectl (get mutatingwebhookconfiguration outrigger -o|patch mutatingwebhookconfiguration outrigger -p '\{"webhooks": \[\{)`, "TestSpec4_16_MatchConditionsFollowTheSidecarSets"},
 		{`kubectl (-n kruise-system patch secret outrigger-webhook-cert|patch mutatingwebhookconfiguration) `, "TestSpec4_14_NoPodIsRejectedWhileCertManagerReplacesCertificates"},
 		{`kubectl -n kruise-system port-forward `, "not tested: the bundled Temporal needs a node that runs containers"},
 		{`kubectl -n kruise-system create secret generic temporal-api-key`, "TestTemporalIsReachedBySecrets"},

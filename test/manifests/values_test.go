@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,7 +17,7 @@ func TestValuesThatMeanNothingAreRejected(t *testing.T) {
 	for _, values := range []string{
 		"worker.replica=3", "worker.replicas=-1", "webhook.replicas=0", "worker.replicas=many", "replicas=3", "webhook.args={port=1}",
 		"worker.podSpec.containers[0].name=x", "temporal.adress=x:1", "temporal.address=https://x:1", "temporal.env.TEMPORAL_API_KEY=secret",
-		"temporal.payloadKeys.encrypt=true", "fleet.temporal.payloadKeys.encrypt=true", "fleet.temporal.apiKey.value=secret", "image.digest=sha256:1", "webhook.pods.rules[0]=x", "worker.pods.timeoutSeconds=3", "webhook.goMemLimit=1Gi",
+		"temporal.payloadKeys.encrypt=true", "fleet.temporal.payloadKeys.encrypt=true", "fleet.temporal.apiKey.value=secret", "image.digest=sha256:1", "webhook.pods.rules[0]=x", "worker.pods.timeoutSeconds=3", "webhook.matchConditions=yes", "worker.matchConditions=true", "webhook.goMemLimit=1Gi",
 	} {
 		out, err := output(t, "helm", "template", "outrigger", chart, "--set="+values)
 		require.Error(t, err, values)
@@ -43,6 +44,15 @@ func TestValuesThatContradictEachOtherOrTheRolesAreRejected(t *testing.T) {
 func TestCertManagerIsEnabledAfterAllReplicasHaveTheFlag(t *testing.T) {
 	const name = "Deployment kruise-system/outrigger-webhook"
 	assert.Equal(t, rendered(t, "--set=webhook.args={--external-certificate}")[name], rendered(t, "--set=webhook.certManager.enabled=true")[name])
+}
+
+func TestSpec4_16_MatchConditionsAreOffByDefault(t *testing.T) {
+	_, _, container := deployed(t, rendered(t), "webhook")
+	assert.NotContains(t, container["args"], "--match-conditions")
+	for _, role := range []string{"operator", "worker", "webhook"} {
+		_, _, container = deployed(t, rendered(t, "--set=webhook.matchConditions=true"), role)
+		assert.Equal(t, role == "webhook", slices.Contains(container["args"].([]any), any("--match-conditions")), role)
+	}
 }
 
 // The message names the place of a typo, so that a user finds the line of the values file.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -112,23 +113,31 @@ func (e endpoint) write(h hook, bundle []byte) error {
 	return nil
 }
 
-// writeConfiguration corrects this role's fields of an installed configuration.
-func (r *Reconciler) writeConfiguration(ctx context.Context, live client.Object, bundle []byte) error {
+// writeConfiguration corrects this role's fields of an installed configuration. It returns the time until
+// the next change of the match condition.
+func (r *Reconciler) writeConfiguration(ctx context.Context, live client.Object, bundle []byte) (wait time.Duration, err error) {
 	wanted, _ := live.DeepCopyObject().(client.Object)
+	activating := false
 	for _, h := range hooksOf(wanted) {
+		activating = activating || h.name == podWebhook && len(*h.rules) == 0
 		if err := r.endpoint.write(h, bundle); err != nil {
-			return fmt.Errorf("write %T %s: %w", live, live.GetName(), err)
+			return 0, fmt.Errorf("write %T %s: %w", live, live.GetName(), err)
+		}
+	}
+	if mutating, ok := wanted.(*admissionregistrationv1.MutatingWebhookConfiguration); ok {
+		if wait, err = r.followSets(ctx, mutating, activating); err != nil {
+			return 0, err
 		}
 	}
 	if equality.Semantic.DeepEqual(live, wanted) {
-		return nil
+		return wait, nil
 	}
 	// A strategic merge keeps fields that this program does not know.
 	patch := client.StrategicMergeFrom(live, client.MergeFromWithOptimisticLock{})
 	if err := r.client.Patch(ctx, wanted, patch, client.FieldOwner(fieldOwner)); err != nil {
-		return fmt.Errorf("write %T %s: %w", live, live.GetName(), err)
+		return 0, fmt.Errorf("write %T %s: %w", live, live.GetName(), err)
 	}
-	return nil
+	return wait, nil
 }
 
 // registered is the registration in the cache of this process.

@@ -63,7 +63,7 @@ func installedFixture(t *testing.T) *fixture {
 func (r *fixture) replica(url string) *Reconciler {
 	replica, err := New(Options{SystemNamespace: "system", URL: url, ServiceName: "hook"})
 	require.NoError(r.t, err)
-	replica.client, replica.now = r.store, func() time.Time { return r.now }
+	replica.client, replica.live, replica.now = r.store, r.store, func() time.Time { return r.now }
 	replica.endpointDelay, replica.watchDown = 0, func() time.Duration { return 0 }
 	replica.reachable = func(context.Context) (bool, error) { return replica.serving.Load() != nil, nil }
 	return replica

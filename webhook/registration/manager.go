@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -45,7 +46,7 @@ func LimitCache(watched map[client.Object]cache.ByObject) {
 // not exist yet. It also runs after each change of one of these objects. serving is the readiness
 // check of this process.
 func (r *Reconciler) AddTo(mgr *kube.Manager, serving healthz.Checker) error {
-	r.client = mgr.GetClient()
+	r.client, r.live = mgr.GetClient(), mgr.GetAPIReader()
 	r.watchDown = func() time.Duration { return mgr.Watches.Down(&v1alpha1.SidecarSet{}) }
 	r.reachable = r.endpoint.reachable(mgr.GetAPIReader(), serving)
 	request := reconcile.Request{NamespacedName: r.secret}
@@ -56,14 +57,17 @@ func (r *Reconciler) AddTo(mgr *kube.Manager, serving healthz.Checker) error {
 		queue.Add(request)
 		return nil
 	})
-	err := builder.ControllerManagedBy(mgr).Named("webhook-keeper").
+	keeper := builder.ControllerManagedBy(mgr).Named("webhook-keeper").
 		Watches(&corev1.Secret{}, toSecret).
 		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, toSecret).
 		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, toSecret).
 		Watches(&apiextensionsv1.CustomResourceDefinition{}, toSecret).
-		WatchesRawSource(atStart).
-		Complete(r)
-	if err != nil {
+		WatchesRawSource(atStart)
+	if r.matchConditions {
+		// Changes of the status do not change the selectors.
+		keeper.Watches(&v1alpha1.SidecarSet{}, toSecret, builder.WithPredicates(predicate.GenerationChangedPredicate{}))
+	}
+	if err := keeper.Complete(r); err != nil {
 		return fmt.Errorf("set up the reconciler of the registration: %w", err)
 	}
 	return nil

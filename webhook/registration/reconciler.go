@@ -59,7 +59,9 @@ type Options struct {
 	ServiceName, SystemNamespace string
 	// ExternalCertificate is true if another controller, such as cert-manager, writes the Secret.
 	ExternalCertificate bool
-	Log                 logr.Logger
+	// MatchConditions is true if API servers call the webhook only for pods that a SidecarSet can select.
+	MatchConditions bool
+	Log             logr.Logger
 	// Registerer gets the metrics of the registration.
 	Registerer prometheus.Registerer
 }
@@ -71,8 +73,9 @@ type Options struct {
 // configurations trusts its CA. Otherwise, requests would fail because of an untrusted
 // certificate.
 type Reconciler struct {
-	// client reads from the cache.
+	// client reads from the cache, and live reads from the API server.
 	client   client.Client
+	live     client.Reader
 	secret   client.ObjectKey
 	issuer   issuer
 	external bool
@@ -101,6 +104,9 @@ type Reconciler struct {
 	watchLost         bool
 	// watchDown returns the time for which the watch of SidecarSets has been down.
 	watchDown func() time.Duration
+	// matchConditions is set if the match condition follows the SidecarSets.
+	matchConditions bool
+	observed        observedCondition
 }
 
 // New returns a Reconciler. A URL without https or without a host name is an error.
@@ -116,6 +122,8 @@ func New(o Options) (*Reconciler, error) {
 		endpoint: endpoint{url: o.URL, service: o.ServiceName, namespace: o.SystemNamespace},
 		log:      o.Log,
 		now:      time.Now,
+
+		matchConditions: o.MatchConditions,
 	}
 	if o.URL == "" {
 		r.endpointDelay = endpointDelay
@@ -179,15 +187,17 @@ func (r *Reconciler) step(ctx context.Context) (wait time.Duration, err error) {
 	if len(live.configurations) < 2 {
 		r.log.Info("pods get no sidecars, because the webhook configurations are not installed: apply config/webhook", "name", configurationName)
 	}
+	next := renewalInterval
 	for _, configuration := range live.configurations {
-		if err := r.writeConfiguration(ctx, configuration, bundle); err != nil {
+		if wait, err = r.writeConfiguration(ctx, configuration, bundle); err != nil {
 			return 0, err
 		}
+		next = min(next, cmp.Or(wait, next))
 	}
 	if wait, err = r.serveTrusted(ctx, secret); err != nil {
 		return 0, err
 	}
-	return cmp.Or(wait, renewalInterval), nil
+	return min(next, cmp.Or(wait, next)), nil
 }
 
 // untilReachable returns the time until the rules of the pod webhook may be written. It starts to

@@ -231,7 +231,8 @@ func TestANewCertificateIsNotServedBeforeItIsTrusted(t *testing.T) {
 		live, err := another.read(t.Context())
 		require.NoError(t, err)
 		for _, configuration := range live.configurations {
-			require.NoError(t, another.writeConfiguration(t.Context(), configuration, configurations))
+			_, err := another.writeConfiguration(t.Context(), configuration, configurations)
+			require.NoError(t, err)
 		}
 		require.NoError(t, another.writeConversion(t.Context(), live.definition, conversion))
 	}

@@ -37,7 +37,7 @@ func (t *Traced) Handle(ctx context.Context, req admission.Request) admission.Re
 
 // edited returns the SidecarSet if the request creates a new generation, else nil.
 func edited(req *admission.Request) *metav1.PartialObjectMetadata {
-	if req.DryRun != nil && *req.DryRun {
+	if isDryRun(req) {
 		return nil
 	}
 	var set, before metav1.PartialObjectMetadata

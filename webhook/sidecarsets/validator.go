@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/match"
 	"github.com/outrigger/outrigger/internal/validation"
 	"github.com/outrigger/outrigger/webhook/fallback"
 )
@@ -37,14 +38,16 @@ type Validator struct {
 	Client          client.Client
 	Gates           FeatureGates
 	SystemNamespace string
+	// Widen makes API servers call the webhook for these pods. It is nil if they call it for every pod.
+	Widen func(context.Context, match.Condition) error
 
 	admitted admittedSet
 }
 
 // Handle answers with all errors, each with its field. A failed check also rejects the
 // SidecarSet.
-func (v *Validator) Handle(ctx context.Context, req admission.Request) admission.Response {
-	ctx, cancel := context.WithTimeout(ctx, validationTimeout)
+func (v *Validator) Handle(request context.Context, req admission.Request) admission.Response {
+	ctx, cancel := context.WithTimeout(request, validationTimeout)
 	defer cancel()
 	set := &v1alpha1.SidecarSet{}
 	if err := v.Decoder.Decode(req, set); err != nil {
@@ -65,7 +68,10 @@ func (v *Validator) Handle(ctx context.Context, req admission.Request) admission
 	if unchecked != nil {
 		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("SidecarSet %s cannot be checked: %w", set.Name, unchecked))
 	}
-	if req.DryRun == nil || !*req.DryRun {
+	if err := v.widen(request, &req, set, stored); err != nil {
+		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("SidecarSet %s cannot be accepted: %w", set.Name, err))
+	}
+	if !isDryRun(&req) {
 		v.admitted.remember(set)
 	}
 	return admission.Allowed("").WithWarnings(validation.Warnings(set)...)

@@ -166,6 +166,9 @@ Arguments: the values of the connection, and the prefix of the directories.
 {{- if dig "certManager" "enabled" false $values -}}
 {{- $_ := set $container "args" (append $container.args "--external-certificate") -}}
 {{- end -}}
+{{- if dig "matchConditions" false $values -}}
+{{- $_ := set $container "args" (append $container.args "--match-conditions") -}}
+{{- end -}}
 {{- $_ := set $container "args" (concat $container.args (include "outrigger.fleet.args" (list $root (index . 1)) | fromYamlArray) $values.args) -}}
 {{- range $container.env -}}{{- if eq .name "GOMEMLIMIT" -}}{{- $_ := set . "value" $values.goMemLimit -}}{{- end -}}{{- end -}}
 {{- $_ := set $container "env" (concat $container.env $values.env) -}}

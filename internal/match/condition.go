@@ -1,0 +1,189 @@
+package match
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ConditionName is the name of the match condition that follows the SidecarSets (SPEC §4.16).
+const ConditionName = "selected-by-a-sidecarset"
+
+// These are the limits of the CEL expression of a Condition. API servers reject expressions of more
+// than 100,000 characters. They compile the expression after each change, while a new pod waits. The
+// time for the compilation grows with the square of the operators: 250 operators take about 50 ms.
+const (
+	maxConditionBytes     = 32 << 10
+	maxConditionOperators = 250
+)
+
+// Condition contains all pods that one of several scopes can select. It ignores the labels of
+// namespaces, which a match condition cannot read. The zero value contains no pod.
+type Condition struct {
+	// all is set if the condition contains every pod.
+	all bool
+	// values are the accepted values of labels, of the scopes that only require one label. A key
+	// and its values are CEL strings. One list of values compiles faster than a term for each scope.
+	values map[string]set
+	// terms are the CEL expressions of the other scopes.
+	terms set
+}
+
+type set map[string]struct{}
+
+// NewCondition returns the condition of these scopes. If its expression would be too large, the
+// condition contains the pods that have one of the labels that each scope requires.
+func NewCondition(scopes ...Scope) Condition {
+	for _, add := range []func(*Condition, Scope){(*Condition).add, (*Condition).addCoarse} {
+		c := Condition{}
+		for _, scope := range scopes {
+			add(&c, scope)
+		}
+		if c.fits() {
+			return c
+		}
+	}
+	return Condition{all: true}
+}
+
+// Union returns the condition that contains the pods of both conditions.
+func (c Condition) Union(other Condition) Condition {
+	union := Condition{all: c.all || other.all}
+	for _, one := range []Condition{c, other} {
+		for key, values := range one.values {
+			union.accept(key, slices.Collect(maps.Keys(values))...)
+		}
+		for term := range one.terms {
+			union.addTerm(term)
+		}
+	}
+	if union.all || !union.fits() {
+		return Condition{all: true}
+	}
+	return union
+}
+
+// Covers reports whether the condition contains all pods of another condition. It compares terms, so
+// it may be false for equivalent terms.
+func (c Condition) Covers(other Condition) bool {
+	if c.all || other.all {
+		return c.all
+	}
+	for key, values := range other.values {
+		if !c.values[key].covers(values) {
+			return false
+		}
+	}
+	return c.terms.covers(other.terms)
+}
+
+func (s set) covers(other set) bool {
+	for one := range other {
+		if _, found := s[one]; !found {
+			return false
+		}
+	}
+	return true
+}
+
+// Contains reports whether the condition contains the pods that a scope can select, with all labels that
+// the scope requires or with only one of them.
+func (c Condition) Contains(scope Scope) bool {
+	exact, coarse := Condition{}, Condition{}
+	exact.add(scope)
+	coarse.addCoarse(scope)
+	return c.Covers(exact) || c.Covers(coarse)
+}
+
+// Labels returns the labels of a pod that the condition contains. It returns nil if no list of values
+// gives such labels.
+func (c Condition) Labels() map[string]string {
+	for _, key := range slices.Sorted(maps.Keys(c.values)) {
+		for _, value := range slices.Sorted(maps.Keys(c.values[key])) {
+			name, err := strconv.Unquote(key)
+			text, wrong := strconv.Unquote(value)
+			if err == nil && wrong == nil {
+				return map[string]string{name: text}
+			}
+		}
+	}
+	return nil
+}
+
+// Everything reports whether the condition contains every pod. API servers then need no condition.
+func (c Condition) Everything() bool { return c.all }
+
+// Expression returns the CEL expression of a condition that does not contain every pod. Equal
+// conditions have equal expressions.
+func (c Condition) Expression() string {
+	terms := slices.Collect(maps.Keys(c.terms))
+	for key, values := range c.values {
+		terms = append(terms, "("+oneOf(key, slices.Collect(maps.Keys(values)))+")")
+	}
+	if len(terms) == 0 {
+		return noPod
+	}
+	slices.Sort(terms)
+	return expressionStart + strings.Join(terms, expressionOr) + expressionEnd
+}
+
+func (c Condition) fits() bool {
+	if c.all {
+		return true
+	}
+	expression := c.Expression()
+	return len(expression) <= maxConditionBytes &&
+		strings.Count(expression, "&&")+strings.Count(expression, "||") <= maxConditionOperators
+}
+
+// add adds the pods of a scope.
+func (c *Condition) add(scope Scope) {
+	requirements, selectable := scope.pods.Requirements()
+	if !selectable {
+		return
+	}
+	if scope.namespace == "" && len(requirements) == 1 {
+		if key, values := acceptedBy(&requirements[0]); len(values) > 0 {
+			c.accept(key, values...)
+			return
+		}
+	}
+	if term := termOf(scope.namespace, requirements); term != "" {
+		c.addTerm(term)
+	} else {
+		c.all = true
+	}
+}
+
+// addCoarse adds the pods that have one of the labels that a scope requires. A scope that requires no
+// label is added exactly.
+func (c *Condition) addCoarse(scope Scope) {
+	accepted := required(scope.pods)
+	if len(accepted) == 0 {
+		c.add(scope)
+		return
+	}
+	for _, one := range accepted {
+		c.accept(quoted(one.key), quoted(one.value))
+	}
+}
+
+func (c *Condition) accept(key string, values ...string) {
+	if c.values == nil {
+		c.values = map[string]set{}
+	}
+	if c.values[key] == nil {
+		c.values[key] = set{}
+	}
+	for _, value := range values {
+		c.values[key][value] = struct{}{}
+	}
+}
+
+func (c *Condition) addTerm(term string) {
+	if c.terms == nil {
+		c.terms = set{}
+	}
+	c.terms[term] = struct{}{}
+}

@@ -1,0 +1,130 @@
+package match
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+)
+
+// These are the parts of the expression of a Condition. l contains the labels of the pod. Each term
+// is a line. Strings contain no line break, because they are quoted.
+const (
+	expressionStart = "[has(object.metadata.labels) ? object.metadata.labels : {}].exists(l,\n"
+	expressionOr    = " ||\n"
+	expressionEnd   = "\n)"
+	noPod           = "false"
+)
+
+// ParseCondition reads an expression that Expression has returned. Another expression, or none, counts
+// as the condition that contains every pod, because its terms are not known.
+func ParseCondition(expression string) Condition {
+	if expression == noPod {
+		return Condition{}
+	}
+	text, found := strings.CutPrefix(expression, expressionStart)
+	text, complete := strings.CutSuffix(text, expressionEnd)
+	if !found || !complete {
+		return Condition{all: true}
+	}
+	c := Condition{}
+	for term := range strings.SplitSeq(text, expressionOr) {
+		if !strings.HasPrefix(term, "(") || !strings.HasSuffix(term, ")") || strings.Contains(term, "\n") {
+			return Condition{all: true}
+		}
+		if key, values := parseOneOf(term); len(values) > 0 {
+			c.accept(key, values...)
+		} else {
+			c.addTerm(term)
+		}
+	}
+	if !c.fits() {
+		return Condition{all: true}
+	}
+	return c
+}
+
+// parseOneOf reads the key and the values of a term that oneOf has written. It returns no values for
+// another term.
+func parseOneOf(term string) (key string, values []string) {
+	key, err := strconv.QuotedPrefix(strings.TrimPrefix(term, "("))
+	if err != nil {
+		return "", nil
+	}
+	rest, isList := strings.CutPrefix(term, "("+key+" in l && l["+key+"] in [")
+	for isList {
+		value, err := strconv.QuotedPrefix(rest)
+		if err != nil {
+			return "", nil
+		}
+		values = append(values, value)
+		if rest = rest[len(value):]; rest == "])" {
+			return key, values
+		}
+		rest, isList = strings.CutPrefix(rest, ", ")
+	}
+	return "", nil
+}
+
+// termOf returns the expression of one scope. It is empty if the scope selects every pod.
+func termOf(namespace string, requirements labels.Requirements) string {
+	var parts []string
+	if namespace != "" {
+		parts = append(parts, "request.namespace == "+quoted(namespace))
+	}
+	for i := range requirements {
+		if part := expressionOf(&requirements[i]); part != "" {
+			parts = append(parts, part)
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	slices.Sort(parts)
+	return "(" + strings.Join(slices.Compact(parts), " && ") + ")"
+}
+
+// expressionOf returns the expression of a requirement. It is empty for an operator that selectors
+// of SidecarSets do not have. The condition then contains more pods.
+func expressionOf(requirement *labels.Requirement) string {
+	key := quoted(requirement.Key())
+	switch requirement.Operator() {
+	case selection.In, selection.Equals, selection.DoubleEquals:
+		return oneOf(acceptedBy(requirement))
+	case selection.NotIn, selection.NotEquals:
+		return "!(" + oneOf(key, quotedValues(requirement)) + ")"
+	case selection.Exists:
+		return key + " in l"
+	case selection.DoesNotExist:
+		return "!(" + key + " in l)"
+	}
+	return ""
+}
+
+// acceptedBy returns the label that a requirement needs, and its accepted values. It returns no values
+// for a requirement of another kind.
+func acceptedBy(requirement *labels.Requirement) (key string, values []string) {
+	switch requirement.Operator() {
+	case selection.In, selection.Equals, selection.DoubleEquals:
+		return quoted(requirement.Key()), quotedValues(requirement)
+	}
+	return "", nil
+}
+
+func quotedValues(requirement *labels.Requirement) []string {
+	values := requirement.ValuesUnsorted()
+	for i := range values {
+		values[i] = quoted(values[i])
+	}
+	return values
+}
+
+func oneOf(key string, values []string) string {
+	slices.Sort(values)
+	return key + " in l && l[" + key + "] in [" + strings.Join(slices.Compact(values), ", ") + "]"
+}
+
+// quoted returns a CEL string. CEL has the escapes that strconv writes.
+func quoted(text string) string { return strconv.QuoteToASCII(text) }
