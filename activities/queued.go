@@ -63,8 +63,8 @@ func (b *upgradeBatch) upgradeInSlot(ctx context.Context, one protocol.SelectedP
 		if result != resultRejected {
 			return nil
 		}
-		if one.Unready {
-			return nil // an unready pod takes no slot
+		if one.Unready || b.outcome.isWritten(one.PodReference) {
+			return nil // an unready pod takes no slot, and a resized pod keeps its slot
 		}
 		next, ok := queued.next()
 		if !ok {

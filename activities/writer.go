@@ -122,9 +122,13 @@ func (w *writer) apply(ctx context.Context, reference protocol.PodReference, out
 			break
 		}
 		if attempted == resultMore {
-			more++
+			conflicts, more = 0, more+1
 		} else {
 			conflicts++
+		}
+		if more > resizeWrites {
+			outcome.failed(reference, "another component changes the resources of the sidecars back")
+			result = resultRejected
 		}
 		from = w.Live
 	}
@@ -160,6 +164,10 @@ func (w *writer) attempt(ctx context.Context, reference protocol.PodReference, p
 	})
 	switch {
 	case err == nil && decided.more:
+		if decided.resize {
+			// The resize may make the pod unavailable, so the pod counts as written from now on.
+			outcome.wrote(reference, pod.ResourceVersion)
+		}
 		return resultMore, nil
 	case err == nil:
 		outcome.wrote(reference, pod.ResourceVersion)
@@ -204,7 +212,12 @@ func (w *writer) patchPod(ctx context.Context, pod *corev1.Pod, patch []byte) er
 }
 
 func (w *writer) resizePod(ctx context.Context, pod *corev1.Pod, patch []byte) error {
-	return w.Resize.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, patch))
+	written := pod.DeepCopy()
+	if err := w.Resize.Patch(ctx, written, client.RawPatch(types.StrategicMergePatchType, patch)); err != nil {
+		return err
+	}
+	pod.ResourceVersion = written.ResourceVersion
+	return nil
 }
 
 func (w *writer) patchStatus(ctx context.Context, pod *corev1.Pod, patch []byte) error {
@@ -365,10 +378,22 @@ func (o *outcome) writes(pods []protocol.PodReference) []protocol.WrittenPod {
 	return written
 }
 
-// failures returns the rejected pods, in the order of pods.
+// isWritten reports whether a write to a pod may have arrived.
+func (o *outcome) isWritten(pod protocol.PodReference) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	_, written := o.written[pod]
+	return written
+}
+
+// failures returns the rejected pods, in the order of pods. A pod that was resized before its upgrade was
+// rejected counts as written.
 func (o *outcome) failures(pods []protocol.PodReference) []protocol.RejectedPod {
 	var failed []protocol.RejectedPod
 	for _, pod := range pods {
+		if _, written := o.written[pod]; written {
+			continue
+		}
 		if reason, ok := o.rejections[pod]; ok {
 			failed = append(failed, protocol.RejectedPod{PodReference: pod, Reason: reason})
 		}

@@ -25,8 +25,8 @@ type revisionStep struct {
 	live      client.Reader
 	namespace string
 	status    *statusWriter
-	// compared maps the uid of a SidecarSet to the name of the revision that was compared with the
-	// others. Revisions do not change, so a revision is compared once.
+	// compared maps the uid of a SidecarSet to its compared revision. Revisions do not change, so a
+	// revision is compared once.
 	compared sync.Map
 }
 
@@ -74,27 +74,38 @@ func (s *revisionStep) reconcile(ctx context.Context, p *pass) error {
 	return s.deleteRevisions(ctx, revision.Expendable(set, sorted, current.Name, p.pods))
 }
 
-func (s *revisionStep) forget(string) {} // compared has few bytes for each SidecarSet
+func (s *revisionStep) forget(string) {}
+
+// compared is a revision and the result of its comparison with the other revisions.
+type compared struct {
+	revision string
+	hashes   []string
+}
 
 // recordResizableHashes writes status.resizableHashes before the run of the generation starts,
-// because the run reads the list when it plans.
+// because the run reads the list when it plans. The other fields of status follow at the end of the
+// pass.
 func (s *revisionStep) recordResizableHashes(ctx context.Context, p *pass, sorted []*appsv1.ControllerRevision) error {
 	latest := p.set.Status.LatestRevision
-	if compared, ok := s.compared.Load(p.set.UID); ok && compared == latest && p.former != nil && p.former.Name == latest {
-		return nil
+	known, ok := s.compared.Load(p.set.UID)
+	result, _ := known.(compared)
+	if !ok || result.revision != latest {
+		hashes, err := revision.ResizableHashes(p.set, sorted)
+		if err != nil {
+			return fmt.Errorf("SidecarSet %s: compare its revisions: %w", p.set.Name, err)
+		}
+		result = compared{latest, hashes}
 	}
-	hashes, err := revision.ResizableHashes(p.set, sorted)
-	if err != nil {
-		return fmt.Errorf("SidecarSet %s: compare its revisions: %w", p.set.Name, err)
-	}
-	if !slices.Equal(hashes, p.set.Status.ResizableHashes) {
-		p.set.Status.ResizableHashes = hashes
-		if err := s.status.write(ctx, p.before, p.set); err != nil {
+	if !slices.Equal(result.hashes, p.set.Status.ResizableHashes) {
+		early := p.set.DeepCopy()
+		p.before.Status.DeepCopyInto(&early.Status)
+		early.Status.CollisionCount, early.Status.ResizableHashes = p.set.Status.CollisionCount, result.hashes
+		if err := s.status.write(ctx, p.before, early); err != nil {
 			return err
 		}
-		p.before = p.set.DeepCopy()
+		p.before, p.set.ResourceVersion, p.set.Status.ResizableHashes = early, early.ResourceVersion, result.hashes
 	}
-	s.compared.Store(p.set.UID, latest)
+	s.compared.Store(p.set.UID, result)
 	return nil
 }
 

@@ -17,8 +17,6 @@ type Resize struct {
 	Native bool
 	// Requests and Limits contain the amounts of CPU and memory that differ.
 	Requests, Limits corev1.ResourceList
-	// Restarts is set if the container restarts because of its resizePolicy.
-	Restarts bool
 }
 
 // Resizable reports whether content with this hash without images differs from the version in
@@ -45,11 +43,6 @@ func (v *Version) Resizes(pod *corev1.Pod) []Resize {
 			if resize.Requests == nil && resize.Limits == nil {
 				continue
 			}
-			resize.Restarts = slices.ContainsFunc(container.ResizePolicy, func(policy corev1.ContainerResizePolicy) bool {
-				_, request := resize.Requests[policy.ResourceName]
-				_, limit := resize.Limits[policy.ResourceName]
-				return policy.RestartPolicy == corev1.RestartContainer && (request || limit)
-			})
 			resizes = append(resizes, resize)
 		}
 	}
@@ -144,7 +137,7 @@ func qosClass(pod *corev1.Pod) corev1.PodQOSClass {
 }
 
 // restartsNothing reports whether the upgrade of a pod to the version restarts no container: it
-// changes no image, and each container that it resizes keeps running.
+// changes no image, and no resize restarts a sidecar.
 func (v *Version) restartsNothing(pod *corev1.Pod) bool {
 	for _, sidecar := range v.Sidecars {
 		if sidecar.Hot() {
@@ -154,7 +147,13 @@ func (v *Version) restartsNothing(pod *corev1.Pod) bool {
 			return false
 		}
 	}
-	return !slices.ContainsFunc(v.Resizes(pod), func(resize Resize) bool { return resize.Restarts })
+	return !v.mayRestart(pod)
+}
+
+// NeedsResize reports whether the upgrade of a pod has to compare its resources with the version. The
+// resources of other pods may differ because another component changed them.
+func (v *Version) NeedsResize(read *record.Record) bool {
+	return unfinishedResize(read, v.Set) || !v.Reaches(read.HashesWithoutImage[v.Set].Hash)
 }
 
 // unfinishedResize reports whether the resize of a pod has begun for content that the pod does not
@@ -211,8 +210,9 @@ func (v *Version) ResizeObstacle(pod *corev1.Pod) string {
 func (v *Version) judgeResources(state *State, pod *corev1.Pod, read *record.Record) {
 	hash, unfinished := read.HashesWithoutImage[v.Set].Hash, unfinishedResize(read, v.Set)
 	state.Resizing = v.resizeWait(pod, read) != ""
-	state.ResizeRestarts = (state.Resizing || unfinished) && v.mayRestart(pod)
-	if v.Reaches(hash) && !unfinished {
+	// After the restart, the pod is not ready for some time, and the upgrade is not written yet.
+	state.ResizeRestarts = (state.Resizing || unfinished && !ready(pod)) && v.mayRestart(pod)
+	if !v.NeedsResize(read) {
 		state.Upgradable = true
 		return
 	}

@@ -109,7 +109,40 @@ func TestSpec7_9_APodWithAnUnfinishedResizeIsNotUpdated(t *testing.T) {
 
 	restartContainer(pod)
 	state = resizeState(t, pod)
-	assert.True(t, state.UnavailableByUpgrade() && !state.NeedsSlot(), "the container may restart; the pod keeps its slot: %+v", state)
+	assert.True(t, !state.UnavailableByUpgrade() && state.NeedsSlot(), "nothing restarts before the resize: %+v", state)
+}
+
+// The old content is good, so that its pods do not count for other reasons.
+func TestSpec7_9_APodThatAResizeRestartsCountsBeforeItsUpgradeIsWritten(t *testing.T) {
+	version := resizeVersion()
+	version.Good = []v1alpha1.GoodRevision{{Revision: "r", Hash: "old", ResourceVersion: "5"}}
+	state := func(changes ...func(*corev1.Pod)) State {
+		found, err := version.Of(resizePod(append([]func(*corev1.Pod){restartContainer, annotated(v1alpha1.ResizeAnnotation, `{"s":"new"}`)}, changes...)...))
+		require.NoError(t, err)
+		return found
+	}
+	unready := func(pod *corev1.Pod) { pod.Status.Conditions[0].Status = corev1.ConditionFalse }
+
+	begun := state()
+	assert.True(t, begun.NeedsSlot() && !begun.UnavailableByUpgrade(), "%+v", begun)
+	sent := state(func(pod *corev1.Pod) { pod.Generation = 4 })
+	assert.True(t, !sent.NeedsSlot() && sent.UnavailableByUpgrade(), "%+v", sent)
+	restarted := state(unready)
+	assert.True(t, !restarted.NeedsSlot() && restarted.UnavailableByUpgrade(), "%+v", restarted)
+	before := state(unready, annotated(v1alpha1.UnavailableSinceAnnotation, `{"s":null}`))
+	assert.True(t, !before.NeedsSlot() && !before.UnavailableByUpgrade(), "the pod was not ready before: %+v", before)
+}
+
+// A VPA has changed the amounts, and the kubelet is too old for a resize.
+func TestSpec7_9_AnImageIsUpgradedAlthoughTheAmountsDiffer(t *testing.T) {
+	state := resizeState(t, resizePod(annotated(v1alpha1.HashWithoutImageAnnotation, `{"s":{"hash":"blank-new"}}`),
+		func(pod *corev1.Pod) { pod.Status.ObservedGeneration = 0 }))
+	assert.True(t, state.Upgradable && state.NeedsSlot(), "%+v", state)
+}
+
+func TestSpec7_9_AnyResizePolicyThatRestartsTakesASlot(t *testing.T) {
+	state := resizeState(t, resizePod(restartContainer, func(pod *corev1.Pod) { pod.Spec.Containers[1].ResizePolicy[0].ResourceName = corev1.ResourceCPU }))
+	assert.True(t, state.Upgradable && state.NeedsSlot(), "%+v", state)
 }
 
 func TestSpec7_9_AResizedPodConvergesOnceTheKubeletHasResizedIt(t *testing.T) {

@@ -28,7 +28,8 @@ type State struct {
 	RestartsNothing bool
 	// Resizing pods wait for their kubelet to resize containers for the newest upgrade.
 	Resizing bool
-	// ResizeRestarts pods have a resize that has begun and that may restart a container.
+	// ResizeRestarts pods have a resize that may restart a container, or that has made the pod
+	// unready before its upgrade was written.
 	ResizeRestarts bool
 	// Consistent pods run the images that their newest upgrade requested.
 	Consistent bool
@@ -70,7 +71,10 @@ func (s *State) NeedsSlot() bool { return s.Ready && !s.RestartsNothing && !s.Re
 
 // UnavailableByUpgrade reports whether an upgrade made the pod unavailable (SPEC §7.5).
 func (s *State) UnavailableByUpgrade() bool {
-	return (s.Updated || s.UpgradedInPlace || s.ResizeRestarts) && !s.available() && !s.UnavailableBefore && !s.RolloutEnded
+	if s.ResizeRestarts {
+		return !s.UnavailableBefore
+	}
+	return (s.Updated || s.UpgradedInPlace) && !s.available() && !s.UnavailableBefore && !s.RolloutEnded
 }
 
 // Waits reports whether a pod cannot be upgraded yet because its previous upgrade is in progress
@@ -107,7 +111,8 @@ func (v *Version) OfRecord(pod *corev1.Pod, read *record.Record) State {
 	state.Crashes = crashes(pod, newest)
 	state.Migrating = len(standbys) > 0
 	state.Migrated = state.Migrating && onlyOf(standbys, pending) && othersReady(pod, standbys)
-	state.UnavailableBefore = upgraded && unavailableBefore(pod, v.Set)
+	_, resized := read.Resizes[v.Set]
+	state.UnavailableBefore = (upgraded || resized) && unavailableBefore(pod, v.Set)
 	state.FalseConditionDue, state.TrueConditionDue = conditionDue(pod, v.Set, state)
 	return state
 }

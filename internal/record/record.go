@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -184,4 +185,21 @@ func With[E any](annotations map[string]string, key string, entries map[string]E
 		}
 	}
 	return Format(all)
+}
+
+// WithoutResize returns the value of ResizeAnnotation without the entry of a SidecarSet.
+func WithoutResize(read *Record, set string) (string, error) {
+	left := maps.Clone(read.Resizes)
+	delete(left, set)
+	return Format(left)
+}
+
+// Resize returns the hash of the content to which a SidecarSet resizes, or has resized, a pod. It is
+// empty without such a record.
+func Resize(annotations map[string]string, set string) string {
+	all, err := decode[map[string]string](annotations, v1alpha1.ResizeAnnotation)
+	if err != nil {
+		return ""
+	}
+	return all[set]
 }

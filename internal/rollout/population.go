@@ -109,7 +109,7 @@ func (c *PopulationCache) Population(set *v1alpha1.SidecarSet, pods []*corev1.Po
 // does not count a pod that was created with its version.
 func (c *PopulationCache) CountUnavailable(set *v1alpha1.SidecarSet, pods []*corev1.Pod) (all, newest int, err error) {
 	err = c.visit(set, pods, func(_ match.Scope, cached cachedState) error {
-		if cached.state.UpgradedInPlace && cached.state.UnavailableByUpgrade() {
+		if (cached.state.UpgradedInPlace || cached.state.ResizeRestarts) && cached.state.UnavailableByUpgrade() {
 			all++
 			if cached.state.Updated {
 				newest++

@@ -14,8 +14,8 @@ func (p *planner) rollsBack(pod *Pod) bool {
 		return true
 	}
 	// The annotation of a matched pod was parsed before.
-	read, err := record.Read(pod.Annotations)
-	if err != nil || read.Hashes[p.set].Hash != p.quarantine.Hash && read.Resizes[p.set] != p.quarantine.Hash {
+	hashes, err := record.Hashes(pod.Annotations)
+	if err != nil || hashes[p.set].Hash != p.quarantine.Hash && record.Resize(pod.Annotations, p.set) != p.quarantine.Hash {
 		return false
 	}
 	p.plan.Quarantined++

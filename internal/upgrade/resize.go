@@ -28,21 +28,35 @@ func Resize(pod *corev1.Pod, target Target) (ResizePatches, error) {
 }
 
 func resizePatches(pod *corev1.Pod, target Target) (patches ResizePatches, err error) {
-	resizes := target.Resizes(pod)
 	read, err := record.Read(pod.Annotations)
-	if err != nil || len(resizes) == 0 {
+	if err != nil || !target.NeedsResize(read) {
 		return patches, err
 	}
-	if read.Resizes[target.Set] != target.Hash {
-		entry, err := record.With(pod.Annotations, v1alpha1.ResizeAnnotation, map[string]string{target.Set: target.Hash})
-		if err != nil {
-			return patches, err
-		}
-		patches.Begin, err = guarded[resizedContainer](pod, map[string]string{v1alpha1.ResizeAnnotation: entry}, nil)
+	resizes := target.Resizes(pod)
+	switch {
+	case len(resizes) == 0:
+		return patches, nil
+	case read.Resizes[target.Set] != target.Hash:
+		patches.Begin, err = beginResize(pod, target, read)
 		return patches, err
 	}
 	patches.Resize, err = guarded(pod, nil, resizedContainers(resizes))
 	return patches, err
+}
+
+// beginResize records the content of the resize, and whether the pod was unavailable before (SPEC
+// §7.5).
+func beginResize(pod *corev1.Pod, target Target, read *record.Record) ([]byte, error) {
+	w := &write{pod: pod, read: read, annotations: map[string]string{}}
+	if err := w.recordUnavailable(target.Version); err != nil {
+		return nil, err
+	}
+	entry, err := record.With(pod.Annotations, v1alpha1.ResizeAnnotation, map[string]string{target.Set: target.Hash})
+	if err != nil {
+		return nil, err
+	}
+	w.annotations[v1alpha1.ResizeAnnotation] = entry
+	return guarded[resizedContainer](pod, w.annotations, nil)
 }
 
 // resizedContainer sets the resources of a container in a strategic merge patch.

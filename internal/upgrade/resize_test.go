@@ -54,15 +54,44 @@ func TestSpec7_9_AResizeIsRecordedThenWrittenThenUpgraded(t *testing.T) {
 }
 
 // The annotation would make the pod look as if its resize was not finished.
-func TestSpec7_9_AnUpgradeAfterAResizeMovesTheRecordOfTheResize(t *testing.T) {
-	pod := hotPod()
-	pod.Annotations[v1alpha1.ResizeAnnotation] = `{"other":"x","s":"hash-envoy:1"}`
+func TestSpec7_9_AnUpgradeAfterAResizeKeepsItsRecordOnlyWhileItIsPending(t *testing.T) {
+	for want, pending := range map[string]bool{`{"other":"x"}`: false, `{"other":"x","s":"hash-envoy:2"}`: true} {
+		pod := hotPod()
+		pod.Annotations[v1alpha1.ResizeAnnotation] = `{"other":"x","s":"hash-envoy:1"}`
+		if pending {
+			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue})
+		}
+		target := hotTarget("envoy:2", "77")
+		patch, err := Patch(pod, target, now)
+		require.NoError(t, err)
+		pod = apply(t, pod, patch)
+		assert.JSONEq(t, want, pod.Annotations[v1alpha1.ResizeAnnotation])
+		assert.True(t, state(t, pod, target).Updated)
+	}
+}
+
+// Another component has changed the amounts of the pod.
+func TestSpec7_9_AnUpgradeOfTheImageKeepsTheAmountsOfThePod(t *testing.T) {
 	target := hotTarget("envoy:2", "77")
-	patch, err := Patch(pod, target, now)
+	target.Sidecars[0].Resources = memory("96Mi")
+	pod := hotPod()
+	pod.Spec.Containers[1].Resources = memory("64Mi")
+	patches, err := Resize(pod, target)
 	require.NoError(t, err)
-	pod = apply(t, pod, patch)
-	assert.JSONEq(t, `{"other":"x","s":"hash-envoy:2"}`, pod.Annotations[v1alpha1.ResizeAnnotation])
-	assert.True(t, state(t, pod, target).Updated)
+	assert.Equal(t, ResizePatches{}, patches)
+}
+
+// After the restart by the resize, the pod is not ready. Only the first write knows the state before.
+func TestSpec7_9_TheBeginOfAResizeRecordsAPodThatIsNotReady(t *testing.T) {
+	target := hotTarget("envoy:1", "77")
+	target.Hash, target.HashWithoutImage, target.ResizableHashes = "new", "blank-2", []string{"blank", "blank-2"}
+	target.Sidecars[0].Resources = memory("96Mi")
+	pod := hotPod()
+	pod.Spec.Containers[1].Resources = memory("64Mi")
+	pod.Status.Conditions[0].Status = corev1.ConditionFalse
+	patches, err := Resize(pod, target)
+	require.NoError(t, err)
+	assert.Contains(t, apply(t, pod, patches.Begin).Annotations, v1alpha1.UnavailableSinceAnnotation)
 }
 
 func memory(amount string) corev1.ResourceRequirements {

@@ -75,12 +75,24 @@ func upgradeOf(pod *corev1.Pod, target Target, now metav1.Time) ([]byte, error) 
 			return nil, err
 		}
 	}
-	if _, resized := w.read.Resizes[target.Set]; resized {
-		if w.annotations[v1alpha1.ResizeAnnotation], err = record.With(pod.Annotations, v1alpha1.ResizeAnnotation, map[string]string{target.Set: target.Hash}); err != nil {
-			return nil, err
-		}
+	if err := w.recordResize(target); err != nil {
+		return nil, err
 	}
 	return w.encode(target.Set, record.State{Revision: target.Hash, SidecarSetVersion: target.SetVersion}, now)
+}
+
+// recordResize makes the record of a resize name the target. If this upgrade resizes nothing, and no
+// earlier resize is pending, the entry is removed, because a later resize would have another cause.
+func (w *write) recordResize(target Target) (err error) {
+	hash, resized := w.read.Resizes[target.Set]
+	switch {
+	case !resized:
+	case hash == target.Hash || target.ResizeWait(w.pod) != "":
+		w.annotations[v1alpha1.ResizeAnnotation], err = record.With(w.pod.Annotations, v1alpha1.ResizeAnnotation, map[string]string{target.Set: target.Hash})
+	default:
+		w.annotations[v1alpha1.ResizeAnnotation], err = record.WithoutResize(w.read, target.Set)
+	}
+	return err
 }
 
 func about(pod *corev1.Pod, err error) error {
@@ -112,10 +124,18 @@ func (w *write) setEntry(key string, entry record.Entry) (err error) {
 	return err
 }
 
-// recordState records the state before the upgrade. It records whether the pod was unavailable
-// (SPEC §7.5). It keeps the pending changes of the previous upgrade, because this upgrade may
-// change other containers.
+// recordState records the state before the upgrade. It keeps the pending changes of the previous
+// upgrade, because this upgrade may change other containers.
 func (w *write) recordState(version *podstate.Version) error {
+	state := version.OfRecord(w.pod, w.read)
+	if !state.RolloutEnded {
+		maps.Copy(w.before, podstate.Pending(w.pod, w.read.States[version.Set]))
+	}
+	return w.recordUnavailable(version)
+}
+
+// recordUnavailable records whether the pod was unavailable before this write (SPEC §7.5).
+func (w *write) recordUnavailable(version *podstate.Version) error {
 	state := version.OfRecord(w.pod, w.read)
 	var since *metav1.Time
 	if !state.Available(w.pod) {
@@ -124,9 +144,6 @@ func (w *write) recordState(version *podstate.Version) error {
 	value, changed, err := record.WithUnavailableSince(w.pod.Annotations, version.Set, since)
 	if changed {
 		w.annotations[v1alpha1.UnavailableSinceAnnotation] = value
-	}
-	if !state.RolloutEnded {
-		maps.Copy(w.before, podstate.Pending(w.pod, w.read.States[version.Set]))
 	}
 	return err
 }
