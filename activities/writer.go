@@ -127,7 +127,7 @@ func (w *writer) apply(ctx context.Context, reference protocol.PodReference, out
 			conflicts++
 		}
 		if more > resizeWrites {
-			outcome.failed(reference, "another component changes the resources of the sidecars back")
+			outcome.undone(reference, "another component changes the resources of the sidecars back")
 			result = resultRejected
 		}
 		from = w.Live
@@ -343,6 +343,14 @@ func (o *outcome) failed(pod protocol.PodReference, reason string) {
 		o.rejections = map[protocol.PodReference]string{}
 	}
 	o.rejections[pod] = reason
+}
+
+// undone records the rejection of a pod whose written changes do not last.
+func (o *outcome) undone(pod protocol.PodReference, reason string) {
+	o.failed(pod, reason)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.written, pod)
 }
 
 // stop records the reason for which a batch ended, if the reason is the SidecarSet or the Lease.

@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -25,7 +26,7 @@ type revisionStep struct {
 	live      client.Reader
 	namespace string
 	status    *statusWriter
-	// compared maps the uid of a SidecarSet to its compared revision. Revisions do not change, so a
+	// compared maps the name of a SidecarSet to its compared revision. Revisions do not change, so a
 	// revision is compared once.
 	compared sync.Map
 }
@@ -74,10 +75,11 @@ func (s *revisionStep) reconcile(ctx context.Context, p *pass) error {
 	return s.deleteRevisions(ctx, revision.Expendable(set, sorted, current.Name, p.pods))
 }
 
-func (s *revisionStep) forget(string) {}
+func (s *revisionStep) forget(name string) { s.compared.Delete(name) }
 
 // compared is a revision and the result of its comparison with the other revisions.
 type compared struct {
+	set      types.UID
 	revision string
 	hashes   []string
 }
@@ -87,14 +89,14 @@ type compared struct {
 // pass.
 func (s *revisionStep) recordResizableHashes(ctx context.Context, p *pass, sorted []*appsv1.ControllerRevision) error {
 	latest := p.set.Status.LatestRevision
-	known, ok := s.compared.Load(p.set.UID)
+	known, ok := s.compared.Load(p.set.Name)
 	result, _ := known.(compared)
-	if !ok || result.revision != latest {
+	if !ok || result.set != p.set.UID || result.revision != latest {
 		hashes, err := revision.ResizableHashes(p.set, sorted)
 		if err != nil {
 			return fmt.Errorf("SidecarSet %s: compare its revisions: %w", p.set.Name, err)
 		}
-		result = compared{latest, hashes}
+		result = compared{p.set.UID, latest, hashes}
 	}
 	if !slices.Equal(result.hashes, p.set.Status.ResizableHashes) {
 		early := p.set.DeepCopy()
@@ -105,7 +107,7 @@ func (s *revisionStep) recordResizableHashes(ctx context.Context, p *pass, sorte
 		}
 		p.before, p.set.ResourceVersion, p.set.Status.ResizableHashes = early, early.ResourceVersion, result.hashes
 	}
-	s.compared.Store(p.set.UID, result)
+	s.compared.Store(p.set.Name, result)
 	return nil
 }
 

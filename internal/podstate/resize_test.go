@@ -133,6 +133,15 @@ func TestSpec7_9_APodThatAResizeRestartsCountsBeforeItsUpgradeIsWritten(t *testi
 	assert.True(t, !before.NeedsSlot() && !before.UnavailableByUpgrade(), "the pod was not ready before: %+v", before)
 }
 
+func TestSpec7_9_AResizeAfterTheEndOfTheRolloutIsNoUpgrade(t *testing.T) {
+	version := resizeVersion()
+	version.Good = []v1alpha1.GoodRevision{{Revision: "r", Hash: "new", ResourceVersion: "5"}}
+	state, err := version.Of(resizePod(restartContainer, annotated(v1alpha1.ResizeAnnotation, `{"s":"new"}`), annotated(v1alpha1.HashAnnotation, `{"s":{"hash":"new"}}`),
+		annotated(v1alpha1.HashWithoutImageAnnotation, `{"s":{"hash":"blank-new"}}`), func(pod *corev1.Pod) { pod.Generation = 4 }))
+	require.NoError(t, err)
+	assert.True(t, state.Updated && state.Converged() && !state.UnavailableByUpgrade(), "%+v", state)
+}
+
 // A VPA has changed the amounts, and the kubelet is too old for a resize.
 func TestSpec7_9_AnImageIsUpgradedAlthoughTheAmountsDiffer(t *testing.T) {
 	state := resizeState(t, resizePod(annotated(v1alpha1.HashWithoutImageAnnotation, `{"s":{"hash":"blank-new"}}`),

@@ -106,6 +106,10 @@ func (v *Version) OfRecord(pod *corev1.Pod, read *record.Record) State {
 	standbys := v.StandbysToReset(pod, read.Active)
 	state.Ready = ready(pod) && len(standbys) == 0
 	state.RolloutEnded = v.rolloutEnded(read.Hashes[v.Set].Hash, newest, upgraded)
+	if state.RolloutEnded && !unfinishedResize(read, v.Set) {
+		// A resize after the end has another cause.
+		state.Resizing, state.ResizeRestarts = false, false
+	}
 	pending := Pending(pod, newest)
 	state.Consistent, state.Failed = len(pending) == 0 || state.RolloutEnded, failed(pod, newest)
 	state.Crashes = crashes(pod, newest)
