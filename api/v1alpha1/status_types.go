@@ -23,17 +23,14 @@ type SidecarSetStatus struct {
 	CollisionCount *int32 `json:"collisionCount,omitempty"`
 	// Rollout is the workflow run of the newest generation.
 	Rollout *RolloutStatus `json:"rollout,omitempty"`
-	// GoodRevisions are revisions whose rollout ended, newest first. Every pod with
-	// such a revision was available after its upgrade. If the pod becomes
-	// unavailable later, the upgrade is not the cause.
+	// GoodRevisions are revisions whose rollout ended, newest first. If a pod with such a revision
+	// becomes unavailable later, its upgrade is not the cause.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	GoodRevisions []GoodRevision `json:"goodRevisions,omitempty"`
-	// ResizableHashes are the hashes without images of the contents that differ from each other in
-	// nothing but images and amounts of CPU and memory. If the current content is one of them, pods
-	// with the other contents are resized in place. The list is empty if there is no other content.
+	// ResizableHashes are the hashes without images of contents that differ only in images and
+	// amounts of CPU and memory.
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=64
 	ResizableHashes []string `json:"resizableHashes,omitempty"`
 	// Conditions are Progressing, Available, Degraded, Injected, Ready and Stalled.
 	// +listType=map
@@ -51,10 +48,9 @@ type GoodRevision struct {
 	Revision string `json:"revision"`
 	// Hash is the hash of the content, as in the annotation of the pods.
 	Hash string `json:"hash"`
-	// ResourceVersion is the resourceVersion of the SidecarSet when the operator recorded the end
-	// of the rollout. Upgrades for a later resourceVersion are not covered by this entry. If
-	// resourceVersion is empty, pods had the content before Outrigger managed the SidecarSet, and
-	// the entry covers only pods that Outrigger has not upgraded.
+	// ResourceVersion is that of the SidecarSet at the recorded end of the rollout. The entry does
+	// not cover later upgrades. If resourceVersion is empty, the entry covers only pods that
+	// Outrigger has not upgraded.
 	ResourceVersion string `json:"resourceVersion,omitempty"`
 }
 
@@ -72,7 +68,7 @@ func (s *SidecarSetStatus) LastGoodRevision() *GoodRevision {
 type RolloutStatus struct {
 	// Generation is the last generation that Temporal accepted.
 	Generation int64 `json:"generation"`
-	// WorkflowID is the workflow id of the run. All generations have the same id.
+	// WorkflowID is the same for all generations.
 	WorkflowID string `json:"workflowID"`
 	// URL is the address of the run in the Temporal UI, if a UI is configured.
 	URL string `json:"url,omitempty"`
@@ -112,12 +108,12 @@ type RolloutStage struct {
 	Steps int32 `json:"steps"`
 	// Name is the name of the current step.
 	Name string `json:"name,omitempty"`
-	// UpTo is the number or the percentage of pods that are updated at the end of the step.
+	// UpTo is the number or the percentage of pods that the step updates in total.
 	// +kubebuilder:validation:XIntOrString
 	UpTo *intstr.IntOrString `json:"upTo,omitempty"`
 	// Bake is the bake time of the step.
 	Bake *metav1.Duration `json:"bake,omitempty"`
-	// Approval reports whether the step waits for an approval after its bake time.
+	// Approval is set if the step waits for an approval after its bake time.
 	Approval bool `json:"approval,omitempty"`
 	// MaxFailedPods is the number or the percentage of failed pods above which the rollout is
 	// paused.
