@@ -105,7 +105,7 @@ func (c change) stillWanted(ctx context.Context, decided decision) error {
 // an error, the result is invalid.
 func (w *writer) apply(ctx context.Context, reference protocol.PodReference, outcome *outcome, c change) (podResult, error) {
 	from, result := w.Cache, resultSkipped
-	for conflicts, more := 0, 0; conflicts < attempts && more <= resizeWrites; {
+	for conflicts, more := 0, 0; conflicts < attempts; from = w.Live {
 		pod, err := readPod(ctx, from, reference)
 		if err != nil {
 			return "", fmt.Errorf("read pod %s: %w", reference, err)
@@ -117,20 +117,19 @@ func (w *writer) apply(ctx context.Context, reference protocol.PodReference, out
 		if err != nil {
 			return "", err
 		}
-		if attempted != resultConflict && attempted != resultMore {
-			result = attempted
-			break
-		}
-		if attempted == resultMore {
-			conflicts, more = 0, more+1
-		} else {
+		switch {
+		case attempted == resultConflict:
 			conflicts++
-		}
-		if more > resizeWrites {
+			continue
+		case attempted == resultMore && more < resizeWrites:
+			conflicts, more = 0, more+1
+			continue
+		case attempted == resultMore:
 			outcome.undone(reference, "another component changes the resources of the sidecars back")
-			result = resultRejected
+			attempted = resultRejected
 		}
-		from = w.Live
+		result = attempted
+		break
 	}
 	w.Metrics.pods.WithLabelValues(w.change, string(result)).Inc()
 	return result, nil
@@ -152,14 +151,13 @@ func (w *writer) attempt(ctx context.Context, reference protocol.PodReference, p
 		return resultSkipped, nil
 	}
 	var arrived bool
+	write := c.write
+	if decided.resize {
+		write = w.resizePod
+	}
 	err = w.traced(ctx, reference, func(ctx context.Context) (err error) {
 		arrived, err = kube.SendIf(ctx, func() error { return c.stillWanted(ctx, decided) },
-			func(ctx context.Context) error {
-				if decided.resize {
-					return w.resizePod(ctx, pod, decided.patch)
-				}
-				return c.write(ctx, pod, decided.patch)
-			})
+			func(ctx context.Context) error { return write(ctx, pod, decided.patch) })
 		return err
 	})
 	switch {

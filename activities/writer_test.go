@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/outrigger/outrigger/api/protocol"
@@ -200,4 +201,37 @@ func TestQueuedWritesAreDroppedWhenTheWorkerStops(t *testing.T) {
 	})
 	require.ErrorIs(t, err, errStopping)
 	assert.Zero(t, ran)
+}
+
+// resizeWriter accepts each write of the subresource pods/resize.
+type resizeWriter struct{ client.SubResourceWriter }
+
+func (resizeWriter) Patch(_ context.Context, o client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+	o.SetResourceVersion("8")
+	return nil
+}
+
+// The resize may restart a container, so the slot of the pod must not be released.
+func TestSpec7_9_AResizedPodCountsAsWrittenIfItsUpgradeIsRejected(t *testing.T) {
+	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("a"))
+	cluster.Resize = resizeWriter{}
+	var outcome outcome
+	writes := []decision{{patch: []byte("{}"), more: true, resize: true}, {patch: []byte("{}")}}
+	result, err := cluster.writer(changeUpgrade).apply(t.Context(), refTo("a"), &outcome, change{
+		decide: func(context.Context, *corev1.Pod) (next decision, _ error) {
+			next, writes = writes[0], writes[1:]
+			return next, nil
+		},
+		write: func(context.Context, *corev1.Pod, []byte) error {
+			return apierrors.NewForbidden(podResource, "a", errors.New("policy"))
+		},
+	})
+	require.NoError(t, err)
+	assert.Equal(t, resultRejected, result)
+	assert.True(t, outcome.isWritten(refTo("a")))
+	outcome.release(refTo("a"))
+	assert.Empty(t, outcome.releasedPods())
+	all := []protocol.PodReference{refTo("a")}
+	assert.Equal(t, []protocol.WrittenPod{{PodReference: refTo("a"), ResourceVersion: "8"}}, outcome.writes(all))
+	assert.Empty(t, outcome.failures(all))
 }

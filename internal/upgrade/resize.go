@@ -48,7 +48,7 @@ func resizePatches(pod *corev1.Pod, target Target) (patches ResizePatches, err e
 // §7.5).
 func beginResize(pod *corev1.Pod, target Target, read *record.Record) ([]byte, error) {
 	w := &write{pod: pod, read: read, annotations: map[string]string{}}
-	if err := w.recordUnavailable(target.Version); err != nil {
+	if err := w.recordUnavailable(target.Set, target.OfRecord(pod, read)); err != nil {
 		return nil, err
 	}
 	entry, err := record.With(pod.Annotations, v1alpha1.ResizeAnnotation, map[string]string{target.Set: target.Hash})

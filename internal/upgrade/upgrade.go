@@ -131,17 +131,16 @@ func (w *write) recordState(version *podstate.Version) error {
 	if !state.RolloutEnded {
 		maps.Copy(w.before, podstate.Pending(w.pod, w.read.States[version.Set]))
 	}
-	return w.recordUnavailable(version)
+	return w.recordUnavailable(version.Set, state)
 }
 
 // recordUnavailable records whether the pod was unavailable before this write (SPEC §7.5).
-func (w *write) recordUnavailable(version *podstate.Version) error {
-	state := version.OfRecord(w.pod, w.read)
+func (w *write) recordUnavailable(set string, state podstate.State) error {
 	var since *metav1.Time
 	if !state.Available(w.pod) {
 		since = new(podstate.ReadyTransition(w.pod))
 	}
-	value, changed, err := record.WithUnavailableSince(w.pod.Annotations, version.Set, since)
+	value, changed, err := record.WithUnavailableSince(w.pod.Annotations, set, since)
 	if changed {
 		w.annotations[v1alpha1.UnavailableSinceAnnotation] = value
 	}

@@ -85,6 +85,7 @@ func (p *stringPool) containers(own []corev1.Container) []corev1.Container {
 	for i := range own {
 		key = appendParts(key, own[i].Name, own[i].Image, string(ptr.Deref(own[i].RestartPolicy, "")))
 		key = appendAmounts(appendAmounts(key, own[i].Resources.Requests), own[i].Resources.Limits)
+		key = binary.AppendUvarint(key, uint64(len(own[i].ResizePolicy)))
 		for _, policy := range own[i].ResizePolicy {
 			key = appendParts(key, string(policy.ResourceName), string(policy.RestartPolicy))
 		}
