@@ -28,6 +28,8 @@ type Activities struct {
 	Writer client.Writer
 	Status client.SubResourceWriter
 	Resize client.SubResourceWriter
+	// Evict creates evictions of pods.
+	Evict client.SubResourceWriter
 	// SystemNamespace contains the Leases of rollouts.
 	SystemNamespace string
 	// PodUID is the uid of the pod that this process runs in. It is empty if unknown. An earlier

@@ -108,6 +108,14 @@ func (s *stub) ResetBatch(context.Context, protocol.ResetBatchInput) (protocol.R
 	return protocol.ResetBatchResult{}, nil
 }
 
+func (s *stub) PlanEvictions(context.Context, protocol.PlanEvictionsInput) (protocol.EvictionPlan, error) {
+	return protocol.EvictionPlan{Ended: true}, nil
+}
+
+func (s *stub) EvictPods(context.Context, protocol.EvictPodsInput) (protocol.EvictPodsResult, error) {
+	return protocol.EvictPodsResult{}, nil
+}
+
 func (s *stub) MeasureGate(context.Context, protocol.MeasureGateInput) (protocol.Measurement, error) {
 	return protocol.Measurement{Phase: protocol.GateSuccess}, nil
 }

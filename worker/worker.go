@@ -86,7 +86,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	hosted := &activities.Activities{
 		Cache: mgr.GetClient(), Index: pods, Live: mgr.GetAPIReader(),
-		Writer: mgr.GetClient(), Status: mgr.GetClient().Status(), Resize: mgr.GetClient().SubResource("resize"), Events: mgr.GetEventRecorder("outrigger-worker"),
+		Writer: mgr.GetClient(), Status: mgr.GetClient().Status(), Resize: mgr.GetClient().SubResource("resize"), Evict: mgr.GetClient().SubResource("eviction"), Events: mgr.GetEventRecorder("outrigger-worker"),
 		SystemNamespace: o.SystemNamespace, PodUID: o.PodUID, Changes: &activities.Changes{}, Deleted: activities.NewDeletedSets(), Clock: clock.RealClock{}, Writers: writesPerBatch,
 		Metrics: activities.NewMetrics(ctrlmetrics.Registry), Tracer: o.Temporal.SpanTracer(),
 		GateClient: activities.NewGateClient(), Fleet: o.Fleet.newConnection(),
@@ -154,6 +154,8 @@ type rolloutActivities interface {
 	ResetBatch(context.Context, protocol.ResetBatchInput) (protocol.ResetBatchResult, error)
 	WriteUpgradableConditions(context.Context, protocol.WriteUpgradableConditionsInput) (protocol.WriteUpgradableConditionsResult, error)
 	MeasureGate(context.Context, protocol.MeasureGateInput) (protocol.Measurement, error)
+	PlanEvictions(context.Context, protocol.PlanEvictionsInput) (protocol.EvictionPlan, error)
+	EvictPods(context.Context, protocol.EvictPodsInput) (protocol.EvictPodsResult, error)
 }
 
 // run hosts rollouts until the context ends. With a cluster-wide limit, only the worker that leads
@@ -236,7 +238,9 @@ func (h *host) start(fatal chan<- error) (stop func(), err error) {
 func (h *host) startSelecting(fatal chan<- error) (stop func(), err error) {
 	selecting := sdk.New(h.client, h.taskQueue, h.sdkOptions(h.options.MaxConcurrentSelects, fatal))
 	selecting.RegisterWorkflowWithOptions(workflows.Rollout, workflow.RegisterOptions{Name: protocol.RolloutWorkflow})
+	selecting.RegisterWorkflowWithOptions(workflows.Eviction, workflow.RegisterOptions{Name: protocol.EvictionWorkflow})
 	for name, function := range map[string]any{
+		protocol.PlanEvictionsActivity:  h.activities.PlanEvictions,
 		protocol.NextBatchActivity:      h.activities.NextBatch,
 		protocol.AwaitMigrationActivity: h.activities.AwaitMigration,
 		protocol.MeasureGateActivity:    h.activities.MeasureGate,
@@ -255,6 +259,7 @@ func (h *host) startPatching(fatal chan<- error) (stop func(), err error) {
 	for name, function := range map[string]any{
 		protocol.UpgradeBatchActivity:              h.activities.UpgradeBatch,
 		protocol.ResetBatchActivity:                h.activities.ResetBatch,
+		protocol.EvictPodsActivity:                 h.activities.EvictPods,
 		protocol.WriteUpgradableConditionsActivity: h.activities.WriteUpgradableConditions,
 	} {
 		patching.RegisterActivityWithOptions(function, activity.RegisterOptions{Name: name})

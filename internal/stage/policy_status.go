@@ -3,6 +3,8 @@ package stage
 import (
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
@@ -35,5 +37,6 @@ func Statuses(sets []v1alpha1.SidecarSet, policies []outriggerv1.RolloutPolicy) 
 
 // SameStatus reports whether two statuses are equal. Missing names are equal to an empty list.
 func SameStatus(a, b *outriggerv1.RolloutPolicyStatus) bool {
-	return a.ObservedGeneration == b.ObservedGeneration && a.SidecarSets == b.SidecarSets && slices.Equal(a.Names, b.Names)
+	return a.ObservedGeneration == b.ObservedGeneration && a.SidecarSets == b.SidecarSets && slices.Equal(a.Names, b.Names) &&
+		equality.Semantic.DeepEqual(a.Evictions, b.Evictions)
 }

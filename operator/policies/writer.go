@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -35,12 +36,13 @@ const interval = time.Second
 type Writer struct {
 	sets, policies client.Reader
 	writer         client.Client
+	evictions      Evictions
 }
 
 // AddTo adds a Writer to a manager. In a cluster without the definition of RolloutPolicies, AddTo
 // adds nothing. If the definition is installed later, the operator writes no status of
 // RolloutPolicies until it restarts.
-func AddTo(mgr manager.Manager, direct client.Client) error {
+func AddTo(mgr manager.Manager, direct client.Client, evictions Evictions) error {
 	policies, err := kube.OptionalCache(mgr, outriggerv1.GroupVersion.WithKind("RolloutPolicy"))
 	if err != nil {
 		return err
@@ -50,7 +52,7 @@ func AddTo(mgr manager.Manager, direct client.Client) error {
 		return nil
 	}
 	c, err := controller.New("rolloutpolicy", mgr, controller.Options{
-		Reconciler: &Writer{sets: mgr.GetClient(), policies: policies, writer: direct}, CacheSyncTimeout: math.MaxInt64,
+		Reconciler: &Writer{sets: mgr.GetClient(), policies: policies, writer: direct, evictions: evictions}, CacheSyncTimeout: math.MaxInt64,
 	})
 	if err != nil {
 		return fmt.Errorf("set up the status of RolloutPolicies: %w", err)
@@ -93,9 +95,16 @@ func (w *Writer) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 		// reconcile.
 		return reconcile.Result{}, reconcile.TerminalError(err)
 	}
-	var result reconcile.Result
+	result, conflict := reconcile.Result{}, false
 	for i := range policies.Items {
 		stored := &policies.Items[i]
+		statuses[i].Evictions, err = w.evictionsOf(ctx, stored, statuses[i].SidecarSets)
+		if err != nil {
+			log.FromContext(ctx).Info("the evictions of a RolloutPolicy are not known", "policy", stored.Name, "cause", err.Error())
+		}
+		if stored.Spec.Evicts() {
+			result.RequeueAfter = evictionInterval
+		}
 		if stage.SameStatus(&stored.Status, &statuses[i]) {
 			continue
 		}
@@ -104,10 +113,13 @@ func (w *Writer) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 		switch err := w.writer.Status().Update(ctx, policy); {
 		case apierrors.IsConflict(err):
 			// The cache is not up to date yet.
-			result.RequeueAfter = interval
+			conflict = true
 		case client.IgnoreNotFound(err) != nil:
 			return reconcile.Result{}, fmt.Errorf("write the status of RolloutPolicy %s: %w", policy.Name, err)
 		}
+	}
+	if conflict {
+		result.RequeueAfter = interval
 	}
 	return result, nil
 }

@@ -30,7 +30,7 @@ const minReplayed = 3
 func replayHistories(ctx context.Context) error {
 	// A test of gates also runs a workflow of its own.
 	list, err := stack.temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-		Namespace: cluster.TemporalNamespace, Query: "WorkflowType IN ('" + protocol.RolloutWorkflow + "', '" + protocol.FleetWorkflow + "', '" + protocol.FleetRegistryWorkflow + "')",
+		Namespace: cluster.TemporalNamespace, Query: "WorkflowType IN ('" + protocol.RolloutWorkflow + "', '" + protocol.FleetWorkflow + "', '" + protocol.FleetRegistryWorkflow + "', '" + protocol.EvictionWorkflow + "')",
 	})
 	if err != nil {
 		return fmt.Errorf("list the runs to replay: %w", err)
@@ -43,6 +43,7 @@ func replayHistories(ctx context.Context) error {
 	}
 	for name, definition := range map[string]any{
 		protocol.RolloutWorkflow: workflows.Rollout, protocol.FleetWorkflow: workflows.Fleet, protocol.FleetRegistryWorkflow: workflows.FleetRegistry,
+		protocol.EvictionWorkflow: workflows.Eviction,
 	} {
 		replayer.RegisterWorkflowWithOptions(definition, workflow.RegisterOptions{Name: name})
 	}

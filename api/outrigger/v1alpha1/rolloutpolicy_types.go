@@ -76,6 +76,8 @@ type RolloutPolicySpec struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=20
 	Gates []RolloutGate `json:"gates,omitempty"`
+	// NotUpgradable says what happens to pods that cannot be upgraded in place.
+	NotUpgradable *RolloutNotUpgradable `json:"notUpgradable,omitempty"`
 }
 
 // RolloutDomains limits the domains in which upgrades make pods unavailable at once. The upgrades of a
@@ -200,4 +202,6 @@ type RolloutPolicyStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
 	Names []string `json:"names,omitempty"`
+	// Evictions is the state of the evictions. It is nil unless the policy evicts pods.
+	Evictions *EvictionStatus `json:"evictions,omitempty"`
 }

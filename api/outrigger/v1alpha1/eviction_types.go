@@ -1,0 +1,81 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// RolloutNotUpgradable is the reaction to pods that no upgrade in place brings to the newest content,
+// and to pods that match but were never injected.
+type RolloutNotUpgradable struct {
+	// Action is Leave or Evict. With Leave, the default, the pods stay until another component
+	// recreates them. With Evict, the pods are evicted through the eviction API after the rollout of
+	// their SidecarSet has ended, and their controllers recreate them. Pods without a controller, and
+	// pods of Jobs, are never evicted.
+	// +kubebuilder:validation:Enum=Leave;Evict
+	Action NotUpgradableAction `json:"action,omitempty"`
+	// MaxUnavailablePerOwner is the number of pods of one owner that may be unavailable for an
+	// eviction, including the evicted pods. The default is 1.
+	// +kubebuilder:validation:Minimum=1
+	MaxUnavailablePerOwner int32 `json:"maxUnavailablePerOwner,omitempty"`
+	// Deadline is the time within which all these pods have to be recreated, in hours or days, such as
+	// 14d. After the deadline, status reports the evictions as overdue, and the evictions continue.
+	// +kubebuilder:validation:MaxLength=5
+	// +kubebuilder:validation:Pattern=`^[1-9][0-9]{0,3}[hd]$`
+	Deadline string `json:"deadline,omitempty"`
+}
+
+// NotUpgradableAction is the reaction to pods that cannot be upgraded in place.
+type NotUpgradableAction string
+
+// These are the reactions to pods that cannot be upgraded in place.
+const (
+	LeaveNotUpgradable NotUpgradableAction = "Leave"
+	EvictNotUpgradable NotUpgradableAction = "Evict"
+)
+
+// Evicts reports whether the policy evicts pods that cannot be upgraded in place.
+func (s *RolloutPolicySpec) Evicts() bool {
+	return s.NotUpgradable != nil && s.NotUpgradable.Action == EvictNotUpgradable
+}
+
+// EvictionStatus is the state of the evictions of a RolloutPolicy, as its run reports the state.
+type EvictionStatus struct {
+	// WorkflowID is the id of the workflow that evicts the pods.
+	WorkflowID string `json:"workflowID"`
+	// Message describes the remaining pods, and the reason for which they wait.
+	Message string `json:"message,omitempty"`
+	// Remaining is the number of pods that still have to be recreated.
+	Remaining int32 `json:"remaining"`
+	// Evicted is the number of evictions of the run.
+	Evicted int32 `json:"evicted"`
+	// Since is the time at which the policy found the first of the remaining pods. The deadline counts
+	// from this time.
+	Since *metav1.Time `json:"since,omitempty"`
+	// Overdue is set if pods remain after the deadline.
+	Overdue bool `json:"overdue,omitempty"`
+	// PausedBy is the user that paused the evictions by signal.
+	PausedBy string `json:"pausedBy,omitempty"`
+	// PauseReason is the reason of that user.
+	PauseReason string `json:"pauseReason,omitempty"`
+	// Failed lists the owners whose replacement was no better. Their other pods are not evicted.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=100
+	Failed []FailedEviction `json:"failed,omitempty"`
+}
+
+// FailedEviction is an owner whose evicted pod was not replaced by a better pod.
+type FailedEviction struct {
+	// SidecarSet is the SidecarSet for which the pod was evicted.
+	SidecarSet string `json:"sidecarSet"`
+	// Generation is the generation of the SidecarSet at that time. A failure of another generation
+	// stops no evictions.
+	Generation int64  `json:"generation"`
+	Namespace  string `json:"namespace"`
+	// Kind, Name and UID identify the controller of the evicted pod.
+	Kind string    `json:"kind"`
+	Name string    `json:"name"`
+	UID  types.UID `json:"uid"`
+	// Reason says why the replacement is no better.
+	Reason string `json:"reason"`
+}

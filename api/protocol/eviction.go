@@ -1,0 +1,125 @@
+package protocol
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
+)
+
+// These names are registered with Temporal.
+const (
+	EvictionWorkflow      = "Eviction"
+	PlanEvictionsActivity = "PlanEvictions"
+	EvictPodsActivity     = "EvictPods"
+	EvictionMemo          = "evictions"
+)
+
+// EvictionWorkflowID returns the workflow id of the evictions of a RolloutPolicy.
+func EvictionWorkflowID(name string, uid types.UID) string {
+	return fmt.Sprintf("eviction/%s/%s", name, uid)
+}
+
+// PolicyReference identifies a RolloutPolicy by name and uid.
+type PolicyReference struct {
+	Name string    `json:"name"`
+	UID  types.UID `json:"uid"`
+}
+
+// EvictionInput is the input of the workflow Eviction.
+type EvictionInput struct {
+	Policy PolicyReference `json:"policy"`
+	State  EvictionState   `json:"state,omitzero"`
+	// View is the last view of the run that this run continues as new.
+	View EvictionView `json:"view,omitzero"`
+}
+
+// EvictionState is the state of the evictions of a policy. It contains no pods that wait.
+type EvictionState struct {
+	// PolicyGeneration is the generation of the policy to which Failed and Proven apply.
+	PolicyGeneration int64 `json:"policyGeneration,omitempty"`
+	// InFlight contains the evictions whose replacements are not ready yet.
+	InFlight []Eviction `json:"inFlight,omitempty"`
+	// Proven contains the generation of each SidecarSet for which an eviction gave a better pod.
+	Proven map[string]int64 `json:"proven,omitempty"`
+	// Failed contains the owners whose replacement was no better.
+	Failed []outriggerv1.FailedEviction `json:"failed,omitempty"`
+	// Evicted counts the evictions.
+	Evicted int `json:"evicted,omitempty"`
+	// Since is the time of the first plan with remaining pods. It is zero if no pod remains.
+	Since time.Time `json:"since,omitzero"`
+	// Last is the owner that was chosen last. The next plan begins with the owner after it.
+	Last string `json:"last,omitempty"`
+}
+
+// Owner is the controller of pods.
+type Owner struct {
+	Namespace string    `json:"namespace"`
+	Kind      string    `json:"kind"`
+	Name      string    `json:"name"`
+	UID       types.UID `json:"uid"`
+}
+
+func (o Owner) String() string { return o.Kind + " " + o.Namespace + "/" + o.Name }
+
+// Eviction is the eviction of pods of one owner.
+type Eviction struct {
+	SidecarSet SetReference `json:"sidecarSet"`
+	Generation int64        `json:"generation"`
+	Owner      Owner        `json:"owner"`
+	// Pods are the pods to evict, with the resourceVersion at which they were chosen.
+	Pods []WrittenPod `json:"pods"`
+	// Good is the number of the owner's ready pods with the newest content, and Newest the creation time
+	// of its newest pod, when the pods were chosen. Newest is a time of the API server, and Since a time
+	// of the run.
+	Good   int       `json:"good,omitempty"`
+	Newest time.Time `json:"newest"`
+	Since  time.Time `json:"since"`
+}
+
+// PlanEvictionsInput is the input of the activity PlanEvictions. Now is the time of the run.
+type PlanEvictionsInput struct {
+	Policy PolicyReference `json:"policy"`
+	State  EvictionState   `json:"state,omitzero"`
+	Now    time.Time       `json:"now"`
+}
+
+// EvictionPlan contains the next evictions.
+type EvictionPlan struct {
+	// Ended is set if the policy is gone, or does not evict pods.
+	Ended bool          `json:"ended,omitempty"`
+	State EvictionState `json:"state,omitzero"`
+	Evict []Eviction    `json:"evict,omitempty"`
+	// Remaining counts the pods that still have to be recreated.
+	Remaining int           `json:"remaining,omitempty"`
+	Overdue   bool          `json:"overdue,omitempty"`
+	Message   string        `json:"message,omitempty"`
+	Wait      time.Duration `json:"wait,omitempty"`
+}
+
+// EvictPodsInput contains the evictions that the activity EvictPods writes.
+type EvictPodsInput struct {
+	Policy     PolicyReference `json:"policy"`
+	Generation int64           `json:"generation"`
+	Evictions  []Eviction      `json:"evictions"`
+}
+
+// EvictPodsResult contains the result for each pod. Evicted pods are terminating or gone. Other pods
+// were not evicted, and Rejected has the reasons.
+type EvictPodsResult struct {
+	Evicted  []types.UID   `json:"evicted,omitempty"`
+	Rejected []RejectedPod `json:"rejected,omitempty"`
+}
+
+// EvictionView is the memo EvictionMemo, and the answer to the query status.
+type EvictionView struct {
+	Message   string                       `json:"message,omitempty"`
+	Remaining int                          `json:"remaining"`
+	Evicted   int                          `json:"evicted"`
+	Since     time.Time                    `json:"since,omitzero"`
+	Overdue   bool                         `json:"overdue,omitempty"`
+	Pause     *Pause                       `json:"pause,omitempty"`
+	Failed    []outriggerv1.FailedEviction `json:"failed,omitempty"`
+}

@@ -1,0 +1,287 @@
+package eviction
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
+	"github.com/outrigger/outrigger/api/protocol"
+)
+
+// cluster simulates owners whose controllers replace evicted pods.
+type cluster struct {
+	now     time.Time
+	pods    []Pod
+	sets    map[string]Set
+	policy  *outriggerv1.RolloutPolicy
+	state   protocol.EvictionState
+	created int
+	// outdated is the SidecarSet for which new pods are outdated, too, by the name of their owner.
+	outdated map[string]string
+	// unready are the owners whose new pods are not ready.
+	unready map[string]bool
+	// rejects are the owners whose evictions are rejected.
+	rejects map[string]bool
+	evicted map[string]int
+}
+
+func newCluster(perOwner int32) *cluster {
+	return &cluster{
+		now:  time.Date(2026, 1, 5, 9, 0, 0, 0, time.UTC),
+		sets: map[string]Set{"logs": {UID: "s1", Generation: 1, MaxUnavailable: 100}},
+		policy: &outriggerv1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: "edge", Generation: 1}, Spec: outriggerv1.RolloutPolicySpec{
+			NotUpgradable: &outriggerv1.RolloutNotUpgradable{Action: outriggerv1.EvictNotUpgradable, MaxUnavailablePerOwner: perOwner, Deadline: "14d"}}},
+		outdated: map[string]string{}, unready: map[string]bool{}, rejects: map[string]bool{}, evicted: map[string]int{},
+	}
+}
+
+func (c *cluster) add(kind, owner, outdated string, ready bool) *Pod {
+	c.created++
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shop", Name: fmt.Sprintf("%s-%d", owner, c.created), UID: types.UID(fmt.Sprintf("p%d", c.created)), ResourceVersion: "7",
+		CreationTimestamp: metav1.NewTime(c.now.Truncate(time.Second)),
+	}}
+	if kind != "" {
+		pod.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: owner, UID: types.UID(owner), Controller: new(true)}}
+	}
+	c.pods = append(c.pods, Pod{Pod: pod, Ready: ready, Outdated: outdated})
+	return &c.pods[len(c.pods)-1]
+}
+
+func (c *cluster) addOld(owner string, n int) {
+	for range n {
+		c.add("ReplicaSet", owner, "logs", true)
+	}
+}
+
+// step executes one plan. The controllers recreate the evicted pods a second later.
+func (c *cluster) step() protocol.EvictionPlan {
+	plan := Next(Input{State: c.state, Policy: c.policy, Sets: c.sets, Pods: c.pods, Now: c.now})
+	var result protocol.EvictPodsResult
+	for _, e := range plan.Evict {
+		for _, pod := range e.Pods {
+			if !c.rejects[e.Owner.Name] {
+				result.Evicted = append(result.Evicted, pod.UID)
+			}
+		}
+	}
+	c.state, _ = Written(&plan, &result)
+	c.now = c.now.Add(time.Second)
+	for _, uid := range result.Evicted {
+		for i := range c.pods {
+			if pod := c.pods[i]; pod.UID == uid {
+				owner := metav1.GetControllerOfNoCopy(pod.Pod).Name
+				c.pods = append(c.pods[:i], c.pods[i+1:]...)
+				c.evicted[owner]++
+				c.add("ReplicaSet", owner, c.outdated[owner], !c.unready[owner])
+				break
+			}
+		}
+	}
+	c.now = c.now.Add(plan.Wait)
+	return plan
+}
+
+func TestSpec13_2_OneOwnersCanaryIsFirst(t *testing.T) {
+	c := newCluster(1)
+	for _, owner := range []string{"a", "b", "c"} {
+		c.addOld(owner, 2)
+	}
+	plan := c.step()
+	require.Len(t, plan.Evict, 1)
+	assert.Equal(t, "a", plan.Evict[0].Owner.Name)
+	assert.Equal(t, 6, plan.Remaining)
+	assert.Equal(t, "6 pods have to be recreated; 1 evictions wait for a ready replacement; "+
+		"4 wait: the first eviction for SidecarSet logs is not proven; 1 wait: maxUnavailablePerOwner has no slot", plan.Message)
+	plan = c.step()
+	assert.Len(t, plan.Evict, 3, "the canary gave a better pod")
+	plan = c.step()
+	assert.Len(t, plan.Evict, 2)
+	c.step()
+	plan = c.step()
+	assert.Zero(t, plan.Remaining)
+	assert.Equal(t, "no pod has to be recreated", plan.Message)
+	assert.Equal(t, idleWait, plan.Wait)
+	assert.Zero(t, plan.State.Since)
+	assert.Equal(t, 6, plan.State.Evicted)
+}
+
+func TestSpec13_3_ABrokenWebhookCostsOnePod(t *testing.T) {
+	c := newCluster(1)
+	for i := range 10 {
+		owner := fmt.Sprintf("owner%d", i)
+		c.addOld(owner, 3)
+		c.outdated[owner] = "logs"
+	}
+	for range 20 {
+		c.step()
+	}
+	assert.Equal(t, map[string]int{"owner0": 1}, c.evicted)
+	plan := c.step()
+	assert.Contains(t, plan.Message, "the eviction of a pod of ReplicaSet shop/owner0 for SidecarSet logs has failed: its new pod owner0-31 lacks the newest content, too")
+	assert.Contains(t, plan.Message, "27 wait: evictions for SidecarSet logs are halted")
+
+	t.Run("a change of the policy permits another attempt", func(t *testing.T) {
+		c.policy.Generation = 2
+		for range 20 {
+			c.step()
+		}
+		assert.Equal(t, map[string]int{"owner0": 1, "owner1": 1}, c.evicted)
+	})
+}
+
+// The webhook breaks after the canary, while the owners are evicted in parallel.
+func TestSpec13_3_AWebhookThatBreaksCostsOnePodOfEachOwner(t *testing.T) {
+	c := newCluster(1)
+	for i := range 50 {
+		c.addOld(fmt.Sprintf("owner%02d", i), 4)
+	}
+	c.step()
+	for i := range 50 {
+		c.outdated[fmt.Sprintf("owner%02d", i)] = "logs"
+	}
+	for range 50 {
+		c.step()
+	}
+	total := 0
+	for owner, n := range c.evicted {
+		total += n
+		if owner == "owner00" {
+			n-- // the canary
+		}
+		assert.LessOrEqual(t, n, 1, owner)
+	}
+	assert.LessOrEqual(t, total, 1+maxInFlight)
+	assert.GreaterOrEqual(t, len(c.state.Failed), maxFailed)
+}
+
+// One owner's own template is broken. Other owners continue.
+func TestSpec13_3_AFailedOwnerStopsNoOtherOwner(t *testing.T) {
+	c := newCluster(1)
+	for _, owner := range []string{"a", "b", "c"} {
+		c.addOld(owner, 3)
+	}
+	c.step()
+	c.unready["b"] = true
+	for range 200 {
+		c.step()
+	}
+	assert.Equal(t, map[string]int{"a": 3, "b": 1, "c": 3}, c.evicted)
+	assert.False(t, c.step().Overdue)
+	require.Len(t, c.state.Failed, 1)
+	assert.Equal(t, "no new pod with the newest content was ready within 10m0s", c.state.Failed[0].Reason)
+}
+
+func TestSpec13_2_OnlyPodsThatAControllerRecreates(t *testing.T) {
+	c := newCluster(1)
+	for _, kind := range []string{"", "Job", "Node"} {
+		c.add(kind, "x"+kind, "logs", true)
+	}
+	plan := c.step()
+	assert.Empty(t, plan.Evict)
+	assert.Equal(t, "3 pods have to be recreated; 3 wait: no controller recreates them", plan.Message)
+	assert.Zero(t, plan.State.Since, "these pods cannot meet a deadline")
+}
+
+func TestSpec13_2_MaxUnavailablePerOwner(t *testing.T) {
+	c := newCluster(3)
+	c.addOld("a", 8)
+	c.state.PolicyGeneration, c.state.Proven = 1, map[string]int64{"logs": 1}
+	require.Len(t, c.step().Evict[0].Pods, 1, "the first eviction of an owner")
+	require.Len(t, c.step().Evict[0].Pods, 3)
+	c.pods[len(c.pods)-1].Ready = false
+	assert.Empty(t, c.step().Evict, "a replacement is not ready")
+	c.pods[len(c.pods)-1].Ready = true
+	c.pods[2].Ready = false
+	unready := c.pods[2].Name
+	plan := c.step()
+	require.Len(t, plan.Evict[0].Pods, 3, "an unready pod is unavailable already")
+	assert.Equal(t, unready, plan.Evict[0].Pods[0].Name)
+}
+
+func TestSpec13_2_MaxUnavailableCounts(t *testing.T) {
+	c := newCluster(1)
+	for i := range 9 {
+		c.addOld(fmt.Sprintf("owner%d", i), 1)
+	}
+	c.state.PolicyGeneration, c.state.Proven = 1, map[string]int64{"logs": 1}
+	c.sets["logs"] = Set{UID: "s1", Generation: 1, MaxUnavailable: 3, Unavailable: []types.UID{"other"}}
+	plan := c.step()
+	assert.Len(t, plan.Evict, 2)
+	assert.Contains(t, plan.Message, "7 wait: maxUnavailable has no slot")
+}
+
+func TestSpec13_2_RejectedEvictionsStopNoOtherOwner(t *testing.T) {
+	c := newCluster(1)
+	for i := range 60 {
+		owner := fmt.Sprintf("owner%02d", i)
+		c.addOld(owner, 1)
+		c.rejects[owner] = i < 50
+	}
+	for range 200 {
+		c.step()
+	}
+	assert.Len(t, c.evicted, 10)
+	assert.Empty(t, c.state.InFlight)
+}
+
+func TestSpec13_2_ASidecarSetThatWaits(t *testing.T) {
+	c := newCluster(1)
+	c.addOld("a", 1)
+	c.sets["logs"] = Set{Generation: 1, MaxUnavailable: 10, Waits: "SidecarSet logs is paused"}
+	plan := c.step()
+	assert.Empty(t, plan.Evict)
+	assert.Equal(t, "1 pods have to be recreated; 1 wait: SidecarSet logs is paused", plan.Message)
+	assert.Equal(t, remainingWait, plan.Wait)
+}
+
+func TestSpec13_4_Deadline(t *testing.T) {
+	assert.Equal(t, 14*24*time.Hour, Deadline("14d"))
+	assert.Equal(t, 36*time.Hour, Deadline("36h"))
+	for _, invalid := range []string{"", "d", "0d", "-1d", "14", "14m"} {
+		assert.Zero(t, Deadline(invalid), invalid)
+	}
+	c := newCluster(1)
+	c.addOld("a", 1)
+	c.rejects["a"] = true
+	assert.False(t, c.step().Overdue)
+	c.now = c.now.Add(14 * 24 * time.Hour)
+	plan := c.step()
+	assert.True(t, plan.Overdue)
+	assert.Contains(t, plan.Message, "the deadline of 14d is over")
+	assert.NotEmpty(t, plan.Evict, "the evictions continue")
+}
+
+// The SidecarSet changes while an eviction is in flight. The replacement has the former content.
+func TestSpec13_3_ANewGenerationIsNoFailure(t *testing.T) {
+	c := newCluster(1)
+	c.addOld("a", 2)
+	c.outdated["a"] = "logs"
+	c.step()
+	c.sets["logs"] = Set{UID: "s1", Generation: 2, MaxUnavailable: 100}
+	plan := c.step()
+	assert.Empty(t, plan.State.Failed)
+	assert.Len(t, plan.Evict, 1)
+}
+
+// A deleted owner does not occupy the canary for ever, and is no failure.
+func TestSpec13_3_ADeletedOwner(t *testing.T) {
+	c := newCluster(1)
+	c.addOld("a", 1)
+	c.addOld("b", 1)
+	c.step()
+	c.pods = c.pods[:1] // the pod of b
+	require.Equal(t, "b", metav1.GetControllerOfNoCopy(c.pods[0].Pod).Name)
+	assert.Empty(t, c.step().Evict)
+	c.now = c.now.Add(replacementTimeout)
+	plan := c.step()
+	assert.Empty(t, plan.State.Failed)
+	assert.Len(t, plan.Evict, 1)
+}

@@ -1,0 +1,93 @@
+package eviction
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/outrigger/outrigger/api/protocol"
+)
+
+// plan returns the result of the planner.
+func (p *planner) plan() protocol.EvictionPlan {
+	s := &p.State
+	evictable := p.remaining - p.left
+	if evictable == 0 && len(s.InFlight) == 0 {
+		s.Since = time.Time{}
+	} else if s.Since.IsZero() {
+		s.Since = p.Now
+	}
+	plan := protocol.EvictionPlan{State: *s, Evict: p.evict, Remaining: p.remaining, Wait: idleWait}
+	if evictable > 0 {
+		plan.Wait = remainingWait
+	}
+	for _, e := range s.InFlight {
+		plan.Wait = min(plan.Wait, max(InFlightWait, p.Now.Sub(e.Since)/2), maxInFlightWait)
+	}
+	deadline := Deadline(p.Policy.Spec.NotUpgradable.Deadline)
+	plan.Overdue = deadline > 0 && !s.Since.IsZero() && p.Now.Sub(s.Since) >= deadline
+	plan.Message = p.message(plan.Overdue)
+	return plan
+}
+
+// message describes the remaining pods. It names at most three reasons for which pods wait.
+func (p *planner) message(overdue bool) string {
+	if p.remaining == 0 && len(p.State.InFlight) == 0 {
+		return "no pod has to be recreated"
+	}
+	parts := []string{fmt.Sprintf("%d pods have to be recreated", p.remaining)}
+	if n := len(p.State.InFlight) + len(p.evict); n > 0 {
+		parts = append(parts, fmt.Sprintf("%d evictions wait for a ready replacement", n))
+	}
+	if overdue {
+		parts = append(parts, "the deadline of "+p.Policy.Spec.NotUpgradable.Deadline+" is over")
+	}
+	for i := range p.State.Failed {
+		if f := &p.State.Failed[i]; i < 3 {
+			parts = append(parts, fmt.Sprintf("the eviction of a pod of %s %s/%s for SidecarSet %s has failed: %s", f.Kind, f.Namespace, f.Name, f.SidecarSet, f.Reason))
+		}
+	}
+	reasons := slices.SortedFunc(maps.Keys(p.waits), func(a, b string) int {
+		return cmp.Or(cmp.Compare(p.waits[b], p.waits[a]), cmp.Compare(a, b))
+	})
+	for i, reason := range reasons {
+		if n := p.waits[reason]; n > 0 && i < 3 {
+			parts = append(parts, fmt.Sprintf("%d wait: %s", n, reason))
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+// Deadline parses a deadline such as 14d or 36h. It returns 0 without a valid deadline.
+func Deadline(text string) time.Duration {
+	if len(text) < 2 {
+		return 0
+	}
+	n, err := strconv.Atoi(text[:len(text)-1])
+	unit := map[byte]time.Duration{'h': time.Hour, 'd': 24 * time.Hour}[text[len(text)-1]]
+	if err != nil || n < 1 {
+		return 0
+	}
+	return time.Duration(n) * unit
+}
+
+// Written returns the state after the evictions of a plan, and the number of evictions. It drops the
+// pods that were not evicted.
+func Written(plan *protocol.EvictionPlan, result *protocol.EvictPodsResult) (protocol.EvictionState, int) {
+	state, evicted := plan.State, 0
+	state.InFlight = slices.Clone(state.InFlight)
+	for _, e := range plan.Evict {
+		e.Pods = slices.DeleteFunc(slices.Clone(e.Pods), func(pod protocol.WrittenPod) bool { return !slices.Contains(result.Evicted, pod.UID) })
+		if len(e.Pods) == 0 {
+			continue
+		}
+		evicted += len(e.Pods)
+		state.InFlight = append(state.InFlight, e)
+	}
+	state.Evicted += evicted
+	return state, evicted
+}

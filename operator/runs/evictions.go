@@ -1,0 +1,60 @@
+package runs
+
+import (
+	"context"
+	"fmt"
+
+	"go.temporal.io/api/common/v1"
+	"go.temporal.io/api/enums/v1"
+	sdkpb "go.temporal.io/api/sdk/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/taskqueue/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"github.com/outrigger/outrigger/api/protocol"
+)
+
+// Evictions starts the workflow that evicts the pods of a RolloutPolicy, unless it is running. It
+// returns the newest view of the workflow, or nil if the workflow has no view yet. start is used only
+// for a new workflow.
+func (c *Client) Evictions(ctx context.Context, start protocol.EvictionInput) (*protocol.EvictionView, error) {
+	id := protocol.EvictionWorkflowID(start.Policy.Name, start.Policy.UID)
+	description, err := call(ctx, c.connection, "DescribeWorkflowExecution", c.client.WorkflowService().DescribeWorkflowExecution,
+		&workflowservice.DescribeWorkflowExecutionRequest{Namespace: c.namespace, Execution: &common.WorkflowExecution{WorkflowId: id}})
+	if err != nil && !is[*serviceerror.NotFound](err) {
+		return nil, fmt.Errorf("ask for the evictions of RolloutPolicy %s: %w", start.Policy.Name, err)
+	}
+	info := description.GetWorkflowExecutionInfo()
+	if info.GetStatus() != enums.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		return nil, c.startEvictions(ctx, id, start)
+	}
+	var view *protocol.EvictionView
+	if err := c.converter.FromPayload(info.GetMemo().GetFields()[protocol.EvictionMemo], &view); err != nil {
+		return nil, fmt.Errorf("read the memo %s of workflow %s: %w", protocol.EvictionMemo, id, err)
+	}
+	return view, nil
+}
+
+func (c *Client) startEvictions(ctx context.Context, id string, start protocol.EvictionInput) error {
+	input, err := c.converter.ToPayloads(start)
+	if err != nil {
+		return fmt.Errorf("encode the input of workflow %s: %w", id, err)
+	}
+	summary, err := c.converter.ToPayload(protocol.Summary("evictions of RolloutPolicy " + start.Policy.Name))
+	if err != nil {
+		return fmt.Errorf("encode the summary of workflow %s: %w", id, err)
+	}
+	_, err = call(ctx, c.connection, "StartWorkflowExecution", c.client.WorkflowService().StartWorkflowExecution, &workflowservice.StartWorkflowExecutionRequest{
+		Namespace: c.namespace, WorkflowId: id, WorkflowType: &common.WorkflowType{Name: protocol.EvictionWorkflow},
+		TaskQueue: &taskqueue.TaskQueue{Name: c.taskQueue, Kind: enums.TASK_QUEUE_KIND_NORMAL},
+		Input:     input, Identity: c.identity, RequestId: string(uuid.NewUUID()),
+		WorkflowIdReusePolicy:    enums.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
+		WorkflowIdConflictPolicy: enums.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
+		UserMetadata:             &sdkpb.UserMetadata{Summary: summary},
+	})
+	if err != nil {
+		return fmt.Errorf("start the evictions of RolloutPolicy %s: %w", start.Policy.Name, err)
+	}
+	return nil
+}

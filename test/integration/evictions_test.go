@@ -1,0 +1,146 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/dev/observer"
+	"github.com/outrigger/outrigger/kube"
+)
+
+// newBudgetedScenario is newStagedScenario with a PodDisruptionBudget for the pods.
+func newBudgetedScenario(t *testing.T, n int32) *scenario {
+	t.Helper()
+	s := newStagedScenario(t, n, intstr.FromInt32(2))
+	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: s.name}}
+	budget.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": s.name}}
+	budget.Spec.MaxUnavailable = new(intstr.FromInt32(1))
+	require.NoError(t, stack.kube.Create(s.ctx, budget))
+	return s
+}
+
+// evict gives the policy the action Evict.
+func (s *scenario) evict() {
+	s.t.Helper()
+	s.patchPolicy(`{"notUpgradable":{"action":"Evict","deadline":"14d"}}`)
+}
+
+// editEnvironment changes the environment of the sidecar, which no upgrade in place can change.
+func (s *scenario) editEnvironment(value string) {
+	s.t.Helper()
+	s.edit(fmt.Sprintf(`[{"op":"add","path":"/spec/containers/0/env","value":[{"name":"LEVEL","value":%q}]}]`, value))
+}
+
+// awaitEvictions waits until the evictions of the policy fulfil the condition.
+func (s *scenario) awaitEvictions(what string, condition func(*outriggerv1.EvictionStatus) bool) *outriggerv1.EvictionStatus {
+	s.t.Helper()
+	policy := &outriggerv1.RolloutPolicy{}
+	s.poll(what, func() (bool, error) {
+		err := stack.kube.Get(s.ctx, client.ObjectKey{Name: s.name}, policy)
+		return err == nil && policy.Status.Evictions != nil && condition(policy.Status.Evictions), err
+	})
+	return policy.Status.Evictions
+}
+
+// environments counts the pods by the value of LEVEL in the sidecar. A pod without the sidecar has the
+// value none.
+func (s *scenario) environments() map[string]int {
+	s.t.Helper()
+	var pods corev1.PodList
+	require.NoError(s.t, stack.kube.List(s.ctx, &pods, client.InNamespace(s.name)))
+	found := map[string]int{}
+	for i := range pods.Items {
+		value := "none"
+		for _, c := range pods.Items[i].Spec.Containers {
+			if c.Name != "side" {
+				continue
+			}
+			value = ""
+			for _, env := range c.Env {
+				if env.Name == "LEVEL" {
+					value = env.Value
+				}
+			}
+		}
+		if pods.Items[i].DeletionTimestamp == nil {
+			found[value]++
+		}
+	}
+	return found
+}
+
+func TestSpec13_2_PodsThatCannotBeUpgradedAreEvicted(t *testing.T) {
+	t.Parallel()
+	s := newBudgetedScenario(t, 6)
+	alone := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "alone", Labels: map[string]string{"app": s.name}}}
+	alone.Spec.Containers = []corev1.Container{{Name: "app", Image: "app:1"}}
+	require.NoError(t, stack.kube.Create(s.ctx, alone))
+	s.await(observer.Converged(7))
+	s.editEnvironment("debug")
+	s.evict()
+	status := s.awaitEvictions("the evictions", func(e *outriggerv1.EvictionStatus) bool { return e.Evicted == 6 && e.Remaining == 1 })
+	assert.Equal(t, "1 pods have to be recreated; 1 wait: no controller recreates them", s.awaitEvictions("the end", func(e *outriggerv1.EvictionStatus) bool { return e.Since == nil }).Message)
+	assert.Empty(t, status.Failed)
+	assert.Equal(t, map[string]int{"debug": 6, "": 1}, s.environments())
+	s.awaitSet("the replacements", func(set *v1alpha1.SidecarSet) bool { return set.Status.UpdatedReadyPods == 6 })
+}
+
+func TestSpec13_2_PodsThatWereNeverInjectedAreEvicted(t *testing.T) {
+	t.Parallel()
+	s := newBudgetedScenario(t, 0)
+	s.edit(`[{"op":"replace","path":"/spec/selector/matchLabels/app","value":"not-yet"}]`)
+	require.NoError(t, stack.kube.Create(s.ctx, deployment(s.name, 3)))
+	s.await(func(v observer.View) bool { return v.Ready == 3 })
+	require.Equal(t, map[string]int{"none": 3}, s.environments())
+	s.edit(`[{"op":"replace","path":"/spec/selector/matchLabels/app","value":"` + s.name + `"}]`)
+	s.evict()
+	s.awaitEvictions("the evictions", func(e *outriggerv1.EvictionStatus) bool { return e.Evicted == 3 && e.Remaining == 0 })
+	s.awaitSet("the replacements", counts(3))
+}
+
+// The test removes the webhook, so it does not run in parallel with other tests.
+func TestSpec13_3_ABrokenWebhookCostsOnePod(t *testing.T) {
+	s := newBudgetedScenario(t, 4)
+	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	require.NoError(t, stack.kube.Get(s.ctx, client.ObjectKey{Name: kube.WebhookConfigurationName}, configuration))
+	require.NoError(t, stack.kube.Delete(s.ctx, configuration))
+	restore := func() {
+		again := configuration.DeepCopy()
+		again.ObjectMeta = metav1.ObjectMeta{Name: configuration.Name, Labels: configuration.Labels, Annotations: configuration.Annotations}
+		require.NoError(t, client.IgnoreAlreadyExists(stack.kube.Create(context.WithoutCancel(s.ctx), again)))
+	}
+	t.Cleanup(restore)
+	s.editEnvironment("debug")
+	s.evict()
+	status := s.awaitEvictions("the halt", func(e *outriggerv1.EvictionStatus) bool { return len(e.Failed) > 0 })
+	assert.Equal(t, int32(1), status.Evicted)
+	assert.Regexp(t, `the eviction of a pod of ReplicaSet .*/app-\w+ for SidecarSet .* has failed: its new pod app-\S+ lacks the newest content, too`, status.Message)
+	assert.Equal(t, map[string]int{"": 3, "none": 1}, s.environments())
+
+	restore()
+	run := protocol.EvictionWorkflowID(s.name, s.policyUID())
+	require.NoError(t, stack.temporal.SignalWorkflow(s.ctx, run, "", protocol.ResumeSignal, protocol.Pause{By: "ann"}))
+	s.awaitEvictions("the evictions", func(e *outriggerv1.EvictionStatus) bool { return e.Evicted == 5 && e.Remaining == 0 })
+	s.awaitSet("the replacements", counts(4))
+}
+
+func (s *scenario) policyUID() (uid types.UID) {
+	s.t.Helper()
+	policy := &outriggerv1.RolloutPolicy{}
+	require.NoError(s.t, stack.kube.Get(s.ctx, client.ObjectKey{Name: s.name}, policy))
+	return policy.UID
+}
