@@ -71,10 +71,11 @@ type Eviction struct {
 	Owner      Owner        `json:"owner"`
 	// Pods are the pods to evict, with the resourceVersion at which they were chosen.
 	Pods []WrittenPod `json:"pods"`
-	// Good is the number of the owner's ready pods with the newest content, and Newest the creation time
-	// of its newest pod, when the pods were chosen. Newest is a time of the API server, and Since a time
-	// of the run.
+	// Good is the number of the owner's ready pods with the newest content, Others the number of its
+	// other pods that have to be recreated for the SidecarSet, and Newest the creation time of its newest
+	// pod, when the pods were chosen. Newest is a time of the API server, and Since a time of the run.
 	Good   int       `json:"good,omitempty"`
+	Others int       `json:"others,omitempty"`
 	Newest time.Time `json:"newest"`
 	Since  time.Time `json:"since"`
 }

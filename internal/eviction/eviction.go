@@ -151,13 +151,22 @@ func (o *owner) good(after time.Time) (good, newer int) {
 	return good, newer
 }
 
-// worse returns the first pod that was created after a time of the API server, and that has to be
-// recreated for a SidecarSet.
-func (o *owner) worse(set string, after time.Time) *Pod {
+// worse returns a pod that has replaced an evicted pod, and that has to be recreated, too. Times of
+// the API server are whole seconds, so that a replacement may be as old as the newest other pod. It
+// then increases the number of pods that have to be recreated.
+func (o *owner) worse(e *protocol.Eviction) *Pod {
+	var found *Pod
+	n := 0
 	for _, pod := range o.pods {
-		if pod.Outdated == set && pod.CreationTimestamp.After(after) {
-			return pod
+		if pod.Outdated != e.SidecarSet.Name || contains(e.Pods, pod.UID) {
+			continue
 		}
+		if n++; found == nil || pod.CreationTimestamp.After(found.CreationTimestamp.Time) {
+			found = pod
+		}
+	}
+	if n > e.Others || found != nil && found.CreationTimestamp.After(e.Newest) {
+		return found
 	}
 	return nil
 }
@@ -210,7 +219,7 @@ func (p *planner) judge() {
 			return late // the eviction was lost
 		}
 		good, newer := of.good(e.Newest)
-		switch worse := of.worse(e.SidecarSet.Name, e.Newest); {
+		switch worse := of.worse(&e); {
 		case worse != nil:
 			p.fail(e, "its new pod "+worse.Name+" lacks the newest content, too")
 		case newer >= len(e.Pods), good >= e.Good+len(e.Pods):
@@ -386,6 +395,11 @@ func (p *planner) take(of *owner, set string, pods []*Pod) {
 		e.Pods = append(e.Pods, protocol.WrittenPod{PodReference: reference, ResourceVersion: pod.ResourceVersion})
 	}
 	e.Newest = of.newest()
+	for _, pod := range of.pods {
+		if pod.Outdated == set && !contains(e.Pods, pod.UID) {
+			e.Others++
+		}
+	}
 	e.Good, _ = of.good(e.Newest)
 	p.evict = append(p.evict, e)
 	p.State.Last = of.key

@@ -30,6 +30,8 @@ type cluster struct {
 	// rejects are the owners whose evictions are rejected.
 	rejects map[string]bool
 	evicted map[string]int
+	// delay is the time until a controller recreates an evicted pod.
+	delay time.Duration
 }
 
 func newCluster(perOwner int32) *cluster {
@@ -38,7 +40,7 @@ func newCluster(perOwner int32) *cluster {
 		sets: map[string]Set{"logs": {UID: "s1", Generation: 1, MaxUnavailable: 100}},
 		policy: &outriggerv1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: "edge", Generation: 1}, Spec: outriggerv1.RolloutPolicySpec{
 			NotUpgradable: &outriggerv1.RolloutNotUpgradable{Action: outriggerv1.EvictNotUpgradable, MaxUnavailablePerOwner: perOwner, Deadline: "14d"}}},
-		outdated: map[string]string{}, unready: map[string]bool{}, rejects: map[string]bool{}, evicted: map[string]int{},
+		outdated: map[string]string{}, unready: map[string]bool{}, rejects: map[string]bool{}, evicted: map[string]int{}, delay: time.Second,
 	}
 }
 
@@ -73,7 +75,7 @@ func (c *cluster) step() protocol.EvictionPlan {
 		}
 	}
 	c.state, _ = Written(&plan, &result)
-	c.now = c.now.Add(time.Second)
+	c.now = c.now.Add(c.delay)
 	for _, uid := range result.Evicted {
 		for i := range c.pods {
 			if pod := c.pods[i]; pod.UID == uid {
@@ -135,6 +137,18 @@ func TestSpec13_3_ABrokenWebhookCostsOnePod(t *testing.T) {
 		}
 		assert.Equal(t, map[string]int{"owner0": 1, "owner1": 1}, c.evicted)
 	})
+}
+
+// Times of the API server are whole seconds.
+func TestSpec13_3_AReplacementFromTheSameSecond(t *testing.T) {
+	c := newCluster(1)
+	c.delay = 0
+	c.addOld("a", 3)
+	c.outdated["a"] = "logs"
+	c.step()
+	plan := c.step()
+	require.Len(t, plan.State.Failed, 1)
+	assert.Regexp(t, "its new pod a-[0-9] lacks the newest content, too", plan.State.Failed[0].Reason)
 }
 
 // The webhook breaks after the canary, while the owners are evicted in parallel.

@@ -81,10 +81,12 @@ func Written(plan *protocol.EvictionPlan, result *protocol.EvictPodsResult) (pro
 	state, evicted := plan.State, 0
 	state.InFlight = slices.Clone(state.InFlight)
 	for _, e := range plan.Evict {
+		chosen := len(e.Pods)
 		e.Pods = slices.DeleteFunc(slices.Clone(e.Pods), func(pod protocol.WrittenPod) bool { return !slices.Contains(result.Evicted, pod.UID) })
 		if len(e.Pods) == 0 {
 			continue
 		}
+		e.Others += chosen - len(e.Pods)
 		evicted += len(e.Pods)
 		state.InFlight = append(state.InFlight, e)
 	}
