@@ -16,7 +16,6 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/eviction"
 	"github.com/outrigger/outrigger/internal/match"
-	"github.com/outrigger/outrigger/internal/record"
 	"github.com/outrigger/outrigger/internal/revision"
 	"github.com/outrigger/outrigger/internal/rollout"
 	"github.com/outrigger/outrigger/internal/stage"
@@ -37,7 +36,7 @@ func (a *Activities) PlanEvictions(ctx context.Context, input protocol.PlanEvict
 	if policy == nil {
 		return protocol.EvictionPlan{Ended: true, Message: "the policy evicts no pods any more"}, nil
 	}
-	scan := &evictionScan{Activities: a, policies: policies, policy: policy, sets: map[string]eviction.Set{}, pods: map[types.UID]*eviction.Pod{}, namespaces: map[string]namespace{}}
+	scan := &evictionScan{Activities: a, policies: policies, policy: policy, sets: map[string]eviction.Set{}, pods: map[types.UID]*eviction.Pod{}, namespaces: map[string]bool{}}
 	if err := scan.all(ctx); err != nil {
 		return protocol.EvictionPlan{}, err
 	}
@@ -63,15 +62,8 @@ type evictionScan struct {
 	freezes  []outriggerv1.RolloutFreeze
 	sets     map[string]eviction.Set
 	pods     map[types.UID]*eviction.Pod
-	// namespaces contains the namespaces of the pods that were considered so far.
-	namespaces map[string]namespace
-}
-
-// namespace contains the labels of a namespace, and whether the API server calls the webhook for its
-// pods.
-type namespace struct {
-	labels map[string]string
-	called bool
+	// namespaces tells for which namespaces the API server calls the webhook, as far as it is known.
+	namespaces map[string]bool
 }
 
 func (s *evictionScan) all(ctx context.Context) error {
@@ -156,16 +148,16 @@ func (s *evictionScan) called(pod *corev1.Pod, labels func(string) (map[string]s
 	if !s.webhook.Pod(pod) {
 		return false, nil
 	}
-	known, ok := s.namespaces[pod.Namespace]
-	if !ok {
+	called, known := s.namespaces[pod.Namespace]
+	if !known {
 		of, err := labels(pod.Namespace)
 		if err != nil {
 			return false, fmt.Errorf("look up namespace %s: %w", pod.Namespace, err)
 		}
-		known = namespace{of, s.webhook.Namespace(pod.Namespace, of)}
-		s.namespaces[pod.Namespace] = known
+		called = s.webhook.Namespace(pod.Namespace, of)
+		s.namespaces[pod.Namespace] = called
 	}
-	return known.called, nil
+	return called, nil
 }
 
 // controllerOf returns the uid of the controller of a pod, or of the pod itself.
@@ -191,29 +183,17 @@ func (s *evictionScan) add(pod *corev1.Pod, ready bool, set string, outdated boo
 	return known
 }
 
-// uninjected adds the pods that match a SidecarSet, that were not injected, and for whose replacements
-// the API server calls the webhook.
+// uninjected adds the pods that match a SidecarSet and were never injected.
 func (s *evictionScan) uninjected(set *v1alpha1.SidecarSet, scope match.Scope, labels func(string) (map[string]string, error)) error {
-	if set.Spec.InjectionStrategy.Paused {
-		return nil
-	}
 	pods, err := s.Index.In(scope.OneNamespace())
 	if err != nil {
 		return err
 	}
-	for _, pod := range pods {
-		if !scope.Labels(pod.Labels) || !match.Active(pod) || record.Injected(pod.Annotations, set.Name) {
-			continue
-		}
-		called, err := s.called(pod, labels)
-		if err != nil {
-			return err
-		}
-		if called && scope.Namespace(pod.Namespace, s.namespaces[pod.Namespace].labels) {
-			s.add(pod, podIsReady(pod), set.Name, true)
-		}
+	found, err := rollout.Uninjected(set, pods, s.webhook, labels)
+	for _, pod := range found {
+		s.add(pod, podIsReady(pod), set.Name, true)
 	}
-	return nil
+	return err
 }
 
 func podIsReady(pod *corev1.Pod) bool {

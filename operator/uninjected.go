@@ -2,7 +2,6 @@ package operator
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -15,7 +14,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/match"
-	"github.com/outrigger/outrigger/internal/record"
+	"github.com/outrigger/outrigger/internal/rollout"
 	"github.com/outrigger/outrigger/kube"
 	"github.com/outrigger/outrigger/kube/watches"
 )
@@ -61,26 +60,14 @@ func (s *injectionStep) scan(ctx context.Context, set *v1alpha1.SidecarSet, scop
 	var found uninjectedPods
 	pods, err := s.pods.In(scope.OneNamespace())
 	if err != nil {
-		return uninjectedPods{}, err
+		return found, err
 	}
-	called, labels, covered := s.webhook.called(ctx), kube.NamespaceLabels(ctx, s.client), map[string]bool{}
-	for _, pod := range pods {
-		if !scope.Labels(pod.Labels) || !match.Active(pod) || !called.Pod(pod) || record.Injected(pod.Annotations, set.Name) {
-			continue
-		}
-		in, known := covered[pod.Namespace]
-		if !known {
-			of, err := labels(pod.Namespace)
-			if err != nil {
-				return uninjectedPods{}, fmt.Errorf("look up namespace %s: %w", pod.Namespace, err)
-			}
-			in = called.Namespace(pod.Namespace, of) && scope.Namespace(pod.Namespace, of)
-			covered[pod.Namespace] = in
-		}
-		if !in {
-			continue
-		}
-		found.count++
+	uninjected, err := rollout.Uninjected(set, pods, s.webhook.called(ctx), kube.NamespaceLabels(ctx, s.client))
+	if err != nil {
+		return found, err
+	}
+	found.count = len(uninjected)
+	for _, pod := range uninjected {
 		if name := pod.Namespace + "/" + pod.Name; found.example == "" || name < found.example {
 			found.example = name
 		}

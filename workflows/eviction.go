@@ -90,12 +90,8 @@ func (r *evictionRun) step(ctx workflow.Context) (wait time.Duration, ended bool
 			return 0, false, err
 		}
 	}
-	state, evicted := eviction.Written(&plan, &result)
-	r.input.State = state
+	r.input.State, wait = eviction.Written(&plan, &result)
 	r.view(&plan, &result)
-	if wait = plan.Wait; evicted > 0 {
-		wait = eviction.InFlightWait
-	}
 	return wait, false, r.show(ctx)
 }
 

@@ -50,6 +50,8 @@ type EvictionState struct {
 	Evicted int `json:"evicted,omitempty"`
 	// Since is the time of the first plan with remaining pods. It is zero if no pod remains.
 	Since time.Time `json:"since,omitzero"`
+	// Rejections counts the plans in a row whose evictions were all rejected.
+	Rejections int `json:"rejections,omitempty"`
 	// Last is the owner that was chosen last. The next plan begins with the owner after it.
 	Last string `json:"last,omitempty"`
 }

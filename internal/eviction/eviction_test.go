@@ -69,12 +69,14 @@ func (c *cluster) step() protocol.EvictionPlan {
 	var result protocol.EvictPodsResult
 	for _, e := range plan.Evict {
 		for _, pod := range e.Pods {
-			if !c.rejects[e.Owner.Name] {
-				result.Evicted = append(result.Evicted, pod.UID)
+			if c.rejects[e.Owner.Name] {
+				result.Rejected = append(result.Rejected, protocol.RejectedPod{PodReference: pod.PodReference})
+				continue
 			}
+			result.Evicted = append(result.Evicted, pod.UID)
 		}
 	}
-	c.state, _ = Written(&plan, &result)
+	c.state, plan.Wait = Written(&plan, &result)
 	c.now = c.now.Add(c.delay)
 	for _, uid := range result.Evicted {
 		for i := range c.pods {
@@ -244,6 +246,7 @@ func TestSpec13_2_RejectedEvictionsStopNoOtherOwner(t *testing.T) {
 	}
 	assert.Len(t, c.evicted, 10)
 	assert.Empty(t, c.state.InFlight)
+	assert.Equal(t, idleWait, c.step().Wait)
 }
 
 func TestSpec13_2_ASidecarSetThatWaits(t *testing.T) {

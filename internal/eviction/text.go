@@ -75,9 +75,10 @@ func Deadline(text string) time.Duration {
 	return time.Duration(n) * unit
 }
 
-// Written returns the state after the evictions of a plan, and the number of evictions. It drops the
-// pods that were not evicted.
-func Written(plan *protocol.EvictionPlan, result *protocol.EvictPodsResult) (protocol.EvictionState, int) {
+// Written returns the state after the evictions of a plan, and the time until the next plan. It drops
+// the pods that were not evicted. If all evictions were rejected, the time is short at first, because a
+// PodDisruptionBudget may not count a replacement yet, and doubles up to idleWait.
+func Written(plan *protocol.EvictionPlan, result *protocol.EvictPodsResult) (protocol.EvictionState, time.Duration) {
 	state, evicted := plan.State, 0
 	state.InFlight = slices.Clone(state.InFlight)
 	for _, e := range plan.Evict {
@@ -91,5 +92,13 @@ func Written(plan *protocol.EvictionPlan, result *protocol.EvictPodsResult) (pro
 		state.InFlight = append(state.InFlight, e)
 	}
 	state.Evicted += evicted
-	return state, evicted
+	switch {
+	case evicted > 0:
+		state.Rejections = 0
+		return state, InFlightWait
+	case len(result.Rejected) > 0:
+		state.Rejections++
+		return state, min(idleWait, InFlightWait<<min(state.Rejections, 8))
+	}
+	return state, plan.Wait
 }
