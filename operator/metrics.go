@@ -5,6 +5,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"k8s.io/utils/clock"
 
+	"github.com/outrigger/outrigger/operator/policies"
 	"github.com/outrigger/outrigger/operator/runs"
 )
 
@@ -14,6 +15,7 @@ type metrics struct {
 	statusWrites   prometheus.Counter
 	withoutSidecar *prometheus.GaugeVec
 	rollouts       *rolloutMetrics
+	evictions      *policies.Metrics
 }
 
 // RegisterMetrics registers the operator's metrics without an operator, for their
@@ -32,7 +34,8 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			Name: "outrigger_pods_without_sidecar",
 			Help: "Pods that match a SidecarSet but were not injected with it.",
 		}, []string{"sidecarset"}),
-		rollouts: newRolloutMetrics(clock.RealClock{}),
+		rollouts:  newRolloutMetrics(clock.RealClock{}),
+		evictions: policies.NewMetrics(registerer),
 	}
 	registerer.MustRegister(m.rollouts)
 	return m

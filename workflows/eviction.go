@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/outrigger/outrigger/api/protocol"
@@ -17,10 +18,10 @@ const evictionLimit = 2 * time.Minute
 // Eviction evicts the pods of a RolloutPolicy that no upgrade in place brings to the newest content
 // (SPEC §13). It ends once the policy is gone or evicts no pods any more.
 //
-// The run handles the signals pause and resume, and the query status. A resume also permits another
-// attempt for the owners whose eviction has failed.
+// The run handles the signals pause, resume and wake, and the query status. A resume also permits
+// another attempt for the owners whose eviction has failed.
 func Eviction(ctx workflow.Context, input protocol.EvictionInput) error {
-	r := &evictionRun{input: input, signals: newSignals(ctx)}
+	r := &evictionRun{input: input, signals: newSignals(ctx), wake: workflow.GetSignalChannel(ctx, protocol.WakeSignal)}
 	if err := workflow.SetQueryHandler(ctx, protocol.StatusQuery, func() (protocol.EvictionView, error) { return r.input.View, nil }); err != nil {
 		return fmt.Errorf("answer the query %s: %w", protocol.StatusQuery, err)
 	}
@@ -44,14 +45,17 @@ func Eviction(ctx workflow.Context, input protocol.EvictionInput) error {
 type evictionRun struct {
 	input   protocol.EvictionInput
 	signals signals
+	// wake is the channel of the operator, which ends a wait early.
+	wake workflow.ReceiveChannel
 	// written is the view that the memo contains.
 	written protocol.EvictionView
 }
 
-func (r *evictionRun) hasSignals() bool { return len(r.signals.order.names) > 0 }
+func (r *evictionRun) hasSignals() bool { return len(r.signals.order.names)+r.wake.Len() > 0 }
 
 // readSignals reads every signal that has arrived. The last pause or resume takes effect.
 func (r *evictionRun) readSignals(ctx workflow.Context) {
+	drain[converter.RawValue](r.wake)
 	names := r.signals.order.names
 	r.signals.order.names = nil
 	if len(names) == 0 {
@@ -81,7 +85,7 @@ func (r *evictionRun) step(ctx workflow.Context) (wait time.Duration, ended bool
 		r.input.View = protocol.EvictionView{Message: plan.Message, Evicted: r.input.State.Evicted}
 		return 0, true, r.show(ctx)
 	}
-	if r.input.View.Pause != nil || r.hasSignals() {
+	if r.input.View.Pause != nil || len(r.signals.order.names) > 0 {
 		plan.Evict = nil
 	}
 	result := protocol.EvictPodsResult{}

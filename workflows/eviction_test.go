@@ -228,6 +228,14 @@ func (s *evictionSuite) TestSpec13_5_APauseStopsEvictionsUntilTheResume() {
 	s.Zero(s.outdated())
 }
 
+func (s *evictionSuite) TestSpec13_5_TheOperatorWakesTheRun() {
+	s.env.RegisterDelayedCallback(func() { s.add("a", true, s.begin) }, time.Minute)
+	s.env.RegisterDelayedCallback(func() { s.env.SignalWorkflow(protocol.WakeSignal, nil) }, 2*time.Minute)
+	s.env.RegisterDelayedCallback(func() { s.Equal(1, s.view().Evicted) }, 3*time.Minute)
+	s.endAfter(time.Hour)
+	s.execute()
+}
+
 // The next run of a chain keeps the pause, and the evictions in flight.
 func (s *evictionSuite) TestSpec13_5_AContinuedRunKeepsItsState() {
 	for i := range 20 {

@@ -14,6 +14,7 @@ const (
 	EvictionWorkflow      = "Eviction"
 	PlanEvictionsActivity = "PlanEvictions"
 	EvictPodsActivity     = "EvictPods"
+	WakeSignal            = "wake"
 	EvictionMemo          = "evictions"
 )
 

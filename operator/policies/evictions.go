@@ -4,10 +4,15 @@ import (
 	"context"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/stage"
 )
 
 // evictionInterval is the time between two reads of the workflow that evicts the pods of a policy.
@@ -15,18 +20,68 @@ const evictionInterval = 10 * time.Second
 
 // Evictions starts and reads the workflows that evict pods. Package operator/runs implements it.
 type Evictions interface {
-	Evictions(ctx context.Context, start protocol.EvictionInput) (*protocol.EvictionView, error)
+	Evictions(ctx context.Context, start protocol.EvictionInput, outdated bool) (*protocol.EvictionView, error)
 }
 
-// evictions returns the state of the evictions of a policy, and starts the workflow that evicts the
+// Metrics are the metrics of evictions.
+type Metrics struct{ failed, overdue, remaining prometheus.Gauge }
+
+// NewMetrics registers the metrics.
+func NewMetrics(registerer prometheus.Registerer) *Metrics {
+	factory := promauto.With(registerer)
+	return &Metrics{
+		failed: factory.NewGauge(prometheus.GaugeOpts{
+			Name: "outrigger_evictions_failed_owners",
+			Help: "Owners whose evicted pod was not replaced by a better pod, of all RolloutPolicies.",
+		}),
+		overdue: factory.NewGauge(prometheus.GaugeOpts{
+			Name: "outrigger_evictions_overdue_policies",
+			Help: "RolloutPolicies with pods to evict after their deadline.",
+		}),
+		remaining: factory.NewGauge(prometheus.GaugeOpts{
+			Name: "outrigger_evictions_remaining_pods",
+			Help: "Pods that have to be recreated, of all RolloutPolicies that evict pods.",
+		}),
+	}
+}
+
+// observe sets the metrics from the status of all policies.
+func (m *Metrics) observe(statuses []outriggerv1.RolloutPolicyStatus) {
+	var failed, overdue, remaining float64
+	for i := range statuses {
+		e := statuses[i].Evictions
+		if e == nil {
+			continue
+		}
+		failed += float64(len(e.Failed))
+		remaining += float64(e.Remaining)
+		if e.Overdue {
+			overdue++
+		}
+	}
+	m.failed.Set(failed)
+	m.overdue.Set(overdue)
+	m.remaining.Set(remaining)
+}
+
+// evictionsOf returns the state of the evictions of a policy, and starts the workflow that evicts the
 // pods. A workflow that Temporal has lost continues from status. If the workflow cannot be read,
 // status stays unchanged.
-func (w *Writer) evictionsOf(ctx context.Context, policy *outriggerv1.RolloutPolicy, sidecarSets int32) (*outriggerv1.EvictionStatus, error) {
-	known := policy.Status.Evictions
-	if !policy.Spec.Evicts() || policy.DeletionTimestamp != nil || sidecarSets == 0 && known == nil {
+func (w *Writer) evictionsOf(ctx context.Context, policy *outriggerv1.RolloutPolicy, sets []v1alpha1.SidecarSet, policies []outriggerv1.RolloutPolicy) (*outriggerv1.EvictionStatus, error) {
+	if !policy.Spec.Evicts() || policy.DeletionTimestamp != nil {
 		return nil, nil
 	}
-	view, err := w.evictions.Evictions(ctx, startOf(policy))
+	known := policy.Status.Evictions
+	applies, outdated := known != nil, false
+	for i := range sets {
+		if of, err := stage.PolicyOf(&sets[i], policies); err == nil && of != nil && of.Name == policy.Name {
+			applies, outdated = true, outdated || hasOutdatedPods(&sets[i])
+		}
+	}
+	if !applies {
+		return nil, nil
+	}
+	view, err := w.evictions.Evictions(ctx, startOf(policy), outdated)
 	if err != nil || view == nil {
 		return known, err
 	}
@@ -41,6 +96,15 @@ func (w *Writer) evictionsOf(ctx context.Context, policy *outriggerv1.RolloutPol
 		status.PausedBy, status.PauseReason = view.Pause.By, view.Pause.Reason
 	}
 	return status, nil
+}
+
+// hasOutdatedPods reports whether status shows pods that have to be recreated, in a state in which
+// they may be evicted.
+func hasOutdatedPods(set *v1alpha1.SidecarSet) bool {
+	injected := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionInjected)
+	progressing := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionProgressing)
+	return injected != nil && injected.Reason == v1alpha1.ReasonPodsWithoutSidecar ||
+		progressing != nil && progressing.Reason == v1alpha1.ReasonNotUpgradablePods
 }
 
 // startOf returns the input of a new workflow.

@@ -37,12 +37,13 @@ type Writer struct {
 	sets, policies client.Reader
 	writer         client.Client
 	evictions      Evictions
+	metrics        *Metrics
 }
 
 // AddTo adds a Writer to a manager. In a cluster without the definition of RolloutPolicies, AddTo
 // adds nothing. If the definition is installed later, the operator writes no status of
 // RolloutPolicies until it restarts.
-func AddTo(mgr manager.Manager, direct client.Client, evictions Evictions) error {
+func AddTo(mgr manager.Manager, direct client.Client, evictions Evictions, metrics *Metrics) error {
 	policies, err := kube.OptionalCache(mgr, outriggerv1.GroupVersion.WithKind("RolloutPolicy"))
 	if err != nil {
 		return err
@@ -52,7 +53,7 @@ func AddTo(mgr manager.Manager, direct client.Client, evictions Evictions) error
 		return nil
 	}
 	c, err := controller.New("rolloutpolicy", mgr, controller.Options{
-		Reconciler: &Writer{sets: mgr.GetClient(), policies: policies, writer: direct, evictions: evictions}, CacheSyncTimeout: math.MaxInt64,
+		Reconciler: &Writer{sets: mgr.GetClient(), policies: policies, writer: direct, evictions: evictions, metrics: metrics}, CacheSyncTimeout: math.MaxInt64,
 	})
 	if err != nil {
 		return fmt.Errorf("set up the status of RolloutPolicies: %w", err)
@@ -95,16 +96,9 @@ func (w *Writer) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 		// reconcile.
 		return reconcile.Result{}, reconcile.TerminalError(err)
 	}
-	result, conflict := reconcile.Result{}, false
+	result := w.readEvictions(ctx, sets.Items, policies.Items, statuses)
 	for i := range policies.Items {
 		stored := &policies.Items[i]
-		statuses[i].Evictions, err = w.evictionsOf(ctx, stored, statuses[i].SidecarSets)
-		if err != nil {
-			log.FromContext(ctx).Info("the evictions of a RolloutPolicy are not known", "policy", stored.Name, "cause", err.Error())
-		}
-		if stored.Spec.Evicts() {
-			result.RequeueAfter = evictionInterval
-		}
 		if stage.SameStatus(&stored.Status, &statuses[i]) {
 			continue
 		}
@@ -113,13 +107,27 @@ func (w *Writer) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 		switch err := w.writer.Status().Update(ctx, policy); {
 		case apierrors.IsConflict(err):
 			// The cache is not up to date yet.
-			conflict = true
+			result.RequeueAfter = interval
 		case client.IgnoreNotFound(err) != nil:
 			return reconcile.Result{}, fmt.Errorf("write the status of RolloutPolicy %s: %w", policy.Name, err)
 		}
 	}
-	if conflict {
-		result.RequeueAfter = interval
-	}
 	return result, nil
+}
+
+// readEvictions adds the evictions to the statuses of the policies that evict pods. These policies are
+// read again after evictionInterval.
+func (w *Writer) readEvictions(ctx context.Context, sets []v1alpha1.SidecarSet, policies []outriggerv1.RolloutPolicy, statuses []outriggerv1.RolloutPolicyStatus) (result reconcile.Result) {
+	for i := range policies {
+		policy := &policies[i]
+		var err error
+		if statuses[i].Evictions, err = w.evictionsOf(ctx, policy, sets, policies); err != nil {
+			log.FromContext(ctx).Info("the evictions of a RolloutPolicy are not known", "policy", policy.Name, "cause", err.Error())
+		}
+		if policy.Spec.Evicts() {
+			result.RequeueAfter = evictionInterval
+		}
+	}
+	w.metrics.observe(statuses)
+	return result
 }

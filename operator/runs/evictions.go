@@ -17,8 +17,9 @@ import (
 
 // Evictions starts the workflow that evicts the pods of a RolloutPolicy, unless it is running. It
 // returns the newest view of the workflow, or nil if the workflow has no view yet. start is used only
-// for a new workflow.
-func (c *Client) Evictions(ctx context.Context, start protocol.EvictionInput) (*protocol.EvictionView, error) {
+// for a new workflow. outdated reports whether pods have to be recreated. It wakes a workflow that
+// does not know such pods.
+func (c *Client) Evictions(ctx context.Context, start protocol.EvictionInput, outdated bool) (*protocol.EvictionView, error) {
 	id := protocol.EvictionWorkflowID(start.Policy.Name, start.Policy.UID)
 	description, err := call(ctx, c.connection, "DescribeWorkflowExecution", c.client.WorkflowService().DescribeWorkflowExecution,
 		&workflowservice.DescribeWorkflowExecutionRequest{Namespace: c.namespace, Execution: &common.WorkflowExecution{WorkflowId: id}})
@@ -32,6 +33,15 @@ func (c *Client) Evictions(ctx context.Context, start protocol.EvictionInput) (*
 	var view *protocol.EvictionView
 	if err := c.converter.FromPayload(info.GetMemo().GetFields()[protocol.EvictionMemo], &view); err != nil {
 		return nil, fmt.Errorf("read the memo %s of workflow %s: %w", protocol.EvictionMemo, id, err)
+	}
+	if outdated && view != nil && view.Remaining == 0 {
+		_, err = call(ctx, c.connection, "SignalWorkflowExecution", c.client.WorkflowService().SignalWorkflowExecution, &workflowservice.SignalWorkflowExecutionRequest{
+			Namespace: c.namespace, WorkflowExecution: &common.WorkflowExecution{WorkflowId: id}, SignalName: protocol.WakeSignal,
+			Identity: c.identity, RequestId: string(uuid.NewUUID()),
+		})
+		if err != nil && !is[*serviceerror.NotFound](err) {
+			return nil, fmt.Errorf("wake the evictions of RolloutPolicy %s: %w", start.Policy.Name, err)
+		}
 	}
 	return view, nil
 }

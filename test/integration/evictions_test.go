@@ -90,8 +90,9 @@ func TestSpec13_2_PodsThatCannotBeUpgradedAreEvicted(t *testing.T) {
 	alone.Spec.Containers = []corev1.Container{{Name: "app", Image: "app:1"}}
 	require.NoError(t, stack.kube.Create(s.ctx, alone))
 	s.await(observer.Converged(7))
-	s.editEnvironment("debug")
 	s.evict()
+	s.awaitEvictions("a run without outdated pods", func(e *outriggerv1.EvictionStatus) bool { return e.Message == "no pod has to be recreated" })
+	s.editEnvironment("debug")
 	status := s.awaitEvictions("the evictions", func(e *outriggerv1.EvictionStatus) bool { return e.Evicted == 6 && e.Remaining == 1 })
 	assert.Equal(t, "1 pods have to be recreated; 1 wait: no controller recreates them", s.awaitEvictions("the end", func(e *outriggerv1.EvictionStatus) bool { return e.Since == nil }).Message)
 	assert.Empty(t, status.Failed)

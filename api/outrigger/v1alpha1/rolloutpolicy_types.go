@@ -16,6 +16,7 @@ import (
 // +kubebuilder:printcolumn:name="STEPS",type="string",JSONPath=".spec.steps[*].upTo",description="Pods up to which each step upgrades."
 // +kubebuilder:printcolumn:name="SIDECARSETS",type="integer",JSONPath=".status.sidecarSets",description="Number of SidecarSets that the policy applies to."
 // +kubebuilder:printcolumn:name="AGE",type="date",JSONPath=".metadata.creationTimestamp"
+// +kubebuilder:printcolumn:name="EVICTIONS",type="string",JSONPath=".status.evictions.message",priority=1,description="Pods that have to be recreated, and why they wait."
 type RolloutPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
