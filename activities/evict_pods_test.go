@@ -1,0 +1,167 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/testsuite"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+// evictions answers the evictions of pods, and records their preconditions.
+type evictions struct {
+	client.SubResourceWriter
+	answer error
+	sent   []policyv1.Eviction
+}
+
+func (e *evictions) Create(ctx context.Context, _, eviction client.Object, _ ...client.SubResourceCreateOption) error {
+	return throughTheGate(ctx, func() error {
+		e.sent = append(e.sent, *eviction.(*policyv1.Eviction))
+		return e.answer
+	})
+}
+
+// evictingCluster has the SidecarSet logs, whose rollout has ended, and a policy that evicts pods.
+func evictingCluster(t *testing.T, pods ...client.Object) (*Activities, *evictions, protocol.EvictPodsInput) {
+	t.Helper()
+	set := webSet(1)
+	set.Status.Rollout = &v1alpha1.RolloutStatus{Generation: 2}
+	policy := &outriggerv1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: "edge", UID: "p1", Generation: 3}}
+	policy.Spec.NotUpgradable = &outriggerv1.RolloutNotUpgradable{Action: outriggerv1.EvictNotUpgradable}
+	a, _ := newActivities(t, interceptor.Funcs{}, append(pods, set, policy)...)
+	sent := &evictions{}
+	a.Evict = sent
+	chosen := protocol.WrittenPod{PodReference: protocol.PodReference{Namespace: "shop", Name: "web-1", UID: "w1"}, ResourceVersion: "7"}
+	return a, sent, protocol.EvictPodsInput{
+		Policy: protocol.PolicyReference{Name: "edge", UID: "p1"}, Generation: 3,
+		Evictions: []protocol.Eviction{{SidecarSet: protocol.SetReference{Name: "logs", UID: set.UID}, Generation: 2, Pods: []protocol.WrittenPod{chosen}}},
+	}
+}
+
+func evictPods(t *testing.T, a *Activities, input protocol.EvictPodsInput) (result protocol.EvictPodsResult, err error) {
+	t.Helper()
+	var suite testsuite.WorkflowTestSuite
+	env := suite.NewTestActivityEnvironment()
+	env.RegisterActivity(a.EvictPods)
+	answer, err := env.ExecuteActivity(a.EvictPods, input)
+	if err == nil {
+		err = answer.Get(&result)
+	}
+	return result, err
+}
+
+func TestSpec13_2_AnEvictionNamesTheChosenPod(t *testing.T) {
+	a, sent, input := evictingCluster(t)
+	result, err := evictPods(t, a, input)
+	require.NoError(t, err)
+	assert.Equal(t, []types.UID{"w1"}, result.Evicted)
+	require.Len(t, sent.sent, 1)
+	assert.Equal(t, &metav1.Preconditions{UID: new(types.UID("w1")), ResourceVersion: new("7")}, sent.sent[0].DeleteOptions.Preconditions)
+}
+
+func TestSpec13_5_AnEvictionIsNotSentAfterAChange(t *testing.T) {
+	for name, change := range map[string]func(*outriggerv1.RolloutPolicy, *v1alpha1.SidecarSet, *protocol.EvictPodsInput){
+		"the policy evicts no pods": func(p *outriggerv1.RolloutPolicy, _ *v1alpha1.SidecarSet, _ *protocol.EvictPodsInput) {
+			p.Spec.NotUpgradable.Action = outriggerv1.LeaveNotUpgradable
+		},
+		"the policy has changed": func(_ *outriggerv1.RolloutPolicy, _ *v1alpha1.SidecarSet, input *protocol.EvictPodsInput) {
+			input.Generation = 2
+		},
+		"the policy was recreated": func(_ *outriggerv1.RolloutPolicy, _ *v1alpha1.SidecarSet, input *protocol.EvictPodsInput) {
+			input.Policy.UID = "p0"
+		},
+		"the SidecarSet has changed": func(_ *outriggerv1.RolloutPolicy, _ *v1alpha1.SidecarSet, input *protocol.EvictPodsInput) {
+			input.Evictions[0].Generation = 1
+		},
+		"the SidecarSet is paused": func(_ *outriggerv1.RolloutPolicy, s *v1alpha1.SidecarSet, _ *protocol.EvictPodsInput) {
+			s.Spec.UpdateStrategy.Paused = true
+		},
+		"the SidecarSet is recreated": func(_ *outriggerv1.RolloutPolicy, _ *v1alpha1.SidecarSet, input *protocol.EvictPodsInput) {
+			input.Evictions[0].SidecarSet.UID = "other"
+		},
+		"a partition keeps pods": func(_ *outriggerv1.RolloutPolicy, s *v1alpha1.SidecarSet, _ *protocol.EvictPodsInput) {
+			s.Spec.UpdateStrategy.Partition = new(intstr.FromString("10%"))
+		},
+		"the rollout is paused by signal": func(_ *outriggerv1.RolloutPolicy, s *v1alpha1.SidecarSet, _ *protocol.EvictPodsInput) {
+			s.Status.Rollout.Pause = &v1alpha1.RolloutPause{By: "ann"}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, sent, input := evictingCluster(t)
+			server := a.Live.(client.Client)
+			policy, set := &outriggerv1.RolloutPolicy{}, &v1alpha1.SidecarSet{}
+			require.NoError(t, server.Get(t.Context(), client.ObjectKey{Name: "edge"}, policy))
+			require.NoError(t, server.Get(t.Context(), client.ObjectKey{Name: "logs"}, set))
+			change(policy, set, &input)
+			require.NoError(t, server.Update(t.Context(), policy))
+			require.NoError(t, server.Update(t.Context(), set))
+			result, err := evictPods(t, a, input)
+			require.NoError(t, err)
+			assert.Empty(t, sent.sent)
+			assert.Empty(t, result.Evicted)
+			require.Len(t, result.Rejected, 1)
+			assert.Contains(t, result.Rejected[0].Reason, "no longer permits the eviction: ")
+		})
+	}
+}
+
+func TestSpec13_2_AnswersToAnEviction(t *testing.T) {
+	pods := schema.GroupResource{Resource: "pods"}
+	budget := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
+	budget.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause, Message: "The disruption budget web needs 2 healthy pods and has 2 currently"}}
+	alive := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", UID: "w1"}}
+	terminating := alive.DeepCopy()
+	terminating.DeletionTimestamp, terminating.Finalizers = new(metav1.Now()), []string{"test/keep"}
+	recreated := alive.DeepCopy()
+	recreated.UID = "w2"
+	for name, c := range map[string]struct {
+		answer   error
+		pod      *corev1.Pod
+		evicted  bool
+		rejected string
+		failed   bool
+	}{
+		"a PodDisruptionBudget":       {answer: budget, pod: alive, rejected: "The disruption budget web needs 2 healthy pods and has 2 currently"},
+		"no permission":               {answer: apierrors.NewForbidden(pods, "web-1", errors.New("no")), pod: alive, rejected: "Forbidden"},
+		"the pod is gone":             {answer: apierrors.NewNotFound(pods, "web-1"), evicted: true},
+		"the pod is terminating":      {answer: apierrors.NewConflict(pods, "web-1", errors.New("resourceVersion")), pod: terminating, evicted: true},
+		"the pod was recreated":       {answer: apierrors.NewConflict(pods, "web-1", errors.New("uid")), pod: recreated, evicted: true},
+		"the pod has changed":         {answer: apierrors.NewConflict(pods, "web-1", errors.New("resourceVersion")), pod: alive},
+		"the API server is not ready": {answer: apierrors.NewInternalError(errors.New("etcd")), pod: alive, failed: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var stored []client.Object
+			if c.pod != nil {
+				stored = []client.Object{c.pod}
+			}
+			a, sent, input := evictingCluster(t, stored...)
+			sent.answer = c.answer
+			result, err := evictPods(t, a, input)
+			assert.Equal(t, c.failed, err != nil, err)
+			assert.Len(t, sent.sent, 1)
+			assert.Equal(t, c.evicted, len(result.Evicted) == 1)
+			if c.rejected == "" {
+				assert.Empty(t, result.Rejected)
+				return
+			}
+			require.Len(t, result.Rejected, 1)
+			assert.Contains(t, result.Rejected[0].Reason, c.rejected)
+		})
+	}
+}

@@ -1,0 +1,98 @@
+package policies
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+// recorded is the view of a run, and records its start.
+type recorded struct {
+	view     *protocol.EvictionView
+	err      error
+	starts   []protocol.EvictionInput
+	outdated bool
+}
+
+func (r *recorded) Evictions(_ context.Context, start protocol.EvictionInput, outdated bool) (*protocol.EvictionView, error) {
+	r.starts, r.outdated = append(r.starts, start), outdated
+	return r.view, r.err
+}
+
+var since = time.Date(2026, 1, 5, 9, 0, 0, 0, time.UTC)
+
+func evicting() *outriggerv1.RolloutPolicy {
+	policy := &outriggerv1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: "edge", UID: "p1", Generation: 3}}
+	policy.Spec.NotUpgradable = &outriggerv1.RolloutNotUpgradable{Action: outriggerv1.EvictNotUpgradable}
+	return policy
+}
+
+func (r *recorded) status(t *testing.T, policy *outriggerv1.RolloutPolicy, sets ...v1alpha1.SidecarSet) *outriggerv1.EvictionStatus {
+	t.Helper()
+	w := &Writer{evictions: r}
+	status, err := w.evictionsOf(t.Context(), policy, sets, []outriggerv1.RolloutPolicy{*policy})
+	require.ErrorIs(t, err, r.err)
+	return status
+}
+
+func TestSpec13_5_NoRunWithoutEvict(t *testing.T) {
+	r := &recorded{}
+	policy := evicting()
+	assert.Nil(t, r.status(t, policy), "the policy applies to no SidecarSet")
+	policy.Spec.NotUpgradable.Action = outriggerv1.LeaveNotUpgradable
+	assert.Nil(t, r.status(t, policy, v1alpha1.SidecarSet{}))
+	assert.Empty(t, r.starts)
+}
+
+func TestSpec13_5_StatusShowsTheRun(t *testing.T) {
+	failed := []outriggerv1.FailedEviction{{SidecarSet: "logs", Generation: 2, Namespace: "shop", Kind: "ReplicaSet", Name: "web", UID: "r1", Reason: "no better"}}
+	r := &recorded{view: &protocol.EvictionView{
+		Message: "5 pods have to be recreated", Remaining: 5, Evicted: 2, Since: since, Overdue: true, Failed: failed, Pause: &protocol.Pause{By: "ann", Reason: "lunch"},
+	}}
+	want := &outriggerv1.EvictionStatus{
+		WorkflowID: "eviction/edge/p1", Message: "5 pods have to be recreated", Remaining: 5, Evicted: 2, Since: new(metav1.NewTime(since)),
+		Overdue: true, Failed: failed, PausedBy: "ann", PauseReason: "lunch",
+	}
+	assert.Equal(t, want, r.status(t, evicting(), v1alpha1.SidecarSet{}))
+	assert.False(t, r.outdated)
+}
+
+func TestSpec13_5_ALostRunContinuesFromStatus(t *testing.T) {
+	r := &recorded{}
+	policy := evicting()
+	policy.Status.ObservedGeneration = 3
+	policy.Status.Evictions = &outriggerv1.EvictionStatus{
+		Evicted: 7, Since: new(metav1.NewTime(since)), PausedBy: "ann", Failed: []outriggerv1.FailedEviction{{SidecarSet: "logs", UID: "r1"}},
+	}
+	assert.Equal(t, policy.Status.Evictions, r.status(t, policy, v1alpha1.SidecarSet{}), "status is kept until the run has a view")
+	require.Len(t, r.starts, 1)
+	assert.Equal(t, protocol.EvictionInput{
+		Policy: protocol.PolicyReference{Name: "edge", UID: "p1"},
+		State:  protocol.EvictionState{PolicyGeneration: 3, Evicted: 7, Since: since, Failed: policy.Status.Evictions.Failed},
+		View:   protocol.EvictionView{Pause: &protocol.Pause{By: "ann"}},
+	}, r.starts[0])
+
+	r.err = errors.New("Temporal does not answer")
+	assert.Equal(t, policy.Status.Evictions, r.status(t, policy, v1alpha1.SidecarSet{}))
+}
+
+func TestSpec13_5_OutdatedPodsWakeTheRun(t *testing.T) {
+	for reason, kind := range map[string]string{
+		v1alpha1.ReasonPodsWithoutSidecar: v1alpha1.ConditionInjected, v1alpha1.ReasonNotUpgradablePods: v1alpha1.ConditionProgressing,
+	} {
+		r := &recorded{view: &protocol.EvictionView{}}
+		set := v1alpha1.SidecarSet{}
+		set.Status.Conditions = []metav1.Condition{{Type: kind, Reason: reason}}
+		r.status(t, evicting(), set)
+		assert.True(t, r.outdated, reason)
+	}
+}
