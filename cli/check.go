@@ -226,6 +226,9 @@ func (i *installation) policies(ctx context.Context) (string, error) {
 		if err := stage.CheckWindows(policy.Spec.Windows); err != nil {
 			return "", fmt.Errorf("RolloutPolicy %s: %w, so its rollouts do not start; correct it: kubectl edit rolloutpolicy %[1]s", policy.Name, err)
 		}
+		if evictions := policy.Status.Evictions; evictions != nil && (evictions.Overdue || len(evictions.Failed) > 0) {
+			return "", fmt.Errorf("RolloutPolicy %s: %s; correct the cause, and edit the policy: kubectl edit rolloutpolicy %[1]s", policy.Name, evictions.Message)
+		}
 	}
 	return fmt.Sprintf("RolloutPolicies are installed (%d)", len(all.Items)) + i.freezesWithoutEffect(ctx), nil
 }

@@ -143,6 +143,11 @@ func TestCheckProvesThatTheWebhookConverts(t *testing.T) {
 func TestCheckCountsRolloutPolicies(t *testing.T) {
 	policy := &outriggerv1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: "canary"}}
 	assert.Equal(t, view.Check{Part: "policies", State: view.CheckOK, Message: "RolloutPolicies are installed (1)"}, part(t, "policies", interceptor.Funcs{}, policy))
+	halted := policy.DeepCopy()
+	halted.Status.Evictions = &outriggerv1.EvictionStatus{Message: "9 pods have to be recreated", Failed: []outriggerv1.FailedEviction{{SidecarSet: "logs"}}}
+	found := part(t, "policies", interceptor.Funcs{}, halted)
+	assert.Equal(t, view.CheckFailed, found.State)
+	assert.Contains(t, found.Message, ": 9 pods have to be recreated; correct the cause, and edit the policy: kubectl edit rolloutpolicy ")
 	policy.Spec.Windows = []outriggerv1.RolloutWindow{{Schedule: "0 9 * * *", TimeZone: "Mars/X"}}
 	assert.Equal(t, view.Check{Part: "policies", State: view.CheckFailed, Message: "RolloutPolicy canary: windows[0]: timeZone: unknown time zone Mars/X, " +
 		"so its rollouts do not start; correct it: kubectl edit rolloutpolicy canary"}, part(t, "policies", interceptor.Funcs{}, policy))
