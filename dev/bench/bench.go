@@ -195,6 +195,7 @@ func (h *harness) rollOut(ctx context.Context) error {
 	h.lines.each("calls to Temporal a pod", "%.3f", scaled(used.temporalRequests, each))
 	h.lines.each("peak memory, MiB", "%.0f", after.peak)
 	h.lines.each("processor seconds", "%.1f", used.processor)
+	h.lines.each("processor milliseconds a pod", "%.2f", scaled(used.processor, 1000*each))
 	return h.addHistories(ctx, int(used.heartbeats))
 }
 

@@ -116,15 +116,7 @@ func TestSpec13_2_PodsThatWereNeverInjectedAreEvicted(t *testing.T) {
 // The test removes the webhook, so it does not run in parallel with other tests.
 func TestSpec13_3_ABrokenWebhookCostsOnePod(t *testing.T) {
 	s := newBudgetedScenario(t, 4)
-	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
-	require.NoError(t, stack.kube.Get(s.ctx, client.ObjectKey{Name: kube.WebhookConfigurationName}, configuration))
-	require.NoError(t, stack.kube.Delete(s.ctx, configuration))
-	restore := func() {
-		again := configuration.DeepCopy()
-		again.ObjectMeta = metav1.ObjectMeta{Name: configuration.Name, Labels: configuration.Labels, Annotations: configuration.Annotations}
-		require.NoError(t, client.IgnoreAlreadyExists(stack.kube.Create(context.WithoutCancel(s.ctx), again)))
-	}
-	t.Cleanup(restore)
+	restore := s.removeWebhook()
 	s.editEnvironment("debug")
 	s.evict()
 	status := s.awaitEvictions("the halt", func(e *outriggerv1.EvictionStatus) bool { return len(e.Failed) > 0 })
@@ -133,10 +125,31 @@ func TestSpec13_3_ABrokenWebhookCostsOnePod(t *testing.T) {
 	assert.Equal(t, map[string]int{"": 3, "none": 1}, s.environments())
 
 	restore()
-	run := protocol.EvictionWorkflowID(s.name, s.policyUID())
-	require.NoError(t, stack.temporal.SignalWorkflow(s.ctx, run, "", protocol.ResumeSignal, protocol.Pause{By: "ann"}))
+	s.signalEvictions(protocol.ResumeSignal, protocol.Pause{By: "ann"})
 	s.awaitEvictions("the evictions", func(e *outriggerv1.EvictionStatus) bool { return e.Evicted == 5 && e.Remaining == 0 })
 	s.awaitSet("the replacements", counts(4))
+}
+
+// removeWebhook deletes the configuration of the webhook, so that no new pod is injected. The
+// configuration is restored at the end of the test, or by the result.
+func (s *scenario) removeWebhook() (restore func()) {
+	s.t.Helper()
+	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	require.NoError(s.t, stack.kube.Get(s.ctx, client.ObjectKey{Name: kube.WebhookConfigurationName}, configuration))
+	require.NoError(s.t, stack.kube.Delete(s.ctx, configuration))
+	restore = func() {
+		again := configuration.DeepCopy()
+		again.ObjectMeta = metav1.ObjectMeta{Name: configuration.Name, Labels: configuration.Labels, Annotations: configuration.Annotations}
+		require.NoError(s.t, client.IgnoreAlreadyExists(stack.kube.Create(context.WithoutCancel(s.ctx), again)))
+	}
+	s.t.Cleanup(restore)
+	return restore
+}
+
+// signalEvictions sends a signal to the run that evicts the pods of the policy.
+func (s *scenario) signalEvictions(signal string, pause protocol.Pause) {
+	s.t.Helper()
+	require.NoError(s.t, stack.temporal.SignalWorkflow(s.ctx, protocol.EvictionWorkflowID(s.name, s.policyUID()), "", signal, pause))
 }
 
 func (s *scenario) policyUID() (uid types.UID) {
