@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -18,13 +20,24 @@ import (
 // errEvictionsStopped is the reason for which an eviction is not sent.
 var errEvictionsStopped = errors.New("the policy, the SidecarSet or a RolloutFreeze no longer permits the eviction")
 
+const (
+	// evictionTimeout limits one eviction. After a 429 with Retry-After, client-go would wait for longer.
+	evictionTimeout = 15 * time.Second
+	// evictionsLimit is the time after which the remaining evictions are left to the next plan.
+	evictionsLimit = time.Minute
+)
+
 // EvictPods evicts pods through the eviction API, so that PodDisruptionBudgets apply. A retry evicts
 // no other pods, because each eviction names the uid and the resourceVersion of its pod.
 func (a *Activities) EvictPods(ctx context.Context, input protocol.EvictPodsInput) (result protocol.EvictPodsResult, err error) {
 	defer keepHeartbeating(ctx, a.Clock)()
+	end := a.Clock.Now().Add(evictionsLimit)
 	for _, e := range input.Evictions {
-		check := a.evictionPermitted(ctx, input, e)
+		check := a.evictionPermitted(ctx, input, e, end)
 		for _, pod := range e.Pods {
+			if a.Clock.Now().After(end) {
+				return result, nil
+			}
 			evicted, rejection, err := a.evict(ctx, pod, check)
 			switch {
 			case err != nil:
@@ -40,14 +53,18 @@ func (a *Activities) EvictPods(ctx context.Context, input protocol.EvictPodsInpu
 }
 
 // evictionPermitted returns the check that runs when the eviction leaves the process. It reads the
-// policy, the SidecarSet and the RolloutFreezes from the API server, at most maxAge ago.
-func (a *Activities) evictionPermitted(ctx context.Context, input protocol.EvictPodsInput, e protocol.Eviction) func() error {
+// policy, the SidecarSet and the RolloutFreezes from the API server, at most maxAge ago. After the end,
+// a process that was frozen must not evict, because another process has reported the result.
+func (a *Activities) evictionPermitted(ctx context.Context, input protocol.EvictPodsInput, e protocol.Eviction, end time.Time) func() error {
 	set := newRecent(a.Clock, "SidecarSet "+e.SidecarSet.Name, func(ctx context.Context) (string, error) {
 		return a.whyNotEvicted(ctx, input, e)
 	})
 	return func() error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
+		}
+		if a.Clock.Now().After(end) {
+			return fmt.Errorf("%w: its time is over", errEvictionsStopped)
 		}
 		reason, err := set.get(ctx)
 		if err == nil && reason != "" {
@@ -74,45 +91,54 @@ func (a *Activities) whyNotEvicted(ctx context.Context, input protocol.EvictPods
 	case set == nil || set.Generation != e.Generation:
 		return "SidecarSet " + e.SidecarSet.Name + " has changed", nil
 	}
+	if applies, err := stage.PolicyOf(set, policies); err != nil || applies == nil || applies.Name != policy.Name {
+		return "RolloutPolicy " + input.Policy.Name + " does not apply any more", err
+	}
 	freezes, err := a.recentFreezes().since(ctx, now)
 	if err != nil {
 		return "", err
 	}
-	if freeze := stage.FreezeFor(set, nil, freezes, now); freeze != nil {
-		return stage.FreezeMessage(freeze), nil
-	}
-	return notEvictable(set), nil
+	return a.notEvictable(set, policies, freezes)
 }
 
 // evict evicts one pod. evicted reports whether the pod is terminating or gone. Otherwise, rejection
-// is the reason, or empty if the pod has changed since it was chosen.
+// is the reason, or empty if the pod has changed since it was chosen. The pod is read after each
+// error, because an earlier attempt may have evicted it.
 func (a *Activities) evict(ctx context.Context, chosen protocol.WrittenPod, check func() error) (evicted bool, rejection string, err error) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: chosen.Namespace, Name: chosen.Name}}
 	request := &policyv1.Eviction{
 		ObjectMeta:    pod.ObjectMeta,
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &chosen.UID, ResourceVersion: &chosen.ResourceVersion}},
 	}
-	_, err = kube.SendIf(ctx, check, func(ctx context.Context) error { return a.Evict.Create(ctx, pod, request) })
-	switch {
-	case err == nil:
+	sending, cancel := context.WithTimeout(ctx, evictionTimeout)
+	defer cancel()
+	_, err = kube.SendIf(sending, check, func(ctx context.Context) error { return a.Evict.Create(ctx, pod, request) })
+	if err == nil {
 		return true, "", nil
-	case errors.Is(err, errEvictionsStopped), apierrors.IsTooManyRequests(err), apierrors.IsForbidden(err), apierrors.IsInvalid(err):
-		return false, evictionRejection(err), nil
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		now, err := readPod(ctx, a.Live, chosen.PodReference)
-		return err == nil && (now == nil || now.DeletionTimestamp != nil), "", err
 	}
-	return false, "", err
+	now, readErr := readPod(ctx, a.Live, chosen.PodReference)
+	switch {
+	case readErr != nil:
+		return false, "", readErr
+	case now == nil || now.DeletionTimestamp != nil:
+		return true, "", nil
+	case apierrors.IsConflict(err) && now.ResourceVersion != chosen.ResourceVersion:
+		return false, "", nil
+	}
+	return false, evictionRejection(err), nil
 }
 
 // evictionRejection is the reason of a rejected eviction. The API server names the
-// PodDisruptionBudget in a cause.
+// PodDisruptionBudget in a cause. It answers 500 for a pod with two PodDisruptionBudgets.
 func evictionRejection(err error) string {
 	if errors.Is(err, errEvictionsStopped) {
 		return err.Error()
 	}
 	if cause, ok := apierrors.StatusCause(err, policyv1.DisruptionBudgetCause); ok {
 		return cause.Message
+	}
+	if strings.Contains(err.Error(), "more than one PodDisruptionBudget") {
+		return "several PodDisruptionBudgets select the pod, and the API server evicts no such pod"
 	}
 	return reason(err)
 }

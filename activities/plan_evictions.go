@@ -7,14 +7,13 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/eviction"
+	"github.com/outrigger/outrigger/internal/fleet"
 	"github.com/outrigger/outrigger/internal/match"
 	"github.com/outrigger/outrigger/internal/revision"
 	"github.com/outrigger/outrigger/internal/rollout"
@@ -25,6 +24,7 @@ import (
 // PlanEvictions chooses the pods that a RolloutPolicy evicts next (SPEC §13). It writes nothing. A
 // stale cache is an error, and Temporal retries the activity.
 func (a *Activities) PlanEvictions(ctx context.Context, input protocol.PlanEvictionsInput) (protocol.EvictionPlan, error) {
+	defer keepHeartbeating(ctx, a.Clock)()
 	if err := a.Current(); err != nil {
 		return protocol.EvictionPlan{}, err
 	}
@@ -36,11 +36,11 @@ func (a *Activities) PlanEvictions(ctx context.Context, input protocol.PlanEvict
 	if policy == nil {
 		return protocol.EvictionPlan{Ended: true, Message: "the policy evicts no pods any more"}, nil
 	}
-	scan := &evictionScan{Activities: a, policies: policies, policy: policy, sets: map[string]eviction.Set{}, pods: map[types.UID]*eviction.Pod{}, namespaces: map[string]bool{}}
+	scan := &evictionScan{Activities: a, policies: policies, policy: policy, sets: map[string]eviction.Set{}, pods: map[types.UID]*eviction.Pod{}, namespaces: map[string]bool{}, terminating: map[types.UID]bool{}}
 	if err := scan.all(ctx); err != nil {
 		return protocol.EvictionPlan{}, err
 	}
-	return eviction.Next(eviction.Input{State: input.State, Policy: policy, Sets: scan.sets, Pods: scan.sorted(), Now: input.Now}), nil
+	return eviction.Next(eviction.Input{State: input.State, Policy: policy, Sets: scan.sets, Pods: scan.sorted(), Terminating: scan.terminating, Now: input.Now}), nil
 }
 
 // evictingPolicy returns the policy if it exists and evicts pods.
@@ -64,6 +64,10 @@ type evictionScan struct {
 	pods     map[types.UID]*eviction.Pod
 	// namespaces tells for which namespaces the API server calls the webhook, as far as it is known.
 	namespaces map[string]bool
+	// terminating contains the pods that are being deleted.
+	terminating map[types.UID]bool
+	// without is set if no webhook injects new pods.
+	without bool
 }
 
 func (s *evictionScan) all(ctx context.Context) error {
@@ -74,7 +78,16 @@ func (s *evictionScan) all(ctx context.Context) error {
 	if s.freezes, err = s.recentFreezes().since(ctx, s.Clock.Now()); err != nil {
 		return err
 	}
-	s.webhook = match.NewWebhook(installed, s.SystemNamespace)
+	s.webhook, s.without = match.NewWebhook(installed, s.SystemNamespace), installed == nil || len(installed.Rules) == 0
+	all, err := s.Index.In("")
+	if err != nil {
+		return err
+	}
+	for _, pod := range all {
+		if pod.DeletionTimestamp != nil {
+			s.terminating[pod.UID] = true
+		}
+	}
 	var sets v1alpha1.SidecarSetList
 	if err := s.Cache.List(ctx, &sets); err != nil {
 		return fmt.Errorf("list SidecarSets: %w", err)
@@ -91,6 +104,24 @@ func (s *evictionScan) all(ctx context.Context) error {
 		}
 		if err := s.set(ctx, set); err != nil {
 			return fmt.Errorf("SidecarSet %s: %w", set.Name, err)
+		}
+	}
+	return s.markNotCalled(kube.NamespaceLabels(ctx, s.Cache))
+}
+
+// markNotCalled marks the outdated pods for whose replacements the API server does not call the
+// webhook.
+func (s *evictionScan) markNotCalled(labels func(string) (map[string]string, error)) error {
+	for _, pod := range s.pods {
+		if pod.Outdated == "" {
+			continue
+		}
+		called, err := s.called(pod.Pod, labels)
+		if err != nil {
+			return err
+		}
+		if !called {
+			pod.Waits = "the API server does not call the webhook for their replacements"
 		}
 	}
 	return nil
@@ -123,29 +154,59 @@ func (s *evictionScan) set(ctx context.Context, stored *v1alpha1.SidecarSet) err
 	if err != nil {
 		return err
 	}
-	of := eviction.Set{UID: set.UID, Generation: set.Generation, Waits: waits, MaxUnavailable: plan.MaxUnavailable}
+	of := eviction.Set{UID: set.UID, Generation: set.Generation, Waits: waits}
+	known := map[types.UID]bool{}
 	for i := range population {
 		pod := &population[i]
+		known[pod.UID] = true
 		if pod.UnavailableByUpgrade() {
-			of.Unavailable = append(of.Unavailable, controllerOf(pod.Pod))
+			of.Unavailable = append(of.Unavailable, eviction.OwnerOf(pod.Pod))
 		}
-		added := s.add(pod.Pod, pod.Ready, set.Name, !pod.Updated && !pod.Upgradable)
-		if added.Outdated == "" {
-			continue
-		}
-		if called, err := s.called(pod.Pod, labels); err != nil {
-			return err
-		} else if !called {
-			added.Waits = "the API server does not call the webhook for their replacements"
-		}
+		s.add(pod.Pod, pod.Ready, set.Name, !pod.Updated && !pod.Upgradable)
+	}
+	others, err := s.notMatched(set, scope, injected, known, labels)
+	if err != nil {
+		return err
+	}
+	for _, pod := range others {
+		s.add(pod, podIsReady(pod), set.Name, true)
+	}
+	if of.MaxUnavailable, err = rollout.MaxUnavailable(&set.Spec.UpdateStrategy, len(population)+len(others)); err != nil {
+		return err
 	}
 	s.sets[set.Name] = of
-	return s.uninjected(set, scope, labels)
+	return nil
+}
+
+// notMatched returns the pods in the scope of a SidecarSet that were never injected, that lack a
+// container of the SidecarSet, or whose annotations are damaged.
+func (s *evictionScan) notMatched(set *v1alpha1.SidecarSet, scope match.Scope, injected []*corev1.Pod, matched map[types.UID]bool, labels func(string) (map[string]string, error)) ([]*corev1.Pod, error) {
+	pods, err := s.Index.In(scope.OneNamespace())
+	if err != nil {
+		return nil, err
+	}
+	found, err := rollout.Uninjected(set, pods, s.webhook, labels)
+	if err != nil {
+		return nil, err
+	}
+	for _, pod := range injected {
+		if matched[pod.UID] || !match.Active(pod) || !scope.Labels(pod.Labels) {
+			continue
+		}
+		of, err := labels(pod.Namespace)
+		if err != nil {
+			return nil, fmt.Errorf("look up namespace %s: %w", pod.Namespace, err)
+		}
+		if scope.Namespace(pod.Namespace, of) {
+			found = append(found, pod)
+		}
+	}
+	return found, nil
 }
 
 // called reports whether the API server calls the webhook for the replacement of a pod.
 func (s *evictionScan) called(pod *corev1.Pod, labels func(string) (map[string]string, error)) (bool, error) {
-	if !s.webhook.Pod(pod) {
+	if s.without || !s.webhook.Pod(pod) {
 		return false, nil
 	}
 	called, known := s.namespaces[pod.Namespace]
@@ -160,17 +221,9 @@ func (s *evictionScan) called(pod *corev1.Pod, labels func(string) (map[string]s
 	return called, nil
 }
 
-// controllerOf returns the uid of the controller of a pod, or of the pod itself.
-func controllerOf(pod *corev1.Pod) types.UID {
-	if controller := metav1.GetControllerOfNoCopy(pod); controller != nil {
-		return controller.UID
-	}
-	return pod.UID
-}
-
 // add adds a pod of a SidecarSet. A pod is ready with the newest content if it is for each of its
 // SidecarSets.
-func (s *evictionScan) add(pod *corev1.Pod, ready bool, set string, outdated bool) *eviction.Pod {
+func (s *evictionScan) add(pod *corev1.Pod, ready bool, set string, outdated bool) {
 	known := s.pods[pod.UID]
 	if known == nil {
 		known = &eviction.Pod{Pod: pod, Ready: true}
@@ -180,20 +233,6 @@ func (s *evictionScan) add(pod *corev1.Pod, ready bool, set string, outdated boo
 	if outdated && known.Outdated == "" {
 		known.Outdated = set
 	}
-	return known
-}
-
-// uninjected adds the pods that match a SidecarSet and were never injected.
-func (s *evictionScan) uninjected(set *v1alpha1.SidecarSet, scope match.Scope, labels func(string) (map[string]string, error)) error {
-	pods, err := s.Index.In(scope.OneNamespace())
-	if err != nil {
-		return err
-	}
-	found, err := rollout.Uninjected(set, pods, s.webhook, labels)
-	for _, pod := range found {
-		s.add(pod, podIsReady(pod), set.Name, true)
-	}
-	return err
 }
 
 func podIsReady(pod *corev1.Pod) bool {
@@ -204,25 +243,37 @@ func podIsReady(pod *corev1.Pod) bool {
 
 // waits returns the reason for which no pod may be evicted for a SidecarSet now.
 func (s *evictionScan) waits(set *v1alpha1.SidecarSet, plan *rollout.Plan) (string, error) {
-	if reason := notEvictable(set); reason != "" {
+	reason, err := s.notEvictable(set, s.policies, s.freezes)
+	if err == nil && reason == "" && plan.Phase != protocol.PhaseComplete {
+		reason = "the rollout of SidecarSet " + set.Name + " has not ended"
+	}
+	return reason, err
+}
+
+// notEvictable returns the reason for which the SidecarSet, a RolloutFreeze, the windows of its policy
+// or its fleet permit no evictions now.
+func (a *Activities) notEvictable(set *v1alpha1.SidecarSet, policies []outriggerv1.RolloutPolicy, freezes []outriggerv1.RolloutFreeze) (string, error) {
+	if reason := staysOutdated(set); reason != "" {
 		return reason, nil
 	}
-	if plan.Phase != protocol.PhaseComplete {
-		return "the rollout of SidecarSet " + set.Name + " has not ended", nil
+	if a.Fleet != nil && !fleet.Permitted(set, nil) {
+		return fleet.AwaitingPermit, nil
 	}
-	if freeze := stage.FreezeFor(set, nil, s.freezes, s.Clock.Now()); freeze != nil {
+	now := a.Clock.Now()
+	if freeze := stage.FreezeFor(set, nil, freezes, now); freeze != nil {
 		return stage.FreezeMessage(freeze), nil
 	}
-	resolved, err := stage.Resolve(set, nil, s.policies)
+	resolved, err := stage.Resolve(set, nil, policies)
 	if err != nil {
 		return "", err
 	}
-	closed, _, err := stage.Closed(resolved, s.Clock.Now())
+	closed, _, err := stage.Closed(resolved, now)
 	return closed, err
 }
 
-// notEvictable returns the reason for which the SidecarSet itself permits no evictions.
-func notEvictable(set *v1alpha1.SidecarSet) string {
+// staysOutdated returns the reason for which the pods of a SidecarSet, or their replacements, do not get
+// its content.
+func staysOutdated(set *v1alpha1.SidecarSet) string {
 	strategy := &set.Spec.UpdateStrategy
 	partition := strategy.Partition != nil && strategy.Partition.String() != "0" && strategy.Partition.String() != "0%"
 	switch rolled := set.Status.Rollout; {
@@ -238,7 +289,7 @@ func notEvictable(set *v1alpha1.SidecarSet) string {
 		return "injectionStrategy.revision of SidecarSet " + set.Name + " gives new pods a pinned revision"
 	case stage.QuarantineOf(set) != nil:
 		return "SidecarSet " + set.Name + " is rolled back"
-	case set.Status.ObservedGeneration != set.Generation || ptr.Deref(rolled, v1alpha1.RolloutStatus{}).Generation != set.Generation:
+	case set.Status.ObservedGeneration != set.Generation || rolled == nil || rolled.Generation != set.Generation:
 		return "the rollout of SidecarSet " + set.Name + " has not begun"
 	}
 	return ""

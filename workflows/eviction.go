@@ -94,7 +94,7 @@ func (r *evictionRun) step(ctx workflow.Context) (wait time.Duration, ended bool
 			return 0, false, err
 		}
 	}
-	r.input.State, wait = eviction.Written(&plan, &result)
+	r.input.State, wait = eviction.Written(&plan, &result, workflow.Now(ctx))
 	r.view(&plan, &result)
 	return wait, false, r.show(ctx)
 }

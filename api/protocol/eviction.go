@@ -43,26 +43,35 @@ type EvictionState struct {
 	PolicyGeneration int64 `json:"policyGeneration,omitempty"`
 	// InFlight contains the evictions whose replacements are not ready yet.
 	InFlight []Eviction `json:"inFlight,omitempty"`
-	// Proven contains the generation of each SidecarSet for which an eviction gave a better pod.
-	Proven map[string]int64 `json:"proven,omitempty"`
+	// Proven contains the content for which an eviction gave a better pod.
+	Proven []ProvenContent `json:"proven,omitempty"`
 	// Failed contains the owners whose replacement was no better.
 	Failed []outriggerv1.FailedEviction `json:"failed,omitempty"`
 	// Evicted counts the evictions.
 	Evicted int `json:"evicted,omitempty"`
 	// Since is the time of the first plan with remaining pods. It is zero if no pod remains.
 	Since time.Time `json:"since,omitzero"`
-	// Rejections counts the plans in a row whose evictions were all rejected.
-	Rejections int `json:"rejections,omitempty"`
+	// Rejected counts the owners in a row whose evictions were rejected. Rotations counts how often this
+	// happened to all owners in a row.
+	Rejected  int `json:"rejected,omitempty"`
+	Rotations int `json:"rotations,omitempty"`
+	// Due is the time at which the run makes its next plan.
+	Due time.Time `json:"due,omitzero"`
 	// Last is the owner that was chosen last. The next plan begins with the owner after it.
 	Last string `json:"last,omitempty"`
 }
 
-// Owner is the controller of pods.
+// ProvenContent is one generation of a SidecarSet.
+type ProvenContent struct {
+	SidecarSet SetReference `json:"sidecarSet"`
+	Generation int64        `json:"generation"`
+}
+
+// Owner is the workload of pods: their controller, or the Deployment of their ReplicaSet.
 type Owner struct {
-	Namespace string    `json:"namespace"`
-	Kind      string    `json:"kind"`
-	Name      string    `json:"name"`
-	UID       types.UID `json:"uid"`
+	Namespace string `json:"namespace"`
+	Kind      string `json:"kind"`
+	Name      string `json:"name"`
 }
 
 func (o Owner) String() string { return o.Kind + " " + o.Namespace + "/" + o.Name }
@@ -74,7 +83,10 @@ type Eviction struct {
 	Owner      Owner        `json:"owner"`
 	// Pods are the pods to evict, with the resourceVersion at which they were chosen.
 	Pods []WrittenPod `json:"pods"`
-	// Good is the number of the owner's ready pods with the newest content, Others the number of its
+	// Unready is set if the pods were not ready when they were chosen.
+	Unready bool `json:"unready,omitempty"`
+	// Good is the number of the owner's pods with the newest content, without unready ones unless
+	// Unready is set, Others the number of its
 	// other pods that have to be recreated for the SidecarSet, and Newest the creation time of its newest
 	// pod, when the pods were chosen. Newest is a time of the API server, and Since a time of the run.
 	Good   int       `json:"good,omitempty"`
@@ -97,10 +109,12 @@ type EvictionPlan struct {
 	State EvictionState `json:"state,omitzero"`
 	Evict []Eviction    `json:"evict,omitempty"`
 	// Remaining counts the pods that still have to be recreated.
-	Remaining int           `json:"remaining,omitempty"`
-	Overdue   bool          `json:"overdue,omitempty"`
-	Message   string        `json:"message,omitempty"`
-	Wait      time.Duration `json:"wait,omitempty"`
+	Remaining int `json:"remaining,omitempty"`
+	// Owners counts the owners with pods that may be evicted, now or later.
+	Owners  int           `json:"owners,omitempty"`
+	Overdue bool          `json:"overdue,omitempty"`
+	Message string        `json:"message,omitempty"`
+	Wait    time.Duration `json:"wait,omitempty"`
 }
 
 // EvictPodsInput contains the evictions that the activity EvictPods writes.

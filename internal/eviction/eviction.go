@@ -3,13 +3,10 @@
 package eviction
 
 import (
-	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
@@ -19,8 +16,15 @@ import (
 const (
 	// maxInFlight limits the owners that wait for a replacement. It limits the size of the state.
 	maxInFlight = 20
-	// replacementTimeout is the time within which a replacement has to be ready.
+	// replacementTimeout is the time within which a replacement has to be ready. terminationTimeout is
+	// the same time while the evicted pod still terminates, as the pods of a StatefulSet do before they
+	// are replaced. outage is the delay of a plan above which processes were down, so that the times
+	// start again.
 	replacementTimeout = 10 * time.Minute
+	terminationTimeout = time.Hour
+	outage             = time.Minute
+	// maxPodsPerEviction limits the pods of one owner that wait for replacements.
+	maxPodsPerEviction = 10
 	// maxFailed is the number of failed owners at which the evictions for a SidecarSet stop.
 	maxFailed = 5
 	// maxFailedOfAll limits the failed owners of all SidecarSets of a policy.
@@ -53,10 +57,10 @@ type Set struct {
 	Generation int64
 	// Waits is the reason for which no pod may be evicted for the SidecarSet now, or empty.
 	Waits string
-	// MaxUnavailable is maxUnavailable as a number. Unavailable contains the uid of the controller of
-	// each pod that takes a slot.
+	// MaxUnavailable is maxUnavailable as a number. Unavailable contains the owner of each pod that takes
+	// a slot.
 	MaxUnavailable int
-	Unavailable    []types.UID
+	Unavailable    []protocol.Owner
 }
 
 // Input is the input of Next.
@@ -65,7 +69,9 @@ type Input struct {
 	Policy *outriggerv1.RolloutPolicy
 	Sets   map[string]Set
 	Pods   []Pod
-	Now    time.Time
+	// Terminating contains the pods that are being deleted.
+	Terminating map[types.UID]bool
+	Now         time.Time
 }
 
 // Next returns the next evictions of a policy. It first judges the evictions in flight by the pods
@@ -85,104 +91,10 @@ type planner struct {
 	// remaining counts the pods that have to be recreated. left counts those of them that are never
 	// evicted.
 	remaining, left int
+	// candidates counts the owners with pods that may be evicted, now or later.
+	candidates int
 	// waits counts the remaining pods by the reason for which they are not evicted now.
 	waits map[string]int
-}
-
-// owner contains the pods of one controller.
-type owner struct {
-	protocol.Owner
-	key  string
-	pods []*Pod
-}
-
-func ownersOf(pods []Pod) []*owner {
-	byUID := map[types.UID]*owner{}
-	var owners []*owner
-	for i := range pods {
-		controller := metav1.GetControllerOfNoCopy(pods[i].Pod)
-		if controller == nil {
-			controller = &metav1.OwnerReference{Name: pods[i].Name, UID: pods[i].UID}
-		}
-		of := byUID[controller.UID]
-		if of == nil {
-			of = &owner{Owner: protocol.Owner{Namespace: pods[i].Namespace, Kind: controller.Kind, Name: controller.Name, UID: controller.UID}}
-			of.key = of.String()
-			byUID[controller.UID] = of
-			owners = append(owners, of)
-		}
-		of.pods = append(of.pods, &pods[i])
-	}
-	slices.SortFunc(owners, func(a, b *owner) int { return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.UID, b.UID)) })
-	for _, of := range owners {
-		slices.SortFunc(of.pods, func(a, b *Pod) int {
-			return cmp.Or(compareBool(a.Ready, b.Ready), strings.Compare(a.Name, b.Name))
-		})
-	}
-	return owners
-}
-
-func compareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	}
-	return 1
-}
-
-// recreates reports whether the controller creates another pod after an eviction, and the eviction
-// loses no work. A Job starts its work again, and a node does not recreate the mirror of a static pod.
-func (o *owner) recreates() bool { return o.Kind != "" && o.Kind != "Job" && o.Kind != "Node" }
-
-// good counts the ready pods of the owner with the newest content. newer counts those of them that
-// were created after a time of the API server.
-func (o *owner) good(after time.Time) (good, newer int) {
-	for _, pod := range o.pods {
-		if pod.Outdated != "" || !pod.Ready {
-			continue
-		}
-		good++
-		if pod.CreationTimestamp.After(after) {
-			newer++
-		}
-	}
-	return good, newer
-}
-
-// worse returns a pod that has replaced an evicted pod, and that has to be recreated, too. Times of
-// the API server are whole seconds, so that a replacement may be as old as the newest other pod. It
-// then increases the number of pods that have to be recreated.
-func (o *owner) worse(e *protocol.Eviction) *Pod {
-	var found *Pod
-	n := 0
-	for _, pod := range o.pods {
-		if pod.Outdated != e.SidecarSet.Name || contains(e.Pods, pod.UID) {
-			continue
-		}
-		if n++; found == nil || pod.CreationTimestamp.After(found.CreationTimestamp.Time) {
-			found = pod
-		}
-	}
-	if n > e.Others || found != nil && found.CreationTimestamp.After(e.Newest) {
-		return found
-	}
-	return nil
-}
-
-// newest returns the time at which the newest pod of the owner was created.
-func (o *owner) newest() (at time.Time) {
-	for _, pod := range o.pods {
-		if pod.CreationTimestamp.After(at) {
-			at = pod.CreationTimestamp.Time
-		}
-	}
-	return at
-}
-
-func contains(pods []protocol.WrittenPod, uid types.UID) bool {
-	return slices.ContainsFunc(pods, func(pod protocol.WrittenPod) bool { return pod.UID == uid })
 }
 
 // prune drops the parts of the state that do not apply any more. A change of the policy, and a new
@@ -190,42 +102,53 @@ func contains(pods []protocol.WrittenPod, uid types.UID) bool {
 func (p *planner) prune() {
 	s := &p.State
 	s.InFlight, s.Failed = slices.Clone(s.InFlight), slices.Clone(s.Failed)
-	proven := map[string]int64{}
 	if s.PolicyGeneration != p.Policy.Generation {
 		s.PolicyGeneration, s.Failed, s.Proven = p.Policy.Generation, nil, nil
 	}
-	for name, generation := range s.Proven {
-		if p.Sets[name].Generation == generation {
-			proven[name] = generation
+	current := func(set string, uid types.UID, generation int64) bool {
+		known, ok := p.Sets[set]
+		return ok && known.UID == uid && known.Generation == generation
+	}
+	s.Proven = slices.DeleteFunc(slices.Clone(s.Proven), func(c protocol.ProvenContent) bool {
+		return !current(c.SidecarSet.Name, c.SidecarSet.UID, c.Generation)
+	})
+	s.Failed = slices.DeleteFunc(s.Failed, func(f outriggerv1.FailedEviction) bool { return !current(f.SidecarSet, f.SidecarSetUID, f.Generation) })
+	if late := p.Now.Sub(s.Due); !s.Due.IsZero() && late > outage {
+		for i := range s.InFlight {
+			s.InFlight[i].Since = s.InFlight[i].Since.Add(late)
 		}
 	}
-	s.Proven = proven
-	s.Failed = slices.DeleteFunc(s.Failed, func(f outriggerv1.FailedEviction) bool { return p.Sets[f.SidecarSet].Generation != f.Generation })
 }
 
-// judge decides about the evictions in flight. An eviction is over once its replacements are ready
-// with the newest content, and it has failed if a replacement has to be recreated, too, or is not
-// ready in time.
+// judge decides about the evictions in flight. An eviction has succeeded once its replacements are
+// ready with the newest content. It has failed if a replacement has to be recreated, too, or is not
+// ready in time. A replacement of an unready pod need not be ready.
 func (p *planner) judge() {
 	s := &p.State
 	s.InFlight = slices.DeleteFunc(s.InFlight, func(e protocol.Eviction) bool {
-		i := slices.IndexFunc(p.owners, func(o *owner) bool { return o.UID == e.Owner.UID })
-		late := p.Now.Sub(e.Since) >= replacementTimeout
-		if i < 0 {
-			return late // the owner is deleted, or scaled to zero
+		i := slices.IndexFunc(p.owners, func(o *owner) bool { return o.Owner == e.Owner })
+		timeout := replacementTimeout
+		if slices.ContainsFunc(e.Pods, func(pod protocol.WrittenPod) bool { return p.Terminating[pod.UID] }) {
+			timeout = terminationTimeout
 		}
-		of := p.owners[i]
+		late := p.Now.Sub(e.Since) >= timeout
+		of := &owner{} // no pod is left
+		if i >= 0 {
+			of = p.owners[i]
+		}
 		if slices.ContainsFunc(of.pods, func(pod *Pod) bool { return contains(e.Pods, pod.UID) }) {
 			return late // the eviction was lost
 		}
-		good, newer := of.good(e.Newest)
+		good, newer := of.good(!e.Unready, e.Newest)
 		switch worse := of.worse(&e); {
 		case worse != nil:
 			p.fail(e, "its new pod "+worse.Name+" lacks the newest content, too")
 		case newer >= len(e.Pods), good >= e.Good+len(e.Pods):
-			s.Proven[e.SidecarSet.Name] = e.Generation
+			if !p.proven(e.SidecarSet.Name) {
+				s.Proven = append(s.Proven, protocol.ProvenContent{SidecarSet: e.SidecarSet, Generation: e.Generation})
+			}
 		case late:
-			p.fail(e, "no new pod with the newest content was ready within "+replacementTimeout.String())
+			p.fail(e, "no new pod with the newest content was ready within "+timeout.String())
 		default:
 			return false
 		}
@@ -234,11 +157,11 @@ func (p *planner) judge() {
 }
 
 func (p *planner) fail(e protocol.Eviction, reason string) {
-	if p.Sets[e.SidecarSet.Name].Generation != e.Generation || len(p.State.Failed) >= maxFailedOfAll {
+	if set := p.Sets[e.SidecarSet.Name]; set.Generation != e.Generation || set.UID != e.SidecarSet.UID || len(p.State.Failed) >= maxFailedOfAll {
 		return
 	}
 	p.State.Failed = append(p.State.Failed, outriggerv1.FailedEviction{
-		SidecarSet: e.SidecarSet.Name, Generation: e.Generation, Namespace: e.Owner.Namespace, Kind: e.Owner.Kind, Name: e.Owner.Name, UID: e.Owner.UID, Reason: reason,
+		SidecarSet: e.SidecarSet.Name, SidecarSetUID: e.SidecarSet.UID, Generation: e.Generation, Namespace: e.Owner.Namespace, Kind: e.Owner.Kind, Name: e.Owner.Name, Reason: reason,
 	})
 }
 
@@ -251,8 +174,12 @@ func (p *planner) halted(set string) bool {
 			failed++
 		}
 	}
-	_, proven := p.State.Proven[set]
-	return failed >= maxFailed || failed > 0 && !proven || len(p.State.Failed) >= maxFailedOfAll
+	return failed >= maxFailed || failed > 0 && !p.proven(set) || len(p.State.Failed) >= maxFailedOfAll
+}
+
+// proven reports whether an eviction for the SidecarSet has succeeded. prune has dropped other content.
+func (p *planner) proven(set string) bool {
+	return slices.ContainsFunc(p.State.Proven, func(c protocol.ProvenContent) bool { return c.SidecarSet.Name == set })
 }
 
 // choose selects pods, owner after owner. It begins with the owner after the last chosen one, so that
@@ -264,7 +191,9 @@ func (p *planner) choose() {
 		rotated = slices.Concat(p.owners[first:], p.owners[:first])
 	}
 	for _, of := range rotated {
-		for set, pods := range of.outdated() {
+		bySet, names := of.outdated()
+		for _, set := range names {
+			pods := bySet[set]
 			p.remaining += len(pods)
 			chosen, why := p.chooseOf(of, set, pods)
 			if why != "" {
@@ -273,37 +202,33 @@ func (p *planner) choose() {
 			if len(chosen) > 0 {
 				p.take(of, set, chosen)
 			}
-		}
-	}
-}
-
-// outdated yields the outdated pods of an owner by SidecarSet, in the order of the names.
-func (o *owner) outdated() func(yield func(string, []*Pod) bool) {
-	bySet := map[string][]*Pod{}
-	var names []string
-	for _, pod := range o.pods {
-		if pod.Outdated == "" {
-			continue
-		}
-		if bySet[pod.Outdated] == nil {
-			names = append(names, pod.Outdated)
-		}
-		bySet[pod.Outdated] = append(bySet[pod.Outdated], pod)
-	}
-	slices.Sort(names)
-	return func(yield func(string, []*Pod) bool) {
-		for _, name := range names {
-			if !yield(name, bySet[name]) {
-				return
+			if p.candidate(of, set, pods) {
+				p.candidates++
 			}
 		}
 	}
 }
 
+// candidate reports whether only limits prevent the eviction of pods of an owner.
+func (p *planner) candidate(of *owner, set string, pods []*Pod) bool {
+	return of.recreates() && pods[0].Waits == "" && p.Sets[set].Waits == "" && !p.failed(of.Owner) && !p.halted(set)
+}
+
+// healthier reports whether another owner is a better canary for a SidecarSet, because all its pods are
+// ready. An app that crashes anyway says nothing about the newest content.
+func (p *planner) healthier(of *owner, set string) bool {
+	return !of.healthy() && slices.ContainsFunc(p.owners, func(other *owner) bool {
+		if !other.recreates() || !other.healthy() || p.failed(other.Owner) {
+			return false
+		}
+		return slices.ContainsFunc(other.pods, func(pod *Pod) bool { return pod.Outdated == set && pod.Waits == "" })
+	})
+}
+
 // chooseOf returns the pods of an owner that are evicted now, or the reason for which other pods wait.
 func (p *planner) chooseOf(of *owner, name string, pods []*Pod) (chosen []*Pod, why string) {
 	set := p.Sets[name]
-	_, proven := p.State.Proven[name]
+	proven := p.proven(name)
 	switch {
 	case !of.recreates():
 		p.left += len(pods)
@@ -313,13 +238,13 @@ func (p *planner) chooseOf(of *owner, name string, pods []*Pod) (chosen []*Pod, 
 		return nil, pods[0].Waits
 	case set.Waits != "":
 		return nil, set.Waits
-	case p.failed(of.UID):
+	case p.failed(of.Owner):
 		return nil, "an eviction of their owner has failed"
 	case p.halted(name):
 		return nil, "evictions for SidecarSet " + name + " are halted"
-	case p.inFlight(of.UID):
+	case p.inFlight(of.Owner):
 		return nil, "the replacement of another pod of their owner is not ready"
-	case !proven && p.flying(name) > 0:
+	case !proven && (p.flying(name) > 0 || p.healthier(of, name)):
 		return nil, "the first eviction for SidecarSet " + name + " is not proven"
 	case len(p.State.InFlight)+len(p.evict) >= maxInFlight:
 		return nil, "other replacements are not ready"
@@ -328,42 +253,41 @@ func (p *planner) chooseOf(of *owner, name string, pods []*Pod) (chosen []*Pod, 
 	if slots == 0 {
 		return nil, "maxUnavailable has no slot"
 	}
-	if good, _ := of.good(time.Time{}); good == 0 || !proven {
+	if good, _ := of.good(true, time.Time{}); good == 0 || !proven {
 		slots = 1
 	}
 	return p.limitPerOwner(of, pods, slots), "maxUnavailablePerOwner has no slot"
 }
 
-// limitPerOwner returns the pods that may become unavailable. An unready pod is unavailable already.
-func (p *planner) limitPerOwner(of *owner, pods []*Pod, slots int) (chosen []*Pod) {
+// limitPerOwner returns the pods of an owner that may be evicted. Unready pods are unavailable already,
+// and are evicted without ready ones.
+func (p *planner) limitPerOwner(of *owner, pods []*Pod, slots int) []*Pod {
 	limit := max(int(p.Policy.Spec.NotUpgradable.MaxUnavailablePerOwner), 1)
-	ready := limit
+	most := min(slots, limit, maxPodsPerEviction)
+	unready := 0
+	for unready < len(pods) && !pods[unready].Ready {
+		unready++
+	}
+	if unready > 0 {
+		return pods[:min(unready, most)]
+	}
 	for _, pod := range of.pods {
 		if !pod.Ready {
-			ready--
+			limit--
 		}
 	}
-	for _, pod := range pods {
-		switch {
-		case len(chosen) >= min(slots, limit):
-			return chosen
-		case !pod.Ready:
-			chosen = append(chosen, pod)
-		case ready > 0:
-			ready--
-			chosen = append(chosen, pod)
-		}
-	}
-	return chosen
+	return pods[:max(min(len(pods), most, limit), 0)]
 }
 
-func (p *planner) failed(uid types.UID) bool {
-	return slices.ContainsFunc(p.State.Failed, func(f outriggerv1.FailedEviction) bool { return f.UID == uid })
+func (p *planner) failed(of protocol.Owner) bool {
+	return slices.ContainsFunc(p.State.Failed, func(f outriggerv1.FailedEviction) bool {
+		return protocol.Owner{Namespace: f.Namespace, Kind: f.Kind, Name: f.Name} == of
+	})
 }
 
-func (p *planner) inFlight(uid types.UID) bool {
-	of := func(e protocol.Eviction) bool { return e.Owner.UID == uid }
-	return slices.ContainsFunc(p.State.InFlight, of) || slices.ContainsFunc(p.evict, of)
+func (p *planner) inFlight(of protocol.Owner) bool {
+	same := func(e protocol.Eviction) bool { return e.Owner == of }
+	return slices.ContainsFunc(p.State.InFlight, same) || slices.ContainsFunc(p.evict, same)
 }
 
 // flying returns the number of pods of a SidecarSet whose evictions are in flight.
@@ -380,8 +304,8 @@ func (p *planner) flying(set string) (n int) {
 // that is not ready takes the slot of its eviction.
 func (p *planner) slots(name string, set Set) int {
 	used := p.flying(name)
-	for _, controller := range set.Unavailable {
-		if !p.inFlight(controller) {
+	for _, of := range set.Unavailable {
+		if !p.inFlight(of) {
 			used++
 		}
 	}
@@ -389,7 +313,7 @@ func (p *planner) slots(name string, set Set) int {
 }
 
 func (p *planner) take(of *owner, set string, pods []*Pod) {
-	e := protocol.Eviction{SidecarSet: protocol.SetReference{Name: set, UID: p.Sets[set].UID}, Generation: p.Sets[set].Generation, Owner: of.Owner, Since: p.Now}
+	e := protocol.Eviction{SidecarSet: protocol.SetReference{Name: set, UID: p.Sets[set].UID}, Generation: p.Sets[set].Generation, Owner: of.Owner, Unready: !pods[0].Ready, Since: p.Now}
 	for _, pod := range pods {
 		reference := protocol.PodReference{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
 		e.Pods = append(e.Pods, protocol.WrittenPod{PodReference: reference, ResourceVersion: pod.ResourceVersion})
@@ -400,7 +324,7 @@ func (p *planner) take(of *owner, set string, pods []*Pod) {
 			e.Others++
 		}
 	}
-	e.Good, _ = of.good(e.Newest)
+	e.Good, _ = of.good(!e.Unready, e.Newest)
 	p.evict = append(p.evict, e)
 	p.State.Last = of.key
 }

@@ -57,6 +57,12 @@ func (c *cluster) add(kind, owner, outdated string, ready bool) *Pod {
 	return &c.pods[len(c.pods)-1]
 }
 
+// prove makes an eviction for the SidecarSet have succeeded.
+func (c *cluster) prove() {
+	c.state.PolicyGeneration = 1
+	c.state.Proven = []protocol.ProvenContent{{SidecarSet: protocol.SetReference{Name: "logs", UID: "s1"}, Generation: 1}}
+}
+
 func (c *cluster) addOld(owner string, n int) {
 	for range n {
 		c.add("ReplicaSet", owner, "logs", true)
@@ -76,7 +82,7 @@ func (c *cluster) step() protocol.EvictionPlan {
 			result.Evicted = append(result.Evicted, pod.UID)
 		}
 	}
-	c.state, plan.Wait = Written(&plan, &result)
+	c.state, plan.Wait = Written(&plan, &result, c.now)
 	c.now = c.now.Add(c.delay)
 	for _, uid := range result.Evicted {
 		for i := range c.pods {
@@ -209,7 +215,7 @@ func TestSpec13_2_OnlyPodsThatAControllerRecreates(t *testing.T) {
 func TestSpec13_2_MaxUnavailablePerOwner(t *testing.T) {
 	c := newCluster(3)
 	c.addOld("a", 8)
-	c.state.PolicyGeneration, c.state.Proven = 1, map[string]int64{"logs": 1}
+	c.prove()
 	require.Len(t, c.step().Evict[0].Pods, 1, "the first eviction of an owner")
 	require.Len(t, c.step().Evict[0].Pods, 3)
 	c.pods[len(c.pods)-1].Ready = false
@@ -218,8 +224,57 @@ func TestSpec13_2_MaxUnavailablePerOwner(t *testing.T) {
 	c.pods[2].Ready = false
 	unready := c.pods[2].Name
 	plan := c.step()
-	require.Len(t, plan.Evict[0].Pods, 3, "an unready pod is unavailable already")
+	require.Len(t, plan.Evict[0].Pods, 1, "an unready pod is evicted without ready ones")
 	assert.Equal(t, unready, plan.Evict[0].Pods[0].Name)
+}
+
+// An app that crashes anyway is a bad canary, and a replacement that crashes, too, is no failure.
+func TestSpec13_2_AnUnhealthyOwnerIsNoCanary(t *testing.T) {
+	c := newCluster(1)
+	for range 3 {
+		c.add("ReplicaSet", "a", "logs", false)
+	}
+	c.addOld("b", 3)
+	c.unready["a"] = true
+	require.Equal(t, "b", c.step().Evict[0].Owner.Name)
+	for range 20 {
+		c.step()
+	}
+	assert.Equal(t, map[string]int{"a": 3, "b": 3}, c.evicted)
+	assert.Empty(t, c.state.Failed)
+}
+
+func TestSpec13_2_AnUnhealthyOwnerIsTheCanaryIfThereIsNoOther(t *testing.T) {
+	c := newCluster(1)
+	c.add("ReplicaSet", "a", "logs", false)
+	c.add("ReplicaSet", "a", "logs", false)
+	c.outdated["a"] = "logs"
+	for range 20 {
+		c.step()
+	}
+	assert.Equal(t, map[string]int{"a": 1}, c.evicted)
+	assert.Len(t, c.state.Failed, 1)
+}
+
+// The Deployment rolls out another ReplicaSet while an eviction is in flight.
+func TestSpec13_3_ADeploymentIsTheOwnerOfItsReplicaSets(t *testing.T) {
+	c := newCluster(1)
+	add := func(hash, outdated string) {
+		pod := c.add("ReplicaSet", "web-"+hash, outdated, true)
+		pod.Labels = map[string]string{"pod-template-hash": hash}
+	}
+	add("1", "logs")
+	add("1", "logs")
+	plan := Next(Input{State: c.state, Policy: c.policy, Sets: c.sets, Pods: c.pods, Now: c.now})
+	require.Equal(t, protocol.Owner{Namespace: "shop", Kind: "Deployment", Name: "web"}, plan.Evict[0].Owner)
+	c.state, _ = Written(&plan, &protocol.EvictPodsResult{Evicted: []types.UID{plan.Evict[0].Pods[0].UID}}, c.now)
+	c.pods = nil
+	c.now = c.now.Add(time.Minute)
+	add("2", "")
+	add("2", "")
+	plan = c.step()
+	assert.Empty(t, plan.State.InFlight)
+	assert.Empty(t, plan.State.Failed)
 }
 
 func TestSpec13_2_MaxUnavailableCounts(t *testing.T) {
@@ -227,8 +282,8 @@ func TestSpec13_2_MaxUnavailableCounts(t *testing.T) {
 	for i := range 9 {
 		c.addOld(fmt.Sprintf("owner%d", i), 1)
 	}
-	c.state.PolicyGeneration, c.state.Proven = 1, map[string]int64{"logs": 1}
-	c.sets["logs"] = Set{UID: "s1", Generation: 1, MaxUnavailable: 3, Unavailable: []types.UID{"other"}}
+	c.prove()
+	c.sets["logs"] = Set{UID: "s1", Generation: 1, MaxUnavailable: 3, Unavailable: []protocol.Owner{{Kind: "ReplicaSet", Name: "other"}}}
 	plan := c.step()
 	assert.Len(t, plan.Evict, 2)
 	assert.Contains(t, plan.Message, "7 wait: maxUnavailable has no slot")
@@ -288,17 +343,70 @@ func TestSpec13_3_ANewGenerationIsNoFailure(t *testing.T) {
 	assert.Len(t, plan.Evict, 1)
 }
 
-// A deleted owner does not occupy the canary for ever, and is no failure.
-func TestSpec13_3_ADeletedOwner(t *testing.T) {
+// While the webhook rejects all pods, an evicted pod has no replacement at all.
+func TestSpec13_3_AnOwnerWithoutPodsHasFailed(t *testing.T) {
 	c := newCluster(1)
-	c.addOld("a", 1)
-	c.addOld("b", 1)
+	for i := range 10 {
+		c.addOld(fmt.Sprintf("owner%d", i), 1)
+	}
 	c.step()
-	c.pods = c.pods[:1] // the pod of b
-	require.Equal(t, "b", metav1.GetControllerOfNoCopy(c.pods[0].Pod).Name)
-	assert.Empty(t, c.step().Evict)
-	c.now = c.now.Add(replacementTimeout)
+	c.pods = c.pods[:9] // without the replacement
+	require.Equal(t, map[string]int{"owner0": 1}, c.evicted)
+	for range 200 {
+		c.step()
+	}
+	assert.Equal(t, map[string]int{"owner0": 1}, c.evicted)
+	require.Len(t, c.state.Failed, 1)
+	assert.Contains(t, c.step().Message, "evictions for SidecarSet logs are halted")
+}
+
+// An outage of all processes lasts for longer than a replacement may take.
+func TestSpec13_3_AnOutageIsNoFailure(t *testing.T) {
+	c := newCluster(1)
+	c.unready["a"] = true
+	c.addOld("a", 2)
+	c.step()
+	c.now = c.now.Add(time.Hour)
+	assert.Empty(t, c.step().State.Failed)
+	for i := range c.pods {
+		c.pods[i].Ready = true
+	}
 	plan := c.step()
 	assert.Empty(t, plan.State.Failed)
 	assert.Len(t, plan.Evict, 1)
+}
+
+// The pod of a StatefulSet is replaced only after its end.
+func TestSpec13_3_ATerminatingPodHasMoreTime(t *testing.T) {
+	c := newCluster(1)
+	c.addOld("a", 1)
+	plan := c.step()
+	evicted := plan.Evict[0].Pods[0].UID
+	c.pods = nil
+	next := func(terminating bool) protocol.EvictionPlan {
+		c.now = c.now.Add(15 * time.Minute)
+		c.state.Due = c.now
+		return Next(Input{State: c.state, Policy: c.policy, Sets: c.sets, Terminating: map[types.UID]bool{evicted: terminating}, Now: c.now})
+	}
+	assert.Empty(t, next(true).State.Failed)
+	assert.Len(t, next(false).State.Failed, 1)
+}
+
+func TestSpec13_1_PodsThatEndByThemselvesAreNotEvicted(t *testing.T) {
+	c := newCluster(1)
+	c.addOld("a", 1)
+	c.pods[0].Spec.RestartPolicy = corev1.RestartPolicyOnFailure
+	plan := c.step()
+	assert.Empty(t, plan.Evict)
+	assert.Equal(t, "1 pods have to be recreated; 1 wait: no controller recreates them", plan.Message)
+}
+
+// A SidecarSet is recreated under the same name between two plans. Its generation is 1 again.
+func TestSpec13_3_ARecreatedSidecarSetNeedsACanary(t *testing.T) {
+	c := newCluster(1)
+	c.addOld("a", 3)
+	c.addOld("b", 3)
+	c.prove()
+	c.sets["logs"] = Set{UID: "s2", Generation: 1, MaxUnavailable: 100}
+	assert.Len(t, c.step().Evict, 1)
 }

@@ -21,7 +21,7 @@ func (p *planner) plan() protocol.EvictionPlan {
 	} else if s.Since.IsZero() {
 		s.Since = p.Now
 	}
-	plan := protocol.EvictionPlan{State: *s, Evict: p.evict, Remaining: p.remaining, Wait: idleWait}
+	plan := protocol.EvictionPlan{State: *s, Evict: p.evict, Remaining: p.remaining, Owners: p.candidates, Wait: idleWait}
 	if evictable > 0 {
 		plan.Wait = remainingWait
 	}
@@ -76,9 +76,9 @@ func Deadline(text string) time.Duration {
 }
 
 // Written returns the state after the evictions of a plan, and the time until the next plan. It drops
-// the pods that were not evicted. If all evictions were rejected, the time is short at first, because a
-// PodDisruptionBudget may not count a replacement yet, and doubles up to idleWait.
-func Written(plan *protocol.EvictionPlan, result *protocol.EvictPodsResult) (protocol.EvictionState, time.Duration) {
+// the pods that were not evicted. Once the evictions of all owners were rejected, the time doubles up
+// to idleWait. A PodDisruptionBudget may not count a replacement yet, so the time is short at first.
+func Written(plan *protocol.EvictionPlan, result *protocol.EvictPodsResult, now time.Time) (state protocol.EvictionState, wait time.Duration) {
 	state, evicted := plan.State, 0
 	state.InFlight = slices.Clone(state.InFlight)
 	for _, e := range plan.Evict {
@@ -87,18 +87,27 @@ func Written(plan *protocol.EvictionPlan, result *protocol.EvictPodsResult) (pro
 		if len(e.Pods) == 0 {
 			continue
 		}
+		e.Since = now
 		e.Others += chosen - len(e.Pods)
 		evicted += len(e.Pods)
 		state.InFlight = append(state.InFlight, e)
 	}
 	state.Evicted += evicted
+	wait = plan.Wait
 	switch {
 	case evicted > 0:
-		state.Rejections = 0
-		return state, InFlightWait
-	case len(result.Rejected) > 0:
-		state.Rejections++
-		return state, min(idleWait, InFlightWait<<min(state.Rejections, 8))
+		state.Rejected, state.Rotations = 0, 0
+		wait = InFlightWait
+	case len(plan.Evict) > 0:
+		if state.Rejected += len(plan.Evict); state.Rejected >= plan.Owners {
+			state.Rejected = 0
+			state.Rotations++
+		}
+		wait = min(idleWait, InFlightWait<<min(state.Rotations, 8))
+		if len(state.InFlight) > 0 {
+			wait = min(wait, plan.Wait)
+		}
 	}
-	return state, plan.Wait
+	state.Due = now.Add(wait)
+	return state, wait
 }

@@ -46,6 +46,7 @@ func (t *podTransform) strip(o any) (any, error) {
 		Spec: corev1.PodSpec{
 			NodeName:          t.pool.text(pod.Spec.NodeName),
 			PriorityClassName: t.pool.text(pod.Spec.PriorityClassName),
+			RestartPolicy:     corev1.RestartPolicy(t.pool.text(string(pod.Spec.RestartPolicy))),
 			InitContainers:    t.pool.containers(pod.Spec.InitContainers),
 			Containers:        t.pool.containers(pod.Spec.Containers),
 			Resources:         pod.Spec.Resources,

@@ -93,7 +93,7 @@ func (w *Writer) evictionsOf(ctx context.Context, policy *outriggerv1.RolloutPol
 		status.Since = new(metav1.NewTime(view.Since.Truncate(time.Second)))
 	}
 	if view.Pause != nil {
-		status.PausedBy, status.PauseReason = view.Pause.By, view.Pause.Reason
+		status.Paused, status.PausedBy, status.PauseReason = true, view.Pause.By, view.Pause.Reason
 	}
 	return status, nil
 }
@@ -118,7 +118,7 @@ func startOf(policy *outriggerv1.RolloutPolicy) protocol.EvictionInput {
 	if known.Since != nil {
 		start.State.Since = known.Since.Time
 	}
-	if known.PausedBy != "" || known.PauseReason != "" {
+	if known.Paused {
 		start.View.Pause = &protocol.Pause{By: known.PausedBy, Reason: known.PauseReason}
 	}
 	return start

@@ -54,13 +54,13 @@ func TestSpec13_5_NoRunWithoutEvict(t *testing.T) {
 }
 
 func TestSpec13_5_StatusShowsTheRun(t *testing.T) {
-	failed := []outriggerv1.FailedEviction{{SidecarSet: "logs", Generation: 2, Namespace: "shop", Kind: "ReplicaSet", Name: "web", UID: "r1", Reason: "no better"}}
+	failed := []outriggerv1.FailedEviction{{SidecarSet: "logs", Generation: 2, Namespace: "shop", Kind: "ReplicaSet", Name: "web", Reason: "no better"}}
 	r := &recorded{view: &protocol.EvictionView{
 		Message: "5 pods have to be recreated", Remaining: 5, Evicted: 2, Since: since, Overdue: true, Failed: failed, Pause: &protocol.Pause{By: "ann", Reason: "lunch"},
 	}}
 	want := &outriggerv1.EvictionStatus{
 		WorkflowID: "eviction/edge/p1", Message: "5 pods have to be recreated", Remaining: 5, Evicted: 2, Since: new(metav1.NewTime(since)),
-		Overdue: true, Failed: failed, PausedBy: "ann", PauseReason: "lunch",
+		Overdue: true, Failed: failed, Paused: true, PausedBy: "ann", PauseReason: "lunch",
 	}
 	assert.Equal(t, want, r.status(t, evicting(), v1alpha1.SidecarSet{}))
 	assert.False(t, r.outdated)
@@ -71,7 +71,7 @@ func TestSpec13_5_ALostRunContinuesFromStatus(t *testing.T) {
 	policy := evicting()
 	policy.Status.ObservedGeneration = 3
 	policy.Status.Evictions = &outriggerv1.EvictionStatus{
-		Evicted: 7, Since: new(metav1.NewTime(since)), PausedBy: "ann", Failed: []outriggerv1.FailedEviction{{SidecarSet: "logs", UID: "r1"}},
+		Evicted: 7, Since: new(metav1.NewTime(since)), Paused: true, PausedBy: "ann", Failed: []outriggerv1.FailedEviction{{SidecarSet: "logs", Name: "web"}},
 	}
 	assert.Equal(t, policy.Status.Evictions, r.status(t, policy, v1alpha1.SidecarSet{}), "status is kept until the run has a view")
 	require.Len(t, r.starts, 1)

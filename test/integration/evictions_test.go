@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
@@ -107,43 +109,72 @@ func TestSpec13_2_PodsThatWereNeverInjectedAreEvicted(t *testing.T) {
 	require.NoError(t, stack.kube.Create(s.ctx, deployment(s.name, 3)))
 	s.await(func(v observer.View) bool { return v.Ready == 3 })
 	require.Equal(t, map[string]int{"none": 3}, s.environments())
-	s.edit(`[{"op":"replace","path":"/spec/selector/matchLabels/app","value":"` + s.name + `"}]`)
+	// Of no matched pod, 34 % are no slot.
+	s.edit(`[{"op":"replace","path":"/spec/selector/matchLabels/app","value":"` + s.name + `"},{"op":"replace","path":"/spec/updateStrategy/maxUnavailable","value":"34%"}]`)
 	s.evict()
 	s.awaitEvictions("the evictions", func(e *outriggerv1.EvictionStatus) bool { return e.Evicted == 3 && e.Remaining == 0 })
 	s.awaitSet("the replacements", counts(3))
 }
 
-// The test removes the webhook, so it does not run in parallel with other tests.
+func TestSpec13_1_PodsThatLackAContainerAreEvicted(t *testing.T) {
+	t.Parallel()
+	s := newBudgetedScenario(t, 2)
+	// The webhook rejects a further container in an update, and not in a SidecarSet of the same name.
+	again := s.set.DeepCopy()
+	again.ObjectMeta = metav1.ObjectMeta{Name: s.name, Labels: s.set.Labels}
+	again.Spec.Containers = append(again.Spec.Containers, v1alpha1.SidecarContainer{Container: corev1.Container{Name: "second", Image: "second:v1"}})
+	require.NoError(t, stack.kube.Delete(s.ctx, s.set))
+	require.NoError(t, stack.kube.Create(s.ctx, again))
+	s.set = again
+	s.evict()
+	s.awaitEvictions("the evictions", func(e *outriggerv1.EvictionStatus) bool { return e.Evicted == 2 && e.Remaining == 0 })
+	s.awaitSet("the replacements", counts(2))
+}
+
+// The test stops the webhook, so it does not run in parallel with other tests.
 func TestSpec13_3_ABrokenWebhookCostsOnePod(t *testing.T) {
 	s := newBudgetedScenario(t, 4)
-	restore := s.removeWebhook()
 	s.editEnvironment("debug")
+	repair := s.breakWebhook()
 	s.evict()
 	status := s.awaitEvictions("the halt", func(e *outriggerv1.EvictionStatus) bool { return len(e.Failed) > 0 })
 	assert.Equal(t, int32(1), status.Evicted)
-	assert.Regexp(t, `the eviction of a pod of ReplicaSet .*/app-\w+ for SidecarSet .* has failed: its new pod app-\S+ lacks the newest content, too`, status.Message)
+	assert.Regexp(t, `the eviction of a pod of Deployment .*/app for SidecarSet .* has failed: its new pod app-\S+ lacks the newest content, too`, status.Message)
 	assert.Equal(t, map[string]int{"": 3, "none": 1}, s.environments())
 
-	restore()
+	repair()
 	s.signalEvictions(protocol.ResumeSignal, protocol.Pause{By: "ann"})
 	s.awaitEvictions("the evictions", func(e *outriggerv1.EvictionStatus) bool { return e.Evicted == 5 && e.Remaining == 0 })
 	s.awaitSet("the replacements", counts(4))
 }
 
-// removeWebhook deletes the configuration of the webhook, so that no new pod is injected. The
-// configuration is restored at the end of the test, or by the result.
-func (s *scenario) removeWebhook() (restore func()) {
+// breakWebhook stops the webhook, and makes API servers ignore that, so that no new pod is injected.
+// The webhook works again at the end of the test, or after the result is called.
+func (s *scenario) breakWebhook() (repair func()) {
 	s.t.Helper()
-	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
-	require.NoError(s.t, stack.kube.Get(s.ctx, client.ObjectKey{Name: kube.WebhookConfigurationName}, configuration))
-	require.NoError(s.t, stack.kube.Delete(s.ctx, configuration))
-	restore = func() {
-		again := configuration.DeepCopy()
-		again.ObjectMeta = metav1.ObjectMeta{Name: configuration.Name, Labels: configuration.Labels, Annotations: configuration.Annotations}
-		require.NoError(s.t, client.IgnoreAlreadyExists(stack.kube.Create(context.WithoutCancel(s.ctx), again)))
+	setPolicy := func(ctx context.Context, policy admissionregistrationv1.FailurePolicyType) {
+		require.NoError(s.t, retry.RetryOnConflict(retry.DefaultRetry, func() error {
+			configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
+			if err := stack.kube.Get(ctx, client.ObjectKey{Name: kube.WebhookConfigurationName}, configuration); err != nil {
+				return err
+			}
+			for i := range configuration.Webhooks {
+				if configuration.Webhooks[i].Name == kube.PodWebhookName {
+					configuration.Webhooks[i].FailurePolicy = &policy
+				}
+			}
+			return stack.kube.Update(ctx, configuration)
+		}))
 	}
-	s.t.Cleanup(restore)
-	return restore
+	require.NoError(s.t, stack.Stop("webhook"))
+	setPolicy(s.ctx, admissionregistrationv1.Ignore)
+	repair = sync.OnceFunc(func() {
+		ctx := context.WithoutCancel(s.ctx)
+		require.NoError(s.t, stack.StartAgain(ctx, "webhook"))
+		setPolicy(ctx, admissionregistrationv1.Fail)
+	})
+	s.t.Cleanup(repair)
+	return repair
 }
 
 // signalEvictions sends a signal to the run that evicts the pods of the policy.

@@ -14,8 +14,8 @@ type RolloutNotUpgradable struct {
 	// pods of Jobs, are never evicted.
 	// +kubebuilder:validation:Enum=Leave;Evict
 	Action NotUpgradableAction `json:"action,omitempty"`
-	// MaxUnavailablePerOwner is the number of pods of one owner that may be unavailable for an
-	// eviction, including the evicted pods. The default is 1.
+	// MaxUnavailablePerOwner is the number of pods of one owner, such as a Deployment, that may be
+	// unavailable for an eviction, including the evicted pods. The default is 1.
 	// +kubebuilder:validation:Minimum=1
 	MaxUnavailablePerOwner int32 `json:"maxUnavailablePerOwner,omitempty"`
 	// Deadline is the time within which all these pods have to be recreated, in hours or days, such as
@@ -54,7 +54,9 @@ type EvictionStatus struct {
 	Since *metav1.Time `json:"since,omitempty"`
 	// Overdue is set if pods remain after the deadline.
 	Overdue bool `json:"overdue,omitempty"`
-	// PausedBy is the user that paused the evictions by signal.
+	// Paused is set while the evictions are paused by signal.
+	Paused bool `json:"paused,omitempty"`
+	// PausedBy is the user that paused the evictions.
 	PausedBy string `json:"pausedBy,omitempty"`
 	// PauseReason is the reason of that user.
 	PauseReason string `json:"pauseReason,omitempty"`
@@ -70,12 +72,13 @@ type FailedEviction struct {
 	SidecarSet string `json:"sidecarSet"`
 	// Generation is the generation of the SidecarSet at that time. A failure of another generation
 	// stops no evictions.
-	Generation int64  `json:"generation"`
-	Namespace  string `json:"namespace"`
-	// Kind, Name and UID identify the controller of the evicted pod.
-	Kind string    `json:"kind"`
-	Name string    `json:"name"`
-	UID  types.UID `json:"uid"`
+	Generation int64 `json:"generation"`
+	// SidecarSetUID is the uid of the SidecarSet.
+	SidecarSetUID types.UID `json:"sidecarSetUID"`
+	Namespace     string    `json:"namespace"`
+	// Kind and Name identify the controller of the evicted pod, or the Deployment of its ReplicaSet.
+	Kind string `json:"kind"`
+	Name string `json:"name"`
 	// Reason says why the replacement is no better.
 	Reason string `json:"reason"`
 }
