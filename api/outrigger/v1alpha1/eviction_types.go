@@ -11,7 +11,7 @@ type RolloutNotUpgradable struct {
 	// Action is Leave or Evict. With Leave, the default, the pods stay until another component
 	// recreates them. With Evict, the pods are evicted through the eviction API after the rollout of
 	// their SidecarSet has ended, and their controllers recreate them. Pods without a controller, and
-	// pods of Jobs, are never evicted.
+	// pods that end by themselves, are never evicted.
 	// +kubebuilder:validation:Enum=Leave;Evict
 	Action NotUpgradableAction `json:"action,omitempty"`
 	// MaxUnavailablePerOwner is the number of pods of one owner, such as a Deployment, that may be
@@ -49,8 +49,8 @@ type EvictionStatus struct {
 	Remaining int32 `json:"remaining"`
 	// Evicted is the number of evictions of the run.
 	Evicted int32 `json:"evicted"`
-	// Since is the time at which the policy found the first of the remaining pods. The deadline counts
-	// from this time.
+	// Since is the time at which the policy found pods that it may evict, and had none before. The
+	// deadline counts from this time.
 	Since *metav1.Time `json:"since,omitempty"`
 	// Overdue is set if pods remain after the deadline.
 	Overdue bool `json:"overdue,omitempty"`
