@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"go.temporal.io/sdk/activity"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/outrigger/outrigger/internal/eviction"
 	"github.com/outrigger/outrigger/internal/fleet"
 	"github.com/outrigger/outrigger/internal/match"
+	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/internal/revision"
 	"github.com/outrigger/outrigger/internal/rollout"
 	"github.com/outrigger/outrigger/internal/stage"
@@ -103,7 +105,8 @@ func (s *evictionScan) all(ctx context.Context) error {
 			continue
 		}
 		if err := s.set(ctx, set); err != nil {
-			return fmt.Errorf("SidecarSet %s: %w", set.Name, err)
+			// The SidecarSet may have been stored under older rules. The others continue.
+			activity.GetLogger(ctx).Warn("no pods are evicted for a SidecarSet", "sidecarset", set.Name, "cause", err.Error())
 		}
 	}
 	return s.markNotCalled(kube.NamespaceLabels(ctx, s.Cache))
@@ -169,7 +172,7 @@ func (s *evictionScan) set(ctx context.Context, stored *v1alpha1.SidecarSet) err
 		return err
 	}
 	for _, pod := range others {
-		s.add(pod, podIsReady(pod), set.Name, true)
+		s.add(pod, podstate.Ready(pod), set.Name, true)
 	}
 	if of.MaxUnavailable, err = rollout.MaxUnavailable(&set.Spec.UpdateStrategy, len(population)+len(others)); err != nil {
 		return err
@@ -233,12 +236,6 @@ func (s *evictionScan) add(pod *corev1.Pod, ready bool, set string, outdated boo
 	if outdated && known.Outdated == "" {
 		known.Outdated = set
 	}
-}
-
-func podIsReady(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 // waits returns the reason for which no pod may be evicted for a SidecarSet now.

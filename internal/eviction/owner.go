@@ -43,20 +43,18 @@ func ownersOf(pods []Pod) []*owner {
 	slices.SortFunc(owners, func(a, b *owner) int { return cmp.Compare(a.key, b.key) })
 	for _, of := range owners {
 		slices.SortFunc(of.pods, func(a, b *Pod) int {
-			return cmp.Or(compareBool(a.Ready, b.Ready), strings.Compare(a.Name, b.Name))
+			return cmp.Or(cmp.Compare(rank(a), rank(b)), strings.Compare(a.Name, b.Name))
 		})
 	}
 	return owners
 }
 
-func compareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
+// rank orders unready pods before ready ones.
+func rank(pod *Pod) int {
+	if pod.Ready {
+		return 1
 	}
-	return 1
+	return 0
 }
 
 // recreates reports whether the controller creates another pod after an eviction, and the eviction

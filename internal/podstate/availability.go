@@ -41,7 +41,7 @@ func endedSince(good *v1alpha1.GoodRevision, upgrade record.State) bool {
 // transition time. The kubelet changes the transition time whenever the pod becomes ready or
 // unready. Both times come from the kubelet, so clocks of different machines do not matter.
 func unavailableBefore(pod *corev1.Pod, set string) bool {
-	if ready(pod) {
+	if Ready(pod) {
 		return false
 	}
 	since, recorded := record.UnavailableSince(pod.Annotations, set)

@@ -211,7 +211,7 @@ func (v *Version) judgeResources(state *State, pod *corev1.Pod, read *record.Rec
 	hash, unfinished := read.HashesWithoutImage[v.Set].Hash, unfinishedResize(read, v.Set)
 	state.Resizing = v.resizeWait(pod, read) != ""
 	// After the restart, the pod is not ready for some time, and the upgrade is not written yet.
-	state.ResizeRestarts = (state.Resizing || unfinished && !ready(pod)) && v.mayRestart(pod)
+	state.ResizeRestarts = (state.Resizing || unfinished && !Ready(pod)) && v.mayRestart(pod)
 	if !v.NeedsResize(read) {
 		state.Upgradable = true
 		return

@@ -104,7 +104,7 @@ func (v *Version) OfRecord(pod *corev1.Pod, read *record.Record) State {
 	}
 	v.judgeResources(&state, pod, read)
 	standbys := v.StandbysToReset(pod, read.Active)
-	state.Ready = ready(pod) && len(standbys) == 0
+	state.Ready = Ready(pod) && len(standbys) == 0
 	state.RolloutEnded = v.rolloutEnded(read.Hashes[v.Set].Hash, newest, upgraded)
 	if state.RolloutEnded && !unfinishedResize(read, v.Set) {
 		// A resize after the end has another cause.
@@ -123,7 +123,7 @@ func (v *Version) OfRecord(pod *corev1.Pod, read *record.Record) State {
 
 // Available reports whether the pod counts as available before an upgrade. A pod counts as
 // available if it is ready, or if an earlier upgrade made the pod unavailable.
-func (s *State) Available(pod *corev1.Pod) bool { return ready(pod) || s.UnavailableByUpgrade() }
+func (s *State) Available(pod *corev1.Pod) bool { return Ready(pod) || s.UnavailableByUpgrade() }
 
 func (v *Version) complete(pod *corev1.Pod, active map[string]string) bool {
 	for _, s := range v.Sidecars {
@@ -255,7 +255,8 @@ func changed(pod *corev1.Pod, name string) (*corev1.Container, *corev1.Container
 	return Container(pod, name, true), Status(pod, name, true)
 }
 
-func ready(pod *corev1.Pod) bool {
+// Ready reports whether a pod is running and has the condition Ready.
+func Ready(pod *corev1.Pod) bool {
 	condition := readyCondition(pod)
 	return pod.Status.Phase == corev1.PodRunning && condition != nil && condition.Status == corev1.ConditionTrue
 }
