@@ -78,6 +78,7 @@ func Deadline(text string) time.Duration {
 // Written returns the state after the evictions of a plan, and the time until the next plan. It drops
 // the pods that were not evicted. Once the evictions of all owners were rejected, the time doubles up
 // to idleWait. A PodDisruptionBudget may not count a replacement yet, so the time is short at first.
+// Open runs call Written, so a change of its results needs a version marker in package workflows.
 func Written(plan *protocol.EvictionPlan, result *protocol.EvictPodsResult, now time.Time) (state protocol.EvictionState, wait time.Duration) {
 	state, evicted := plan.State, 0
 	state.InFlight = slices.Clone(state.InFlight)

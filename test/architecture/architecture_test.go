@@ -55,9 +55,10 @@ func TestAllowedImports(t *testing.T) {
 		"api": types,
 		// Packages that make decisions import no client, logger, clock, randomness or Temporal.
 		"internal": append(types, module+"/internal"),
-		// A run records the measurements of gates with internal/gate, and a rollout over many clusters
-		// decides with internal/fleet. A change of their results changes runs, and needs a version marker.
-		"workflows": {"go.temporal.io/sdk", "go.temporal.io/api/enums", module + "/api/protocol", module + "/api/outrigger", module + "/internal/gate", module + "/internal/fleet"},
+		// A run records the measurements of gates with internal/gate and evictions with internal/eviction,
+		// and a rollout over many clusters decides with internal/fleet. A change of their results changes
+		// runs, and needs a version marker.
+		"workflows": {"go.temporal.io/sdk", "go.temporal.io/api/enums", module + "/api/protocol", module + "/api/outrigger", module + "/internal/gate", module + "/internal/eviction", module + "/internal/fleet"},
 		// The package that formats the output of the plugin has the same limits.
 		"cli/view": append(types, module+"/internal", module+"/cli/view"),
 	}
