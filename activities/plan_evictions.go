@@ -39,7 +39,7 @@ func (a *Activities) PlanEvictions(ctx context.Context, input protocol.PlanEvict
 		return protocol.EvictionPlan{Ended: true, Message: "the policy evicts no pods any more"}, nil
 	}
 	scan := &evictionScan{Activities: a, policies: policies, policy: policy, sets: map[string]eviction.Set{}, pods: map[types.UID]*eviction.Pod{}, namespaces: map[string]bool{}, terminating: map[types.UID]bool{}}
-	if err := scan.all(ctx); err != nil {
+	if err := scan.read(ctx); err != nil {
 		return protocol.EvictionPlan{}, err
 	}
 	return eviction.Next(eviction.Input{State: input.State, Policy: policy, Sets: scan.sets, Pods: scan.sorted(), Terminating: scan.terminating, Now: input.Now}), nil
@@ -66,13 +66,14 @@ type evictionScan struct {
 	pods     map[types.UID]*eviction.Pod
 	// namespaces tells for which namespaces the API server calls the webhook, as far as it is known.
 	namespaces map[string]bool
-	// terminating contains the pods that are being deleted.
+	// all contains all cached pods, and terminating those of them that are being deleted.
+	all         []*corev1.Pod
 	terminating map[types.UID]bool
-	// without is set if no webhook injects new pods.
-	without bool
+	// noWebhook is set if no webhook injects new pods.
+	noWebhook bool
 }
 
-func (s *evictionScan) all(ctx context.Context) error {
+func (s *evictionScan) read(ctx context.Context) error {
 	installed, err := kube.PodWebhook(ctx, s.Live)
 	if err != nil {
 		return err
@@ -80,12 +81,11 @@ func (s *evictionScan) all(ctx context.Context) error {
 	if s.freezes, err = s.recentFreezes().since(ctx, s.Clock.Now()); err != nil {
 		return err
 	}
-	s.webhook, s.without = match.NewWebhook(installed, s.SystemNamespace), installed == nil || len(installed.Rules) == 0
-	all, err := s.Index.In("")
-	if err != nil {
+	s.webhook, s.noWebhook = match.NewWebhook(installed, s.SystemNamespace), installed == nil || len(installed.Rules) == 0
+	if s.all, err = s.Index.In(""); err != nil {
 		return err
 	}
-	for _, pod := range all {
+	for _, pod := range s.all {
 		if pod.DeletionTimestamp != nil {
 			s.terminating[pod.UID] = true
 		}
@@ -158,16 +158,14 @@ func (s *evictionScan) set(ctx context.Context, stored *v1alpha1.SidecarSet) err
 		return err
 	}
 	of := eviction.Set{UID: set.UID, Generation: set.Generation, Waits: waits}
-	known := map[types.UID]bool{}
 	for i := range population {
 		pod := &population[i]
-		known[pod.UID] = true
 		if pod.UnavailableByUpgrade() {
 			of.Unavailable = append(of.Unavailable, eviction.OwnerOf(pod.Pod))
 		}
 		s.add(pod.Pod, pod.Ready, set.Name, !pod.Updated && !pod.Upgradable)
 	}
-	others, err := s.notMatched(set, scope, injected, known, labels)
+	others, err := s.notMatched(set, scope.OneNamespace(), injected, labels)
 	if err != nil {
 		return err
 	}
@@ -181,35 +179,34 @@ func (s *evictionScan) set(ctx context.Context, stored *v1alpha1.SidecarSet) err
 	return nil
 }
 
-// notMatched returns the pods in the scope of a SidecarSet that were never injected, that lack a
-// container of the SidecarSet, or whose annotations are damaged.
-func (s *evictionScan) notMatched(set *v1alpha1.SidecarSet, scope match.Scope, injected []*corev1.Pod, matched map[types.UID]bool, labels func(string) (map[string]string, error)) ([]*corev1.Pod, error) {
-	pods, err := s.Index.In(scope.OneNamespace())
-	if err != nil {
-		return nil, err
+// notMatched returns the outdated pods of a SidecarSet that are not matched: pods that were never
+// injected, that lack a container of the SidecarSet, or whose annotations are damaged.
+func (s *evictionScan) notMatched(set *v1alpha1.SidecarSet, namespace string, injected []*corev1.Pod, labels func(string) (map[string]string, error)) ([]*corev1.Pod, error) {
+	pods := s.all
+	if namespace != "" {
+		var err error
+		if pods, err = s.Index.In(namespace); err != nil {
+			return nil, err
+		}
 	}
 	found, err := rollout.Uninjected(set, pods, s.webhook, labels)
 	if err != nil {
 		return nil, err
 	}
-	for _, pod := range injected {
-		if matched[pod.UID] || !match.Active(pod) || !scope.Labels(pod.Labels) {
-			continue
-		}
-		of, err := labels(pod.Namespace)
-		if err != nil {
-			return nil, fmt.Errorf("look up namespace %s: %w", pod.Namespace, err)
-		}
-		if scope.Namespace(pod.Namespace, of) {
-			found = append(found, pod)
-		}
+	version, err := podstate.NewVersion(set)
+	if err != nil {
+		return nil, err
 	}
-	return found, nil
+	leftOut, err := rollout.LeftOut(set, version, injected, labels)
+	for _, pod := range leftOut {
+		found = append(found, pod.Pod)
+	}
+	return found, err
 }
 
 // called reports whether the API server calls the webhook for the replacement of a pod.
 func (s *evictionScan) called(pod *corev1.Pod, labels func(string) (map[string]string, error)) (bool, error) {
-	if s.without || !s.webhook.Pod(pod) {
+	if s.noWebhook || !s.webhook.Pod(pod) {
 		return false, nil
 	}
 	called, known := s.namespaces[pod.Namespace]

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/outrigger/outrigger/api/protocol"
@@ -14,19 +13,11 @@ import (
 // evictions are recorded histories of Eviction, as histories are those of Rollout.
 func evictions(t *testing.T) []string { return recordings(t, "evictions") }
 
-func newEvictionReplayer(t *testing.T, definition any) worker.WorkflowReplayer {
-	t.Helper()
-	replayer, err := worker.NewWorkflowReplayerWithOptions(worker.WorkflowReplayerOptions{Interceptors: Interceptors()})
-	require.NoError(t, err)
-	replayer.RegisterWorkflowWithOptions(definition, workflow.RegisterOptions{Name: protocol.EvictionWorkflow})
-	return replayer
-}
-
 func TestRecordedEvictionsReplayUpToEachTask(t *testing.T) {
 	for _, file := range evictions(t) {
 		t.Run(nameOf(file), func(t *testing.T) {
 			whole := recorded(t, file)
-			replayer := newEvictionReplayer(t, Eviction)
+			replayer := newReplayer(t, protocol.EvictionWorkflow, Eviction)
 			require.NoError(t, replayer.ReplayWorkflowHistory(nil, whole))
 			replayUpToEachTask(t, replayer, whole)
 		})
@@ -43,7 +34,7 @@ func TestAChangedEvictionDoesNotReplay(t *testing.T) {
 	}
 	for _, file := range evictions(t) {
 		t.Run(nameOf(file), func(t *testing.T) {
-			require.ErrorContains(t, newEvictionReplayer(t, changed).ReplayWorkflowHistory(nil, recorded(t, file)), "TMPRL1100")
+			require.ErrorContains(t, newReplayer(t, protocol.EvictionWorkflow, changed).ReplayWorkflowHistory(nil, recorded(t, file)), "TMPRL1100")
 		})
 	}
 }

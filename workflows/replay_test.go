@@ -36,14 +36,14 @@ func nameOf(file string) string {
 
 func replay(t *testing.T, definition any, file string) error {
 	t.Helper()
-	return newReplayer(t, definition).ReplayWorkflowHistoryFromJSONFile(nil, file)
+	return newReplayer(t, protocol.RolloutWorkflow, definition).ReplayWorkflowHistoryFromJSONFile(nil, file)
 }
 
-func newReplayer(t *testing.T, definition any) worker.WorkflowReplayer {
+func newReplayer(t *testing.T, name string, definition any) worker.WorkflowReplayer {
 	t.Helper()
 	replayer, err := worker.NewWorkflowReplayerWithOptions(worker.WorkflowReplayerOptions{Interceptors: Interceptors()})
 	require.NoError(t, err)
-	replayer.RegisterWorkflowWithOptions(definition, workflow.RegisterOptions{Name: protocol.RolloutWorkflow})
+	replayer.RegisterWorkflowWithOptions(definition, workflow.RegisterOptions{Name: name})
 	return replayer
 }
 
@@ -60,7 +60,7 @@ func TestRecordedHistoriesReplay(t *testing.T) {
 func TestRecordedHistoriesReplayUpToEachTask(t *testing.T) {
 	for _, file := range histories(t) {
 		t.Run(nameOf(file), func(t *testing.T) {
-			replayUpToEachTask(t, newReplayer(t, Rollout), recorded(t, file))
+			replayUpToEachTask(t, newReplayer(t, protocol.RolloutWorkflow, Rollout), recorded(t, file))
 		})
 	}
 }
@@ -97,7 +97,7 @@ func TestAHistoryOfAWorkerThatIgnoresImagesReplays(t *testing.T) {
 			var err error
 			started.Input, err = converter.GetDefaultDataConverter().ToPayloads(input)
 			require.NoError(t, err)
-			require.NoError(t, newReplayer(t, Rollout).ReplayWorkflowHistory(nil, whole))
+			require.NoError(t, newReplayer(t, protocol.RolloutWorkflow, Rollout).ReplayWorkflowHistory(nil, whole))
 		})
 	}
 }

@@ -1,11 +1,8 @@
 package view
 
 import (
-	"fmt"
-
-	"github.com/outrigger/outrigger/internal/match"
 	"github.com/outrigger/outrigger/internal/podstate"
-	"github.com/outrigger/outrigger/internal/record"
+	"github.com/outrigger/outrigger/internal/rollout"
 )
 
 const (
@@ -17,30 +14,17 @@ const (
 // leftOut lists the injected pods with an older version that are not matched: rollouts
 // neither count nor upgrade them (SPEC §3).
 func (in *Input) leftOut(version *podstate.Version) (BehindPods, error) {
-	scope, err := match.NewScope(&in.Set.Spec)
+	pods, err := rollout.LeftOut(in.Set, version, in.Pods, in.NamespaceLabels)
 	if err != nil {
-		return nil, fmt.Errorf("SidecarSet %s: %w", in.Set.Name, err)
+		return nil, err
 	}
 	var found BehindPods
-	for _, pod := range in.Pods {
-		if !match.Active(pod) || !record.Injected(pod.Annotations, in.Set.Name) || !scope.Labels(pod.Labels) {
-			continue
-		}
+	for _, pod := range pods {
 		phase, reason := PodNotUpgradable, lacksContainers
-		if state, err := version.Of(pod); err != nil {
-			phase, reason = PodUnreadable, unreadableRecord+err.Error()
-		} else if state.Complete || state.Updated {
-			continue
+		if pod.Unreadable != nil {
+			phase, reason = PodUnreadable, unreadableRecord+pod.Unreadable.Error()
 		}
-		var labels map[string]string
-		if scope.NeedsNamespaceLabels() {
-			if labels, err = in.NamespaceLabels(pod.Namespace); err != nil {
-				return found, err
-			}
-		}
-		if scope.Namespace(pod.Namespace, labels) {
-			found = append(found, in.behind(pod, phase, reason))
-		}
+		found = append(found, in.behind(pod.Pod, phase, reason))
 	}
 	return found, nil
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/match"
 	"github.com/outrigger/outrigger/internal/podstate"
-	"github.com/outrigger/outrigger/internal/record"
+	"github.com/outrigger/outrigger/internal/rollout"
 	"github.com/outrigger/outrigger/internal/stage"
 )
 
@@ -316,21 +316,18 @@ func Outdated(in *Input) (BehindPods, error) {
 // were not injected. It lists none while injection is paused.
 func Missing(in *Input) (BehindPods, error) {
 	scope, err := match.NewScope(&in.Set.Spec)
-	if err != nil || in.Set.Spec.InjectionStrategy.Paused || in.Set.DeletionTimestamp != nil {
+	if err != nil || in.Set.DeletionTimestamp != nil {
 		return nil, err
 	}
-	webhook := match.NewWebhook(in.Webhook.Installed, in.SystemNamespace)
+	pods, err := rollout.Uninjected(in.Set, in.Pods, match.NewWebhook(in.Webhook.Installed, in.SystemNamespace), in.NamespaceLabels)
+	if err != nil {
+		return nil, err
+	}
 	var found BehindPods
-	for _, pod := range in.Pods {
-		if !match.Active(pod) || !webhook.Pod(pod) || record.Injected(pod.Annotations, in.Set.Name) || !scope.Labels(pod.Labels) {
-			continue
-		}
+	for _, pod := range pods {
 		labels, err := in.NamespaceLabels(pod.Namespace)
 		if err != nil {
 			return nil, err
-		}
-		if !webhook.Namespace(pod.Namespace, labels) || !scope.Namespace(pod.Namespace, labels) {
-			continue
 		}
 		i := &injection{PodWhyInput: PodWhyInput{Pod: pod, NamespaceLabels: labels, SystemNamespace: in.SystemNamespace, Webhook: in.Webhook}, set: in.Set, scope: scope}
 		found = append(found, in.behind(pod, PodMissing, i.reason()))

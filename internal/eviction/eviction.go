@@ -244,7 +244,7 @@ func (p *planner) chooseOf(of *owner, name string, pods []*Pod) (chosen []*Pod, 
 		return nil, "evictions for SidecarSet " + name + " are halted"
 	case p.inFlight(of.Owner):
 		return nil, "the replacement of another pod of their owner is not ready"
-	case !proven && (p.flying(name) > 0 || p.healthier(of, name)):
+	case !proven && (p.podsInFlight(name) > 0 || p.healthier(of, name)):
 		return nil, "the first eviction for SidecarSet " + name + " is not proven"
 	case len(p.State.InFlight)+len(p.evict) >= maxInFlight:
 		return nil, "other replacements are not ready"
@@ -290,8 +290,8 @@ func (p *planner) inFlight(of protocol.Owner) bool {
 	return slices.ContainsFunc(p.State.InFlight, same) || slices.ContainsFunc(p.evict, same)
 }
 
-// flying returns the number of pods of a SidecarSet whose evictions are in flight.
-func (p *planner) flying(set string) (n int) {
+// podsInFlight returns the number of pods of a SidecarSet whose evictions are in flight.
+func (p *planner) podsInFlight(set string) (n int) {
 	for _, e := range slices.Concat(p.State.InFlight, p.evict) {
 		if e.SidecarSet.Name == set {
 			n += len(e.Pods)
@@ -303,7 +303,7 @@ func (p *planner) flying(set string) (n int) {
 // slots returns the number of further pods of a SidecarSet that may become unavailable. A replacement
 // that is not ready takes the slot of its eviction.
 func (p *planner) slots(name string, set Set) int {
-	used := p.flying(name)
+	used := p.podsInFlight(name)
 	for _, of := range set.Unavailable {
 		if !p.inFlight(of) {
 			used++

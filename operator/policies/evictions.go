@@ -67,21 +67,12 @@ func (m *Metrics) observe(statuses []outriggerv1.RolloutPolicyStatus) {
 // evictionsOf returns the state of the evictions of a policy, and starts the workflow that evicts the
 // pods. A workflow that Temporal has lost continues from status. If the workflow cannot be read,
 // status stays unchanged.
-func (w *Writer) evictionsOf(ctx context.Context, policy *outriggerv1.RolloutPolicy, sets []v1alpha1.SidecarSet, policies []outriggerv1.RolloutPolicy) (*outriggerv1.EvictionStatus, error) {
-	if !policy.Spec.Evicts() || policy.DeletionTimestamp != nil {
-		return nil, nil
-	}
+func (w *Writer) evictionsOf(ctx context.Context, policy *outriggerv1.RolloutPolicy, sets appliedSets) (*outriggerv1.EvictionStatus, error) {
 	known := policy.Status.Evictions
-	applies, outdated := known != nil, false
-	for i := range sets {
-		if of, err := stage.PolicyOf(&sets[i], policies); err == nil && of != nil && of.Name == policy.Name {
-			applies, outdated = true, outdated || hasOutdatedPods(&sets[i])
-		}
-	}
-	if !applies {
+	if !policy.Spec.Evicts() || policy.DeletionTimestamp != nil || !sets.any && known == nil {
 		return nil, nil
 	}
-	view, err := w.evictions.Evictions(ctx, startOf(policy), outdated)
+	view, err := w.evictions.Evictions(ctx, startOf(policy), sets.outdated)
 	if err != nil || view == nil {
 		return known, err
 	}
@@ -96,6 +87,25 @@ func (w *Writer) evictionsOf(ctx context.Context, policy *outriggerv1.RolloutPol
 		status.Paused, status.PausedBy, status.PauseReason = true, view.Pause.By, view.Pause.Reason
 	}
 	return status, nil
+}
+
+// appliedSets tells whether a policy applies to any SidecarSet, and whether the status of such a
+// SidecarSet shows outdated pods.
+type appliedSets struct{ any, outdated bool }
+
+// applied returns the appliedSets of each policy by its name.
+func applied(sets []v1alpha1.SidecarSet, policies []outriggerv1.RolloutPolicy) (map[string]appliedSets, error) {
+	byName := map[string]appliedSets{}
+	for i := range sets {
+		policy, err := stage.PolicyOf(&sets[i], policies)
+		if err != nil {
+			return nil, err
+		}
+		if policy != nil {
+			byName[policy.Name] = appliedSets{any: true, outdated: byName[policy.Name].outdated || hasOutdatedPods(&sets[i])}
+		}
+	}
+	return byName, nil
 }
 
 // hasOutdatedPods reports whether status shows pods that have to be recreated, in a state in which

@@ -39,7 +39,9 @@ func evicting() *outriggerv1.RolloutPolicy {
 func (r *recorded) status(t *testing.T, policy *outriggerv1.RolloutPolicy, sets ...v1alpha1.SidecarSet) *outriggerv1.EvictionStatus {
 	t.Helper()
 	w := &Writer{evictions: r}
-	status, err := w.evictionsOf(t.Context(), policy, sets, []outriggerv1.RolloutPolicy{*policy})
+	applied, err := applied(sets, []outriggerv1.RolloutPolicy{*policy})
+	require.NoError(t, err)
+	status, err := w.evictionsOf(t.Context(), policy, applied[policy.Name])
 	require.ErrorIs(t, err, r.err)
 	return status
 }

@@ -96,7 +96,11 @@ func (w *Writer) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 		// reconcile.
 		return reconcile.Result{}, reconcile.TerminalError(err)
 	}
-	result := w.readEvictions(ctx, sets.Items, policies.Items, statuses)
+	applied, err := applied(sets.Items, policies.Items)
+	if err != nil {
+		return reconcile.Result{}, reconcile.TerminalError(err)
+	}
+	result := w.readEvictions(ctx, applied, policies.Items, statuses)
 	for i := range policies.Items {
 		stored := &policies.Items[i]
 		if stage.SameStatus(&stored.Status, &statuses[i]) {
@@ -117,11 +121,11 @@ func (w *Writer) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 
 // readEvictions adds the evictions to the statuses of the policies that evict pods. These policies are
 // read again after evictionInterval.
-func (w *Writer) readEvictions(ctx context.Context, sets []v1alpha1.SidecarSet, policies []outriggerv1.RolloutPolicy, statuses []outriggerv1.RolloutPolicyStatus) (result reconcile.Result) {
+func (w *Writer) readEvictions(ctx context.Context, applied map[string]appliedSets, policies []outriggerv1.RolloutPolicy, statuses []outriggerv1.RolloutPolicyStatus) (result reconcile.Result) {
 	for i := range policies {
 		policy := &policies[i]
 		var err error
-		if statuses[i].Evictions, err = w.evictionsOf(ctx, policy, sets, policies); err != nil {
+		if statuses[i].Evictions, err = w.evictionsOf(ctx, policy, applied[policy.Name]); err != nil {
 			log.FromContext(ctx).Info("the evictions of a RolloutPolicy are not known", "policy", policy.Name, "cause", err.Error())
 		}
 		if policy.Spec.Evicts() {

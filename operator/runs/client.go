@@ -131,21 +131,21 @@ func (c *Client) Signal(ctx context.Context, set protocol.SetReference, signal s
 	if err != nil {
 		return false, fmt.Errorf("encode signal %s: %w", signal, err)
 	}
+	if delivered, err = c.signal(ctx, execution(set), signal, input); err != nil {
+		return false, fmt.Errorf("send signal %s to the run of SidecarSet %s: %w", signal, set.Name, err)
+	}
+	return delivered, nil
+}
+
+// signal sends a signal to an open run of a workflow, and reports whether there is an open run.
+func (c *Client) signal(ctx context.Context, to *common.WorkflowExecution, signal string, input *common.Payloads) (delivered bool, err error) {
 	_, err = call(ctx, c.connection, "SignalWorkflowExecution", c.client.WorkflowService().SignalWorkflowExecution, &workflowservice.SignalWorkflowExecutionRequest{
-		Namespace:         c.namespace,
-		WorkflowExecution: execution(set),
-		SignalName:        signal,
-		Input:             input,
-		Identity:          c.identity,
-		RequestId:         string(uuid.NewUUID()),
+		Namespace: c.namespace, WorkflowExecution: to, SignalName: signal, Input: input, Identity: c.identity, RequestId: string(uuid.NewUUID()),
 	})
 	if is[*serviceerror.NotFound](err) {
 		return false, nil
 	}
-	if err != nil {
-		return false, fmt.Errorf("send signal %s to the run of SidecarSet %s: %w", signal, set.Name, err)
-	}
-	return true, nil
+	return err == nil, err
 }
 
 // NewestRun describes the newest run of a SidecarSet.

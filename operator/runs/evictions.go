@@ -21,8 +21,9 @@ import (
 // does not know such pods.
 func (c *Client) Evictions(ctx context.Context, start protocol.EvictionInput, outdated bool) (*protocol.EvictionView, error) {
 	id := protocol.EvictionWorkflowID(start.Policy.Name, start.Policy.UID)
+	run := &common.WorkflowExecution{WorkflowId: id}
 	description, err := call(ctx, c.connection, "DescribeWorkflowExecution", c.client.WorkflowService().DescribeWorkflowExecution,
-		&workflowservice.DescribeWorkflowExecutionRequest{Namespace: c.namespace, Execution: &common.WorkflowExecution{WorkflowId: id}})
+		&workflowservice.DescribeWorkflowExecutionRequest{Namespace: c.namespace, Execution: run})
 	if err != nil && !is[*serviceerror.NotFound](err) {
 		return nil, fmt.Errorf("ask for the evictions of RolloutPolicy %s: %w", start.Policy.Name, err)
 	}
@@ -35,11 +36,7 @@ func (c *Client) Evictions(ctx context.Context, start protocol.EvictionInput, ou
 		return nil, fmt.Errorf("read the memo %s of workflow %s: %w", protocol.EvictionMemo, id, err)
 	}
 	if outdated && view != nil && view.Remaining == 0 {
-		_, err = call(ctx, c.connection, "SignalWorkflowExecution", c.client.WorkflowService().SignalWorkflowExecution, &workflowservice.SignalWorkflowExecutionRequest{
-			Namespace: c.namespace, WorkflowExecution: &common.WorkflowExecution{WorkflowId: id}, SignalName: protocol.WakeSignal,
-			Identity: c.identity, RequestId: string(uuid.NewUUID()),
-		})
-		if err != nil && !is[*serviceerror.NotFound](err) {
+		if _, err := c.signal(ctx, run, protocol.WakeSignal, nil); err != nil {
 			return nil, fmt.Errorf("wake the evictions of RolloutPolicy %s: %w", start.Policy.Name, err)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/dev/cluster"
 	"github.com/outrigger/outrigger/dev/observer"
+	"github.com/outrigger/outrigger/internal/podstate"
 )
 
 // 1,000 pods of 100 owners under PodDisruptionBudgets. The test kills each process in turn.
@@ -62,10 +63,8 @@ func (s *scenario) awaitEvictionsOf(perOwner int, evicted int32) {
 		ready := map[string]int{}
 		for i := range pods.Items {
 			pod := &pods.Items[i]
-			for _, c := range pod.Status.Conditions {
-				if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue && pod.DeletionTimestamp == nil {
-					ready[pod.Labels["owner"]]++
-				}
+			if podstate.Ready(pod) && pod.DeletionTimestamp == nil {
+				ready[pod.Labels["owner"]]++
 			}
 		}
 		for owner, n := range ready {

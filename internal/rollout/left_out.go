@@ -1,0 +1,49 @@
+package rollout
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/match"
+	"github.com/outrigger/outrigger/internal/podstate"
+	"github.com/outrigger/outrigger/internal/record"
+)
+
+// LeftOutPod is an injected pod with older content that is not matched, because it lacks a container
+// of the SidecarSet, or because its annotations cannot be read. Unreadable is the error in the latter
+// case.
+type LeftOutPod struct {
+	*corev1.Pod
+	Unreadable error
+}
+
+// LeftOut returns the active pods in the scope of a SidecarSet that were injected with it, and that
+// Population leaves out (SPEC §3). version is the newest version of the SidecarSet.
+func LeftOut(set *v1alpha1.SidecarSet, version *podstate.Version, pods []*corev1.Pod, namespaceLabels func(string) (map[string]string, error)) ([]LeftOutPod, error) {
+	scope, err := match.NewScope(&set.Spec)
+	if err != nil {
+		return nil, fmt.Errorf("SidecarSet %s: %w", set.Name, err)
+	}
+	var found []LeftOutPod
+	for _, pod := range pods {
+		if !match.Active(pod) || !record.Injected(pod.Annotations, set.Name) || !scope.Labels(pod.Labels) {
+			continue
+		}
+		state, unreadable := version.Of(pod)
+		if unreadable == nil && (state.Complete || state.Updated) {
+			continue
+		}
+		var labels map[string]string
+		if scope.NeedsNamespaceLabels() {
+			if labels, err = namespaceLabels(pod.Namespace); err != nil {
+				return nil, fmt.Errorf("look up namespace %s: %w", pod.Namespace, err)
+			}
+		}
+		if scope.Namespace(pod.Namespace, labels) {
+			found = append(found, LeftOutPod{pod, unreadable})
+		}
+	}
+	return found, nil
+}
