@@ -72,6 +72,7 @@ func (c *Cluster) apiServerSpec() process.Spec {
 		"--bind-address=" + listen, fmt.Sprintf("--secure-port=%d", c.at.apiServer),
 		"--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none", // Endpoints must not contain a loopback address
 		"--service-cluster-ip-range=10.96.0.0/16",
+		"--kubelet-preferred-address-types=InternalIP", // for logs, exec and port-forward of a real node
 		"--tls-cert-file=" + c.certificate("apiserver.crt"), "--tls-private-key-file=" + c.certificate("apiserver.key"),
 		"--token-auth-file=" + c.certificate(tokenFile),
 		"--authorization-mode=RBAC",
