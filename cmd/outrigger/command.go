@@ -45,7 +45,7 @@ func newCommand() *cobra.Command {
 	})
 	shared := &flags{}
 	shared.add(root)
-	root.AddCommand(newOperator(shared), newWorker(shared), newWebhook(shared), newUI(shared), newTemporal(), newFleet(), newCodecServer(shared),
+	root.AddCommand(newOperator(shared), newWorker(shared), newWebhook(shared), newUI(shared), newTemporal(shared), newFleet(), newCodecServer(shared),
 		newMigrate(shared), newSimulate(shared), newCheck(shared), newUninstall(shared), version.NewCommand())
 	subcommand.Root(root)
 	return root

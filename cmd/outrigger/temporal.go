@@ -13,12 +13,12 @@ import (
 	"github.com/outrigger/outrigger/temporal"
 )
 
-func newTemporal() *cobra.Command {
+func newTemporal(shared *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "temporal",
-		Short: "Set up and clean up a Temporal namespace",
+		Short: "Set up and clean up a Temporal namespace, and add TLS to a server",
 	}
-	cmd.AddCommand(newSetup(), newPrune())
+	cmd.AddCommand(newSetup(), newPrune(), newTLSProxy(shared))
 	subcommand.Required(cmd)
 	return cmd
 }
@@ -64,6 +64,31 @@ func newPrune() *cobra.Command {
 	f.AddTo(cmd.Flags())
 	cmd.Flags().StringVar(&p.Cluster, "cluster-uid", "", "`UID` of the cluster's namespace kube-system, or the --task-queue of its roles")
 	cmd.Flags().BoolVar(&p.Yes, "yes", false, "terminate without confirmation")
+	return cmd
+}
+
+func newTLSProxy(shared *flags) *cobra.Command {
+	var p temporal.TLSProxy
+	cmd := &cobra.Command{
+		Use:   "tls-proxy",
+		Short: "Accept TLS connections for a Temporal server without TLS on the same host",
+		Long: "Forwards TLS connections to a Temporal server that listens on the loopback address without TLS. Clients need a certificate of the CA. " +
+			"Listens once the server accepts connections. The chart runs it beside its embedded Temporal.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			options, err := shared.options(args)
+			if err != nil {
+				return err
+			}
+			p.Log = options.Logger
+			return p.Run(cmd.Context())
+		},
+	}
+	set := cmd.Flags()
+	set.StringVar(&p.Address, "bind-address", ":7234", "`host:port` to listen on")
+	set.StringVar(&p.Server, "server", "127.0.0.1:7233", "`host:port` of the Temporal server")
+	set.StringVar(&p.CertFile, "tls-cert-file", "/etc/temporal/tls/tls.crt", "`file` with the certificate, read at each handshake")
+	set.StringVar(&p.KeyFile, "tls-private-key-file", "/etc/temporal/tls/tls.key", "`file` with the key of the certificate")
+	set.StringVar(&p.CAFile, "client-ca-file", "/etc/temporal/tls/ca.crt", "`file` with the CA of the clients")
 	return cmd
 }
 

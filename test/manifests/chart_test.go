@@ -2,6 +2,9 @@ package manifests
 
 import (
 	"cmp"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"maps"
 	"net/netip"
 	"os"
@@ -11,10 +14,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -307,7 +312,51 @@ func TestTheEmbeddedTemporalKeepsItsHistory(t *testing.T) {
 	assert.Equal(t, "fast", *server.Spec.VolumeClaimTemplates[0].Spec.StorageClassName)
 	server = embedded(t, rendered(t, "--set=temporal.embedded.enabled=true,temporal.embedded.storage.size="))
 	assert.Empty(t, server.Spec.VolumeClaimTemplates)
-	assert.NotNil(t, server.Spec.Template.Spec.Volumes[1].EmptyDir)
+	assert.NotNil(t, server.Spec.Template.Spec.Volumes[2].EmptyDir)
+}
+
+// The server and its clients present the same certificate. Only kubectl port-forward reaches the server without it.
+func TestTheEmbeddedTemporalNeedsAClientCertificate(t *testing.T) {
+	const optional, host = "--set=temporal.embedded.enabled=true,ui.enabled=true", "outrigger-temporal.kruise-system"
+	all := rendered(t, optional)
+	secret := &corev1.Secret{}
+	require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(all["Secret kruise-system/outrigger-temporal-tls"], secret, true))
+	_, err := tls.X509KeyPair(secret.Data["tls.crt"], secret.Data["tls.key"])
+	require.NoError(t, err)
+	block, _ := pem.Decode(secret.Data["tls.crt"])
+	certificate, err := x509.ParseCertificate(block.Bytes)
+	require.NoError(t, err)
+	pool := x509.NewCertPool()
+	require.True(t, pool.AppendCertsFromPEM(secret.Data["ca.crt"]))
+	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
+		_, err = certificate.Verify(x509.VerifyOptions{DNSName: host, Roots: pool, CurrentTime: time.Now().AddDate(5, 0, 0), KeyUsages: []x509.ExtKeyUsage{usage}})
+		require.NoError(t, err)
+	}
+
+	for values, name := range map[string]string{optional: secret.Name, optional + ",temporal.tls.secretName=own,temporal.tls.clientCertificate=false": "own"} {
+		all := rendered(t, values)
+		assert.Equal(t, name == secret.Name, all["Secret kruise-system/outrigger-temporal-tls"] != nil)
+		data := all["ConfigMap kruise-system/outrigger-temporal"]["data"].(object)
+		assert.Equal(t, host+":7233", data["TEMPORAL_ADDRESS"])
+		for variable, file := range map[string]string{"CLIENT_CERT": "tls.crt", "CLIENT_KEY": "tls.key", "SERVER_CA_CERT": "ca.crt"} {
+			assert.Equal(t, "/etc/temporal/tls/"+file, data["TEMPORAL_TLS_"+variable+"_PATH"])
+		}
+		for _, client := range []string{"Deployment kruise-system/outrigger-operator", "Deployment kruise-system/outrigger-worker", "Deployment kruise-system/outrigger-ui", "StatefulSet kruise-system/outrigger-temporal"} {
+			var workload struct {
+				Spec struct {
+					Template corev1.PodTemplateSpec `json:"template"`
+				} `json:"spec"`
+			}
+			require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(all[client], &workload), client)
+			assert.True(t, slices.ContainsFunc(workload.Spec.Template.Spec.Volumes, func(volume corev1.Volume) bool {
+				return volume.Secret != nil && volume.Secret.SecretName == name
+			}), client)
+		}
+		server := embedded(t, all).Spec.Template.Spec
+		assert.Contains(t, server.Containers[0].Args, "--ip=127.0.0.1")
+		assert.Equal(t, "frontend", server.Containers[1].Ports[0].Name)
+		assert.Equal(t, []any{object{"name": "frontend", "port": float64(7233), "targetPort": "frontend"}}, all["Service kruise-system/outrigger-temporal"]["spec"].(object)["ports"])
+	}
 }
 
 // embedded returns the StatefulSet of the embedded Temporal.
@@ -335,7 +384,7 @@ func TestAPIServersOfBothFamiliesReachTheWebhook(t *testing.T) {
 	}
 }
 
-// Clients of Temporal can pause rollouts, so the policy does not depend on networkPolicy.enabled.
+// Clients of Temporal can pause rollouts. The policy does not depend on networkPolicy.enabled.
 func TestOnlyTheRolesReachTheEmbeddedTemporal(t *testing.T) {
 	const name = "NetworkPolicy kruise-system/outrigger-temporal"
 	assert.NotContains(t, rendered(t, "--set=networkPolicy.enabled=true"), name)

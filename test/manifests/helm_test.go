@@ -229,7 +229,12 @@ func TestHelmInstallsUpgradesAndUninstalls(t *testing.T) {
 	optional := "--set=networkPolicy.enabled=true,temporal.embedded.enabled=true,temporal.embedded.storage.size="
 	b.helm("install", "outrigger", release, "--create-namespace", "--wait", optional)
 	b.assertRights()
+	certificate := func() string {
+		return kubectl(t, b.cluster, "", "get", "secret", "outrigger-temporal-tls", "--namespace=kruise-system", "--output=jsonpath={.data}")
+	}
+	installed := certificate()
 	b.helm("upgrade", "outrigger", release, "--wait", optional, "--set=webhook.replicas=3,worker.args={--max-unavailable-pods=10}")
+	assert.Equal(t, installed, certificate(), "an upgrade keeps the certificate of Temporal")
 	b.helm("upgrade", "outrigger", release, "--wait", optional)
 	b.serve()
 	b.playTest()

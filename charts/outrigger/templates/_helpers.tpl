@@ -35,9 +35,19 @@ ui.yaml and uninstall.yaml contain manifests themselves.
 {{- end -}}
 {{- end -}}
 
+{{/* Returns the values of the connection to Temporal. The embedded server and its clients use one Secret. */}}
+{{- define "outrigger.temporal.connection" -}}
+{{- $connection := deepCopy .Values.temporal -}}
+{{- if $connection.embedded.enabled -}}
+{{- $secret := $connection.tls.secretName | default "outrigger-temporal-tls" -}}
+{{- $_ := set $connection "tls" (merge (dict "enabled" true "secretName" $secret "clientCertificate" true "ca" true) $connection.tls) -}}
+{{- end -}}
+{{- toYaml $connection -}}
+{{- end -}}
+
 {{/* Returns the variables of the operator and the worker for the connection to Temporal. */}}
 {{- define "outrigger.temporal.env" -}}
-{{- $t := .Values.temporal -}}
+{{- $t := include "outrigger.temporal.connection" . | fromYaml -}}
 {{- $env := dict "TEMPORAL_ADDRESS" $t.address "TEMPORAL_NAMESPACE" $t.namespace "TEMPORAL_UI_URL" $t.uiURL -}}
 {{- if $t.embedded.enabled -}}
 {{- $_ := set $env "TEMPORAL_ADDRESS" (printf "outrigger-temporal.%s:7233" .Release.Namespace) -}}
@@ -155,7 +165,7 @@ Arguments: the values of the connection, and the prefix of the directories.
 {{- $volumes := list -}}
 {{- if $container.envFrom -}}
 {{- $annotations = set $annotations "checksum/temporal" (include "outrigger.temporal.env" $root | sha256sum) -}}
-{{- $secrets := merge (include "outrigger.temporal.secrets" (list $root.Values.temporal "") | fromYaml) (include "outrigger.fleet.secrets" (list $root (index . 1)) | fromYaml) -}}
+{{- $secrets := merge (include "outrigger.temporal.secrets" (list (include "outrigger.temporal.connection" $root | fromYaml) "") | fromYaml) (include "outrigger.fleet.secrets" (list $root (index . 1)) | fromYaml) -}}
 {{- $mounts = include "outrigger.temporal.mounts" $secrets | fromYamlArray -}}
 {{- $volumes = include "outrigger.temporal.volumes" $secrets | fromYamlArray -}}
 {{- end -}}

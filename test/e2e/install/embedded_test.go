@@ -3,10 +3,16 @@
 package install
 
 import (
+	"bufio"
+	"encoding/base64"
 	"encoding/json"
+	"net"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -16,8 +22,11 @@ import (
 	"github.com/outrigger/outrigger/dev/link"
 )
 
-// embeddedAddress is the address of the embedded Temporal for pods.
-const embeddedAddress = cluster.APIServerAddress + ":7234"
+const (
+	// embeddedAddress is the address of the embedded Temporal for pods.
+	embeddedAddress = cluster.APIServerAddress + ":7234"
+	embeddedName    = "outrigger-temporal.kruise-system"
+)
 
 // volume creates a PersistentVolume that is a directory of the node. The server, which does not run as root, may
 // write into it.
@@ -40,16 +49,65 @@ spec:
 	})
 }
 
-// address returns the address of the pod of Temporal.
+// address returns the address of the pod of Temporal, at which it accepts TLS.
 func (s *site) address() string {
 	s.t.Helper()
-	return s.jsonpath("pod outrigger-temporal-0 -n kruise-system", "{.status.podIP}") + ":7233"
+	return s.podIP() + ":7234"
+}
+
+func (s *site) podIP() string {
+	s.t.Helper()
+	return s.jsonpath("pod outrigger-temporal-0 -n kruise-system", "{.status.podIP}")
+}
+
+// list lists the runs of rollouts with the certificate of the roles.
+func (s *site) list() string {
+	s.t.Helper()
+	directory := s.t.TempDir()
+	args := []string{"workflow", "list", "--address=" + s.address(), "--query=WorkflowType='Rollout'", "-o=json", "--tls-server-name=" + embeddedName}
+	for flag, key := range map[string]string{"cert": "tls.crt", "key": "tls.key", "ca": "ca.crt"} {
+		encoded := s.jsonpath("secret outrigger-temporal-tls -n kruise-system", "{.data."+strings.ReplaceAll(key, ".", `\.`)+"}")
+		data, err := base64.StdEncoding.DecodeString(encoded)
+		require.NoError(s.t, err)
+		require.NoError(s.t, os.WriteFile(filepath.Join(directory, key), data, 0o600))
+		args = append(args, "--tls-"+flag+"-path="+filepath.Join(directory, key))
+	}
+	return s.run("temporal", args...)
+}
+
+// needsCertificate asserts that the network reaches Temporal only with TLS and a client certificate, and that a
+// forwarded port needs neither.
+func (s *site) needsCertificate() {
+	s.t.Helper()
+	for _, tls := range []string{"--tls=false", "--tls-disable-host-verification"} {
+		out, err := s.try("temporal", "workflow", "list", "--address="+s.address(), tls)
+		require.Error(s.t, err, out)
+	}
+	for _, port := range []string{"7233", "8233"} {
+		_, err := net.Dial("tcp", s.podIP()+":"+port)
+		require.ErrorIs(s.t, err, syscall.ECONNREFUSED, port)
+	}
+	forward := exec.CommandContext(s.ctx, bin+"/kubectl", "port-forward", "pod/outrigger-temporal-0", "-n", "kruise-system", ":7233")
+	forward.Env = append(os.Environ(), "KUBECONFIG="+node.Kubeconfig)
+	var stderr strings.Builder
+	forward.Stderr = &stderr
+	stdout, err := forward.StdoutPipe()
+	require.NoError(s.t, err)
+	require.NoError(s.t, forward.Start())
+	defer func() {
+		_ = forward.Process.Kill()
+		_ = forward.Wait()
+	}()
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	require.NoError(s.t, err, stderr.String())
+	address := strings.Fields(strings.TrimPrefix(line, "Forwarding from "))[0]
+	assert.Contains(s.t, s.run("temporal", "workflow", "list", "--address="+address), "Rollout")
 }
 
 // runs returns the sorted ids of the runs of rollouts in the embedded Temporal.
 func (s *site) runs() []string {
 	s.t.Helper()
-	out := s.run("temporal", "workflow", "list", "--address="+s.address(), "--query=WorkflowType='Rollout'", "-o=json")
+	out := s.list()
 	var listed []struct{ Execution struct{ RunID string } }
 	require.NoError(s.t, json.Unmarshal([]byte(out), &listed), out)
 	ids := make([]string, len(listed))
@@ -78,12 +136,13 @@ func TestTheEmbeddedTemporalRollsOut(t *testing.T) {
 	t.Cleanup(service.Close)
 	s.run("helm", "install", "outrigger", root+"/charts/outrigger", "--namespace=kruise-system", "--create-namespace",
 		"--set=temporal.embedded.enabled=true,temporal.embedded.image="+temporal+",temporal.embedded.storage.storageClassName=directory",
-		"--set=temporal.env.TEMPORAL_ADDRESS="+embeddedAddress, "--wait", "--timeout=4m")
+		"--set=temporal.env.TEMPORAL_ADDRESS="+embeddedAddress+",temporal.tls.serverName="+embeddedName, "--wait", "--timeout=4m")
 	service.Redirect(s.address())
 	s.works()
 	s.run("helm", "test", "outrigger", "--namespace=kruise-system", "--timeout=2m")
 	before := s.runs()
 	require.NotEmpty(t, before)
+	s.needsCertificate()
 
 	s.restart(service)
 	assert.Equal(t, before, s.runs(), "the runs are those of the former pod")

@@ -1,0 +1,150 @@
+package temporal
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/net/netutil"
+)
+
+const (
+	// maxProxied limits the open connections. A client of Temporal has a few.
+	maxProxied = 1024
+
+	proxyHandshakeTimeout = 10 * time.Second
+	proxyDialTimeout      = 5 * time.Second
+	// proxyDialInterval is the time between two attempts to connect to a server that starts.
+	proxyDialInterval = 200 * time.Millisecond
+)
+
+// TLSProxy accepts TLS connections for a Temporal server on the same host that has no TLS of its
+// own, such as the embedded server of the chart. Clients need a certificate of the CA. The files are
+// read again at each handshake.
+type TLSProxy struct {
+	// Address and Server have the form host:port.
+	Address, Server string
+	// CertFile and KeyFile are the certificate of the server. CAFile signs the certificates of
+	// clients. All are in PEM format.
+	CertFile, KeyFile, CAFile string
+	Log                       logr.Logger
+}
+
+// Run waits until the server accepts connections, and then forwards connections until the context
+// ends. A client that connects earlier is rejected, so a TCP probe of Address includes the server.
+func (p *TLSProxy) Run(ctx context.Context) error {
+	if _, err := p.config(nil); err != nil {
+		return err
+	}
+	if !p.wait(ctx) {
+		return nil
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", p.Address)
+	if err != nil {
+		return fmt.Errorf("listen for clients of Temporal: %w", err)
+	}
+	p.Log.Info("forwarding connections to Temporal", "address", listener.Addr().String(), "server", p.Server)
+	return p.serve(ctx, listener)
+}
+
+// wait returns false if the context ends before the server accepts a connection.
+func (p *TLSProxy) wait(ctx context.Context) bool {
+	for {
+		conn, err := p.dial(ctx)
+		if err == nil {
+			_ = conn.Close()
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(proxyDialInterval):
+		}
+	}
+}
+
+func (p *TLSProxy) dial(ctx context.Context) (net.Conn, error) {
+	return (&net.Dialer{Timeout: proxyDialTimeout}).DialContext(ctx, "tcp", p.Server)
+}
+
+func (p *TLSProxy) serve(ctx context.Context, listener net.Listener) error {
+	var connections sync.WaitGroup
+	defer connections.Wait()
+	defer context.AfterFunc(ctx, func() { _ = listener.Close() })()
+	listener = tls.NewListener(netutil.LimitListener(listener, maxProxied), &tls.Config{GetConfigForClient: p.config})
+	for {
+		conn, err := listener.Accept()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return fmt.Errorf("accept clients of Temporal: %w", err)
+		}
+		connections.Go(func() {
+			if err := p.forward(ctx, conn.(*tls.Conn)); err != nil {
+				p.Log.Info("a client of Temporal is rejected", "client", conn.RemoteAddr().String(), "error", err.Error())
+			}
+		})
+	}
+}
+
+// forward returns when one side closes the connection, or when the context ends.
+func (p *TLSProxy) forward(ctx context.Context, client *tls.Conn) error {
+	defer func() { _ = client.Close() }()
+	handshake, cancel := context.WithTimeout(ctx, proxyHandshakeTimeout)
+	defer cancel()
+	if err := client.HandshakeContext(handshake); err != nil {
+		return ignoreProbe(err)
+	}
+	server, err := p.dial(ctx)
+	if err != nil {
+		return fmt.Errorf("connect to Temporal: %w", err)
+	}
+	defer func() { _ = server.Close() }()
+	ended := make(chan struct{}, 2)
+	for _, pair := range [][2]net.Conn{{client, server}, {server, client}} {
+		go func() {
+			_, _ = io.Copy(pair[0], pair[1]) // gRPC connects again after any error
+			ended <- struct{}{}
+		}()
+	}
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// ignoreProbe returns nil for a client that closes the connection without a byte, such as a TCP
+// probe of the kubelet.
+func ignoreProbe(err error) error {
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return fmt.Errorf("TLS handshake: %w", err)
+}
+
+// config reads the files. Its errors contain no part of the files.
+func (p *TLSProxy) config(*tls.ClientHelloInfo) (*tls.Config, error) {
+	pair, err := tls.LoadX509KeyPair(p.CertFile, p.KeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("certificate %s with key %s: %w", p.CertFile, p.KeyFile, err)
+	}
+	data, err := os.ReadFile(p.CAFile)
+	if err != nil {
+		return nil, fmt.Errorf("read the CA of clients: %w", err)
+	}
+	clients := x509.NewCertPool()
+	if !clients.AppendCertsFromPEM(data) {
+		return nil, fmt.Errorf("CA %s contains no certificate in PEM format", p.CAFile)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients, NextProtos: []string{"h2"}}, nil
+}
