@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"go.temporal.io/sdk/activity"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -60,28 +61,28 @@ type evictionScan struct {
 	*Activities
 	policies []outriggerv1.RolloutPolicy
 	policy   *outriggerv1.RolloutPolicy
-	webhook  match.Webhook
-	freezes  []outriggerv1.RolloutFreeze
-	sets     map[string]eviction.Set
-	pods     map[types.UID]*eviction.Pod
+	// installed is the webhook of pods, or nil if there is none, and webhook is its rules.
+	installed *admissionregistrationv1.MutatingWebhook
+	webhook   match.Webhook
+	freezes   []outriggerv1.RolloutFreeze
+	sets      map[string]eviction.Set
+	pods      map[types.UID]*eviction.Pod
 	// namespaces tells for which namespaces the API server calls the webhook, as far as it is known.
 	namespaces map[string]bool
 	// all contains all cached pods, and terminating those of them that are being deleted.
 	all         []*corev1.Pod
 	terminating map[types.UID]bool
-	// noWebhook is set if no webhook injects new pods.
-	noWebhook bool
 }
 
 func (s *evictionScan) read(ctx context.Context) error {
-	installed, err := kube.PodWebhook(ctx, s.Live)
-	if err != nil {
+	var err error
+	if s.installed, err = kube.PodWebhook(ctx, s.Live); err != nil {
 		return err
 	}
 	if s.freezes, err = s.recentFreezes().since(ctx, s.Clock.Now()); err != nil {
 		return err
 	}
-	s.webhook, s.noWebhook = match.NewWebhook(installed, s.SystemNamespace), installed == nil || len(installed.Rules) == 0
+	s.webhook = match.NewWebhook(s.installed, s.SystemNamespace)
 	if s.all, err = s.Index.In(""); err != nil {
 		return err
 	}
@@ -206,7 +207,7 @@ func (s *evictionScan) notMatched(set *v1alpha1.SidecarSet, namespace string, in
 
 // called reports whether the API server calls the webhook for the replacement of a pod.
 func (s *evictionScan) called(pod *corev1.Pod, labels func(string) (map[string]string, error)) (bool, error) {
-	if s.noWebhook || !s.webhook.Pod(pod) {
+	if s.installed == nil || len(s.installed.Rules) == 0 || !s.webhook.Pod(pod) {
 		return false, nil
 	}
 	called, known := s.namespaces[pod.Namespace]
@@ -237,6 +238,9 @@ func (s *evictionScan) add(pod *corev1.Pod, ready bool, set string, outdated boo
 
 // waits returns the reason for which no pod may be evicted for a SidecarSet now.
 func (s *evictionScan) waits(set *v1alpha1.SidecarSet, plan *rollout.Plan) (string, error) {
+	if reason := rollout.OldWhenRecreated(set, s.installed); reason != "" {
+		return "SidecarSet " + set.Name + ": " + reason, nil
+	}
 	reason, err := s.notEvictable(set, s.policies, s.freezes)
 	if err == nil && reason == "" && plan.Phase != protocol.PhaseComplete {
 		reason = "the rollout of SidecarSet " + set.Name + " has not ended"
@@ -247,6 +251,9 @@ func (s *evictionScan) waits(set *v1alpha1.SidecarSet, plan *rollout.Plan) (stri
 // notEvictable returns the reason for which the SidecarSet, a RolloutFreeze, the windows of its policy
 // or its fleet permit no evictions now.
 func (a *Activities) notEvictable(set *v1alpha1.SidecarSet, policies []outriggerv1.RolloutPolicy, freezes []outriggerv1.RolloutFreeze) (string, error) {
+	if reason := rollout.OldWhenRecreated(set, nil); reason != "" {
+		return "SidecarSet " + set.Name + ": " + reason, nil
+	}
 	if reason := staysOutdated(set); reason != "" {
 		return reason, nil
 	}
@@ -265,22 +272,18 @@ func (a *Activities) notEvictable(set *v1alpha1.SidecarSet, policies []outrigger
 	return closed, err
 }
 
-// staysOutdated returns the reason for which the pods of a SidecarSet, or their replacements, do not get
-// its content.
+// staysOutdated returns the reason for which the upgrades of a SidecarSet do not bring all pods to its
+// newest content.
 func staysOutdated(set *v1alpha1.SidecarSet) string {
 	strategy := &set.Spec.UpdateStrategy
 	partition := strategy.Partition != nil && strategy.Partition.String() != "0" && strategy.Partition.String() != "0%"
 	switch rolled := set.Status.Rollout; {
 	case strategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType:
 		return "upgrades of SidecarSet " + set.Name + " are off (updateStrategy.type NotUpdate)"
-	case set.Spec.InjectionStrategy.Paused:
-		return "the injection of SidecarSet " + set.Name + " is paused"
 	case strategy.Paused || rolled != nil && rolled.Pause != nil:
 		return "SidecarSet " + set.Name + " is paused"
 	case partition || strategy.Selector != nil:
 		return "updateStrategy.partition or updateStrategy.selector of SidecarSet " + set.Name + " keeps pods at an older version"
-	case set.Spec.InjectionStrategy.Revision != nil:
-		return "injectionStrategy.revision of SidecarSet " + set.Name + " gives new pods a pinned revision"
 	case stage.QuarantineOf(set) != nil:
 		return "SidecarSet " + set.Name + " is rolled back"
 	case set.Status.ObservedGeneration != set.Generation || rolled == nil || rolled.Generation != set.Generation:

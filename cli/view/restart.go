@@ -120,20 +120,12 @@ func podReady(pod *corev1.Pod) bool {
 
 // recreatable returns the reason that recreated pods would not get the newest version.
 func (in *Input) recreatable() error {
-	scope, _ := match.NewScope(&in.Set.Spec) // with an error, it contains all pods that could match
-	injection, conditions := &in.Set.Spec.InjectionStrategy, additionalConditions(in.Webhook.Installed, scope)
 	condition := meta.FindStatusCondition(in.Set.Status.Conditions, v1alpha1.ConditionInjected)
-	switch {
-	case in.Set.DeletionTimestamp != nil:
-		return errors.New("it is being deleted: recreated pods would lack its sidecars")
-	case injection.Paused:
-		return errors.New("spec.injectionStrategy.paused is true: recreated pods would lack its sidecars")
-	case injection.Revision != nil:
-		return errors.New("spec.injectionStrategy.revision is set: recreated pods would get the pinned revision, not the newest one")
+	switch reason := rollout.OldWhenRecreated(in.Set, in.Webhook.Installed); {
+	case reason != "":
+		return errors.New(reason)
 	case in.Webhook.Absent, in.Webhook.Installed != nil && len(in.Webhook.Installed.Rules) == 0, condition != nil && condition.Reason == v1alpha1.ReasonWebhookUnavailable:
 		return errors.New("the webhook of pods does not answer: recreated pods would lack its sidecars (kubectl sidecarset check)")
-	case len(conditions) > 0:
-		return fmt.Errorf("match conditions of the webhook of pods (%s) may leave out recreated pods: restart does not evaluate them", strings.Join(conditions, ", "))
 	}
 	return nil
 }

@@ -147,28 +147,10 @@ func (i *injection) webhookReason() string {
 	case installed.FailurePolicy != nil && *installed.FailurePolicy == admissionv1.Ignore:
 		return "the webhook's failurePolicy is Ignore: it was unreachable when the pod was created, or the labels of the pod or of its namespace, or the SidecarSet's selector, changed since" + i.recreate()
 	}
-	if conditions := additionalConditions(installed, i.scope); len(conditions) > 0 {
+	if conditions := match.UnknownConditions(installed, i.scope); len(conditions) > 0 {
 		return uninjected + ", or a match condition of the webhook leaves it out (" + strings.Join(conditions, ", ") + ")" + i.recreate()
 	}
 	return uninjected + i.recreate()
-}
-
-// criticalCondition is the match condition of every installation. The method reason checks the same rule.
-const criticalCondition = "not-system-critical"
-
-// additionalConditions names the match conditions that may leave out pods of a SidecarSet. The condition
-// that follows the SidecarSets leaves them out only if no replica has widened it for the SidecarSet.
-func additionalConditions(installed *admissionv1.MutatingWebhook, scope match.Scope) (names []string) {
-	if installed == nil {
-		return nil
-	}
-	for _, condition := range installed.MatchConditions {
-		followed := condition.Name == match.ConditionName && match.ParseCondition(condition.Expression).Contains(scope)
-		if condition.Name != criticalCondition && !followed {
-			names = append(names, condition.Name)
-		}
-	}
-	return names
 }
 
 // bypasses returns the reason if a selector of the webhook does not match labels. Selectors

@@ -108,8 +108,8 @@ func TestSpec13_2_OneOwnersCanaryIsFirst(t *testing.T) {
 	require.Len(t, plan.Evict, 1)
 	assert.Equal(t, "a", plan.Evict[0].Owner.Name)
 	assert.Equal(t, 6, plan.Remaining)
-	assert.Equal(t, "6 pods have to be recreated; 1 evictions wait for a ready replacement; "+
-		"4 wait: the first eviction for SidecarSet logs is not proven; 1 wait: maxUnavailablePerOwner has no slot", plan.Message)
+	assert.Equal(t, "6 pods have to be recreated; 1 eviction waits for a ready replacement; "+
+		"4 wait: the first eviction for SidecarSet logs is not proven; 1 waits: maxUnavailablePerOwner has no slot", plan.Message)
 	plan = c.step()
 	assert.Len(t, plan.Evict, 3, "the canary gave a better pod")
 	plan = c.step()
@@ -310,7 +310,7 @@ func TestSpec13_2_ASidecarSetThatWaits(t *testing.T) {
 	c.sets["logs"] = Set{Generation: 1, MaxUnavailable: 10, Waits: "SidecarSet logs is paused"}
 	plan := c.step()
 	assert.Empty(t, plan.Evict)
-	assert.Equal(t, "1 pods have to be recreated; 1 wait: SidecarSet logs is paused", plan.Message)
+	assert.Equal(t, "1 pod has to be recreated; 1 waits: SidecarSet logs is paused", plan.Message)
 	assert.Equal(t, remainingWait, plan.Wait)
 }
 
@@ -398,7 +398,7 @@ func TestSpec13_1_PodsThatEndByThemselvesAreNotEvicted(t *testing.T) {
 	c.pods[0].Spec.RestartPolicy = corev1.RestartPolicyOnFailure
 	plan := c.step()
 	assert.Empty(t, plan.Evict)
-	assert.Equal(t, "1 pods have to be recreated; 1 wait: no controller recreates them", plan.Message)
+	assert.Equal(t, "1 pod has to be recreated; 1 waits: no controller recreates them", plan.Message)
 }
 
 // A SidecarSet is recreated under the same name between two plans. Its generation is 1 again.

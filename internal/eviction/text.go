@@ -39,9 +39,9 @@ func (p *planner) message(overdue bool) string {
 	if p.remaining == 0 && len(p.State.InFlight) == 0 {
 		return "no pod has to be recreated"
 	}
-	parts := []string{fmt.Sprintf("%d pods have to be recreated", p.remaining)}
+	parts := []string{counted(p.remaining, "pod has", "pods have") + " to be recreated"}
 	if n := len(p.State.InFlight) + len(p.evict); n > 0 {
-		parts = append(parts, fmt.Sprintf("%d evictions wait for a ready replacement", n))
+		parts = append(parts, counted(n, "eviction waits", "evictions wait")+" for a ready replacement")
 	}
 	if overdue {
 		parts = append(parts, "the deadline of "+p.Policy.Spec.NotUpgradable.Deadline+" is over")
@@ -56,10 +56,17 @@ func (p *planner) message(overdue bool) string {
 	})
 	for i, reason := range reasons {
 		if n := p.waits[reason]; n > 0 && i < 3 {
-			parts = append(parts, fmt.Sprintf("%d wait: %s", n, reason))
+			parts = append(parts, counted(n, "waits", "wait")+": "+reason)
 		}
 	}
 	return strings.Join(parts, "; ")
+}
+
+func counted(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.Itoa(n) + " " + many
 }
 
 // Deadline parses a deadline such as 14d or 36h. It returns 0 without a valid deadline.

@@ -57,3 +57,21 @@ func ConditionOf(installed *admissionregistrationv1.MutatingWebhook) Condition {
 	}
 	return Condition{all: true}
 }
+
+// criticalCondition is the match condition of every installation. Critical contains the same rule.
+const criticalCondition = "not-system-critical"
+
+// UnknownConditions names the match conditions that may leave out pods of a scope. The condition that
+// follows the SidecarSets leaves out such pods only if no replica has widened it for their SidecarSet.
+func UnknownConditions(installed *admissionregistrationv1.MutatingWebhook, scope Scope) (names []string) {
+	if installed == nil {
+		return nil
+	}
+	for _, condition := range installed.MatchConditions {
+		followed := condition.Name == ConditionName && ParseCondition(condition.Expression).Contains(scope)
+		if condition.Name != criticalCondition && !followed {
+			names = append(names, condition.Name)
+		}
+	}
+	return names
+}
