@@ -60,8 +60,8 @@ type limitShare struct {
 	set *v1alpha1.SidecarSet
 	// batch fills slots. Without a batch, the number of used slots is counted from the cache.
 	batch *upgradeBatch
-	// used is the number of pods in flight and free slots of the batch. want is the number of
-	// slots that the batch could use, as of its last request.
+	// used is the number of slots of the batch, with and without a pod in progress. want is the
+	// number of slots that the batch could use, as of its last request.
 	used, want  int
 	requestedAt time.Time
 	// served is the number of the last request of this SidecarSet that got slots. The SidecarSet
@@ -136,7 +136,7 @@ func (f *ClusterLimit) share(set string) *limitShare {
 	return f.sets[set]
 }
 
-// request records that used pods of the SidecarSet are in flight, including writes that the cache
+// request records that used pods of the SidecarSet are in progress, including writes that the cache
 // does not show. The parameter more is the number of additional slots that the batch could use.
 // request returns how many of these slots the batch gets. The batch is woken when further slots
 // become free.
@@ -206,7 +206,7 @@ func (f *ClusterLimit) inUse() (sum int) {
 	return sum
 }
 
-// allowed returns the number of pods that each SidecarSet may have in flight now.
+// allowed returns the number of pods that each SidecarSet may have in progress now.
 func (f *ClusterLimit) allowed() map[string]int {
 	var names []string
 	for name, share := range f.sets {

@@ -7,37 +7,46 @@ import (
 	"strings"
 	"time"
 
+	"go.temporal.io/sdk/activity"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/match"
+	"github.com/outrigger/outrigger/internal/rollout"
 	"github.com/outrigger/outrigger/internal/stage"
 	"github.com/outrigger/outrigger/kube"
 )
 
-// errEvictionsStopped is the reason for which an eviction is not sent.
-var errEvictionsStopped = errors.New("the policy, the SidecarSet or a RolloutFreeze no longer permits the eviction")
+var (
+	// errEvictionsStopped is the reason for which an eviction is not sent.
+	errEvictionsStopped = errors.New("the policy, the SidecarSet or a RolloutFreeze no longer permits the eviction")
+	// errChoiceTooOld is the reason for which an eviction is left to the next plan.
+	errChoiceTooOld = errors.New("the choice of the pod is too old")
+)
 
 const (
 	// evictionTimeout limits one eviction. After a 429 with Retry-After, client-go would wait for longer.
 	evictionTimeout = 15 * time.Second
-	// evictionsLimit is the time after which the remaining evictions are left to the next plan.
+	// evictionsLimit is the time after the choice of the pods in which they may be evicted. Later, other
+	// pods of their owners may have become unready.
 	evictionsLimit = time.Minute
 )
 
 // EvictPods evicts pods through the eviction API, so that PodDisruptionBudgets apply. A retry evicts
-// no other pods, because each eviction names the uid and the resourceVersion of its pod.
+// no other pods, because each eviction names the uid and the resourceVersion of its pod. A worker
+// without a connection to Temporal stops before the server starts the retry.
 func (a *Activities) EvictPods(ctx context.Context, input protocol.EvictPodsInput) (result protocol.EvictPodsResult, err error) {
-	defer keepHeartbeating(ctx, a.Clock)()
-	end := a.Clock.Now().Add(evictionsLimit)
+	info := activity.GetInfo(ctx)
+	end := a.Clock.Now().Add(evictionsLimit - info.StartedTime.Sub(info.ScheduledTime))
+	ctx, stop := newWriteDeadline(a.Clock).keep(ctx, answeredHeartbeat(ctx, &outcome{}))
+	defer stop()
 	for _, e := range input.Evictions {
 		check := a.evictionPermitted(ctx, input, e, end)
 		for _, pod := range e.Pods {
-			if a.Clock.Now().After(end) {
-				return result, nil
-			}
 			evicted, rejection, err := a.evict(ctx, pod, check)
 			switch {
 			case err != nil:
@@ -53,8 +62,9 @@ func (a *Activities) EvictPods(ctx context.Context, input protocol.EvictPodsInpu
 }
 
 // evictionPermitted returns the check that runs when the eviction leaves the process. It reads the
-// policy, the SidecarSet and the RolloutFreezes from the API server, at most maxAge ago. After the end,
-// a process that was frozen must not evict, because another process has reported the result.
+// policy, the SidecarSet, the RolloutFreezes and the webhook from the API server, at most maxAge ago.
+// After the end, a process that was frozen must not evict, because another process has reported the
+// result.
 func (a *Activities) evictionPermitted(ctx context.Context, input protocol.EvictPodsInput, e protocol.Eviction, end time.Time) func() error {
 	set := newRecent(a.Clock, "SidecarSet "+e.SidecarSet.Name, func(ctx context.Context) (string, error) {
 		return a.whyNotEvicted(ctx, input, e)
@@ -64,7 +74,7 @@ func (a *Activities) evictionPermitted(ctx context.Context, input protocol.Evict
 			return context.Cause(ctx)
 		}
 		if a.Clock.Now().After(end) {
-			return fmt.Errorf("%w: its time is over", errEvictionsStopped)
+			return errChoiceTooOld
 		}
 		reason, err := set.get(ctx)
 		if err == nil && reason != "" {
@@ -98,12 +108,32 @@ func (a *Activities) whyNotEvicted(ctx context.Context, input protocol.EvictPods
 	if err != nil {
 		return "", err
 	}
-	return a.notEvictable(set, policies, freezes)
+	reason, err := a.notEvictable(set, policies, freezes)
+	if reason != "" || err != nil {
+		return reason, err
+	}
+	return a.notInjected(ctx, set, e.Owner.Namespace)
+}
+
+// notInjected returns the reason for which replacements in a namespace would not get the newest content.
+func (a *Activities) notInjected(ctx context.Context, set *v1alpha1.SidecarSet, namespace string) (string, error) {
+	installed, err := kube.PodWebhook(ctx, a.Live)
+	if err != nil {
+		return "", err
+	}
+	labels, err := kube.NamespaceLabels(ctx, a.Cache)(namespace)
+	if err != nil {
+		return "", fmt.Errorf("look up namespace %s: %w", namespace, err)
+	}
+	if installed == nil || len(installed.Rules) == 0 || !match.NewWebhook(installed, a.SystemNamespace).Namespace(namespace, labels) {
+		return notCalled, nil
+	}
+	return rollout.OldWhenRecreated(set, installed), nil
 }
 
 // evict evicts one pod. evicted reports whether the pod is terminating or gone. Otherwise, rejection
-// is the reason, or empty if the pod has changed since it was chosen. The pod is read after each
-// error, because an earlier attempt may have evicted it.
+// is the reason. It is empty if the pod has changed since it was chosen, or if the choice is too old.
+// The pod is read after each error, because an earlier attempt may have evicted it.
 func (a *Activities) evict(ctx context.Context, chosen protocol.WrittenPod, check func() error) (evicted bool, rejection string, err error) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: chosen.Namespace, Name: chosen.Name}}
 	request := &policyv1.Eviction{
@@ -122,7 +152,7 @@ func (a *Activities) evict(ctx context.Context, chosen protocol.WrittenPod, chec
 		return false, "", readErr
 	case now == nil || now.DeletionTimestamp != nil:
 		return true, "", nil
-	case apierrors.IsConflict(err) && now.ResourceVersion != chosen.ResourceVersion:
+	case apierrors.IsConflict(err) && now.ResourceVersion != chosen.ResourceVersion, errors.Is(err, errChoiceTooOld):
 		return false, "", nil
 	}
 	return false, evictionRejection(err), nil

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/testsuite"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,6 +23,7 @@ import (
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/kube"
 )
 
 // evictions answers the evictions of pods, and records their preconditions.
@@ -45,13 +47,16 @@ func evictingCluster(t *testing.T, pods ...client.Object) (*Activities, *evictio
 	set.Status.Rollout = &v1alpha1.RolloutStatus{Generation: 2}
 	policy := &outriggerv1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: "edge", UID: "p1", Generation: 3}}
 	policy.Spec.NotUpgradable = &outriggerv1.RolloutNotUpgradable{Action: outriggerv1.EvictNotUpgradable}
-	a, _ := newActivities(t, interceptor.Funcs{}, append(pods, set, policy)...)
+	webhook := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: kube.WebhookConfigurationName}}
+	webhook.Webhooks = []admissionregistrationv1.MutatingWebhook{{Name: kube.PodWebhookName, Rules: make([]admissionregistrationv1.RuleWithOperations, 1)}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
+	a, _ := newActivities(t, interceptor.Funcs{}, append(pods, set, policy, webhook, namespace)...)
 	sent := &evictions{}
 	a.Evict = sent
 	chosen := protocol.WrittenPod{PodReference: protocol.PodReference{Namespace: "shop", Name: "web-1", UID: "w1"}, ResourceVersion: "7"}
 	return a, sent, protocol.EvictPodsInput{
 		Policy: protocol.PolicyReference{Name: "edge", UID: "p1"}, Generation: 3,
-		Evictions: []protocol.Eviction{{SidecarSet: protocol.SetReference{Name: "logs", UID: set.UID}, Generation: 2, Pods: []protocol.WrittenPod{chosen}}},
+		Evictions: []protocol.Eviction{{SidecarSet: protocol.SetReference{Name: "logs", UID: set.UID}, Generation: 2, Owner: protocol.Owner{Namespace: "shop", Kind: "ReplicaSet", Name: "web"}, Pods: []protocol.WrittenPod{chosen}}},
 	}
 }
 
@@ -129,6 +134,54 @@ func TestSpec13_5_AnEvictionIsNotSentAfterAChange(t *testing.T) {
 			require.Len(t, result.Rejected, 1)
 			assert.Contains(t, result.Rejected[0].Reason, "no longer permits the eviction: ")
 		})
+	}
+}
+
+// The webhook may disappear between the choice and the eviction.
+func TestSpec13_1_AnEvictionNeedsTheWebhook(t *testing.T) {
+	for name, change := range map[string]func(*admissionregistrationv1.MutatingWebhookConfiguration, *corev1.Namespace){
+		"no webhook": func(c *admissionregistrationv1.MutatingWebhookConfiguration, _ *corev1.Namespace) { c.Webhooks = nil },
+		"no rules": func(c *admissionregistrationv1.MutatingWebhookConfiguration, _ *corev1.Namespace) {
+			c.Webhooks[0].Rules = nil
+		},
+		"a match condition": func(c *admissionregistrationv1.MutatingWebhookConfiguration, _ *corev1.Namespace) {
+			c.Webhooks[0].MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "ours", Expression: "true"}}
+		},
+		"a namespace without injection": func(_ *admissionregistrationv1.MutatingWebhookConfiguration, n *corev1.Namespace) {
+			n.Labels = map[string]string{v1alpha1.InjectionLabel: v1alpha1.InjectionDisabled}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, sent, input := evictingCluster(t, livePod())
+			server := a.Live.(client.Client)
+			configuration, namespace := &admissionregistrationv1.MutatingWebhookConfiguration{}, &corev1.Namespace{}
+			require.NoError(t, server.Get(t.Context(), client.ObjectKey{Name: kube.WebhookConfigurationName}, configuration))
+			require.NoError(t, server.Get(t.Context(), client.ObjectKey{Name: "shop"}, namespace))
+			change(configuration, namespace)
+			require.NoError(t, server.Update(t.Context(), configuration))
+			require.NoError(t, server.Update(t.Context(), namespace))
+			result, err := evictPods(t, a, input)
+			require.NoError(t, err)
+			assert.Empty(t, sent.sent)
+			require.Len(t, result.Rejected, 1)
+		})
+	}
+}
+
+// Temporal may start an activity long after its choice, while all workers are busy or down. An earlier
+// attempt may have evicted the pods.
+func TestSpec13_2_AnOldChoiceIsLeftToTheNextPlan(t *testing.T) {
+	terminating := livePod()
+	terminating.DeletionTimestamp, terminating.Finalizers = new(metav1.Now()), []string{"test/keep"}
+	for _, pod := range []*corev1.Pod{livePod(), terminating} {
+		a, sent, input := evictingCluster(t, pod)
+		err := a.evictionPermitted(t.Context(), input, input.Evictions[0], a.Clock.Now().Add(-time.Second))()
+		require.ErrorIs(t, err, errChoiceTooOld)
+		evicted, rejection, err := a.evict(t.Context(), input.Evictions[0].Pods[0], func() error { return errChoiceTooOld })
+		require.NoError(t, err)
+		assert.Equal(t, pod.DeletionTimestamp != nil, evicted)
+		assert.Empty(t, rejection)
+		assert.Empty(t, sent.sent)
 	}
 }
 

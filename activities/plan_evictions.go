@@ -56,6 +56,9 @@ func evictingPolicy(policies []outriggerv1.RolloutPolicy, reference protocol.Pol
 	return nil
 }
 
+// notCalled is the reason for which pods are not evicted if their replacements would get no sidecars.
+const notCalled = "the API server does not call the webhook for their replacements"
+
 // evictionScan reads the SidecarSets of one policy and their pods from the cache.
 type evictionScan struct {
 	*Activities
@@ -106,7 +109,9 @@ func (s *evictionScan) read(ctx context.Context) error {
 			continue
 		}
 		if err := s.set(ctx, set); err != nil {
-			// The SidecarSet may have been stored under older rules. The others continue.
+			// The SidecarSet may have been stored under older rules, or a cache may lack a new namespace. The
+			// others continue.
+			s.sets[set.Name] = eviction.Set{UID: set.UID, Generation: set.Generation, Waits: "the pods of SidecarSet " + set.Name + " are not known: " + err.Error(), Unknown: true}
 			activity.GetLogger(ctx).Warn("no pods are evicted for a SidecarSet", "sidecarset", set.Name, "cause", err.Error())
 		}
 	}
@@ -117,7 +122,7 @@ func (s *evictionScan) read(ctx context.Context) error {
 // webhook.
 func (s *evictionScan) markNotCalled(labels func(string) (map[string]string, error)) error {
 	for _, pod := range s.pods {
-		if pod.Outdated == "" {
+		if len(pod.Outdated) == 0 {
 			continue
 		}
 		called, err := s.called(pod.Pod, labels)
@@ -125,7 +130,7 @@ func (s *evictionScan) markNotCalled(labels func(string) (map[string]string, err
 			return err
 		}
 		if !called {
-			pod.Waits = "the API server does not call the webhook for their replacements"
+			pod.Waits = notCalled
 		}
 	}
 	return nil
@@ -159,6 +164,14 @@ func (s *evictionScan) set(ctx context.Context, stored *v1alpha1.SidecarSet) err
 		return err
 	}
 	of := eviction.Set{UID: set.UID, Generation: set.Generation, Waits: waits}
+	others, err := s.notMatched(set, scope.OneNamespace(), injected, labels)
+	if err != nil {
+		return err
+	}
+	if of.MaxUnavailable, err = rollout.MaxUnavailable(&set.Spec.UpdateStrategy, len(population)+len(others)); err != nil {
+		return err
+	}
+	// Nothing is added before the last error.
 	for i := range population {
 		pod := &population[i]
 		if pod.UnavailableByUpgrade() {
@@ -166,15 +179,8 @@ func (s *evictionScan) set(ctx context.Context, stored *v1alpha1.SidecarSet) err
 		}
 		s.add(pod.Pod, pod.Ready, set.Name, !pod.Updated && !pod.Upgradable)
 	}
-	others, err := s.notMatched(set, scope.OneNamespace(), injected, labels)
-	if err != nil {
-		return err
-	}
 	for _, pod := range others {
 		s.add(pod, podstate.Ready(pod), set.Name, true)
-	}
-	if of.MaxUnavailable, err = rollout.MaxUnavailable(&set.Spec.UpdateStrategy, len(population)+len(others)); err != nil {
-		return err
 	}
 	s.sets[set.Name] = of
 	return nil
@@ -231,8 +237,8 @@ func (s *evictionScan) add(pod *corev1.Pod, ready bool, set string, outdated boo
 		s.pods[pod.UID] = known
 	}
 	known.Ready = known.Ready && ready
-	if outdated && known.Outdated == "" {
-		known.Outdated = set
+	if outdated {
+		known.Outdated = append(known.Outdated, set)
 	}
 }
 

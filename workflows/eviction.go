@@ -69,7 +69,8 @@ func (r *evictionRun) readSignals(ctx workflow.Context) {
 		r.input.View.Pause = &pause
 		return
 	}
-	r.input.View.Pause, r.input.State.Failed, r.input.State.Proven = nil, nil, nil
+	s := &r.input.State
+	r.input.View.Pause, s.Failed, s.Proven, s.Rejected, s.Rotations = nil, nil, nil, 0, 0
 }
 
 // step makes a plan, and evicts the pods of the plan unless the run is paused. It returns the time
@@ -77,7 +78,8 @@ func (r *evictionRun) readSignals(ctx workflow.Context) {
 func (r *evictionRun) step(ctx workflow.Context) (wait time.Duration, ended bool, err error) {
 	var plan protocol.EvictionPlan
 	options := evictionOptions(ctx, "choose pods to evict", workflow.GetInfo(ctx).TaskQueueName)
-	input := protocol.PlanEvictionsInput{Policy: r.input.Policy, State: r.input.State, Now: workflow.Now(ctx)}
+	began := workflow.Now(ctx)
+	input := protocol.PlanEvictionsInput{Policy: r.input.Policy, State: r.input.State, Now: began}
 	if err := workflow.ExecuteActivity(options, protocol.PlanEvictionsActivity, input).Get(ctx, &plan); err != nil {
 		return 0, false, fmt.Errorf("choose pods of RolloutPolicy %s to evict: %w", r.input.Policy.Name, err)
 	}
@@ -94,7 +96,7 @@ func (r *evictionRun) step(ctx workflow.Context) (wait time.Duration, ended bool
 			return 0, false, err
 		}
 	}
-	r.input.State, wait = eviction.Written(&plan, &result, workflow.Now(ctx))
+	r.input.State, wait = eviction.Written(&plan, &result, began, workflow.Now(ctx))
 	r.view(&plan, &result)
 	return wait, false, r.show(ctx)
 }

@@ -88,7 +88,7 @@ func (s *evictionSuite) plan(_ context.Context, input protocol.PlanEvictionsInpu
 	for _, pod := range s.pods {
 		p := eviction.Pod{Pod: pod.Pod, Ready: !s.env.Now().Before(pod.readyAt)}
 		if pod.outdated {
-			p.Outdated = "logs"
+			p.Outdated = []string{"logs"}
 		}
 		if !p.Ready {
 			unready[pod.owner]++
@@ -176,7 +176,7 @@ func (s *evictionSuite) TestSpec13_4_AfterTheDeadlineTheEvictionsContinue() {
 	s.permits = func(_ string, since time.Duration) bool { return since > 20*24*time.Hour }
 	s.env.RegisterDelayedCallback(func() {
 		s.True(s.view().Overdue)
-		s.Contains(s.view().Message, "the deadline of 14d is over")
+		s.Contains(s.view().Message, "the deadline 14d has passed")
 	}, 15*24*time.Hour)
 	s.env.RegisterDelayedCallback(func() {
 		s.Zero(s.outdated())

@@ -345,7 +345,7 @@ func (l *localRun) failure() (reason string, failed bool) {
 	return "", false
 }
 
-// attempt returns the attempt of the permit of the content, as the run or status knows it.
+// attempt returns the highest attempt among the permits for this content in the run and in status.
 func (l *localRun) attempt() (attempt int) {
 	if permit := l.status.Permit; permit != nil && permit.Hash == l.hash() {
 		attempt = permit.Attempt

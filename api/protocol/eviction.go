@@ -85,17 +85,21 @@ type Eviction struct {
 	Pods []WrittenPod `json:"pods"`
 	// Unready is set if the pods were not ready when they were chosen.
 	Unready bool `json:"unready,omitempty"`
-	// Good is the number of the owner's pods with the newest content, without unready ones unless
-	// Unready is set, Others the number of its
-	// other pods that have to be recreated for the SidecarSet, and Newest the creation time of its newest
-	// pod, when the pods were chosen. Newest is a time of the API server, and Since a time of the run.
+	// These fields describe the owner at the time of the choice. Good is the number of pods with the
+	// newest content, without unready pods unless Unready is set. Others is the number of other pods that
+	// have to be recreated for the SidecarSet. Newest is the creation time of the newest pod. Newest is a
+	// time of the API server, and Since a time of the run.
 	Good   int       `json:"good,omitempty"`
 	Others int       `json:"others,omitempty"`
 	Newest time.Time `json:"newest"`
 	Since  time.Time `json:"since"`
+	// Terminating is the last time at which a plan observed that an evicted pod terminates.
+	Terminating time.Time `json:"terminating,omitzero"`
+	// Failed is set while a failed eviction has no ready replacement.
+	Failed bool `json:"failed,omitempty"`
 }
 
-// PlanEvictionsInput is the input of the activity PlanEvictions. Now is the time of the run.
+// PlanEvictionsInput is the input of the activity PlanEvictions. Now is workflow.Now at the call.
 type PlanEvictionsInput struct {
 	Policy PolicyReference `json:"policy"`
 	State  EvictionState   `json:"state,omitzero"`

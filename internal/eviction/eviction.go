@@ -3,6 +3,7 @@
 package eviction
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -44,10 +45,9 @@ const (
 type Pod struct {
 	*corev1.Pod
 	Ready bool
-	// Outdated names the SidecarSet for which the pod has to be recreated. It is empty for other pods.
-	Outdated string
-	// Waits is the reason for which this outdated pod is never evicted, or empty. It is the same for all
-	// pods of an owner.
+	// Outdated names the SidecarSets for which the pod has to be recreated, in the order of names.
+	Outdated []string
+	// Waits is the reason for which this outdated pod is never evicted, or empty.
 	Waits string
 }
 
@@ -55,8 +55,10 @@ type Pod struct {
 type Set struct {
 	UID        types.UID
 	Generation int64
-	// Waits is the reason for which no pod may be evicted for the SidecarSet now, or empty.
-	Waits string
+	// Waits is the reason for which no pod may be evicted for the SidecarSet now, or empty. Unknown is set
+	// if the pods of the SidecarSet could not be read.
+	Waits   string
+	Unknown bool
 	// MaxUnavailable is maxUnavailable as a number. Unavailable contains the owner of each pod that takes
 	// a slot.
 	MaxUnavailable int
@@ -102,62 +104,103 @@ type planner struct {
 func (p *planner) prune() {
 	s := &p.State
 	s.InFlight, s.Failed = slices.Clone(s.InFlight), slices.Clone(s.Failed)
+	before := len(s.Proven) + len(s.Failed)
 	if s.PolicyGeneration != p.Policy.Generation {
 		s.PolicyGeneration, s.Failed, s.Proven = p.Policy.Generation, nil, nil
+		before = -1
 	}
+	// A worker whose cache is old knows an older generation.
 	current := func(set string, uid types.UID, generation int64) bool {
 		known, ok := p.Sets[set]
-		return ok && known.UID == uid && known.Generation == generation
+		return ok && known.UID == uid && known.Generation <= generation
 	}
 	s.Proven = slices.DeleteFunc(slices.Clone(s.Proven), func(c protocol.ProvenContent) bool {
 		return !current(c.SidecarSet.Name, c.SidecarSet.UID, c.Generation)
 	})
 	s.Failed = slices.DeleteFunc(s.Failed, func(f outriggerv1.FailedEviction) bool { return !current(f.SidecarSet, f.SidecarSetUID, f.Generation) })
+	if len(s.Proven)+len(s.Failed) != before {
+		s.Rejected, s.Rotations = 0, 0
+	}
 	if late := p.Now.Sub(s.Due); !s.Due.IsZero() && late > outage {
 		for i := range s.InFlight {
-			s.InFlight[i].Since = s.InFlight[i].Since.Add(late)
+			e := &s.InFlight[i]
+			if e.Since = e.Since.Add(late); !e.Terminating.IsZero() {
+				e.Terminating = e.Terminating.Add(late)
+			}
 		}
 	}
 }
 
 // judge decides about the evictions in flight. An eviction has succeeded once its replacements are
 // ready with the newest content. It has failed if a replacement has to be recreated, too, or is not
-// ready in time. A replacement of an unready pod need not be ready.
+// ready in time. A replacement of an unready pod need not be ready. A failed eviction without a ready
+// replacement keeps its slots.
 func (p *planner) judge() {
-	s := &p.State
-	s.InFlight = slices.DeleteFunc(s.InFlight, func(e protocol.Eviction) bool {
-		i := slices.IndexFunc(p.owners, func(o *owner) bool { return o.Owner == e.Owner })
-		timeout := replacementTimeout
-		if slices.ContainsFunc(e.Pods, func(pod protocol.WrittenPod) bool { return p.Terminating[pod.UID] }) {
-			timeout = terminationTimeout
+	inFlight := p.State.InFlight[:0]
+	for _, e := range p.State.InFlight {
+		if p.open(&e) {
+			inFlight = append(inFlight, e)
 		}
-		late := p.Now.Sub(e.Since) >= timeout
-		of := &owner{} // no pod is left
-		if i >= 0 {
-			of = p.owners[i]
-		}
-		if slices.ContainsFunc(of.pods, func(pod *Pod) bool { return contains(e.Pods, pod.UID) }) {
-			return late // the eviction was lost
-		}
-		good, newer := of.good(!e.Unready, e.Newest)
-		switch worse := of.worse(&e); {
-		case worse != nil:
-			p.fail(e, "its new pod "+worse.Name+" lacks the newest content, too")
-		case newer >= len(e.Pods), good >= e.Good+len(e.Pods):
-			if !p.proven(e.SidecarSet.Name) {
-				s.Proven = append(s.Proven, protocol.ProvenContent{SidecarSet: e.SidecarSet, Generation: e.Generation})
-			}
-		case late:
-			p.fail(e, "no new pod with the newest content was ready within "+timeout.String())
-		default:
-			return false
-		}
-		return true
-	})
+	}
+	p.State.InFlight = inFlight
 }
 
-func (p *planner) fail(e protocol.Eviction, reason string) {
-	if set := p.Sets[e.SidecarSet.Name]; set.Generation != e.Generation || set.UID != e.SidecarSet.UID || len(p.State.Failed) >= maxFailedOfAll {
+// open judges one eviction, and reports whether it stays in flight.
+func (p *planner) open(e *protocol.Eviction) bool {
+	of := &owner{} // no pod is left
+	if i := slices.IndexFunc(p.owners, func(o *owner) bool { return o.Owner == e.Owner }); i >= 0 {
+		of = p.owners[i]
+	}
+	terminating := slices.ContainsFunc(e.Pods, func(pod protocol.WrittenPod) bool { return p.Terminating[pod.UID] })
+	timeout, since := replacementTimeout, e.Since
+	switch {
+	case terminating:
+		timeout, e.Terminating = terminationTimeout, p.Now
+	case e.Terminating.After(since):
+		since = e.Terminating // the controller of a StatefulSet creates the replacement only now
+	}
+	late := p.Now.Sub(since) >= timeout
+	if slices.ContainsFunc(of.pods, func(pod *Pod) bool { return contains(e.Pods, pod.UID) }) {
+		return !late // if it is late, the eviction was lost
+	}
+	good, newer := of.good(e.SidecarSet.Name, !e.Unready, e.Newest)
+	switch worse := of.worse(e); {
+	case e.Failed && !p.failed(e.Owner):
+		return false
+	case worse != nil && e.Failed:
+	case worse != nil:
+		p.fail(e, "its new pod "+worse.Name+" lacks the newest content, too")
+	case newer >= len(e.Pods), good >= e.Good+len(e.Pods):
+		p.prove(e)
+	case e.Failed:
+		return true
+	case late && terminating && e.Unready:
+		// The pod was lost with its node, which says nothing about the newest content.
+	case late:
+		p.fail(e, "no new pod with the newest content was ready within "+timeout.String())
+		e.Failed = p.failed(e.Owner)
+		return e.Failed
+	default:
+		return true
+	}
+	return false
+}
+
+// prove records that an eviction has succeeded.
+func (p *planner) prove(e *protocol.Eviction) {
+	if !e.Failed && p.newest(e) && !p.proven(e.SidecarSet.Name) {
+		p.State.Proven = append(p.State.Proven, protocol.ProvenContent{SidecarSet: e.SidecarSet, Generation: e.Generation})
+	}
+}
+
+// newest reports whether an eviction was made for the newest content of its SidecarSet.
+func (p *planner) newest(e *protocol.Eviction) bool {
+	set := p.Sets[e.SidecarSet.Name]
+	return set.Generation == e.Generation && set.UID == e.SidecarSet.UID
+}
+
+func (p *planner) fail(e *protocol.Eviction, reason string) {
+	if !p.newest(e) || len(p.State.Failed) >= maxFailedOfAll {
 		return
 	}
 	p.State.Failed = append(p.State.Failed, outriggerv1.FailedEviction{
@@ -191,10 +234,20 @@ func (p *planner) choose() {
 		rotated = slices.Concat(p.owners[first:], p.owners[:first])
 	}
 	for _, of := range rotated {
-		bySet, names := of.outdated()
+		bySet, names := p.outdated(of)
 		for _, set := range names {
 			pods := bySet[set]
 			p.remaining += len(pods)
+			pods = slices.DeleteFunc(pods, func(pod *Pod) bool {
+				if pod.Waits != "" {
+					p.left++
+					p.waits[pod.Waits]++
+				}
+				return pod.Waits != ""
+			})
+			if len(pods) == 0 {
+				continue
+			}
 			chosen, why := p.chooseOf(of, set, pods)
 			if why != "" {
 				p.waits[why] += len(pods) - len(chosen)
@@ -202,16 +255,41 @@ func (p *planner) choose() {
 			if len(chosen) > 0 {
 				p.take(of, set, chosen)
 			}
-			if p.candidate(of, set, pods) {
+			if p.candidate(of, set) {
 				p.candidates++
 			}
 		}
 	}
 }
 
+// outdated returns the outdated pods of an owner by the SidecarSet for which they are evicted, and the
+// sorted names of these SidecarSets.
+func (p *planner) outdated(of *owner) (bySet map[string][]*Pod, names []string) {
+	bySet = map[string][]*Pod{}
+	for _, pod := range of.pods {
+		if name := p.evictedFor(pod); name != "" {
+			bySet[name] = append(bySet[name], pod)
+		}
+	}
+	return bySet, slices.Sorted(maps.Keys(bySet))
+}
+
+// evictedFor returns the first SidecarSet of an outdated pod that does not wait, or else the first one.
+func (p *planner) evictedFor(pod *Pod) string {
+	for _, name := range pod.Outdated {
+		if p.Sets[name].Waits == "" && !p.halted(name) {
+			return name
+		}
+	}
+	if len(pod.Outdated) == 0 {
+		return ""
+	}
+	return pod.Outdated[0]
+}
+
 // candidate reports whether only limits prevent the eviction of pods of an owner.
-func (p *planner) candidate(of *owner, set string, pods []*Pod) bool {
-	return of.recreates() && pods[0].Waits == "" && p.Sets[set].Waits == "" && !p.failed(of.Owner) && !p.halted(set)
+func (p *planner) candidate(of *owner, set string) bool {
+	return of.recreates() && p.Sets[set].Waits == "" && !p.failed(of.Owner) && !p.halted(set)
 }
 
 // healthier reports whether another owner is a better canary for a SidecarSet, because all its pods are
@@ -221,7 +299,7 @@ func (p *planner) healthier(of *owner, set string) bool {
 		if !other.recreates() || !other.healthy() || p.failed(other.Owner) {
 			return false
 		}
-		return slices.ContainsFunc(other.pods, func(pod *Pod) bool { return pod.Outdated == set && pod.Waits == "" })
+		return slices.ContainsFunc(other.pods, func(pod *Pod) bool { return p.evictedFor(pod) == set && pod.Waits == "" })
 	})
 }
 
@@ -232,10 +310,7 @@ func (p *planner) chooseOf(of *owner, name string, pods []*Pod) (chosen []*Pod, 
 	switch {
 	case !of.recreates():
 		p.left += len(pods)
-		return nil, "no controller recreates them"
-	case pods[0].Waits != "":
-		p.left += len(pods)
-		return nil, pods[0].Waits
+		return nil, "no controller recreates the pods"
 	case set.Waits != "":
 		return nil, set.Waits
 	case p.failed(of.Owner):
@@ -245,15 +320,15 @@ func (p *planner) chooseOf(of *owner, name string, pods []*Pod) (chosen []*Pod, 
 	case p.inFlight(of.Owner):
 		return nil, "the replacement of another pod of their owner is not ready"
 	case !proven && (p.podsInFlight(name) > 0 || p.healthier(of, name)):
-		return nil, "the first eviction for SidecarSet " + name + " is not proven"
-	case len(p.State.InFlight)+len(p.evict) >= maxInFlight:
+		return nil, "the first eviction for SidecarSet " + name + " has no ready replacement yet"
+	case p.waiting() >= maxInFlight:
 		return nil, "other replacements are not ready"
 	}
 	slots := p.slots(name, set)
 	if slots == 0 {
 		return nil, "maxUnavailable has no slot"
 	}
-	if good, _ := of.good(true, time.Time{}); good == 0 || !proven {
+	if good, _ := of.good(name, true, time.Time{}); good == 0 || !proven {
 		slots = 1
 	}
 	return p.limitPerOwner(of, pods, slots), "maxUnavailablePerOwner has no slot"
@@ -290,6 +365,17 @@ func (p *planner) inFlight(of protocol.Owner) bool {
 	return slices.ContainsFunc(p.State.InFlight, same) || slices.ContainsFunc(p.evict, same)
 }
 
+// waiting returns the number of evictions that wait for a ready replacement.
+func (p *planner) waiting() int {
+	failed := 0
+	for _, e := range p.State.InFlight {
+		if e.Failed {
+			failed++
+		}
+	}
+	return len(p.State.InFlight) - failed + len(p.evict)
+}
+
 // podsInFlight returns the number of pods of a SidecarSet whose evictions are in flight.
 func (p *planner) podsInFlight(set string) (n int) {
 	for _, e := range slices.Concat(p.State.InFlight, p.evict) {
@@ -320,11 +406,11 @@ func (p *planner) take(of *owner, set string, pods []*Pod) {
 	}
 	e.Newest = of.newest()
 	for _, pod := range of.pods {
-		if pod.Outdated == set && !contains(e.Pods, pod.UID) {
+		if pod.outdated(set) && !contains(e.Pods, pod.UID) {
 			e.Others++
 		}
 	}
-	e.Good, _ = of.good(!e.Unready, e.Newest)
+	e.Good, _ = of.good(set, !e.Unready, e.Newest)
 	p.evict = append(p.evict, e)
 	p.State.Last = of.key
 }

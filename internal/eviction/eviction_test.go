@@ -53,7 +53,11 @@ func (c *cluster) add(kind, owner, outdated string, ready bool) *Pod {
 	if kind != "" {
 		pod.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: owner, UID: types.UID(owner), Controller: new(true)}}
 	}
-	c.pods = append(c.pods, Pod{Pod: pod, Ready: ready, Outdated: outdated})
+	added := Pod{Pod: pod, Ready: ready}
+	if outdated != "" {
+		added.Outdated = []string{outdated}
+	}
+	c.pods = append(c.pods, added)
 	return &c.pods[len(c.pods)-1]
 }
 
@@ -82,7 +86,7 @@ func (c *cluster) step() protocol.EvictionPlan {
 			result.Evicted = append(result.Evicted, pod.UID)
 		}
 	}
-	c.state, plan.Wait = Written(&plan, &result, c.now)
+	c.state, plan.Wait = Written(&plan, &result, c.now, c.now)
 	c.now = c.now.Add(c.delay)
 	for _, uid := range result.Evicted {
 		for i := range c.pods {
@@ -109,7 +113,7 @@ func TestSpec13_2_OneOwnersCanaryIsFirst(t *testing.T) {
 	assert.Equal(t, "a", plan.Evict[0].Owner.Name)
 	assert.Equal(t, 6, plan.Remaining)
 	assert.Equal(t, "6 pods have to be recreated; 1 eviction waits for a ready replacement; "+
-		"4 wait: the first eviction for SidecarSet logs is not proven; 1 waits: maxUnavailablePerOwner has no slot", plan.Message)
+		"4 pods are not evicted: the first eviction for SidecarSet logs has no ready replacement yet; 1 pod is not evicted: maxUnavailablePerOwner has no slot", plan.Message)
 	plan = c.step()
 	assert.Len(t, plan.Evict, 3, "the canary gave a better pod")
 	plan = c.step()
@@ -136,7 +140,7 @@ func TestSpec13_3_ABrokenWebhookCostsOnePod(t *testing.T) {
 	assert.Equal(t, map[string]int{"owner0": 1}, c.evicted)
 	plan := c.step()
 	assert.Contains(t, plan.Message, "the eviction of a pod of ReplicaSet shop/owner0 for SidecarSet logs has failed: its new pod owner0-31 lacks the newest content, too")
-	assert.Contains(t, plan.Message, "27 wait: evictions for SidecarSet logs are halted")
+	assert.Contains(t, plan.Message, "27 pods are not evicted: evictions for SidecarSet logs are halted")
 
 	t.Run("a change of the policy permits another attempt", func(t *testing.T) {
 		c.policy.Generation = 2
@@ -208,7 +212,7 @@ func TestSpec13_2_OnlyPodsThatAControllerRecreates(t *testing.T) {
 	}
 	plan := c.step()
 	assert.Empty(t, plan.Evict)
-	assert.Equal(t, "3 pods have to be recreated; 3 wait: no controller recreates them", plan.Message)
+	assert.Equal(t, "3 pods have to be recreated; 3 pods are not evicted: no controller recreates the pods", plan.Message)
 	assert.Zero(t, plan.State.Since, "these pods cannot meet a deadline")
 }
 
@@ -267,7 +271,7 @@ func TestSpec13_3_ADeploymentIsTheOwnerOfItsReplicaSets(t *testing.T) {
 	add("1", "logs")
 	plan := Next(Input{State: c.state, Policy: c.policy, Sets: c.sets, Pods: c.pods, Now: c.now})
 	require.Equal(t, protocol.Owner{Namespace: "shop", Kind: "Deployment", Name: "web"}, plan.Evict[0].Owner)
-	c.state, _ = Written(&plan, &protocol.EvictPodsResult{Evicted: []types.UID{plan.Evict[0].Pods[0].UID}}, c.now)
+	c.state, _ = Written(&plan, &protocol.EvictPodsResult{Evicted: []types.UID{plan.Evict[0].Pods[0].UID}}, c.now, c.now)
 	c.pods = nil
 	c.now = c.now.Add(time.Minute)
 	add("2", "")
@@ -286,7 +290,7 @@ func TestSpec13_2_MaxUnavailableCounts(t *testing.T) {
 	c.sets["logs"] = Set{UID: "s1", Generation: 1, MaxUnavailable: 3, Unavailable: []protocol.Owner{{Kind: "ReplicaSet", Name: "other"}}}
 	plan := c.step()
 	assert.Len(t, plan.Evict, 2)
-	assert.Contains(t, plan.Message, "7 wait: maxUnavailable has no slot")
+	assert.Contains(t, plan.Message, "7 pods are not evicted: maxUnavailable has no slot")
 }
 
 func TestSpec13_2_RejectedEvictionsStopNoOtherOwner(t *testing.T) {
@@ -310,7 +314,7 @@ func TestSpec13_2_ASidecarSetThatWaits(t *testing.T) {
 	c.sets["logs"] = Set{Generation: 1, MaxUnavailable: 10, Waits: "SidecarSet logs is paused"}
 	plan := c.step()
 	assert.Empty(t, plan.Evict)
-	assert.Equal(t, "1 pod has to be recreated; 1 waits: SidecarSet logs is paused", plan.Message)
+	assert.Equal(t, "1 pod has to be recreated; 1 pod is not evicted: SidecarSet logs is paused", plan.Message)
 	assert.Equal(t, remainingWait, plan.Wait)
 }
 
@@ -327,7 +331,7 @@ func TestSpec13_4_Deadline(t *testing.T) {
 	c.now = c.now.Add(14 * 24 * time.Hour)
 	plan := c.step()
 	assert.True(t, plan.Overdue)
-	assert.Contains(t, plan.Message, "the deadline of 14d is over")
+	assert.Contains(t, plan.Message, "the deadline 14d has passed")
 	assert.NotEmpty(t, plan.Evict, "the evictions continue")
 }
 
@@ -398,7 +402,7 @@ func TestSpec13_1_PodsThatEndByThemselvesAreNotEvicted(t *testing.T) {
 	c.pods[0].Spec.RestartPolicy = corev1.RestartPolicyOnFailure
 	plan := c.step()
 	assert.Empty(t, plan.Evict)
-	assert.Equal(t, "1 pod has to be recreated; 1 waits: no controller recreates them", plan.Message)
+	assert.Equal(t, "1 pod has to be recreated; 1 pod is not evicted: no controller recreates the pods", plan.Message)
 }
 
 // A SidecarSet is recreated under the same name between two plans. Its generation is 1 again.

@@ -71,28 +71,14 @@ func (o *owner) recreates() bool {
 // healthy reports whether all pods of the owner are ready.
 func (o *owner) healthy() bool { return o.pods[0].Ready }
 
-// outdated returns the outdated pods of the owner by SidecarSet, and the sorted names of these
-// SidecarSets.
-func (o *owner) outdated() (bySet map[string][]*Pod, names []string) {
-	bySet = map[string][]*Pod{}
-	for _, pod := range o.pods {
-		if pod.Outdated == "" {
-			continue
-		}
-		if bySet[pod.Outdated] == nil {
-			names = append(names, pod.Outdated)
-		}
-		bySet[pod.Outdated] = append(bySet[pod.Outdated], pod)
-	}
-	slices.Sort(names)
-	return bySet, names
-}
+// outdated reports whether the pod has to be recreated for a SidecarSet.
+func (pod *Pod) outdated(set string) bool { return slices.Contains(pod.Outdated, set) }
 
-// good counts the pods of the owner with the newest content. newer counts those of them that were
-// created after a time of the API server. With ready, unready pods do not count.
-func (o *owner) good(ready bool, after time.Time) (good, newer int) {
+// good counts the pods of the owner with the newest content of a SidecarSet. newer counts the pods among
+// them that were created after a time of the API server. With ready, unready pods do not count.
+func (o *owner) good(set string, ready bool, after time.Time) (good, newer int) {
 	for _, pod := range o.pods {
-		if pod.Outdated != "" || ready && !pod.Ready {
+		if pod.outdated(set) || ready && !pod.Ready {
 			continue
 		}
 		good++
@@ -110,7 +96,7 @@ func (o *owner) worse(e *protocol.Eviction) *Pod {
 	var found *Pod
 	n := 0
 	for _, pod := range o.pods {
-		if pod.Outdated != e.SidecarSet.Name || contains(e.Pods, pod.UID) {
+		if !pod.outdated(e.SidecarSet.Name) || contains(e.Pods, pod.UID) {
 			continue
 		}
 		if n++; found == nil || pod.CreationTimestamp.After(found.CreationTimestamp.Time) {

@@ -16,9 +16,9 @@ import (
 func (p *planner) plan() protocol.EvictionPlan {
 	s := &p.State
 	evictable := p.remaining - p.left
-	if evictable == 0 && len(s.InFlight) == 0 {
+	if unknown := p.unknown(); evictable == 0 && len(s.InFlight) == 0 && !unknown {
 		s.Since = time.Time{}
-	} else if s.Since.IsZero() {
+	} else if s.Since.IsZero() && !unknown {
 		s.Since = p.Now
 	}
 	plan := protocol.EvictionPlan{State: *s, Evict: p.evict, Remaining: p.remaining, Owners: p.candidates, Wait: idleWait}
@@ -26,6 +26,9 @@ func (p *planner) plan() protocol.EvictionPlan {
 		plan.Wait = remainingWait
 	}
 	for _, e := range s.InFlight {
+		if e.Failed {
+			continue
+		}
 		plan.Wait = min(plan.Wait, max(InFlightWait, p.Now.Sub(e.Since)/2), maxInFlightWait)
 	}
 	deadline := Deadline(p.Policy.Spec.NotUpgradable.Deadline)
@@ -36,15 +39,21 @@ func (p *planner) plan() protocol.EvictionPlan {
 
 // message describes the remaining pods. It names at most three reasons for which pods wait.
 func (p *planner) message(overdue bool) string {
-	if p.remaining == 0 && len(p.State.InFlight) == 0 {
+	if p.remaining == 0 && len(p.State.InFlight) == 0 && !p.unknown() {
 		return "no pod has to be recreated"
 	}
 	parts := []string{counted(p.remaining, "pod has", "pods have") + " to be recreated"}
-	if n := len(p.State.InFlight) + len(p.evict); n > 0 {
+	if n := p.waiting(); n > 0 {
 		parts = append(parts, counted(n, "eviction waits", "evictions wait")+" for a ready replacement")
 	}
 	if overdue {
-		parts = append(parts, "the deadline of "+p.Policy.Spec.NotUpgradable.Deadline+" is over")
+		parts = append(parts, "the deadline "+p.Policy.Spec.NotUpgradable.Deadline+" has passed")
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Sets)) {
+		if set := p.Sets[name]; set.Unknown {
+			parts = append(parts, set.Waits)
+			break
+		}
 	}
 	for i := range p.State.Failed {
 		if f := &p.State.Failed[i]; i < 3 {
@@ -56,10 +65,20 @@ func (p *planner) message(overdue bool) string {
 	})
 	for i, reason := range reasons {
 		if n := p.waits[reason]; n > 0 && i < 3 {
-			parts = append(parts, counted(n, "waits", "wait")+": "+reason)
+			parts = append(parts, counted(n, "pod is not evicted", "pods are not evicted")+": "+reason)
 		}
 	}
 	return strings.Join(parts, "; ")
+}
+
+// unknown reports whether the pods of a SidecarSet could not be read.
+func (p *planner) unknown() bool {
+	for _, set := range p.Sets {
+		if set.Unknown {
+			return true
+		}
+	}
+	return false
 }
 
 func counted(n int, one, many string) string {
@@ -82,15 +101,22 @@ func Deadline(text string) time.Duration {
 	return time.Duration(n) * unit
 }
 
-// Written returns the state after the evictions of a plan, and the time until the next plan. It drops
-// the pods that were not evicted. Once the evictions of all owners were rejected, the time doubles up
+// Written returns the state after the evictions of a plan that began at a time, and the time until the
+// next plan. It drops the pods that were not evicted. The next plan is late by the time that the
+// activities took, so an outage during an activity counts as an outage. Once the evictions of all owners were rejected, the time doubles up
 // to idleWait. A PodDisruptionBudget may not count a replacement yet, so the time is short at first.
 // Open runs call Written, so a change of its results needs a version marker in package workflows.
-func Written(plan *protocol.EvictionPlan, result *protocol.EvictPodsResult, now time.Time) (state protocol.EvictionState, wait time.Duration) {
+func Written(plan *protocol.EvictionPlan, result *protocol.EvictPodsResult, began, now time.Time) (state protocol.EvictionState, wait time.Duration) {
 	state, evicted := plan.State, 0
 	state.InFlight = slices.Clone(state.InFlight)
+	attempted := 0
 	for _, e := range plan.Evict {
 		chosen := len(e.Pods)
+		if tried(&e, result) {
+			// The next plan begins with an owner for which the time of the activity did not suffice.
+			attempted++
+			state.Last = e.Owner.String()
+		}
 		e.Pods = slices.DeleteFunc(slices.Clone(e.Pods), func(pod protocol.WrittenPod) bool { return !slices.Contains(result.Evicted, pod.UID) })
 		if len(e.Pods) == 0 {
 			continue
@@ -107,7 +133,7 @@ func Written(plan *protocol.EvictionPlan, result *protocol.EvictPodsResult, now 
 		state.Rejected, state.Rotations = 0, 0
 		wait = InFlightWait
 	case len(plan.Evict) > 0:
-		if state.Rejected += len(plan.Evict); state.Rejected >= plan.Owners {
+		if state.Rejected += attempted; state.Rejected >= plan.Owners {
 			state.Rejected = 0
 			state.Rotations++
 		}
@@ -116,6 +142,14 @@ func Written(plan *protocol.EvictionPlan, result *protocol.EvictPodsResult, now 
 			wait = min(wait, plan.Wait)
 		}
 	}
-	state.Due = now.Add(wait)
+	state.Due = began.Add(wait)
 	return state, wait
+}
+
+// tried reports whether the eviction of a pod was accepted or rejected.
+func tried(e *protocol.Eviction, result *protocol.EvictPodsResult) bool {
+	return slices.ContainsFunc(e.Pods, func(pod protocol.WrittenPod) bool {
+		return slices.Contains(result.Evicted, pod.UID) ||
+			slices.ContainsFunc(result.Rejected, func(r protocol.RejectedPod) bool { return r.UID == pod.UID })
+	})
 }

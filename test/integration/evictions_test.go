@@ -96,7 +96,7 @@ func TestSpec13_2_PodsThatCannotBeUpgradedAreEvicted(t *testing.T) {
 	s.awaitEvictions("a run without outdated pods", func(e *outriggerv1.EvictionStatus) bool { return e.Message == "no pod has to be recreated" })
 	s.editEnvironment("debug")
 	status := s.awaitEvictions("the evictions", func(e *outriggerv1.EvictionStatus) bool { return e.Evicted == 6 && e.Remaining == 1 })
-	assert.Equal(t, "1 pods have to be recreated; 1 wait: no controller recreates them", s.awaitEvictions("the end", func(e *outriggerv1.EvictionStatus) bool { return e.Since == nil }).Message)
+	assert.Equal(t, "1 pod has to be recreated; 1 pod is not evicted: no controller recreates the pods", s.awaitEvictions("the end", func(e *outriggerv1.EvictionStatus) bool { return e.Since == nil }).Message)
 	assert.Empty(t, status.Failed)
 	assert.Equal(t, map[string]int{"debug": 6, "": 1}, s.environments())
 	s.awaitSet("the replacements", func(set *v1alpha1.SidecarSet) bool { return set.Status.UpdatedReadyPods == 6 })

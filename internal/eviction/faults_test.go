@@ -1,0 +1,237 @@
+package eviction
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/outrigger/outrigger/api/protocol"
+)
+
+// evictCanary evicts the first pod, without a replacement.
+func (c *cluster) evictCanary(t *testing.T) protocol.Eviction {
+	t.Helper()
+	plan := c.next(nil)
+	require.Len(t, plan.Evict, 1)
+	var result protocol.EvictPodsResult
+	for _, pod := range plan.Evict[0].Pods {
+		result.Evicted = append(result.Evicted, pod.UID)
+	}
+	c.state, _ = Written(&plan, &result, c.now, c.now)
+	c.remove(result.Evicted...)
+	return plan.Evict[0]
+}
+
+func (c *cluster) next(terminating map[types.UID]bool) protocol.EvictionPlan {
+	return Next(Input{State: c.state, Policy: c.policy, Sets: c.sets, Pods: c.pods, Terminating: terminating, Now: c.now})
+}
+
+// plan makes a plan after a time, in which nothing is evicted.
+func (c *cluster) plan(after time.Duration, terminating ...types.UID) protocol.EvictionPlan {
+	c.now = c.now.Add(after)
+	set := map[types.UID]bool{}
+	for _, uid := range terminating {
+		set[uid] = true
+	}
+	plan := c.next(set)
+	plan.Evict = nil
+	c.state, _ = Written(&plan, &protocol.EvictPodsResult{}, c.now, c.now)
+	return plan
+}
+
+func (c *cluster) remove(uids ...types.UID) {
+	var left []Pod
+	for _, pod := range c.pods {
+		keep := true
+		for _, uid := range uids {
+			keep = keep && pod.UID != uid
+		}
+		if keep {
+			left = append(left, pod)
+		}
+	}
+	c.pods = left
+}
+
+// Temporal retries a plan while the API server is down.
+func TestSpec13_3_AnOutageDuringAnActivityIsNoFailure(t *testing.T) {
+	c := newCluster(1)
+	c.addOld("web", 2)
+	c.evictCanary(t)
+	began := c.now.Add(InFlightWait)
+	plan := Next(Input{State: c.state, Policy: c.policy, Sets: c.sets, Pods: c.pods, Now: began})
+	c.now = began.Add(15 * time.Minute)
+	c.state, _ = Written(&plan, &protocol.EvictPodsResult{}, began, c.now)
+	assert.Empty(t, c.plan(20*time.Second).State.Failed)
+	assert.NotEmpty(t, c.plan(20*time.Second).State.InFlight)
+	for range 31 {
+		plan = c.plan(20 * time.Second)
+	}
+	assert.Len(t, plan.State.Failed, 1, "the time starts again after the outage")
+}
+
+// The controller of a StatefulSet creates a replacement only after the end of the evicted pod.
+func TestSpec13_3_TheTimeOfAReplacementStartsAfterALongTermination(t *testing.T) {
+	c := newCluster(1)
+	c.add("StatefulSet", "db", "logs", true)
+	uid := c.evictCanary(t).Pods[0].UID
+	for range 45 {
+		c.plan(20*time.Second, uid)
+	}
+	for range 29 {
+		assert.Empty(t, c.plan(20*time.Second).State.Failed)
+	}
+	c.add("StatefulSet", "db", "", true)
+	plan := c.plan(20 * time.Second)
+	assert.Empty(t, plan.State.Failed)
+	assert.Len(t, plan.State.Proven, 1)
+}
+
+// The controller of a DaemonSet creates no pod on a lost node, where the evicted pod terminates for ever.
+func TestSpec13_3_APodOfALostNodeIsNoFailure(t *testing.T) {
+	c := newCluster(1)
+	c.add("DaemonSet", "agent", "logs", false)
+	c.add("DaemonSet", "agent", "logs", true)
+	uid := c.evictCanary(t).Pods[0].UID
+	for range 181 {
+		c.plan(20*time.Second, uid)
+	}
+	plan := c.next(map[types.UID]bool{uid: true})
+	assert.Empty(t, plan.State.Failed)
+	require.Len(t, plan.Evict, 1, "the other pods are not blocked")
+	assert.False(t, plan.Evict[0].Unready)
+}
+
+func TestSpec13_2_ASidecarSetThatWaitsBlocksNoOther(t *testing.T) {
+	c := newCluster(1)
+	c.sets["alpha"] = Set{UID: "s0", Generation: 1, MaxUnavailable: 100, Waits: "SidecarSet alpha is paused"}
+	for range 2 {
+		c.add("ReplicaSet", "web", "alpha", true).Outdated = []string{"alpha", "logs"}
+	}
+	e := c.evictCanary(t)
+	assert.Equal(t, "logs", e.SidecarSet.Name)
+	// The replacement has the newest content of logs only.
+	c.now = c.now.Add(time.Second)
+	c.add("ReplicaSet", "web", "alpha", true)
+	plan := c.plan(InFlightWait)
+	assert.Empty(t, plan.State.Failed)
+	assert.Equal(t, "logs", plan.State.Proven[0].SidecarSet.Name)
+	assert.Contains(t, plan.Message, "1 pod is not evicted: SidecarSet alpha is paused")
+
+	c = newCluster(1)
+	c.sets["alpha"] = Set{UID: "s0", Generation: 1, MaxUnavailable: 100}
+	c.add("ReplicaSet", "web", "alpha", true).Outdated = []string{"alpha", "logs"}
+	c.add("ReplicaSet", "web", "alpha", true).Outdated = []string{"alpha", "logs"}
+	assert.Equal(t, "alpha", c.evictCanary(t).SidecarSet.Name)
+	// alpha is reverted meanwhile, so the other pod is outdated for logs only.
+	c.pods[0].Outdated = []string{"logs"}
+	assert.Empty(t, c.plan(InFlightWait).State.Failed)
+}
+
+func TestSpec13_2_AFailedEvictionKeepsItsSlot(t *testing.T) {
+	c := newCluster(1)
+	c.sets["logs"] = Set{UID: "s1", Generation: 1, MaxUnavailable: 1}
+	c.prove()
+	c.addOld("a", 1)
+	c.addOld("b", 1)
+	c.evictCanary(t)
+	var plan protocol.EvictionPlan
+	for range 31 {
+		plan = c.plan(20 * time.Second)
+	}
+	require.Len(t, plan.State.Failed, 1)
+	plan = c.next(nil)
+	assert.Empty(t, plan.Evict)
+	assert.Equal(t, remainingWait, plan.Wait, "a failed eviction needs no frequent plans")
+	assert.Contains(t, plan.Message, "1 pod is not evicted: maxUnavailable has no slot")
+	c.add("ReplicaSet", "a", "", true)
+	plan = c.next(nil)
+	assert.Len(t, plan.State.Failed, 1, "a failure does not end by itself")
+	require.Len(t, plan.Evict, 1)
+	assert.Equal(t, "b", plan.Evict[0].Owner.Name)
+
+	resumed := c.state
+	resumed.Failed = nil
+	c.state = resumed
+	c.pods = c.pods[:1]
+	assert.Len(t, c.next(nil).Evict, 1, "another attempt is permitted")
+}
+
+// The first owners use the whole time of the activity each time.
+func TestSpec13_2_SlowEvictionsStopNoOtherOwner(t *testing.T) {
+	c := newCluster(1)
+	c.prove()
+	for _, owner := range []string{"a", "b", "c", "d"} {
+		c.addOld(owner, 1)
+	}
+	seen := map[string]bool{}
+	for range 4 {
+		plan := c.next(nil)
+		first := plan.Evict[0]
+		seen[first.Owner.Name] = true
+		c.state, _ = Written(&plan, &protocol.EvictPodsResult{Rejected: []protocol.RejectedPod{{PodReference: first.Pods[0].PodReference}}}, c.now, c.now)
+	}
+	assert.Len(t, seen, 4)
+	assert.Equal(t, 1, c.state.Rotations, "each owner counts once")
+}
+
+func TestSpec13_3_AnUnreadableSidecarSetForgetsNothing(t *testing.T) {
+	c := newCluster(1)
+	c.addOld("web", 2)
+	c.outdated["web"] = "logs"
+	for range 3 {
+		c.step()
+	}
+	require.Len(t, c.state.Failed, 1)
+	since := c.state.Since
+	require.NotZero(t, since)
+	pods := c.pods
+	c.sets["logs"], c.pods = Set{UID: "s1", Generation: 1, Waits: "the pods of SidecarSet logs are not known: no namespace", Unknown: true}, nil
+	plan := c.plan(time.Second)
+	assert.Contains(t, plan.Message, "the pods of SidecarSet logs are not known: no namespace")
+	c.sets["logs"], c.pods = Set{UID: "s1", Generation: 0, MaxUnavailable: 100}, pods
+	c.plan(time.Second) // by a worker with an old cache
+	c.sets["logs"] = Set{UID: "s1", Generation: 1, MaxUnavailable: 100}
+	plan = c.next(nil)
+	assert.Empty(t, plan.Evict)
+	assert.Len(t, plan.State.Failed, 1)
+	assert.Equal(t, since, plan.State.Since)
+}
+
+func TestSpec13_2_ASuccessOfOlderContentProvesNothing(t *testing.T) {
+	c := newCluster(1)
+	c.addOld("a", 2)
+	c.addOld("b", 2)
+	c.evictCanary(t)
+	c.sets["logs"] = Set{UID: "s1", Generation: 2, MaxUnavailable: 100}
+	c.now = c.now.Add(time.Second)
+	c.add("ReplicaSet", "a", "", true)
+	plan := c.next(nil)
+	assert.Empty(t, plan.State.Proven)
+	assert.Len(t, plan.Evict, 1, "the new generation begins with a canary")
+}
+
+func TestSpec13_5_AnotherAttemptBeginsWithoutBackoff(t *testing.T) {
+	c := newCluster(1)
+	c.prove()
+	c.addOld("web", 1)
+	c.state.Rejected, c.state.Rotations = 3, 8
+	c.sets["logs"] = Set{UID: "s1", Generation: 2, MaxUnavailable: 100}
+	plan := c.next(nil)
+	assert.Zero(t, plan.State.Rotations)
+	assert.Zero(t, plan.State.Rejected)
+}
+
+// The selectors of the webhook may exclude single pods of an owner.
+func TestSpec13_1_APodWithoutWebhookBlocksNoOther(t *testing.T) {
+	c := newCluster(1)
+	c.addOld("web", 2)
+	c.pods[0].Waits = "the API server does not call the webhook for their replacements"
+	plan := c.next(nil)
+	require.Len(t, plan.Evict, 1)
+	assert.Equal(t, c.pods[1].UID, plan.Evict[0].Pods[0].UID)
+	assert.Contains(t, plan.Message, "1 pod is not evicted: the API server does not call the webhook")
+}
