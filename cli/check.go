@@ -165,7 +165,7 @@ func (i *installation) definition(ctx context.Context) (string, error) {
 	}
 	switch {
 	case !crd.KeepsFields(definition):
-		return "", errors.New("no webhook converts SidecarSets, and a version lacks fields of the other: the webhook adds them as soon as it runs")
+		return "", errors.New("no webhook converts SidecarSets, and one version of the CustomResourceDefinition lacks fields of the other version: start the webhook, which adds the fields")
 	case !crd.Converts(definition):
 		return "no webhook converts SidecarSets; each version has the fields of the other", nil
 	}
@@ -298,8 +298,8 @@ func (i *installation) unreachedTemporal(ctx context.Context, err error, late bo
 	if !known || fault.Reason == v1alpha1.ReasonTemporalUnavailable {
 		return fmt.Errorf("%w; %s", err, i.temporalNext(ctx))
 	}
-	err = fmt.Errorf("only this command does not reach it: name the Temporal of the operator with --temporal-address or TEMPORAL_ADDRESS, "+
-		"or forward a port to it; %w; the operator reports no outage of Temporal, which takes it up to ten seconds", err)
+	err = fmt.Errorf("%w; the operator reports no outage of Temporal (a report takes up to ten seconds), so the address of this command may be wrong: "+
+		"set --temporal-address or TEMPORAL_ADDRESS to the Temporal of the operator, or forward a port to this Temporal", err)
 	if fault != (view.Fault{}) {
 		return fmt.Errorf("%w, but: %s", err, fault.Message)
 	}

@@ -197,7 +197,7 @@ func TestCheckWaitsForASignOfLifeOfTheOperator(t *testing.T) {
 	assert.Equal(t, view.Check{Part: "operator", State: view.CheckOK, Message: "operator-1 leads, and has observed all SidecarSets"}, got)
 	got = part(t, "operator", interceptor.Funcs{}, lease, observed)
 	assert.Equal(t, view.CheckFailed, got.State)
-	assert.Regexp(t, "^the operator is down, and status may be old: it has not renewed Lease kruise-system/outrigger-operator for .*: namespace kruise-system has no Deployment of the operator: ", got.Message)
+	assert.Regexp(t, "^the operator does not respond, and status may be old: the operator has not renewed Lease kruise-system/outrigger-operator for .*: namespace kruise-system has no Deployment of the operator: ", got.Message)
 	// The operator may have ended right after it had renewed the Lease.
 	ended := lease.DeepCopy()
 	ended.Spec.RenewTime = &metav1.MicroTime{Time: noon}
@@ -250,8 +250,8 @@ func TestTheNextCommandFitsTheDeploymentOfARole(t *testing.T) {
 		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kruise-system", Name: view.OperatorLease}}
 		lease.Spec.RenewTime = &metav1.MicroTime{Time: noon.Add(-time.Minute)}
 		got := part(t, "operator", interceptor.Funcs{}, append(objects, lease)...)
-		assert.Equal(t, view.Check{Part: "operator", State: view.CheckFailed, Message: "the operator is down, and status may be old: it has not renewed Lease kruise-system/outrigger-operator for 1m3s" +
-			" (an operator that has just started leads within 15s; one without --leader-elect does not renew it): " + want}, got)
+		assert.Equal(t, view.Check{Part: "operator", State: view.CheckFailed, Message: "the operator does not respond, and status may be old: the operator has not renewed Lease kruise-system/outrigger-operator for 1m3s" +
+			" (after a start, the operator leads within 15s; without --leader-elect, the operator renews no Lease): " + want}, got)
 	}
 }
 
@@ -259,8 +259,8 @@ func TestEachCommandNamesTheFaultOfTheInstallation(t *testing.T) {
 	const (
 		temporal = "Temporal at t:7233 does not answer"
 		workers  = "Temporal answers, but no worker claims the tasks in task queue q (Temporal at t:7233, namespace n)"
-		silent   = "the operator is down, and status may be old: it has not renewed Lease kruise-system/outrigger-operator for "
-		old      = " (an operator that has just started leads within 15s; one without --leader-elect does not renew it): namespace kruise-system has no Deployment of the operator: " +
+		silent   = "the operator does not respond, and status may be old: the operator has not renewed Lease kruise-system/outrigger-operator for "
+		old      = " (after a start, the operator leads within 15s; without --leader-elect, the operator renews no Lease): namespace kruise-system has no Deployment of the operator: " +
 			"start its process outside of the cluster again (on a local stack: make start ROLE=operator), or install it"
 		late    = -time.Hour
 		noFault = "logs: kubectl sidecarset why logs" // the problem is that no pod matches
@@ -314,8 +314,8 @@ func TestEachCommandNamesTheFaultOfTheInstallation(t *testing.T) {
 func TestSpec8_10_1_CheckTellsAWrongAddressFromATemporalThatIsDown(t *testing.T) {
 	refused := errors.New("Temporal at 127.0.0.1:7233, namespace default: connection refused (…)")
 	const (
-		onlyThis = "only this command does not reach it: name the Temporal of the operator with --temporal-address or TEMPORAL_ADDRESS, or forward a port to it; "
-		healthy  = "; the operator reports no outage of Temporal, which takes it up to ten seconds"
+		healthy = "; the operator reports no outage of Temporal (a report takes up to ten seconds), so the address of this command may be wrong: " +
+			"set --temporal-address or TEMPORAL_ADDRESS to the Temporal of the operator, or forward a port to this Temporal"
 		noWorker = ", but: no worker: namespace kruise-system has no Deployment of the worker: " +
 			"start its process outside of the cluster again (on a local stack: make start ROLE=worker-1), or install it"
 		next = "; rollouts continue by themselves once it answers; start its process again (on a local stack: make start ROLE=temporal)"
@@ -327,11 +327,11 @@ func TestSpec8_10_1_CheckTellsAWrongAddressFromATemporalThatIsDown(t *testing.T)
 		fault string
 		want  string
 	}{
-		"the operator reports no fault":                  {true, 0, "", onlyThis + refused.Error() + healthy},
+		"the operator reports no fault":                  {true, 0, "", refused.Error() + healthy},
 		"the operator reports a fault":                   {true, 0, "EngineUnavailable: no answer", refused.Error() + next},
 		"the operator reports a fault two seconds later": {true, 2 * time.Second, "EngineUnavailable: no answer", refused.Error() + next},
-		"no worker polls":                                {true, 0, "WorkerUnavailable: no worker", onlyThis + refused.Error() + healthy + noWorker},
-		"the operator is down":                           {false, 0, "", refused.Error() + next},
+		"no worker polls":                                {true, 0, "WorkerUnavailable: no worker", refused.Error() + healthy + noWorker},
+		"the operator does not respond":                  {false, 0, "", refused.Error() + next},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

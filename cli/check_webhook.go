@@ -58,7 +58,7 @@ func (i *installation) called(ctx context.Context, installed *admissionregistrat
 	case len(installed.Rules) == 0:
 		return fmt.Errorf("not activated yet: no replica has been reachable long enough: %s", i.podsOf(ctx, "webhook"))
 	case ptr.Deref(installed.FailurePolicy, admissionregistrationv1.Fail) == admissionregistrationv1.Ignore:
-		return unknownError{"its failurePolicy is Ignore, so pods are admitted without it, too; the condition Injected says whether it answers"}
+		return unknownError{"the failurePolicy of the webhook is Ignore, so pods are admitted even if the webhook does not answer; the condition Injected of a SidecarSet shows whether it answers"}
 	}
 	labels, err := kube.NamespaceLabels(ctx, i)(pod.Namespace)
 	if apierrors.IsNotFound(err) {

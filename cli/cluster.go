@@ -98,7 +98,7 @@ const unreadableConfig = `error loading config file "`
 // error of a file with other content.
 func badKubeconfig(file, cause string) error {
 	if strings.Contains(cause, "unmarshal") || strings.Contains(cause, "yaml: ") {
-		cause = "it is no kubeconfig"
+		cause = "it is not a kubeconfig"
 	}
 	return fmt.Errorf("read kubeconfig %s: %s (name another one with --kubeconfig or KUBECONFIG)", file, cause)
 }
@@ -143,7 +143,7 @@ func (c *cluster) set(ctx context.Context, name string) (*v1alpha1.SidecarSet, e
 		return nil, fmt.Errorf("name a SidecarSet: %q has none", given)
 	}
 	if strings.Contains(name, "/") {
-		return nil, fmt.Errorf("%q is no SidecarSet: use NAME or sidecarset/NAME", given)
+		return nil, fmt.Errorf("%q is not a SidecarSet: use NAME or sidecarset/NAME", given)
 	}
 	var set v1alpha1.SidecarSet
 	err := c.Get(ctx, client.ObjectKey{Name: name}, &set)
@@ -297,7 +297,7 @@ func explain(err error, action string) error {
 	case strings.Contains(err.Error(), "tls: failed to verify certificate"):
 		return fmt.Errorf("%s: this kubeconfig does not trust the certificate of the API server: correct its certificate-authority or --certificate-authority, take a new kubeconfig of the cluster, or select another cluster with --context, --kubeconfig or KUBECONFIG: %w", action, err)
 	case isOtherServer(err):
-		return fmt.Errorf("%s: the server is no API server of Kubernetes: %w (correct --server, --context, --kubeconfig or KUBECONFIG)", action, err)
+		return fmt.Errorf("%s: the server is not a Kubernetes API server: %w (correct --server, --context, --kubeconfig or KUBECONFIG)", action, err)
 	}
 	failed, ok := errors.AsType[*url.Error](err)
 	if !ok {

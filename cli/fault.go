@@ -91,7 +91,7 @@ func (c *cluster) correct(ctx context.Context, fault view.Fault, runs ...view.Ru
 // operatorFault names the Lease that nobody renews, and the next command.
 func (c *cluster) operatorFault(ctx context.Context, silence time.Duration) view.Fault {
 	return view.Fault{Reason: view.OperatorNotResponding, Message: fmt.Sprintf(
-		"the operator is down, and status may be old: it has not renewed Lease %s/%s for %s (an operator that has just started leads within 15s; one without --leader-elect does not renew it): %s",
+		"the operator does not respond, and status may be old: the operator has not renewed Lease %s/%s for %s (after a start, the operator leads within 15s; without --leader-elect, the operator renews no Lease): %s",
 		c.systemNamespace, view.OperatorLease, silence.Round(time.Second), c.podsOf(ctx, "operator"))}
 }
 

@@ -35,10 +35,10 @@ type freezeFlags struct {
 func newFreeze(s *shared) *cobra.Command {
 	var flags freezeFlags
 	cmd := &cobra.Command{
-		Use:   "freeze NAME (--selector LABELS | --all) --reason TEXT",
+		Use:   "freeze NAME (--selector LABELS | --all) [--reason TEXT]",
 		Short: "Stop the upgrades of many SidecarSets until a time, or until unfreeze",
-		Long: "Create a RolloutFreeze, which stops the upgrades of the selected SidecarSets. No pod is upgraded later than two seconds\n" +
-			"after its creation. Hot upgrades in progress finish. Rollouts that start during the freeze wait.\n" +
+		Long: "Create a RolloutFreeze, which stops the upgrades of the selected SidecarSets. Upgrades stop within two seconds after the\n" +
+			"RolloutFreeze is created. Hot upgrades in progress finish. Rollouts that start during the freeze wait.\n" +
 			"The rollouts continue by themselves at the end of the freeze, or after kubectl sidecarset unfreeze NAME. A freeze is\n" +
 			"an object of the cluster, and needs no Temporal.",
 		Example: `  kubectl sidecarset freeze black-friday --all --reason "sales" --until 2026-11-28T00:00:00Z

@@ -59,7 +59,7 @@ func (s *shared) uiAddress(ctx context.Context, name, base string) (string, erro
 	}
 	if base != "" {
 		if at, err := url.Parse(base); err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https" {
-			return "", fmt.Errorf("--temporal-ui-url %q is no URL such as https://temporal.example.com (correct the flag or TEMPORAL_UI_URL)", base)
+			return "", fmt.Errorf("--temporal-ui-url %q is not a URL such as https://temporal.example.com (correct the flag or TEMPORAL_UI_URL)", base)
 		}
 		options, err := s.temporal.Options(envconfig.EnvLookupOS)
 		return runURL(base, options.Namespace, set), err

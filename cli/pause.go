@@ -23,7 +23,7 @@ import (
 
 func newPause(s *shared) *cobra.Command {
 	return s.updates(protocol.PauseUpdate, &cobra.Command{
-		Use:   "pause (NAME | --all) --reason TEXT",
+		Use:   "pause (NAME | --all) [--reason TEXT]",
 		Short: "Pause the rollout of a SidecarSet, or all rollouts, until they are resumed",
 		Long: "Pause the rollout of a SidecarSet until it is resumed, and wait for the answer of its run.\n\n" +
 			"The running batch stops within seconds: pods that the worker has not patched by then keep their version.\n" +
@@ -39,7 +39,7 @@ func newPause(s *shared) *cobra.Command {
 
 func newResume(s *shared) *cobra.Command {
 	return s.updates(protocol.ResumeUpdate, &cobra.Command{
-		Use:   "resume (NAME | --all) --reason TEXT",
+		Use:   "resume (NAME | --all) [--reason TEXT]",
 		Short: "Resume a paused rollout, or all of them",
 		Long: "Resume a paused rollout. If the SidecarSet is paused by its spec, the command also sets\n" +
 			"spec.updateStrategy.paused to false. With --all, it resumes all SidecarSets with an open run, and leaves the\n" +
@@ -191,7 +191,7 @@ func (r *runs) explainUpdate(of *v1alpha1.SidecarSet, update string, err error) 
 	specPause := view.PatchStrategy(set, "paused", "true")
 	next, withdraw := "spec.updateStrategy.paused pauses the next run: "+specPause,
 		"to withdraw it: "+view.ResumeCommand(set)+"; the spec pauses the rollout in any case: "+specPause
-	unreachable := "spec.updateStrategy.paused is followed as soon as Temporal answers: " + specPause
+	unreachable := "to pause by the spec, which takes effect when Temporal answers: " + specPause
 	if update == protocol.ResumeUpdate {
 		next = "kubectl sidecarset status " + set
 		withdraw, unreachable = "to withdraw it: kubectl sidecarset pause "+set, viaCluster(update+" "+set)
@@ -214,7 +214,7 @@ var errNoOpenRun = errors.New("no open run")
 // noOpenRun is the error of an update of a SidecarSet without an open run. The message begins with a
 // possible other Temporal only if status shows an unfinished rollout.
 func (r *runs) noOpenRun(set *v1alpha1.SidecarSet, next string) error {
-	text := fmt.Sprintf("no run is open, because all pods that can be upgraded are; %s; if the operator uses another Temporal than %s, %s", next, strings.TrimPrefix(r.endpoint(), "Temporal at "), otherTemporal)
+	text := fmt.Sprintf("no run is open, because no pod is left to upgrade; %s; if the operator uses another Temporal than %s, %s", next, strings.TrimPrefix(r.endpoint(), "Temporal at "), otherTemporal)
 	if view.Unfinished(set) {
 		text = fmt.Sprintf("%s has no open run of the SidecarSet, but status shows an unfinished rollout: if the operator uses another Temporal, %s; %s", r.endpoint(), otherTemporal, next)
 	}

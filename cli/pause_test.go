@@ -33,11 +33,11 @@ func TestTheErrorOfAnUpdateHasItsRemedy(t *testing.T) {
 	}{
 		{protocol.PauseUpdate, errUnread, unread + "; the pause takes effect once a worker runs; to withdraw it: kubectl sidecarset resume logs; the spec pauses the rollout in any case: " + pausePatch},
 		{protocol.ResumeUpdate, errUnread, unread + "; the resume takes effect once a worker runs; to withdraw it: kubectl sidecarset pause logs"},
-		{protocol.PauseUpdate, serviceerror.NewNotFound("x"), "no run is open, because all pods that can be upgraded are; " +
+		{protocol.PauseUpdate, serviceerror.NewNotFound("x"), "no run is open, because no pod is left to upgrade; " +
 			"spec.updateStrategy.paused pauses the next run: " + pausePatch + "; if the operator uses another Temporal than " + strings.TrimPrefix(here, "Temporal at ") + ", " + otherTemporal},
 		{protocol.ResumeUpdate, sdk.NewApplicationError(protocol.NotPaused, ""), "the run is not paused (kubectl sidecarset status logs)"},
 		{protocol.PauseUpdate, serviceerror.NewUnavailable("x"), here + ": no answer (check the server, the network and --temporal-tls, or correct --temporal-address or TEMPORAL_ADDRESS); " +
-			"spec.updateStrategy.paused is followed as soon as Temporal answers: " + pausePatch},
+			"to pause by the spec, which takes effect when Temporal answers: " + pausePatch},
 	} {
 		require.EqualError(t, localRuns.explainUpdate(sidecarSet(t, "logs"), c.update, c.err), c.want)
 	}

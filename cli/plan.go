@@ -33,7 +33,7 @@ func newPlan(s *shared) *cobra.Command {
 		Use:   "plan (-f FILE | NAME [--image CONTAINER=IMAGE]...)",
 		Short: "Show the effect of a rollout, and write nothing",
 		Long: "Show the effect of a rollout on the present pods: which pods are upgraded, in which order and batches, and which\n" +
-			"pods keep their version for which reason. It is planned by the worker's own code; nothing is written. The exit\n" +
+			"pods keep their version, with the reason. The plan uses the code of the worker, and writes nothing. The exit\n" +
 			"code is 1 if admission would reject the SidecarSet.",
 		Example: `  kubectl sidecarset plan logs --image agent=agent:v2
   kubectl sidecarset plan logs --image agent=agent:v2 -o wide   # every batch and pod
@@ -199,7 +199,7 @@ func convertSet(object map[string]any) (*v1alpha1.SidecarSet, []string, error) {
 		return nil, nil, errors.New("the document is empty: give the manifest of a SidecarSet")
 	}
 	if object["kind"] != "SidecarSet" {
-		return nil, nil, fmt.Errorf("the document is no SidecarSet, but %q: name the manifest of a SidecarSet", object["kind"])
+		return nil, nil, fmt.Errorf("the document is not a SidecarSet, but %q: use the manifest of a SidecarSet", object["kind"])
 	}
 	if err := conversion.Convert(object, v1alpha1.GroupVersion.String()); err != nil {
 		return nil, nil, err

@@ -57,5 +57,5 @@ func TestAPlanWithoutAChangeSaysSo(t *testing.T) {
 
 func TestAManifestOfAnotherKindIsNamed(t *testing.T) {
 	_, _, err := convertSet(map[string]any{"kind": "Deployment"})
-	require.EqualError(t, err, `the document is no SidecarSet, but "Deployment": name the manifest of a SidecarSet`)
+	require.EqualError(t, err, `the document is not a SidecarSet, but "Deployment": use the manifest of a SidecarSet`)
 }

@@ -75,7 +75,7 @@ type restarter struct {
 	rejections map[string]string
 	// failed are the evictions that are not retried.
 	failed []error
-	// waiting says what the restart waits for.
+	// waiting contains the reasons for which the restart has not ended.
 	waiting []string
 }
 

@@ -61,7 +61,7 @@ func TestTheErrorOfAnApprovalHasItsRemedy(t *testing.T) {
 		{protocol.PromoteUpdate, errUnread, unread + "; the promotion may still take effect once a worker runs, but only for step 2 of generation 3; to repeat it: kubectl sidecarset promote logs --step 2"},
 		{protocol.AbortUpdate, errUnread, unread + "; the abort may still take effect once a worker runs, but only for generation 3"},
 		{protocol.RetryUpdate, errUnread, unread + "; the retry may still take effect once a worker runs, but only for generation 3"},
-		{protocol.ApproveUpdate, serviceerror.NewNotFound("x"), "no run is open, because all pods that can be upgraded are; kubectl sidecarset status logs; if the operator uses another Temporal than " +
+		{protocol.ApproveUpdate, serviceerror.NewNotFound("x"), "no run is open, because no pod is left to upgrade; kubectl sidecarset status logs; if the operator uses another Temporal than " +
 			strings.TrimPrefix(here, "Temporal at ") + ", " + otherTemporal},
 		{protocol.ApproveUpdate, sdk.NewApplicationError("the request is for step 2, and the current step is step 3 of 4", ""),
 			"the request is for step 2, and the current step is step 3 of 4 (kubectl sidecarset status logs)"},

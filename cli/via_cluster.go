@@ -112,7 +112,7 @@ func (c *cluster) withdraw(ctx context.Context, a *outriggerv1.RolloutAction, ca
 func unconfirmed(a *outriggerv1.RolloutAction) error {
 	message := a.Status.Message
 	if a.Status.Phase == "" {
-		message = "the operator has not read it; does the operator run, and was it restarted after RolloutActions were installed?"
+		message = "the operator has not observed the RolloutAction: check that the operator runs, and that it was restarted after the installation of RolloutActions"
 	}
-	return fmt.Errorf("not carried out within %s: %s; RolloutAction %s is deleted, and takes no effect later than in 10 seconds", actionTimeout, message, a.Name)
+	return fmt.Errorf("not carried out within %s: %s; RolloutAction %s is deleted, and can take effect only in the next 10 seconds", actionTimeout, message, a.Name)
 }

@@ -70,7 +70,7 @@ func (s *shared) whyPodOf(ctx context.Context, c *cluster, namespace, name strin
 	lacks := c.lacksNamespace(ctx, namespace)
 	switch {
 	case lacks && slices.Contains(workloadKinds(), namespace):
-		return nil, fmt.Errorf("%s/%s is no pod and no SidecarSet: use pod/NAME, NAMESPACE/POD or sidecarset/NAME (kubectl get pods)", namespace, name)
+		return nil, fmt.Errorf("%s/%s is neither a pod nor a SidecarSet: use pod/NAME, NAMESPACE/POD or sidecarset/NAME (kubectl get pods)", namespace, name)
 	case lacks:
 		return nil, fmt.Errorf("there is no pod %s: namespace %s does not exist: use pod/NAME, NAMESPACE/POD or sidecarset/NAME (kubectl get namespaces)", name, namespace)
 	}

@@ -108,8 +108,8 @@ func TestWrongAddressesNameCauseAndRemedy(t *testing.T) {
 	}{
 		{"/absent", "", []string{"list"}, "find a cluster: KUBECONFIG=/absent: no such file (correct the variable, or use --kubeconfig)"},
 		{"", "", []string{"list", "--kubeconfig=/absent"}, "find a cluster: stat /absent: no such file or directory" + contexts},
-		{garbage, "", []string{"list"}, "read kubeconfig " + garbage + ": it is no kubeconfig (name another one with --kubeconfig or KUBECONFIG)"},
-		{config, "", []string{"list", "--kubeconfig=" + garbage}, "read kubeconfig " + garbage + ": it is no kubeconfig (name another one with --kubeconfig or KUBECONFIG)"},
+		{garbage, "", []string{"list"}, "read kubeconfig " + garbage + ": it is not a kubeconfig (name another one with --kubeconfig or KUBECONFIG)"},
+		{config, "", []string{"list", "--kubeconfig=" + garbage}, "read kubeconfig " + garbage + ": it is not a kubeconfig (name another one with --kubeconfig or KUBECONFIG)"},
 		{config, "", []string{"list", "--context=there"}, `find a cluster: context "there" does not exist` + contexts},
 		{config, "", []string{"list"}, "list SidecarSets" + refused},
 		{config, "", []string{"undo", "logs"}, "get SidecarSet logs" + refused},
@@ -149,7 +149,7 @@ func TestAServerThatIsNoTrustedAPIServerIsNamed(t *testing.T) {
 			_ = connection.Close()
 		}
 	}()
-	const noAPI = "list SidecarSets: the server is no API server of Kubernetes: "
+	const noAPI = "list SidecarSets: the server is not a Kubernetes API server: "
 	for server, want := range map[string]string{
 		web.URL:                           noAPI,
 		"http://" + other.Addr().String(): noAPI,
@@ -185,7 +185,7 @@ func TestAWrongTemporalAddressStopsOnlyCommandsThatNeedTemporal(t *testing.T) {
 	require.NoError(t, s.run(at("temporal", "undo", "logs", "--dry-run=client")...).err)
 	const refused = "Temporal at 127.0.0.1:1, namespace default: connection refused (start the server, or correct --temporal-address or TEMPORAL_ADDRESS)"
 	require.EqualError(t, s.run(at("127.0.0.1:1", "pause", "logs")...).err, "pause the rollout of SidecarSet logs: "+refused+
-		"; spec.updateStrategy.paused is followed as soon as Temporal answers: "+pausePatch)
+		"; to pause by the spec, which takes effect when Temporal answers: "+pausePatch)
 	for _, update := range []string{"resume", "approve", "promote", "abort", "retry"} {
 		require.EqualError(t, s.run(at("127.0.0.1:1", update, "logs")...).err, update+" the rollout of SidecarSet logs: "+refused+
 			"; through the operator: kubectl sidecarset "+update+" logs --via-cluster")

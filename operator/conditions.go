@@ -154,7 +154,7 @@ func degraded(p *pass) condition {
 		return yes(p.fault.Reason, p.fault.Message+faultNext(p.set.Name, p.fault.Reason, p.fault.Message))
 	case p.rollsBack():
 		return yes(v1alpha1.ReasonQuarantined, rolledBack(p.quarantine, p.plan.Phase == protocol.PhaseQuarantined)+
-			"; apply other content, or try it again: kubectl sidecarset retry "+p.set.Name)
+			"; apply other content, or retry this content: kubectl sidecarset retry "+p.set.Name)
 	case p.broken.Count > 0:
 		return yes(p.broken.Reason, fmt.Sprintf("%d of %d pods have a sidecar that cannot start, such as %s (%s)%s",
 			p.broken.Count, counts.Matched, p.broken.Example, p.broken.Detail, brokenNext(p)))
@@ -165,8 +165,8 @@ func degraded(p *pass) condition {
 		return yes(v1alpha1.ReasonNotUpgradablePods, fmt.Sprintf("%d of %d pods differ in more than images and keep their version until they are recreated, such as %s; %s",
 			counts.NotUpgradable, counts.Matched, p.plan.NotUpgradable[0], recreateCommand(p)))
 	case p.outdatedHashes:
-		return yes(v1alpha1.ReasonOutdatedHashes, "the SidecarSet was stored while no webhook was asked: its content was not validated, and its hash annotations are not those of it; "+
-			"the rollout goes by the content; rewrite them once the webhook serves: kubectl patch sidecarset "+p.set.Name+" --type=merge -p '{}'")
+		return yes(v1alpha1.ReasonOutdatedHashes, "no webhook was called when the SidecarSet was stored: the content was not validated, and the hash annotations do not match the content; "+
+			"the rollout uses the content; to write the hashes after the webhook is available: kubectl patch sidecarset "+p.set.Name+" --type=merge -p '{}'")
 	}
 	return no(v1alpha1.ReasonAsExpected, "")
 }
@@ -182,11 +182,11 @@ func brokenNext(p *pass) string {
 
 // rolledBack describes a rollback. The reason says whether the rollout failed or was aborted.
 func rolledBack(quarantine *v1alpha1.RolloutQuarantine, ended bool) string {
-	verb := "go"
+	verb := "are being"
 	if ended {
-		verb = "went"
+		verb = "were"
 	}
-	return fmt.Sprintf("the pods %s back to revision %s: %s", verb, quarantine.Revision, quarantine.Reason)
+	return fmt.Sprintf("the pods %s rolled back to revision %s: %s", verb, quarantine.Revision, quarantine.Reason)
 }
 
 // faultNext is the text about the next step after the message of a fault. faultOf removes this text.

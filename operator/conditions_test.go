@@ -120,8 +120,8 @@ func TestSpec8_ConditionsGiveOneExactReason(t *testing.T) {
 			degraded: condition{yes, "ImagePullBackOff", "1 of 4 pods have a sidecar that cannot start, such as shop/p (d); none of them has the newest content yet"}},
 		{name: "stored while the webhook was not called", started: generation, seen: observation{plan: plan(protocol.PhaseWaiting, half), outdatedHashes: true},
 			progressing: condition{yes, "WaitingForPods", "message"}, available: almost,
-			degraded: condition{yes, "OutdatedHashes", "the SidecarSet was stored while no webhook was asked: its content was not validated, and its hash annotations are not those of it; " +
-				"the rollout goes by the content; rewrite them once the webhook serves: kubectl patch sidecarset mesh --type=merge -p '{}'"}},
+			degraded: condition{yes, "OutdatedHashes", "no webhook was called when the SidecarSet was stored: the content was not validated, and the hash annotations do not match the content; " +
+				"the rollout uses the content; to write the hashes after the webhook is available: kubectl patch sidecarset mesh --type=merge -p '{}'"}},
 		{name: "damaged annotations", started: generation,
 			seen:        observation{plan: plan(protocol.PhaseComplete, all), unreadable: rollout.UnreadablePods{Count: 2, Example: "shop/p", Cause: errors.New("annotation a: no JSON")}},
 			progressing: condition{no, "RolloutComplete", "message"}, available: ready,

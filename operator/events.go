@@ -129,7 +129,7 @@ func faultEvents(was, is reasonMessage) (events []rolloutEvent) {
 		return nil
 	}
 	if isTemporalReason(was.reason) && !isTemporalReason(is.reason) {
-		events = append(events, rolloutEvent{corev1.EventTypeNormal, eventEngineAvailable, "Temporal takes rollouts again"})
+		events = append(events, rolloutEvent{corev1.EventTypeNormal, eventEngineAvailable, "Temporal is available again"})
 	}
 	switch is.reason {
 	case v1alpha1.ReasonTemporalUnavailable, v1alpha1.ReasonTemporalThrottled, v1alpha1.ReasonWorkerUnavailable, v1alpha1.ReasonRolloutFailing,

@@ -105,7 +105,7 @@ func (e *testEnv) testTemporalAway(t *testing.T) {
 		hasReason(v1alpha1.ConditionProgressing, "RolloutInProgress")(c, set)
 		hasReason(v1alpha1.ConditionDegraded, "AsExpected")(c, set)
 	})
-	e.awaitEvent(t, "away", "EngineAvailable", "Temporal takes rollouts again")
+	e.awaitEvent(t, "away", "EngineAvailable", "Temporal is available again")
 	e.await(t, "again", hasReason(v1alpha1.ConditionProgressing, "RolloutInProgress"))
 	assert.Equal(t, 1.0, e.metric(t, "outrigger_engine_available"))
 }

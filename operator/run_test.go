@@ -354,7 +354,7 @@ func (e *testEnv) testOtherVersion(t *testing.T) {
 	e.worker.Stop()
 	e.workAs(t, "v1")
 	e.roll(t, "versions")
-	e.awaitUnavailable(t, "versions", "no worker of the version that is current (unversioned) claims the tasks", "others poll it (stubs:v1)", "set-current-version")
+	e.awaitUnavailable(t, "versions", "no worker of the current version (unversioned) claims the tasks", "poll the task queue (stubs:v1)", "set-current-version")
 	e.setCurrent(t, "v1")
 	e.await(t, "versions", hasReason(v1alpha1.ConditionDegraded, "AsExpected"))
 
@@ -363,14 +363,14 @@ func (e *testEnv) testOtherVersion(t *testing.T) {
 	e.workAs(t, "v2")
 	e.roll(t, "versions-2")
 	for _, name := range []string{"versions-2", fails3} {
-		e.awaitUnavailable(t, name, "no worker of the version that is current (stubs:v1) claims the tasks", "stubs:v2")
+		e.awaitUnavailable(t, name, "no worker of the current version (stubs:v1) claims the tasks", "stubs:v2")
 	}
 	e.testRestart(t)
 
 	e.worker.Stop()
 	e.work(t)
 	e.roll(t, "versions-3")
-	e.awaitUnavailable(t, "versions-3", "no worker of the version that is current (stubs:v1) claims the tasks", "unversioned")
+	e.awaitUnavailable(t, "versions-3", "no worker of the current version (stubs:v1) claims the tasks", "unversioned")
 	e.setCurrent(t, "")
 	for _, name := range []string{"versions-2", "versions-3"} {
 		e.await(t, name, hasReason(v1alpha1.ConditionDegraded, "AsExpected"))

@@ -283,8 +283,8 @@ type RolloutStatus struct {
 	Stage *Stage `json:"stage,omitempty"`
 	// Permit is the permit of the fleet, if the run has one.
 	Permit *Permit `json:"permit,omitempty"`
-	// FleetFault is why no permit can arrive, while the run waits for one. It is empty while the connection
-	// to the fleet works.
+	// FleetFault is the reason that no permit can arrive. It is set only while the run waits for a permit and
+	// the connection to the fleet does not work.
 	FleetFault string `json:"fleetFault,omitempty"`
 }
 
@@ -355,7 +355,8 @@ type NextBatchResult struct {
 	// Stage is the Stage that the plan used. It is nil without a RolloutPolicy. In phase Superseded, it
 	// is the stage that status records for Generation.
 	Stage *Stage `json:"stage,omitempty"`
-	// FleetFault is why no permit can arrive, with a remedy, if the rollout waits for one.
+	// FleetFault is the reason that no permit can arrive, with the remedy. It is set only while the rollout
+	// waits for a permit.
 	FleetFault string `json:"fleetFault,omitempty"`
 	// FrozenUntil is the time at which the phase Frozen ends by itself: the end of the
 	// RolloutFreeze, or the start of the next window. It is nil if there is no such time.

@@ -12,7 +12,7 @@ import (
 // +kubebuilder:subresource:status
 // +kubebuilder:storageversion
 // +kubebuilder:resource:scope=Cluster,path=sidecarsets,shortName=scs
-// +kubebuilder:printcolumn:name="MATCHED",type="integer",JSONPath=".status.matchedPods",description="Pods that this SidecarSet injected and manages."
+// +kubebuilder:printcolumn:name="MATCHED",type="integer",JSONPath=".status.matchedPods",description="Matched pods."
 // +kubebuilder:printcolumn:name="UPDATED",type="integer",JSONPath=".status.updatedPods",description="Matched pods that hold the newest version."
 // +kubebuilder:printcolumn:name="READY",type="integer",JSONPath=".status.readyPods",description="Matched pods that are ready."
 // +kubebuilder:printcolumn:name="REASON",type="string",priority=1,JSONPath=".status.conditions[?(@.type==\"Progressing\")].reason",description="State of the rollout."
@@ -58,8 +58,8 @@ type SidecarSetSpec struct {
 	// +kubebuilder:validation:Pattern=`^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$`
 	CustomVersion string `json:"customVersion,omitempty"`
 
-	// NamespaceSelector limits the SidecarSet to namespaces with these labels. The
-	// labels of a namespace can change at any time.
+	// NamespaceSelector limits the SidecarSet to the namespaces that it selects. If the
+	// labels of a namespace change, other pods match.
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 
 	// InitContainers are injected into new pods, ordered by name. An init container has the same

@@ -9,7 +9,7 @@ import (
 type SidecarSetStatus struct {
 	// ObservedGeneration is the generation of the counts.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// MatchedPods is the number of pods that this SidecarSet injected and manages.
+	// MatchedPods is the number of matched pods. A matched pod has all containers of the SidecarSet.
 	MatchedPods int32 `json:"matchedPods"`
 	// UpdatedPods is the number of matched pods with the newest version.
 	UpdatedPods int32 `json:"updatedPods"`
@@ -79,8 +79,8 @@ type RolloutStatus struct {
 	Policy string `json:"policy,omitempty"`
 	// Stage is the position within the steps of the policy. A lost run continues with it.
 	Stage *RolloutStage `json:"stage,omitempty"`
-	// Quarantine is set after the rollout has failed. It applies to the content with its hash, also
-	// in later generations.
+	// Quarantine is set after the rollout has failed. The quarantine applies to this content in every
+	// later generation.
 	Quarantine *RolloutQuarantine `json:"quarantine,omitempty"`
 	// Permit is attempt/stage/hash.
 	Permit string `json:"permit,omitempty"`

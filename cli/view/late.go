@@ -72,8 +72,8 @@ func lateOf(set *v1alpha1.SidecarSet, pod *corev1.Pod, now time.Time) *LatePod {
 // too long.
 const podNotReady = "PodNotReady:"
 
-// attentionText adds to Attention the time for which a late pod is not ready. The field Attention does not
-// contain this time, because a watch shows each change of the field.
+// attentionText returns the text of Attention, with the time since which a late pod is not ready. The
+// field Attention has no time, because a watch prints a line for each change of the field.
 func (s *Summary) attentionText(now time.Time) string {
 	text := strings.Join(s.Attention, ",")
 	if late := s.NotReady; late != nil {

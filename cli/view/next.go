@@ -169,7 +169,7 @@ func (r *Rollout) nextOfPhase(now time.Time) (found []string) {
 		return []string{"kubectl sidecarset status " + r.Name + " --watch"}
 	}
 	if r.Phase == protocol.PhaseQuarantined {
-		return []string{"apply other content, or try it again: " + retryCommand(r.Name)}
+		return []string{"apply other content, or retry this content: " + retryCommand(r.Name)}
 	}
 	if r.Counts.Matched == 0 && r.facts().uninjected == 0 {
 		return r.noPods.next()

@@ -26,7 +26,7 @@ const (
 	PodMigrating PodPhase = "Migrating"
 	// PodFailing pods have a sidecar that cannot start.
 	PodFailing PodPhase = "Failing"
-	// PodUnready pods have the newest version, and are not ready for other reasons.
+	// PodUnready pods have the newest version and are not ready, although their sidecars have started.
 	PodUnready PodPhase = "NotReady"
 	// PodRejected pods are old because the API server rejected their upgrade.
 	PodRejected PodPhase = "Refused"
@@ -60,7 +60,7 @@ type Pod struct {
 	lost bool
 	// updated pods have the newest content. inPlace pods have it, or can get it by an upgrade in place.
 	updated, inPlace bool
-	// blocked pods have a container that is no sidecar of the SidecarSet and that cannot start.
+	// blocked pods have a container that cannot start and is not a sidecar of the SidecarSet.
 	blocked bool
 	// unreadyContainer has started, and is not ready.
 	unreadyContainer string

@@ -27,7 +27,7 @@ type Restart struct {
 	Evict BehindPods
 	// Keep are the pods that are not evicted. Their reason names the remedy.
 	Keep BehindPods
-	// slots of maxUnavailable.
+	// slots is maxUnavailable as a number of pods.
 	slots  int
 	owners map[Workload]available
 }
@@ -125,7 +125,7 @@ func (in *Input) recreatable() error {
 	case reason != "":
 		return errors.New(reason)
 	case in.Webhook.Absent, in.Webhook.Installed != nil && len(in.Webhook.Installed.Rules) == 0, condition != nil && condition.Reason == v1alpha1.ReasonWebhookUnavailable:
-		return errors.New("the webhook of pods does not answer: recreated pods would lack its sidecars (kubectl sidecarset check)")
+		return errors.New("the webhook of pods is not installed, is not activated, or does not answer: recreated pods would have no sidecars (kubectl sidecarset check)")
 	}
 	return nil
 }
@@ -145,7 +145,7 @@ func (in *Input) rolloutEnded(matched []rollout.Pod) error {
 	}
 	switch plan.Phase {
 	case protocol.PhaseProgressing, protocol.PhaseWaiting, protocol.PhaseStepReached:
-		return errors.New("its rollout is in progress, and may make maxUnavailable pods unready, too: restart it after kubectl sidecarset status " + in.Set.Name + " -w")
+		return errors.New("the rollout is in progress, and may also make maxUnavailable pods unready: repeat the restart after kubectl sidecarset status " + in.Set.Name + " -w")
 	}
 	return nil
 }
@@ -166,7 +166,7 @@ func (r *Restart) divide(in *Input, behind BehindPods) error {
 		case policy != corev1.RestartPolicyAlways:
 			pod.Reason = fmt.Sprintf("its restartPolicy is %s, so an eviction may count as a failure of %s/%s; the pods of its next run get the sidecars", policy, strings.ToLower(kind), name)
 		case !webhook.Pod(pod.pod) || !webhook.Namespace(pod.Namespace, labels):
-			pod.Reason = fmt.Sprintf("the webhook of pods is not called for it: recreated, it would lack the sidecars (kubectl get mutatingwebhookconfiguration outrigger -o yaml; kubectl get namespace %s --show-labels)", pod.Namespace)
+			pod.Reason = fmt.Sprintf("the webhook of pods is not called for this pod, so the recreated pod would have no sidecars (kubectl get mutatingwebhookconfiguration outrigger -o yaml; kubectl get namespace %s --show-labels)", pod.Namespace)
 		default:
 			pod.Reason = pod.Cause()
 			r.Evict = append(r.Evict, pod)
@@ -185,7 +185,7 @@ func (r *Restart) Text(s Style) string {
 	return r.Evict.Text(s) + r.KeptText()
 }
 
-// KeptText has a line for each pod that is not evicted.
+// KeptText returns a line for each pod that is not evicted.
 func (r *Restart) KeptText() string {
 	var out strings.Builder
 	for i := range r.Keep {
@@ -270,7 +270,8 @@ func (e *Evictions) Evicted(now *Restart, pod *BehindPod) {
 // Failed records that a pod is not evicted.
 func (e *Evictions) Failed(pod *BehindPod) { delete(e.left, pod.pod.UID) }
 
-// Waiting names the owners that lack pods.
+// Waiting describes the owners that lacked ready pods at the last call of Next, and the owners of pods
+// evicted since.
 func (e *Evictions) Waiting(now *Restart) string {
 	var owners []string
 	for owner, replaced := range e.owners {

@@ -90,8 +90,8 @@ func TestARestartIsRejectedIfRecreatedPodsWouldNotGetTheNewestVersion(t *testing
 		"SidecarSet logs: spec.injectionStrategy.revision is set": func(in *Input) {
 			in.Set.Spec.InjectionStrategy.Revision = &v1alpha1.SidecarSetInjectRevision{RevisionName: new("logs-1")}
 		},
-		"the webhook of pods does not answer":            func(in *Input) { in.Webhook.Absent = true },
-		"the webhook of pods does not answer: recreated": func(in *Input) { in.Webhook.Installed = &admissionv1.MutatingWebhook{} },
+		"the webhook of pods is not installed, is not activated, or does not answer": func(in *Input) { in.Webhook.Absent = true },
+		"or does not answer: recreated":                                              func(in *Input) { in.Webhook.Installed = &admissionv1.MutatingWebhook{} },
 		"match conditions of the webhook of pods (ours) may leave out recreated pods": func(in *Input) {
 			scope, _ := match.NewScope(&in.Set.Spec)
 			followed := admissionv1.MatchCondition{Name: match.ConditionName, Expression: match.NewCondition(scope).Expression()}
@@ -101,7 +101,7 @@ func TestARestartIsRejectedIfRecreatedPodsWouldNotGetTheNewestVersion(t *testing
 		"SidecarSet logs: the run is paused by ann: errors (kubectl sidecarset resume logs)": func(in *Input) {
 			in.Set.Status.Rollout = &v1alpha1.RolloutStatus{Pause: &v1alpha1.RolloutPause{By: "ann", Reason: "errors"}}
 		},
-		"SidecarSet logs: its rollout is in progress, and may make maxUnavailable pods unready, too: restart it after kubectl sidecarset status logs -w": func(in *Input) {
+		"SidecarSet logs: the rollout is in progress, and may also make maxUnavailable pods unready: repeat the restart after kubectl sidecarset status logs -w": func(in *Input) {
 			in.Pods = append(in.Pods, pod(t, "old", "agent:v1"))
 		},
 		"(kubectl sidecarset check)": func(in *Input) {

@@ -22,7 +22,7 @@ func TestARolledBackRolloutNamesTheRetry(t *testing.T) {
 		assert.Equal(t, reason, listed(in, reason).Headline)
 		next := map[string]string{
 			v1alpha1.ReasonRollingBack: "kubectl sidecarset status logs --watch",
-			v1alpha1.ReasonQuarantined: "apply other content, or try it again: kubectl sidecarset retry logs",
+			v1alpha1.ReasonQuarantined: "apply other content, or retry this content: kubectl sidecarset retry logs",
 		}
 		assert.Equal(t, []string{next[reason]}, r.next(in.Now))
 		assert.Contains(t, r.Text(Style{}), "\nRollback:  rolled back: 3 pods failed\n")

@@ -44,7 +44,7 @@ type Rollout struct {
 	Run        *Run        `json:"run,omitempty"`
 	// RunUnknown is the reason that the state of the run is not known.
 	RunUnknown string `json:"runUnknown,omitempty"`
-	// Temporal is the address and the namespace of runs.
+	// Temporal is the address of Temporal and the namespace of the runs.
 	Temporal string `json:"runWhere,omitempty"`
 	// Policy is the RolloutPolicy of a rollout that has pods left, with its steps.
 	Policy    string     `json:"policy,omitempty"`
@@ -59,7 +59,7 @@ type Rollout struct {
 	retried bool
 	// rollback is the reason of Progressing for a rollback or its end; empty without one.
 	rollback string
-	// waits is what a reached step waits for.
+	// waits is the reason for which a reached step has not ended.
 	waits string
 	// notResponding reports that Temporal answers, and the run does not.
 	notResponding bool
@@ -69,7 +69,7 @@ type Rollout struct {
 	late *Pod
 	// bareMissing is set if no controller recreates the pods without sidecars.
 	bareMissing bool
-	// noPods is used while no pod is matched.
+	// noPods explains why no pod is matched. It is set only while no pod is matched.
 	noPods noPods
 }
 

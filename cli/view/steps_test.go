@@ -88,7 +88,7 @@ func TestABakingRolloutShowsItsSteps(t *testing.T) {
 	require.NoError(t, err)
 	assert.False(t, done, "a watch continues")
 	_, err = NewRestart(in)
-	require.ErrorContains(t, err, "its rollout is in progress")
+	require.ErrorContains(t, err, "the rollout is in progress")
 }
 
 func TestARolloutThatWaitsForApprovalNeedsAttention(t *testing.T) {

@@ -68,7 +68,7 @@ func parsePolicy(data []byte) (*outriggerv1.RolloutPolicy, error) {
 		return nil, err
 	}
 	if want := outriggerv1.GroupVersion.String(); kind.APIVersion != want || kind.Kind != "RolloutPolicy" {
-		return nil, fmt.Errorf("it is no RolloutPolicy of %s, but kind %q of %q: name the file of a RolloutPolicy", want, kind.Kind, kind.APIVersion)
+		return nil, fmt.Errorf("the document is not a RolloutPolicy of %s, but kind %q of %q: use the file of a RolloutPolicy", want, kind.Kind, kind.APIVersion)
 	}
 	policy := &outriggerv1.RolloutPolicy{}
 	unknown, err := kubejson.UnmarshalStrict(converted, policy)

@@ -35,7 +35,7 @@ func TestASimulationRejectsWrongFlagsAndFiles(t *testing.T) {
 		"no time":           {[]string{"-f", valid, "--sidecarset=logs", "--now=noon"}, `--now "noon": use a time such as 2026-11-27T12:00:00Z`},
 		"another format":    {[]string{"-f", valid, "--sidecarset=logs", "-o", "xml"}, `--output "xml": use text, json, yaml`},
 		"a missing file":    {[]string{"-f", "/absent.yaml", "--sidecarset=logs"}, "read the RolloutPolicy: open /absent.yaml: no such file or directory (correct --filename)"},
-		"another kind":      {[]string{"-f", file("apiVersion: v1\nkind: Pod\n"), "--sidecarset=logs"}, `it is no RolloutPolicy of outrigger.io/v1alpha1, but kind "Pod" of "v1": name the file of a RolloutPolicy`},
+		"another kind":      {[]string{"-f", file("apiVersion: v1\nkind: Pod\n"), "--sidecarset=logs"}, `the document is not a RolloutPolicy of outrigger.io/v1alpha1, but kind "Pod" of "v1": use the file of a RolloutPolicy`},
 		"several documents": {[]string{"-f", file(validPolicy + "---\n" + validPolicy), "--sidecarset=logs"}, "it has several documents: give one RolloutPolicy"},
 		"an unknown field":  {[]string{"-f", file(validPolicy + "  stepps: []\n"), "--sidecarset=logs"}, `unknown field "spec.stepps": correct the spelling (kubectl explain rolloutpolicy.spec)`},
 		"a repeated field":  {[]string{"-f", file(validPolicy + "  steps: []\n"), "--sidecarset=logs"}, `key "steps" already set in map`},

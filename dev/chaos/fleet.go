@@ -34,8 +34,8 @@ const (
 	// roundWithin is the maximum time of a round. A killed worker with an activity in progress delays the round
 	// by a minute.
 	roundWithin = 4 * time.Minute
-	// deliveredWithin is the maximum time between two deliveries of content. supersededWithin is the
-	// maximum time between the deliveries of two contents of a round.
+	// deliveredWithin is the maximum delay between the edits of two clusters with the same content.
+	// supersededWithin is the maximum delay before newer content is delivered in the same round.
 	deliveredWithin  = 3 * time.Second
 	supersededWithin = 15 * time.Second
 	// Remove is the kind of the fault that removes a cluster from the fleet, and adds it again.

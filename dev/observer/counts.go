@@ -257,7 +257,7 @@ func (w *Watch) next(before counted, pod *corev1.Pod) counted {
 		}
 	}
 	if Ready(pod) {
-		// The pod is ready. It is in flight if a pending restart will interrupt it.
+		// The upgrade of a ready pod is in progress until its pending restart is over.
 		now.inFlight = !w.converged(now)
 	} else {
 		// One event may show both the write and the restart.

@@ -213,7 +213,7 @@ func Ended(s *protocol.FleetState, hash string) protocol.FleetPhase {
 	return ""
 }
 
-// Places returns how many clusters of a stage roll out at the same time: a number, or all.
+// Places returns the maximum number of clusters of a stage that roll out at the same time, or "all".
 func (s *Stage) Places() string {
 	if s.MaxConcurrentClusters == 0 {
 		return "all"

@@ -31,8 +31,8 @@ type budget struct {
 }
 
 // NewBudgets reads PodDisruptionBudgets. pods contains all pods of their namespaces. The status of a
-// budget may be some seconds old, so the healthy pods are counted here, too, and the lower of both
-// numbers applies.
+// budget may be some seconds old. NewBudgets therefore counts the healthy pods, and the lower number
+// applies.
 func NewBudgets(all []policyv1.PodDisruptionBudget, pods map[string][]*corev1.Pod) *Budgets {
 	budgets := &Budgets{byNamespace: map[string][]*budget{}}
 	for i := range all {
@@ -47,7 +47,7 @@ func newBudget(of *policyv1.PodDisruptionBudget, pods []*corev1.Pod) *budget {
 	b := &budget{name: of.Namespace + "/" + of.Name}
 	var err error
 	if b.selector, err = metav1.LabelSelectorAsSelector(of.Spec.Selector); err != nil {
-		// The budget could select each pod of its namespace.
+		// The budget could select any pod of its namespace.
 		b.selector, b.problem = labels.Everything(), "spec.selector: "+err.Error()
 		return b
 	}

@@ -72,7 +72,8 @@ func (c *connection) Unreachable() bool {
 	return c.unreachableErr != nil
 }
 
-// Throttled returns the time for which the operator makes no calls.
+// Throttled returns the remaining time in which the operator makes no calls. It is not positive
+// unless Temporal throttles.
 func (c *connection) Throttled() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -164,7 +165,7 @@ func (c *connection) update(change func()) {
 	if after != nil {
 		c.log.Info("Temporal takes no rollouts", "cause", after.Error())
 	} else {
-		c.log.Info("Temporal takes rollouts again")
+		c.log.Info("Temporal is available again")
 	}
 	sendUnlessFull(c.Changes, event.GenericEvent{})
 }

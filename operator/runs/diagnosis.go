@@ -211,17 +211,17 @@ func (d *diagnoser) workerUnavailable(queue string, noPollers bool) Fault {
 // otherVersions returns the fault if only workers poll whose versions receive no tasks of the
 // run.
 func (d *diagnoser) otherVersions(queue string, wanted, polling []version, pinned bool) Fault {
-	kind, remedy := "current", "make theirs current (temporal worker deployment set-current-version)"
+	kind, remedy := "current", "make one of the others the current version (temporal worker deployment set-current-version)"
 	if pinned {
 		kind, remedy = "pinned", "move the run (temporal workflow update-options)"
 	}
 	return Fault{v1alpha1.ReasonWorkerUnavailable, fmt.Sprintf(
-		"no worker of the version that is %s (%s) claims the tasks in task queue %s (Temporal at %s, namespace %s), though workers of others poll it (%s): start workers of that version, or %s",
+		"no worker of the %s version (%s) claims the tasks in task queue %s (Temporal at %s, namespace %s); only workers of other versions poll the task queue (%s): start workers of that version, or %s",
 		kind, listed(wanted), queue, d.address, d.namespace, listed(polling), remedy)}
 }
 
-// batchResult contains the fields that the results of all kinds of batches have in common. The
-// result of another activity contains a phase, or contains no pods.
+// batchResult contains the pods in the result of a batch of upgrades, resets or conditions. The
+// results of other activities have none of these fields.
 type batchResult struct {
 	Written  []protocol.WrittenPod  `json:"written"`
 	Reset    int                    `json:"reset"`

@@ -152,15 +152,15 @@ func TestSpec8_WorkersOfOtherVersionsAreNone(t *testing.T) {
 		{"busy without versions", []version{none}, nil, map[version]time.Time{none: after}, well, well},
 		{"no worker", []version{none}, nil, nil, "Temporal answers, but no worker polls task queue q (Temporal at ", "no worker polls"},
 		{"gone", []version{v1}, nil, map[version]time.Time{v1: before}, "no worker claims", well},
-		{"before the first is current", []version{none}, nil, map[version]time.Time{v1: before}, "current (unversioned)", "current (unversioned)"},
-		{"replaced in place", []version{v1}, nil, map[version]time.Time{v1: before, v2: after}, "others poll it (d:2)", well},
-		{"replaced long ago", []version{v1}, nil, map[version]time.Time{v2: after}, "current (d:1)", "others poll it (d:2)"},
+		{"before the first is current", []version{none}, nil, map[version]time.Time{v1: before}, "current version (unversioned)", "current version (unversioned)"},
+		{"replaced in place", []version{v1}, nil, map[version]time.Time{v1: before, v2: after}, "poll the task queue (d:2)", well},
+		{"replaced long ago", []version{v1}, nil, map[version]time.Time{v2: after}, "current version (d:1)", "poll the task queue (d:2)"},
 		{"no pollers", []version{v1}, nil, map[version]time.Time{v1: longAgo, v2: longAgo}, "no worker claims the tasks", well},
-		{"two others", []version{v1}, nil, map[version]time.Time{v2: after, none: after}, "others poll it (d:2, unversioned)", "others poll it (d:2, unversioned)"},
+		{"two others", []version{v1}, nil, map[version]time.Time{v2: after, none: after}, "poll the task queue (d:2, unversioned)", "poll the task queue (d:2, unversioned)"},
 		{"ramping", []version{v1, v2}, nil, map[version]time.Time{v1: after, v2: after}, well, well},
-		{"ramping to no worker", []version{v1, v2}, nil, map[version]time.Time{v1: after}, "current (d:2) claims", well},
+		{"ramping to no worker", []version{v1, v2}, nil, map[version]time.Time{v1: after}, "current version (d:2) claims", well},
 		{"pinned", []version{v2}, &v1, map[version]time.Time{v1: after, v2: after}, well, well},
-		{"pinned to a version without pollers", []version{v2}, &v1, map[version]time.Time{v2: after}, "pinned (d:1)", "move the run"},
+		{"pinned to a version without pollers", []version{v2}, &v1, map[version]time.Time{v2: after}, "pinned version (d:1)", "move the run"},
 	} {
 		rollouts := &diagnoser{connection: &connection{}, taskQueue: "q"}
 		queue := &taskQueue{pollers: polled(c.polled), routed: c.routed}

@@ -118,7 +118,7 @@ func TestSpec8_10_EachCommandNamesWhatDoesNotAnswerWhileNothingRollsOut(t *testi
 		{"temporal", "temporal", "EngineUnavailable", "Temporal", "temporal",
 			"Temporal at " + stack.TemporalAddress + " does not answer; rollouts continue by themselves once it answers; start its process again (on a local stack: make start ROLE=temporal)"},
 		{"operator", "operator", "OperatorNotResponding", "Operator", "operator",
-			"the operator is down, and status may be old: it has not renewed Lease kruise-system/outrigger-operator for AGE (an operator that has just started leads within 15s; one without --leader-elect does not renew it)" + outside},
+			"the operator does not respond, and status may be old: the operator has not renewed Lease kruise-system/outrigger-operator for AGE (after a start, the operator leads within 15s; without --leader-elect, the operator renews no Lease)" + outside},
 		{"webhook", "webhook", "WebhookUnavailable", "Webhook", "webhook",
 			"the webhook at URL does not answer the operator (CAUSE); until it answers, new pods are rejected (failurePolicy Fail)" + outside},
 	} {

@@ -269,7 +269,7 @@ func TestSpec3_ASetWithInvalidSelectorsRejectsThePodsThatItCouldMatch(t *testing
 	handler := handlerFor(t, interceptor.Funcs{}, nil, set)
 	response := admitted(t, handler, fixture.Pod(fixture.Container("app")))
 	require.False(t, response.Allowed)
-	assert.Equal(t, `SidecarSet s may be meant for this pod: spec.selector: "Is" is not a valid label selector operator; correct it, or set spec.injectionStrategy.paused`, response.Result.Message)
+	assert.Equal(t, `SidecarSet s could match this pod, but its selectors are invalid: spec.selector: "Is" is not a valid label selector operator; correct the SidecarSet, or set its spec.injectionStrategy.paused to true`, response.Result.Message)
 
 	other, elsewhere := fixture.Pod(), fixture.Pod()
 	other.Labels = map[string]string{"app": "other"}

@@ -37,7 +37,7 @@ func (h *Handler) resolve(ctx context.Context, request types.UID, pod *corev1.Po
 
 func (h *Handler) version(ctx context.Context, request types.UID, pod *corev1.Pod, set *compiledSet) (*inject.Set, error) {
 	if set.scopeErr != nil {
-		return nil, fmt.Errorf("SidecarSet %s may be meant for this pod: %w; correct it, or set spec.injectionStrategy.paused", set.name, set.scopeErr)
+		return nil, fmt.Errorf("SidecarSet %s could match this pod, but its selectors are invalid: %w; correct the SidecarSet, or set its spec.injectionStrategy.paused to true", set.name, set.scopeErr)
 	}
 	usesPinned, err := inject.UsesPinned(set.declared, pod, request)
 	switch {

@@ -87,7 +87,7 @@ func (w *Widener) Widen(ctx context.Context, added match.Condition) error {
 	}
 	<-shared.done
 	if err := shared.err; err != nil {
-		return fmt.Errorf("add its pods to the match condition %s of MutatingWebhookConfiguration %s, without which its pods would get no sidecars: %w; apply config/rbac or run the webhook without --match-conditions, and try again",
+		return fmt.Errorf("update match condition %s of MutatingWebhookConfiguration %s: %w; without the update, the pods of the SidecarSet get no sidecars; apply config/rbac, or run the webhook without --match-conditions, and retry",
 			match.ConditionName, configurationName, err)
 	}
 	if written, ok := ctx.Value(writtenKey{}).(*atomic.Bool); ok {

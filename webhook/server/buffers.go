@@ -30,7 +30,7 @@ func (b *Buffers) read(body io.Reader, length int64, limit Size) (status int, er
 	case int64(b.Body.Len()) > limit.Bytes:
 		return http.StatusRequestEntityTooLarge, limit.tooLarge()
 	case count(b.Body.Bytes()) > limit.Values:
-		return http.StatusRequestEntityTooLarge, fmt.Errorf("send at most %d values", limit.Values)
+		return http.StatusRequestEntityTooLarge, fmt.Errorf("the request body has too many JSON values: the limit is %d", limit.Values)
 	}
 	return http.StatusOK, nil
 }

@@ -33,7 +33,7 @@ func TestTheAnswerReachesAClientThatIsStillSending(t *testing.T) {
 		text, err := io.ReadAll(response.Body)
 		require.NoError(t, err)
 		assert.Equal(t, http.StatusRequestEntityTooLarge, response.StatusCode)
-		assert.Contains(t, string(text), "send at most")
+		assert.Contains(t, string(text), "the request body is too large")
 		assert.True(t, response.Close)
 	}
 }

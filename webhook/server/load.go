@@ -51,7 +51,7 @@ type overloadError struct {
 }
 
 func (e overloadError) Error() string {
-	return fmt.Sprintf("the webhook is overloaded: %s in flight exceed %d; try again in a second", e.kind, e.limit)
+	return fmt.Sprintf("the webhook is overloaded: the limit of %d concurrent %s is reached; retry in a second", e.limit, e.kind)
 }
 
 // enter counts a request as in flight until the returned function is called.

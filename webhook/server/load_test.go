@@ -31,10 +31,10 @@ func TestTooManyRequestsInFlightGet429(t *testing.T) {
 		body, other string
 		says        string
 	}{
-		"requests":    {func(l *limits) { l.requests = 1 }, small, small, "requests in flight exceed 1;"},
-		"bytes":       {func(l *limits) { l.light = 8 }, small, small, "bytes in flight exceed 8;"},
-		"large bytes": {func(l *limits) { l.reading = 3 * smallBody }, large, large, "bytes of large requests in flight exceed 196608;"},
-		"heavy":       {func(l *limits) { l.heavy = 3 * lightWeight }, heavy, heavy, "bytes of large requests in flight exceed 3145728;"},
+		"requests":    {func(l *limits) { l.requests = 1 }, small, small, "the limit of 1 concurrent requests is reached;"},
+		"bytes":       {func(l *limits) { l.light = 8 }, small, small, "the limit of 8 concurrent bytes is reached;"},
+		"large bytes": {func(l *limits) { l.reading = 3 * smallBody }, large, large, "the limit of 196608 concurrent bytes of large requests is reached;"},
+		"heavy":       {func(l *limits) { l.heavy = 3 * lightWeight }, heavy, heavy, "the limit of 3145728 concurrent bytes of large requests is reached;"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			began, goOn := make(chan struct{}, 1), make(chan struct{})
@@ -102,5 +102,5 @@ func TestTooManyValuesAreRejected(t *testing.T) {
 	body := `{"x":[` + strings.Repeat("{},", int(reviewSize().Values)+1) + `{}]}`
 	status, answer := s.do(t, http.MethodPost, reviewPath, "application/json", strings.NewReader(body))
 	assert.Equal(t, http.StatusRequestEntityTooLarge, status)
-	assert.Contains(t, answer, "send at most 250000 values")
+	assert.Contains(t, answer, "the request body has too many JSON values: the limit is 250000")
 }

@@ -184,7 +184,7 @@ func TestALargeBodyOfUnknownLengthIsCutOff(t *testing.T) {
 	endless := io.MultiReader(strings.NewReader(`{"x":"`), io.LimitReader(letters{}, 10<<20))
 	status, answer := s.do(t, http.MethodPost, reviewPath, "application/json", endless)
 	assert.Equal(t, http.StatusRequestEntityTooLarge, status)
-	assert.Contains(t, answer, "send at most 7340032 bytes")
+	assert.Contains(t, answer, "the request body is too large: the limit is 7340032 bytes")
 }
 
 type letters struct{}

@@ -18,7 +18,9 @@ func (s Size) Weight(body []byte) int64 {
 	return s.PerByte*int64(len(body)) + s.PerValue*count(body)
 }
 
-func (s Size) tooLarge() error { return fmt.Errorf("send at most %d bytes", s.Bytes) }
+func (s Size) tooLarge() error {
+	return fmt.Errorf("the request body is too large: the limit is %d bytes", s.Bytes)
+}
 
 // count returns an upper bound of the number of values, because a comma separates any two values.
 func count(body []byte) int64 { return int64(bytes.Count(body, []byte{','})) }
