@@ -8,8 +8,10 @@ import (
 
 	"go.temporal.io/sdk/activity"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/protocol"
@@ -43,7 +45,28 @@ func (a *Activities) PlanEvictions(ctx context.Context, input protocol.PlanEvict
 	if err := scan.read(ctx); err != nil {
 		return protocol.EvictionPlan{}, err
 	}
-	return eviction.Next(eviction.Input{State: input.State, Policy: policy, Sets: scan.sets, Pods: scan.sorted(), Terminating: scan.terminating, Now: input.Now}), nil
+	return eviction.Next(eviction.Input{State: input.State, Policy: policy, Sets: scan.sets, Pods: scan.sorted(), Terminating: scan.terminating, Replicas: a.replicas(ctx, eviction.Late(&input.State, input.Now)), Now: input.Now}), nil
+}
+
+// replicas reads the replicas of owners. It leaves out owners of other kinds, and owners that it cannot
+// read.
+func (a *Activities) replicas(ctx context.Context, owners []protocol.Owner) map[protocol.Owner]int {
+	read := map[protocol.Owner]int{}
+	for _, owner := range owners {
+		switch owner.Kind {
+		case "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet":
+		default:
+			continue
+		}
+		replicas, known, err := kube.Replicas(ctx, a.Live, appsv1.SchemeGroupVersion.WithKind(owner.Kind), client.ObjectKey{Namespace: owner.Namespace, Name: owner.Name})
+		switch {
+		case err != nil:
+			activity.GetLogger(ctx).Warn("the owner of evicted pods cannot be read", "cause", err.Error())
+		case known:
+			read[owner] = replicas
+		}
+	}
+	return read
 }
 
 // evictingPolicy returns the policy if it exists and evicts pods.

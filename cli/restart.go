@@ -11,7 +11,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -161,18 +160,13 @@ func (r *restarter) failure() error {
 // replicas returns the number of pods to which an owner is scaled. It returns false if the owner does not
 // show this number.
 func (r *restarter) replicas(ctx context.Context, owner view.Workload, now *view.Restart) (int, bool) {
-	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind))
-	err := r.live.Get(ctx, client.ObjectKey{Namespace: owner.Namespace, Name: owner.Name}, object)
+	kind := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind)
+	replicas, known, err := kube.Replicas(ctx, r.live, kind, client.ObjectKey{Namespace: owner.Namespace, Name: owner.Name})
 	if apierrors.IsNotFound(err) {
 		// The name of a Deployment is derived from the name of a ReplicaSet.
 		return 0, now.Pods(owner) == 0
 	}
-	replicas, ok, _ := unstructured.NestedInt64(object.Object, "spec", "replicas")
-	if !ok { // a DaemonSet
-		replicas, ok, _ = unstructured.NestedInt64(object.Object, "status", "desiredNumberScheduled")
-	}
-	return int(replicas), err == nil && ok
+	return replicas, known && err == nil
 }
 
 // evictSome evicts as many pods as slots are open. Pods that are rejected do not use slots.

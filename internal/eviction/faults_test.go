@@ -235,3 +235,23 @@ func TestSpec13_1_APodWithoutWebhookBlocksNoOther(t *testing.T) {
 	assert.Equal(t, c.pods[1].UID, plan.Evict[0].Pods[0].UID)
 	assert.Contains(t, plan.Message, "1 pod is not evicted: the API server does not call the webhook")
 }
+
+// An autoscaler may scale the owner down by exactly the evicted pod.
+func TestSpec13_3_AnOwnerThatIsScaledDownHasNotFailed(t *testing.T) {
+	for _, c := range []struct {
+		replicas int
+		unready  bool
+		failed   int
+	}{{replicas: 2}, {replicas: 3, failed: 1}, {replicas: 2, unready: true, failed: 1}} {
+		cluster := newCluster(1)
+		cluster.addOld("web", 3)
+		owner := cluster.evictCanary(t).Owner
+		cluster.pods[0].Ready = !c.unready
+		cluster.now = cluster.now.Add(10*time.Minute + time.Second)
+		cluster.state.Due = cluster.now
+		assert.Equal(t, []protocol.Owner{owner}, Late(&cluster.state, cluster.now))
+		plan := Next(Input{State: cluster.state, Policy: cluster.policy, Sets: cluster.sets, Pods: cluster.pods, Replicas: map[protocol.Owner]int{owner: c.replicas}, Now: cluster.now})
+		assert.Len(t, plan.State.Failed, c.failed, c)
+		assert.Empty(t, plan.State.Proven)
+	}
+}

@@ -1,0 +1,127 @@
+package eviction
+
+import (
+	"slices"
+	"time"
+
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
+	"github.com/outrigger/outrigger/api/protocol"
+)
+
+// judge decides about the evictions in flight. An eviction has succeeded once its replacements are
+// ready with the newest content. It has failed if a replacement has to be recreated, too, or is not
+// ready in time. A replacement of an unready pod need not be ready. A failed eviction without a ready
+// replacement keeps its slots.
+func (p *planner) judge() {
+	inFlight := p.State.InFlight[:0]
+	for _, e := range p.State.InFlight {
+		if p.open(&e) {
+			inFlight = append(inFlight, e)
+		}
+	}
+	p.State.InFlight = inFlight
+}
+
+// open judges one eviction, and reports whether it stays in flight.
+func (p *planner) open(e *protocol.Eviction) bool {
+	of := &owner{} // no pod is left
+	if i := slices.IndexFunc(p.owners, func(o *owner) bool { return o.Owner == e.Owner }); i >= 0 {
+		of = p.owners[i]
+	}
+	terminating := slices.ContainsFunc(e.Pods, func(pod protocol.WrittenPod) bool { return p.Terminating[pod.UID] })
+	timeout, since := replacementTimeout, e.Since
+	switch {
+	case terminating:
+		timeout, e.Terminating = terminationTimeout, p.Now
+	case e.Terminating.After(since):
+		since = e.Terminating // the controller of a StatefulSet creates the replacement only now
+	}
+	late := p.Now.Sub(since) >= timeout
+	if slices.ContainsFunc(of.pods, func(pod *Pod) bool { return contains(e.Pods, pod.UID) }) {
+		return !late // if it is late, the eviction was lost
+	}
+	good, newer := of.good(e.SidecarSet.Name, !e.Unready, e.Newest)
+	switch worse := of.worse(e); {
+	case e.Failed && !p.failed(e.Owner):
+		return false
+	case worse != nil && e.Failed:
+	case worse != nil:
+		p.fail(e, "its new pod "+worse.Name+" lacks the newest content, too")
+	case newer >= len(e.Pods), good >= e.Good+len(e.Pods):
+		p.prove(e)
+	case p.scaledDown(e.Owner, of):
+	case e.Failed:
+		return true
+	case late && terminating && e.Unready:
+		// The pod was lost with its node, which says nothing about the newest content.
+	case late:
+		p.fail(e, "no new pod with the newest content was ready within "+timeout.String())
+		e.Failed = p.failed(e.Owner)
+		return e.Failed
+	default:
+		return true
+	}
+	return false
+}
+
+// scaledDown reports whether the owner of an evicted pod needs no replacement, because it has as many
+// ready pods as replicas.
+func (p *planner) scaledDown(name protocol.Owner, of *owner) bool {
+	replicas, known := p.Replicas[name]
+	ready := 0
+	for _, pod := range of.pods {
+		if pod.Ready {
+			ready++
+		}
+	}
+	return known && ready >= replicas
+}
+
+// Late returns the owners of evictions in flight that have not replaced the evicted pods in time.
+func Late(state *protocol.EvictionState, now time.Time) (owners []protocol.Owner) {
+	for _, e := range state.InFlight {
+		if now.Sub(e.Since) >= replacementTimeout {
+			owners = append(owners, e.Owner)
+		}
+	}
+	return owners
+}
+
+// prove records that an eviction has succeeded.
+func (p *planner) prove(e *protocol.Eviction) {
+	if !e.Failed && p.newest(e) && !p.proven(e.SidecarSet.Name) {
+		p.State.Proven = append(p.State.Proven, protocol.ProvenContent{SidecarSet: e.SidecarSet, Generation: e.Generation})
+	}
+}
+
+// newest reports whether an eviction was made for the newest content of its SidecarSet.
+func (p *planner) newest(e *protocol.Eviction) bool {
+	set := p.Sets[e.SidecarSet.Name]
+	return set.Generation == e.Generation && set.UID == e.SidecarSet.UID
+}
+
+func (p *planner) fail(e *protocol.Eviction, reason string) {
+	if !p.newest(e) || len(p.State.Failed) >= maxFailedOfAll {
+		return
+	}
+	p.State.Failed = append(p.State.Failed, outriggerv1.FailedEviction{
+		SidecarSet: e.SidecarSet.Name, SidecarSetUID: e.SidecarSet.UID, Generation: e.Generation, Namespace: e.Owner.Namespace, Kind: e.Owner.Kind, Name: e.Owner.Name, Reason: reason,
+	})
+}
+
+// halted reports whether the evictions for a SidecarSet have stopped. A first failure stops them
+// unless an earlier eviction gave a better pod.
+func (p *planner) halted(set string) bool {
+	failed := 0
+	for i := range p.State.Failed {
+		if p.State.Failed[i].SidecarSet == set {
+			failed++
+		}
+	}
+	return failed >= maxFailed || failed > 0 && !p.proven(set) || len(p.State.Failed) >= maxFailedOfAll
+}
+
+// proven reports whether an eviction for the SidecarSet has succeeded. prune has dropped other content.
+func (p *planner) proven(set string) bool {
+	return slices.ContainsFunc(p.State.Proven, func(c protocol.ProvenContent) bool { return c.SidecarSet.Name == set })
+}
