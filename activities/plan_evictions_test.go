@@ -1,0 +1,110 @@
+package activities
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/testsuite"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/kube/watches"
+)
+
+// plannedCluster is an evictingCluster whose cache contains the pods.
+func plannedCluster(t *testing.T, pods []*corev1.Pod, others ...client.Object) (*Activities, protocol.EvictPodsInput) {
+	t.Helper()
+	informer := podInformer{SharedIndexInformer: toolscache.NewSharedIndexInformer(nil, &corev1.Pod{}, 0, toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc}), version: new(atomic.Value)}
+	index, err := watches.IndexPods(t.Context(), informer)
+	require.NoError(t, err)
+	for _, pod := range pods {
+		require.NoError(t, informer.GetIndexer().Add(pod))
+	}
+	a, _, input := evictingCluster(t, others...)
+	a.Index = index
+	return a, input
+}
+
+func planEvictions(t *testing.T, a *Activities, state protocol.EvictionState) protocol.EvictionPlan {
+	t.Helper()
+	var suite testsuite.WorkflowTestSuite
+	env := suite.NewTestActivityEnvironment()
+	env.RegisterActivity(a.PlanEvictions)
+	answer, err := env.ExecuteActivity(a.PlanEvictions, protocol.PlanEvictionsInput{Policy: protocol.PolicyReference{Name: "edge", UID: "p1"}, State: state, Now: noon})
+	require.NoError(t, err)
+	var plan protocol.EvictionPlan
+	require.NoError(t, answer.Get(&plan))
+	return plan
+}
+
+// ownedPod is a pod of the Deployment web. An upgrade in place does not bring it to the newest content.
+func ownedPod(name string) *corev1.Pod {
+	return webPod(name, func(pod *corev1.Pod) {
+		pod.Namespace = "shop"
+		pod.Annotations[v1alpha1.HashWithoutImageAnnotation] = `{"logs":{"hash":"other"}}`
+		pod.Labels["pod-template-hash"] = "5d"
+		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-5d", UID: "r1", Controller: new(true)}}
+	})
+}
+
+func TestSpec13_2_APlanChoosesAPodOfADeployment(t *testing.T) {
+	a, _ := plannedCluster(t, []*corev1.Pod{ownedPod("web-1"), ownedPod("web-2")})
+	plan := planEvictions(t, a, protocol.EvictionState{})
+	assert.Equal(t, 2, plan.Remaining, plan.Message)
+	require.Len(t, plan.Evict, 1, plan.Message)
+	assert.Equal(t, protocol.Owner{Namespace: "shop", Kind: "Deployment", Name: "web"}, plan.Evict[0].Owner)
+	assert.Equal(t, "logs", plan.Evict[0].SidecarSet.Name)
+	assert.Len(t, plan.Evict[0].Pods, 1)
+}
+
+// The cache of namespaces may lack a namespace whose pods it contains.
+func TestSpec13_3_ASidecarSetThatCannotBeReadKeepsItsFailures(t *testing.T) {
+	a, input := plannedCluster(t, []*corev1.Pod{ownedPod("web-1")})
+	server := a.Live.(client.Client)
+	set := &v1alpha1.SidecarSet{}
+	require.NoError(t, server.Get(t.Context(), client.ObjectKey{Name: "logs"}, set))
+	set.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "edge"}}
+	require.NoError(t, server.Update(t.Context(), set))
+	require.NoError(t, server.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}))
+	failed := outriggerv1.FailedEviction{SidecarSet: "logs", SidecarSetUID: input.Evictions[0].SidecarSet.UID, Generation: 2, Namespace: "shop", Kind: "Deployment", Name: "web", Reason: "no new pod"}
+	plan := planEvictions(t, a, protocol.EvictionState{PolicyGeneration: 3, Since: noon.Add(-time.Hour), Failed: []outriggerv1.FailedEviction{failed}})
+	assert.Contains(t, plan.Message, "the pods of SidecarSet logs are not known: ")
+	assert.Len(t, plan.State.Failed, 1)
+	assert.Equal(t, noon.Add(-time.Hour), plan.State.Since)
+	assert.Empty(t, plan.Evict)
+}
+
+func TestSpec13_3_ThePlanReadsTheReplicasOfALateOwner(t *testing.T) {
+	for replicas, failed := range map[int32]int{1: 0, 2: 1} {
+		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: appsv1.DeploymentSpec{Replicas: &replicas}}
+		a, input := plannedCluster(t, []*corev1.Pod{ownedPod("web-2")}, deployment)
+		e := input.Evictions[0]
+		e.Owner, e.Others, e.Newest, e.Since = protocol.Owner{Namespace: "shop", Kind: "Deployment", Name: "web"}, 1, noon, noon.Add(-11*time.Minute)
+		plan := planEvictions(t, a, protocol.EvictionState{PolicyGeneration: 3, InFlight: []protocol.Eviction{e}})
+		assert.Len(t, plan.State.Failed, failed, replicas)
+	}
+}
+
+func TestSpec13_5_APolicyThatIsGoneEndsTheRun(t *testing.T) {
+	a, _, _ := evictingCluster(t)
+	require.NoError(t, a.Live.(client.Client).Delete(t.Context(), &outriggerv1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: "edge"}}))
+	assert.True(t, planEvictions(t, a, protocol.EvictionState{}).Ended)
+
+	a, _, _ = evictingCluster(t)
+	a.Current = func() error { return errors.New("the cache is behind") }
+	var suite testsuite.WorkflowTestSuite
+	env := suite.NewTestActivityEnvironment()
+	env.RegisterActivity(a.PlanEvictions)
+	_, err := env.ExecuteActivity(a.PlanEvictions, protocol.PlanEvictionsInput{})
+	require.ErrorContains(t, err, "the cache is behind")
+}
