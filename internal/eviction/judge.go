@@ -29,14 +29,7 @@ func (p *planner) open(e *protocol.Eviction) bool {
 		of = p.owners[i]
 	}
 	terminating := slices.ContainsFunc(e.Pods, func(pod protocol.WrittenPod) bool { return p.Terminating[pod.UID] })
-	timeout, since := replacementTimeout, e.Since
-	switch {
-	case terminating:
-		timeout, e.Terminating = terminationTimeout, p.Now
-	case e.Terminating.After(since):
-		since = e.Terminating // the controller of a StatefulSet creates the replacement only now
-	}
-	late := p.Now.Sub(since) >= timeout
+	timeout, late := p.late(e, terminating)
 	if slices.ContainsFunc(of.pods, func(pod *Pod) bool { return contains(e.Pods, pod.UID) }) {
 		return !late // if it is late, the eviction was lost
 	}
@@ -44,7 +37,6 @@ func (p *planner) open(e *protocol.Eviction) bool {
 	switch worse := of.worse(e); {
 	case e.Failed && !p.failed(e.Owner):
 		return false
-	case worse != nil && e.Failed:
 	case worse != nil:
 		p.fail(e, "its new pod "+worse.Name+" lacks the newest content, too")
 	case newer >= len(e.Pods), good >= e.Good+len(e.Pods):
@@ -62,6 +54,18 @@ func (p *planner) open(e *protocol.Eviction) bool {
 		return true
 	}
 	return false
+}
+
+// late reports whether the time for the replacements is over. The time starts again at the end of the
+// evicted pods, because the controller of a StatefulSet creates the replacement only then.
+func (p *planner) late(e *protocol.Eviction, terminating bool) (timeout time.Duration, late bool) {
+	timeout, since := replacementTimeout, e.Since
+	if terminating {
+		timeout, e.Terminating = terminationTimeout, p.Now
+	} else if e.Terminating.After(since) {
+		since = e.Terminating
+	}
+	return timeout, p.Now.Sub(since) >= timeout
 }
 
 // scaledDown reports whether the owner of an evicted pod needs no replacement, because it has as many
@@ -101,7 +105,7 @@ func (p *planner) newest(e *protocol.Eviction) bool {
 }
 
 func (p *planner) fail(e *protocol.Eviction, reason string) {
-	if !p.newest(e) || len(p.State.Failed) >= maxFailedOfAll {
+	if e.Failed || !p.newest(e) || len(p.State.Failed) >= maxFailedOfAll {
 		return
 	}
 	p.State.Failed = append(p.State.Failed, outriggerv1.FailedEviction{
