@@ -13,6 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/match"
@@ -40,11 +42,11 @@ const (
 // no other pods, because each eviction names the uid and the resourceVersion of its pod. A worker
 // without a connection to Temporal stops before the server starts the retry.
 func (a *Activities) EvictPods(ctx context.Context, input protocol.EvictPodsInput) (result protocol.EvictPodsResult, err error) {
-	info := activity.GetInfo(ctx)
-	end := a.Clock.Now().Add(evictionsLimit - info.StartedTime.Sub(info.ScheduledTime))
+	started, now := activity.GetInfo(ctx).StartedTime, a.Clock.Now()
 	ctx, stop := newWriteDeadline(a.Clock).keep(ctx, answeredHeartbeat(ctx, &outcome{}))
 	defer stop()
 	for _, e := range input.Evictions {
+		end := now.Add(evictionsLimit - started.Sub(e.Since))
 		check := a.evictionPermitted(ctx, input, e, end)
 		for _, pod := range e.Pods {
 			evicted, rejection, err := a.evict(ctx, pod, check)
@@ -112,11 +114,12 @@ func (a *Activities) whyNotEvicted(ctx context.Context, input protocol.EvictPods
 	if reason != "" || err != nil {
 		return reason, err
 	}
-	return a.notInjected(ctx, set, e.Owner.Namespace)
+	return a.notInjected(ctx, set, e)
 }
 
-// notInjected returns the reason for which replacements in a namespace would not get the newest content.
-func (a *Activities) notInjected(ctx context.Context, set *v1alpha1.SidecarSet, namespace string) (string, error) {
+// notInjected returns the reason for which replacements would not get the newest content.
+func (a *Activities) notInjected(ctx context.Context, set *v1alpha1.SidecarSet, e protocol.Eviction) (string, error) {
+	namespace := e.Owner.Namespace
 	installed, err := kube.PodWebhook(ctx, a.Live)
 	if err != nil {
 		return "", err
@@ -125,8 +128,17 @@ func (a *Activities) notInjected(ctx context.Context, set *v1alpha1.SidecarSet, 
 	if err != nil {
 		return "", fmt.Errorf("look up namespace %s: %w", namespace, err)
 	}
-	if installed == nil || len(installed.Rules) == 0 || !match.NewWebhook(installed, a.SystemNamespace).Namespace(namespace, labels) {
+	webhook := match.NewWebhook(installed, a.SystemNamespace)
+	if installed == nil || len(installed.Rules) == 0 || !webhook.Namespace(namespace, labels) {
 		return notCalled, nil
+	}
+	for _, chosen := range e.Pods {
+		var pod corev1.Pod
+		if err := a.Cache.Get(ctx, client.ObjectKey{Namespace: chosen.Namespace, Name: chosen.Name}, &pod); client.IgnoreNotFound(err) != nil {
+			return "", fmt.Errorf("read pod %s: %w", chosen.PodReference, err)
+		} else if err == nil && !webhook.Pod(&pod) {
+			return notCalled, nil
+		}
 	}
 	return rollout.OldWhenRecreated(set, installed), nil
 }

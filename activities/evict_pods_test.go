@@ -56,7 +56,7 @@ func evictingCluster(t *testing.T, pods ...client.Object) (*Activities, *evictio
 	chosen := protocol.WrittenPod{PodReference: protocol.PodReference{Namespace: "shop", Name: "web-1", UID: "w1"}, ResourceVersion: "7"}
 	return a, sent, protocol.EvictPodsInput{
 		Policy: protocol.PolicyReference{Name: "edge", UID: "p1"}, Generation: 3,
-		Evictions: []protocol.Eviction{{SidecarSet: protocol.SetReference{Name: "logs", UID: set.UID}, Generation: 2, Owner: protocol.Owner{Namespace: "shop", Kind: "ReplicaSet", Name: "web"}, Pods: []protocol.WrittenPod{chosen}}},
+		Evictions: []protocol.Eviction{{SidecarSet: protocol.SetReference{Name: "logs", UID: set.UID}, Generation: 2, Owner: protocol.Owner{Namespace: "shop", Kind: "Deployment", Name: "web"}, Since: time.Now(), Pods: []protocol.WrittenPod{chosen}}},
 	}
 }
 
@@ -147,6 +147,9 @@ func TestSpec13_1_AnEvictionNeedsTheWebhook(t *testing.T) {
 		"a match condition": func(c *admissionregistrationv1.MutatingWebhookConfiguration, _ *corev1.Namespace) {
 			c.Webhooks[0].MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "ours", Expression: "true"}}
 		},
+		"the pod is excluded": func(c *admissionregistrationv1.MutatingWebhookConfiguration, _ *corev1.Namespace) {
+			c.Webhooks[0].ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"inject": "yes"}}
+		},
 		"a namespace without injection": func(_ *admissionregistrationv1.MutatingWebhookConfiguration, n *corev1.Namespace) {
 			n.Labels = map[string]string{v1alpha1.InjectionLabel: v1alpha1.InjectionDisabled}
 		},
@@ -171,6 +174,13 @@ func TestSpec13_1_AnEvictionNeedsTheWebhook(t *testing.T) {
 // Temporal may start an activity long after its choice, while all workers are busy or down. An earlier
 // attempt may have evicted the pods.
 func TestSpec13_2_AnOldChoiceIsLeftToTheNextPlan(t *testing.T) {
+	a, sent, input := evictingCluster(t, livePod())
+	input.Evictions[0].Since = time.Now().Add(-2 * evictionsLimit)
+	result, err := evictPods(t, a, input)
+	require.NoError(t, err)
+	assert.Empty(t, sent.sent)
+	assert.Equal(t, protocol.EvictPodsResult{}, result)
+
 	terminating := livePod()
 	terminating.DeletionTimestamp, terminating.Finalizers = new(metav1.Now()), []string{"test/keep"}
 	for _, pod := range []*corev1.Pod{livePod(), terminating} {

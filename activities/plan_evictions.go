@@ -10,6 +10,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -45,28 +46,41 @@ func (a *Activities) PlanEvictions(ctx context.Context, input protocol.PlanEvict
 	if err := scan.read(ctx); err != nil {
 		return protocol.EvictionPlan{}, err
 	}
-	return eviction.Next(eviction.Input{State: input.State, Policy: policy, Sets: scan.sets, Pods: scan.sorted(), Terminating: scan.terminating, Replicas: a.replicas(ctx, eviction.Late(&input.State, input.Now)), Now: input.Now}), nil
+	plan := eviction.Next(eviction.Input{State: input.State, Policy: policy, Sets: scan.sets, Pods: scan.sorted(), Terminating: scan.terminating, Replicas: a.replicas(ctx, eviction.Late(&input.State, input.Now)), Now: input.Now})
+	for i := range plan.Evict {
+		plan.Evict[i].Since = activity.GetInfo(ctx).StartedTime
+	}
+	return plan, nil
 }
 
-// replicas reads the replicas of owners. It leaves out owners of other kinds, and owners that it cannot
-// read.
-func (a *Activities) replicas(ctx context.Context, owners []protocol.Owner) map[protocol.Owner]int {
+// replicas reads the replicas of the owners of evictions. It leaves out owners of other kinds, and owners
+// that it cannot read.
+func (a *Activities) replicas(ctx context.Context, late []protocol.Eviction) map[protocol.Owner]int {
 	read := map[protocol.Owner]int{}
-	for _, owner := range owners {
-		switch owner.Kind {
-		case "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet":
-		default:
+	for i := range late {
+		e := &late[i]
+		if e.Controller.APIVersion != appsv1.SchemeGroupVersion.String() {
 			continue
 		}
-		replicas, known, err := kube.Replicas(ctx, a.Live, appsv1.SchemeGroupVersion.WithKind(owner.Kind), client.ObjectKey{Namespace: owner.Namespace, Name: owner.Name})
+		replicas, known, err := a.replicasOf(ctx, e.Owner.Namespace, e.Owner.Kind, e.Owner.Name)
+		if apierrors.IsNotFound(err) && e.Owner.Kind != e.Controller.Kind {
+			// The name of a Deployment is derived from the name of a ReplicaSet, which may have another owner.
+			replicas, known, err = a.replicasOf(ctx, e.Owner.Namespace, e.Controller.Kind, e.Controller.Name)
+		}
 		switch {
+		case apierrors.IsNotFound(err):
+			read[e.Owner] = 0
 		case err != nil:
 			activity.GetLogger(ctx).Warn("the owner of evicted pods cannot be read", "cause", err.Error())
 		case known:
-			read[owner] = replicas
+			read[e.Owner] = replicas
 		}
 	}
 	return read
+}
+
+func (a *Activities) replicasOf(ctx context.Context, namespace, kind, name string) (replicas int, known bool, err error) {
+	return kube.Replicas(ctx, a.Live, appsv1.SchemeGroupVersion.WithKind(kind), client.ObjectKey{Namespace: namespace, Name: name})
 }
 
 // evictingPolicy returns the policy if it exists and evicts pods.

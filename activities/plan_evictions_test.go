@@ -65,6 +65,7 @@ func TestSpec13_2_APlanChoosesAPodOfADeployment(t *testing.T) {
 	assert.Equal(t, protocol.Owner{Namespace: "shop", Kind: "Deployment", Name: "web"}, plan.Evict[0].Owner)
 	assert.Equal(t, "logs", plan.Evict[0].SidecarSet.Name)
 	assert.Len(t, plan.Evict[0].Pods, 1)
+	assert.Equal(t, protocol.Controller{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-5d"}, plan.Evict[0].Controller)
 }
 
 // The cache of namespaces may lack a namespace whose pods it contains.
@@ -85,13 +86,35 @@ func TestSpec13_3_ASidecarSetThatCannotBeReadKeepsItsFailures(t *testing.T) {
 }
 
 func TestSpec13_3_ThePlanReadsTheReplicasOfALateOwner(t *testing.T) {
-	for replicas, failed := range map[int32]int{1: 0, 2: 1} {
-		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: appsv1.DeploymentSpec{Replicas: &replicas}}
-		a, input := plannedCluster(t, []*corev1.Pod{ownedPod("web-2")}, deployment)
-		e := input.Evictions[0]
-		e.Owner, e.Others, e.Newest, e.Since = protocol.Owner{Namespace: "shop", Kind: "Deployment", Name: "web"}, 1, noon, noon.Add(-11*time.Minute)
-		plan := planEvictions(t, a, protocol.EvictionState{PolicyGeneration: 3, InFlight: []protocol.Eviction{e}})
-		assert.Len(t, plan.State.Failed, failed, replicas)
+	deployment := func(replicas int32) client.Object {
+		return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: appsv1.DeploymentSpec{Replicas: &replicas}}
+	}
+	// The ReplicaSets of an Argo Rollout have no Deployment.
+	replicaSet := func(replicas int32) client.Object {
+		return &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-5d"}, Spec: appsv1.ReplicaSetSpec{Replicas: &replicas}}
+	}
+	apps, kruise := "apps/v1", "apps.kruise.io/v1alpha1"
+	for name, c := range map[string]struct {
+		apiVersion string
+		stored     []client.Object
+		failed     int
+	}{
+		"scaled down":                 {apps, []client.Object{deployment(1)}, 0},
+		"not scaled down":             {apps, []client.Object{deployment(2)}, 1},
+		"without a Deployment":        {apps, []client.Object{replicaSet(2)}, 1},
+		"scaled without a Deployment": {apps, []client.Object{replicaSet(1)}, 0},
+		"deleted":                     {apps, nil, 0},
+		"a workload of another API":   {kruise, nil, 1},
+		"its namesake in another API": {kruise, []client.Object{deployment(1)}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, input := plannedCluster(t, []*corev1.Pod{ownedPod("web-2")}, c.stored...)
+			e := input.Evictions[0]
+			e.Owner, e.Controller = protocol.Owner{Namespace: "shop", Kind: "Deployment", Name: "web"}, protocol.Controller{APIVersion: c.apiVersion, Kind: "ReplicaSet", Name: "web-5d"}
+			e.Others, e.Newest, e.Since = 1, noon, noon.Add(-11*time.Minute)
+			plan := planEvictions(t, a, protocol.EvictionState{PolicyGeneration: 3, InFlight: []protocol.Eviction{e}})
+			assert.Len(t, plan.State.Failed, c.failed)
+		})
 	}
 }
 

@@ -76,9 +76,11 @@ func (p *TLSProxy) dial(ctx context.Context) (net.Conn, error) {
 }
 
 func (p *TLSProxy) serve(ctx context.Context, listener net.Listener) error {
+	ctx, cancel := context.WithCancel(ctx)
 	var connections sync.WaitGroup
 	defer connections.Wait()
-	defer context.AfterFunc(ctx, func() { _ = listener.Close() })()
+	defer cancel() // also after an error, so that the process ends
+	context.AfterFunc(ctx, func() { _ = listener.Close() })
 	listener = tls.NewListener(netutil.LimitListener(listener, maxProxied), &tls.Config{GetConfigForClient: p.config})
 	for {
 		conn, err := listener.Accept()

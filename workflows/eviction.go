@@ -96,7 +96,7 @@ func (r *evictionRun) step(ctx workflow.Context) (wait time.Duration, ended bool
 			return 0, false, err
 		}
 	}
-	r.input.State, wait = eviction.Written(&plan, &result, began, workflow.Now(ctx))
+	r.input.State, wait = eviction.Written(&plan, &result, began)
 	r.view(&plan, &result)
 	return wait, false, r.show(ctx)
 }

@@ -76,19 +76,29 @@ type Owner struct {
 
 func (o Owner) String() string { return o.Kind + " " + o.Namespace + "/" + o.Name }
 
+// Controller is the controller in the metadata of a pod.
+type Controller struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Name       string `json:"name"`
+}
+
 // Eviction is the eviction of pods of one owner.
 type Eviction struct {
 	SidecarSet SetReference `json:"sidecarSet"`
 	Generation int64        `json:"generation"`
 	Owner      Owner        `json:"owner"`
+	// Controller is the controller of the pods. It differs from the owner for the pods of a Deployment.
+	Controller Controller `json:"controller,omitzero"`
 	// Pods are the pods to evict, with the resourceVersion at which they were chosen.
 	Pods []WrittenPod `json:"pods"`
 	// Unready is set if the pods were not ready when they were chosen.
 	Unready bool `json:"unready,omitempty"`
 	// These fields describe the owner at the time of the choice. Good is the number of pods with the
 	// newest content, without unready pods unless Unready is set. Others is the number of other pods that
-	// have to be recreated for the SidecarSet. Newest is the creation time of the newest pod. Newest is a
-	// time of the API server, and Since a time of the run.
+	// have to be recreated for the SidecarSet. Newest is the creation time of the newest pod, by the API
+	// server. Since is the start of the plan, by Temporal. In the state, it is the start of the wait for
+	// the replacements, by the run.
 	Good   int       `json:"good,omitempty"`
 	Others int       `json:"others,omitempty"`
 	Newest time.Time `json:"newest"`

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
@@ -19,11 +20,11 @@ const (
 	maxInFlight = 20
 	// replacementTimeout is the time within which a replacement has to be ready. terminationTimeout is
 	// the same time while the evicted pod still terminates, as the pods of a StatefulSet do before they
-	// are replaced. outage is the delay of a plan above which processes were down, so that the times
-	// start again.
+	// are replaced. outage is the delay of a plan above which processes were down. The outage does not
+	// count.
 	replacementTimeout = 10 * time.Minute
 	terminationTimeout = time.Hour
-	outage             = time.Minute
+	outage             = 2 * time.Minute
 	// maxPodsPerEviction limits the pods of one owner that wait for replacements.
 	maxPodsPerEviction = 10
 	// maxFailed is the number of failed owners at which the evictions for a SidecarSet stop.
@@ -309,6 +310,9 @@ func (p *planner) slots(name string, set Set) int {
 
 func (p *planner) take(of *owner, set string, pods []*Pod) {
 	e := protocol.Eviction{SidecarSet: protocol.SetReference{Name: set, UID: p.Sets[set].UID}, Generation: p.Sets[set].Generation, Owner: of.Owner, Unready: !pods[0].Ready, Since: p.Now}
+	if controller := metav1.GetControllerOfNoCopy(pods[0].Pod); controller != nil {
+		e.Controller = protocol.Controller{APIVersion: controller.APIVersion, Kind: controller.Kind, Name: controller.Name}
+	}
 	for _, pod := range pods {
 		reference := protocol.PodReference{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
 		e.Pods = append(e.Pods, protocol.WrittenPod{PodReference: reference, ResourceVersion: pod.ResourceVersion})

@@ -86,7 +86,7 @@ func (c *cluster) step() protocol.EvictionPlan {
 			result.Evicted = append(result.Evicted, pod.UID)
 		}
 	}
-	c.state, plan.Wait = Written(&plan, &result, c.now, c.now)
+	c.state, plan.Wait = Written(&plan, &result, c.now)
 	c.now = c.now.Add(c.delay)
 	for _, uid := range result.Evicted {
 		for i := range c.pods {
@@ -271,7 +271,7 @@ func TestSpec13_3_ADeploymentIsTheOwnerOfItsReplicaSets(t *testing.T) {
 	add("1", "logs")
 	plan := Next(Input{State: c.state, Policy: c.policy, Sets: c.sets, Pods: c.pods, Now: c.now})
 	require.Equal(t, protocol.Owner{Namespace: "shop", Kind: "Deployment", Name: "web"}, plan.Evict[0].Owner)
-	c.state, _ = Written(&plan, &protocol.EvictPodsResult{Evicted: []types.UID{plan.Evict[0].Pods[0].UID}}, c.now, c.now)
+	c.state, _ = Written(&plan, &protocol.EvictPodsResult{Evicted: []types.UID{plan.Evict[0].Pods[0].UID}}, c.now)
 	c.pods = nil
 	c.now = c.now.Add(time.Minute)
 	add("2", "")

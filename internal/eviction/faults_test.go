@@ -20,7 +20,7 @@ func (c *cluster) evictCanary(t *testing.T) protocol.Eviction {
 	for _, pod := range plan.Evict[0].Pods {
 		result.Evicted = append(result.Evicted, pod.UID)
 	}
-	c.state, _ = Written(&plan, &result, c.now, c.now)
+	c.state, _ = Written(&plan, &result, c.now)
 	c.remove(result.Evicted...)
 	return plan.Evict[0]
 }
@@ -38,7 +38,7 @@ func (c *cluster) plan(after time.Duration, terminating ...types.UID) protocol.E
 	}
 	plan := c.next(set)
 	plan.Evict = nil
-	c.state, _ = Written(&plan, &protocol.EvictPodsResult{}, c.now, c.now)
+	c.state, _ = Written(&plan, &protocol.EvictPodsResult{}, c.now)
 	return plan
 }
 
@@ -64,7 +64,7 @@ func TestSpec13_3_AnOutageDuringAnActivityIsNoFailure(t *testing.T) {
 	began := c.now.Add(InFlightWait)
 	plan := Next(Input{State: c.state, Policy: c.policy, Sets: c.sets, Pods: c.pods, Now: began})
 	c.now = began.Add(15 * time.Minute)
-	c.state, _ = Written(&plan, &protocol.EvictPodsResult{}, began, c.now)
+	c.state, _ = Written(&plan, &protocol.EvictPodsResult{}, began)
 	assert.Empty(t, c.plan(20*time.Second).State.Failed)
 	assert.NotEmpty(t, c.plan(20*time.Second).State.InFlight)
 	for range 31 {
@@ -172,7 +172,7 @@ func TestSpec13_2_SlowEvictionsStopNoOtherOwner(t *testing.T) {
 		plan := c.next(nil)
 		first := plan.Evict[0]
 		seen[first.Owner.Name] = true
-		c.state, _ = Written(&plan, &protocol.EvictPodsResult{Rejected: []protocol.RejectedPod{{PodReference: first.Pods[0].PodReference}}}, c.now, c.now)
+		c.state, _ = Written(&plan, &protocol.EvictPodsResult{Rejected: []protocol.RejectedPod{{PodReference: first.Pods[0].PodReference}}}, c.now)
 	}
 	assert.Len(t, seen, 4)
 	assert.Equal(t, 1, c.state.Rotations, "each owner counts once")
@@ -236,6 +236,84 @@ func TestSpec13_1_APodWithoutWebhookBlocksNoOther(t *testing.T) {
 	assert.Contains(t, plan.Message, "1 pod is not evicted: the API server does not call the webhook")
 }
 
+// The cache of namespaces may lack a namespace, and the cache of another worker may be old.
+func TestSpec13_3_AnEvictionIsNotJudgedWithoutItsSidecarSet(t *testing.T) {
+	for name, unread := range map[string]Set{
+		"unreadable":         {UID: "s1", Generation: 1, Waits: "not known", Unknown: true},
+		"an older gen cache": {UID: "s1", Generation: 0, MaxUnavailable: 100},
+	} {
+		c := newCluster(1)
+		c.sets["alpha"] = Set{UID: "s0", Generation: 1, MaxUnavailable: 100, Waits: "SidecarSet alpha is paused"}
+		for range 2 {
+			c.add("ReplicaSet", "web", "logs", true).Outdated = []string{"alpha", "logs"}
+		}
+		c.evictCanary(t)
+		good := c.sets["logs"]
+		c.sets["logs"], c.pods[0].Outdated = unread, []string{"alpha"}
+		for range 40 {
+			plan := c.plan(20 * time.Second)
+			assert.Empty(t, plan.State.Proven, name)
+			assert.Empty(t, plan.State.Failed, name)
+			require.Len(t, plan.State.InFlight, 1, name)
+		}
+		c.sets["logs"], c.pods[0].Outdated = good, []string{"alpha", "logs"}
+		for range 31 {
+			c.plan(20 * time.Second)
+		}
+		assert.Len(t, c.state.Failed, 1, name)
+	}
+}
+
+// An injected pod may be rejected, and a pod without sidecars may not become ready.
+func TestSpec13_2_AFailedEvictionKeepsItsSlotWhileItsNewPodIsNotReady(t *testing.T) {
+	c := newCluster(1)
+	c.sets["logs"] = Set{UID: "s1", Generation: 1, MaxUnavailable: 1}
+	c.prove()
+	c.addOld("a", 1)
+	c.addOld("b", 1)
+	c.evictCanary(t)
+	c.now = c.now.Add(time.Second)
+	c.add("ReplicaSet", "a", "logs", false)
+	plan := c.plan(InFlightWait)
+	require.Len(t, plan.State.Failed, 1)
+	assert.Empty(t, c.next(nil).Evict)
+	c.pods[1].Ready = true
+	plan = c.next(nil)
+	require.Len(t, plan.Evict, 1)
+	assert.Equal(t, "b", plan.Evict[0].Owner.Name)
+	assert.Len(t, plan.State.Failed, 1)
+}
+
+func TestSpec13_4_AFailedEvictionWithoutOutdatedPodsIsNotOverdue(t *testing.T) {
+	c := newCluster(1)
+	c.prove()
+	c.addOld("web", 1)
+	c.evictCanary(t)
+	for range 31 {
+		c.plan(20 * time.Second)
+	}
+	require.Len(t, c.state.Failed, 1)
+	c.state.Due = c.now.Add(15 * 24 * time.Hour)
+	plan := c.plan(15 * 24 * time.Hour)
+	assert.False(t, plan.Overdue)
+	assert.Zero(t, plan.State.Since)
+}
+
+// The retry of an activity may report its evictions hours later.
+func TestSpec13_3_AnOutageDuringTheEvictionsCountsOnce(t *testing.T) {
+	c := newCluster(1)
+	c.addOld("web", 1)
+	plan := c.next(nil)
+	c.state, _ = Written(&plan, &protocol.EvictPodsResult{Evicted: []types.UID{plan.Evict[0].Pods[0].UID}}, c.now)
+	c.pods = nil
+	plan = c.plan(8 * time.Hour)
+	assert.False(t, plan.State.InFlight[0].Since.After(c.now))
+	for range 31 {
+		plan = c.plan(20 * time.Second)
+	}
+	assert.Len(t, plan.State.Failed, 1)
+}
+
 // An autoscaler may scale the owner down by exactly the evicted pod.
 func TestSpec13_3_AnOwnerThatIsScaledDownHasNotFailed(t *testing.T) {
 	for _, c := range []struct {
@@ -249,7 +327,7 @@ func TestSpec13_3_AnOwnerThatIsScaledDownHasNotFailed(t *testing.T) {
 		cluster.pods[0].Ready = !c.unready
 		cluster.now = cluster.now.Add(10*time.Minute + time.Second)
 		cluster.state.Due = cluster.now
-		assert.Equal(t, []protocol.Owner{owner}, Late(&cluster.state, cluster.now))
+		assert.Len(t, Late(&cluster.state, cluster.now), 1)
 		plan := Next(Input{State: cluster.state, Policy: cluster.policy, Sets: cluster.sets, Pods: cluster.pods, Replicas: map[protocol.Owner]int{owner: c.replicas}, Now: cluster.now})
 		assert.Len(t, plan.State.Failed, c.failed, c)
 		assert.Empty(t, plan.State.Proven)

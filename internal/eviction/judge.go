@@ -15,11 +15,21 @@ import (
 func (p *planner) judge() {
 	inFlight := p.State.InFlight[:0]
 	for _, e := range p.State.InFlight {
-		if p.open(&e) {
-			inFlight = append(inFlight, e)
+		if p.unread(&e) {
+			e.Since = p.Now // the time starts again
+		} else if !p.open(&e) {
+			continue
 		}
+		inFlight = append(inFlight, e)
 	}
 	p.State.InFlight = inFlight
+}
+
+// unread reports whether the worker cannot judge an eviction, because it could not read the pods of the
+// SidecarSet, or because its cache contains an older generation.
+func (p *planner) unread(e *protocol.Eviction) bool {
+	set, known := p.Sets[e.SidecarSet.Name]
+	return known && set.UID == e.SidecarSet.UID && (set.Unknown || set.Generation < e.Generation)
 }
 
 // open judges one eviction, and reports whether it stays in flight.
@@ -39,6 +49,8 @@ func (p *planner) open(e *protocol.Eviction) bool {
 		return false
 	case worse != nil:
 		p.fail(e, "its new pod "+worse.Name+" lacks the newest content, too")
+		e.Failed = p.failed(e.Owner)
+		return e.Failed && !worse.Ready
 	case newer >= len(e.Pods), good >= e.Good+len(e.Pods):
 		p.prove(e)
 	case p.scaledDown(e.Owner, of):
@@ -69,7 +81,7 @@ func (p *planner) late(e *protocol.Eviction, terminating bool) (timeout time.Dur
 }
 
 // scaledDown reports whether the owner of an evicted pod needs no replacement, because it has as many
-// ready pods as replicas.
+// ready pods as replicas, or is gone.
 func (p *planner) scaledDown(name protocol.Owner, of *owner) bool {
 	replicas, known := p.Replicas[name]
 	ready := 0
@@ -81,14 +93,14 @@ func (p *planner) scaledDown(name protocol.Owner, of *owner) bool {
 	return known && ready >= replicas
 }
 
-// Late returns the owners of evictions in flight that have not replaced the evicted pods in time.
-func Late(state *protocol.EvictionState, now time.Time) (owners []protocol.Owner) {
+// Late returns the evictions in flight whose owners have not replaced the evicted pods in time.
+func Late(state *protocol.EvictionState, now time.Time) (late []protocol.Eviction) {
 	for _, e := range state.InFlight {
 		if now.Sub(e.Since) >= replacementTimeout {
-			owners = append(owners, e.Owner)
+			late = append(late, e)
 		}
 	}
-	return owners
+	return late
 }
 
 // prove records that an eviction has succeeded.

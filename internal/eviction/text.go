@@ -16,10 +16,12 @@ import (
 func (p *planner) plan() protocol.EvictionPlan {
 	s := &p.State
 	evictable := p.remaining - p.left
-	if unknown := p.unknown(); evictable == 0 && len(s.InFlight) == 0 && !unknown {
-		s.Since = time.Time{}
-	} else if s.Since.IsZero() && !unknown {
+	open, unknown := evictable > 0 || p.waiting() > 0, p.unknown()
+	switch {
+	case open && s.Since.IsZero():
 		s.Since = p.Now
+	case !open && !unknown:
+		s.Since = time.Time{}
 	}
 	plan := protocol.EvictionPlan{State: *s, Evict: p.evict, Remaining: p.remaining, Owners: p.candidates, Wait: idleWait}
 	if evictable > 0 {
@@ -103,10 +105,11 @@ func Deadline(text string) time.Duration {
 
 // Written returns the state after the evictions of a plan that began at a time, and the time until the
 // next plan. It drops the pods that were not evicted. The next plan is late by the time that the
-// activities took, so an outage during an activity counts as an outage. Once the evictions of all owners were rejected, the time doubles up
-// to idleWait. A PodDisruptionBudget may not count a replacement yet, so the time is short at first.
+// activities took, so an outage during an activity counts as an outage. Once the evictions of all owners
+// were rejected, the time until the next plan doubles up to idleWait. A PodDisruptionBudget may not count a
+// replacement yet, so the time is short at first.
 // Open runs call Written, so a change of its results needs a version marker in package workflows.
-func Written(plan *protocol.EvictionPlan, result *protocol.EvictPodsResult, began, now time.Time) (state protocol.EvictionState, wait time.Duration) {
+func Written(plan *protocol.EvictionPlan, result *protocol.EvictPodsResult, began time.Time) (state protocol.EvictionState, wait time.Duration) {
 	state, evicted := plan.State, 0
 	state.InFlight = slices.Clone(state.InFlight)
 	attempted := 0
@@ -121,7 +124,7 @@ func Written(plan *protocol.EvictionPlan, result *protocol.EvictPodsResult, bega
 		if len(e.Pods) == 0 {
 			continue
 		}
-		e.Since = now
+		e.Since = began
 		e.Others += chosen - len(e.Pods)
 		evicted += len(e.Pods)
 		state.InFlight = append(state.InFlight, e)

@@ -229,7 +229,7 @@ func TestARolloutFromTheFirstLookToTheUndo(t *testing.T) {
 	watched := shows(t, "status", "logs", "--watch", "--timeout=30s")
 	assert.True(t, strings.HasSuffix(watched, "sidecarset/logs: rollout ended\n"), watched)
 
-	eventually(t, []string{"resume", "logs"}, "no run is open, because all pods that can be upgraded are")
+	eventually(t, []string{"resume", "logs"}, "no run is open, because no pod is left to upgrade")
 	eventually(t, []string{"history", "logs"}, "agent=agent:bad", "Completed", "paused", "errors in the logs", "resumed", "kubectl-sidecarset")
 	var all view.History
 	require.NoError(t, json.Unmarshal([]byte(shows(t, "history", "logs", "-o", "json")), &all))

@@ -142,3 +142,15 @@ func TestKarmadaGetsOneVersionOfEachKindThatItDelivers(t *testing.T) {
 		assert.True(t, delivered[kind], kind)
 	}
 }
+
+// The certificate of the embedded Temporal is not for the Temporal of the fleet.
+func TestAFleetWithoutTLSIsReachedFromAnEmbeddedTemporal(t *testing.T) {
+	const embedded, plain = "--set=fleet.enabled=true,fleet.cluster.name=c1,temporal.embedded.enabled=true", "--fleet-temporal-tls=false"
+	for values, disabled := range map[string]bool{
+		embedded: false, embedded + ",fleet.temporal.address=hub:7233": true,
+		embedded + ",fleet.temporal.address=hub:7233,fleet.temporal.tls.enabled=true": false,
+	} {
+		_, _, container := deployed(t, rendered(t, values), "worker")
+		assert.Equal(t, disabled, slices.Contains(container["args"].([]any), any(plain)), values)
+	}
+}

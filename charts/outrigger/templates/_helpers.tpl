@@ -114,7 +114,12 @@ Arguments: the values of the connection, and the prefix of the directories.
 {{- with .address -}}{{- $args = append $args (printf "--fleet-temporal-address=%s" .) -}}{{- end -}}
 {{- with .namespace -}}{{- $args = append $args (printf "--fleet-temporal-namespace=%s" .) -}}{{- end -}}
 {{- if .apiKey.secretName -}}{{- $args = append $args (printf "--fleet-temporal-api-key-file=/etc/temporal/fleet-api-key/%s" .apiKey.key) -}}{{- end -}}
-{{- if .tls.enabled -}}{{- $args = append $args "--fleet-temporal-tls" -}}{{- end -}}
+{{- if .tls.enabled -}}
+{{- $args = append $args "--fleet-temporal-tls" -}}
+{{- else if and $.Values.temporal.embedded.enabled .address (not .apiKey.secretName) (not .tls.secretName) -}}
+{{- /* The certificate of the embedded server is not for another server. */ -}}
+{{- $args = append $args "--fleet-temporal-tls=false" -}}
+{{- end -}}
 {{- with .tls.serverName -}}{{- $args = append $args (printf "--fleet-temporal-tls-server-name=%s" .) -}}{{- end -}}
 {{- if .tls.secretName -}}
 {{- if .tls.clientCertificate -}}
