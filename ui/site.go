@@ -92,7 +92,8 @@ func secured(next http.Handler) http.Handler {
 // read returns the title and the body of a page.
 type read func(r *http.Request, now time.Time) (string, any, error)
 
-// page returns the handler of a page. A page that cannot be read shows the reason.
+// page returns the handler of a page. If the content of the page cannot be read, the handler shows an
+// error page with the reason.
 func (s *site) page(name string, read read) http.Handler {
 	tmpl, failed := parse(name), parse("error.html")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

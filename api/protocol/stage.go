@@ -86,8 +86,8 @@ type Step struct {
 	// Rollback is set if the run rolls back, instead of being paused, after such failures.
 	Rollback bool `json:"rollback,omitempty"`
 	// UnreadyFor is the time after which an upgraded pod that is not ready counts as failed. AppRestarts
-	// is the number of restarts of other containers after which it counts as failed. 0 means that these
-	// pods do not count.
+	// is the number of restarts of app containers at which an upgraded pod counts as failed. A field with
+	// the value 0 has no effect.
 	UnreadyFor  time.Duration `json:"unreadyFor,omitempty"`
 	AppRestarts int32         `json:"appRestarts,omitempty"`
 	// ProgressDeadline is the time without a pod that became updated and ready after which the rollout

@@ -49,7 +49,8 @@ type Fault struct {
 	At, For time.Duration
 	Kind    Kind
 	Target  string
-	// Value is the new value of an edit, if the kind has a value.
+	// Value is the parameter of the fault, such as a delay or the new value of a field. It is empty if the
+	// fault has no parameter.
 	Value string
 	// Pods is the number of affected pods. Share is their percentage instead. Draw is the random
 	// number that decides which pods are affected.

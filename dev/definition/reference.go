@@ -80,7 +80,8 @@ func rowsOf(value apiextensionsv1.JSONSchemaProps, prefix string) []string {
 	return found
 }
 
-// differences returns the fields whose descriptions differ.
+// differences returns a table row for each top-level field of value whose description differs from the
+// description in other.
 func differences(value, other apiextensionsv1.JSONSchemaProps) []string {
 	var found []string
 	for _, name := range slices.Sorted(maps.Keys(value.Properties)) {

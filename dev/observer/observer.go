@@ -148,7 +148,7 @@ func (o *Observer) Pods() int {
 	return len(o.pods)
 }
 
-// known returns the time of the oldest SidecarSet that a write may be based on.
+// known returns the earliest time at which a worker may have read the SidecarSet on which a write is based.
 func (o *Observer) known(written time.Time) time.Time {
 	from := written.Add(-fenceTime)
 	for changed := true; changed; {

@@ -74,8 +74,8 @@ type Input struct {
 	Pods   []Pod
 	// Terminating contains the pods that are being deleted.
 	Terminating map[types.UID]bool
-	// Replicas contains the replicas of owners that are late to replace evicted pods, as far as they are
-	// known.
+	// Replicas contains the number of replicas of each owner that is late to replace an evicted pod. Owners
+	// whose number of replicas is not known are left out.
 	Replicas map[protocol.Owner]int
 	Now      time.Time
 }

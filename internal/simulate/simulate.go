@@ -24,7 +24,7 @@ import (
 
 // Input is the input of a simulation.
 type Input struct {
-	// Set has defaults and hashes.
+	// Set is the SidecarSet, with its default values and its hash annotations.
 	Set *v1alpha1.SidecarSet
 	// Pods may include pods that the SidecarSet does not match.
 	Pods            []*corev1.Pod

@@ -145,8 +145,9 @@ func (s *Server) handler() http.Handler {
 	return mux
 }
 
-// guard rejects requests of web pages from other origins, even if no token is configured. A web
-// page in a browser can reach servers on the same machine.
+// guard rejects requests without the bearer token, if a token is configured. It also rejects requests of
+// web pages whose origin is not in Origins, even without a token, because a web page in a browser can
+// reach servers on the same machine.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Add("Vary", "Origin")
