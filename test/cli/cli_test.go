@@ -364,7 +364,7 @@ func TestCommandsShowTheStateOfTheClusterWithoutTemporal(t *testing.T) {
 	_, err := sidecarset(t, append(absent, "pause", "away")...)
 	require.EqualError(t, err, "pause the rollout of SidecarSet away: "+unknown)
 	_, err = sidecarset(t, nobody, "pause", "away")
-	require.ErrorContains(t, err, "spec.updateStrategy.paused is followed")
+	require.ErrorContains(t, err, "to pause by the spec, which takes effect")
 }
 
 func TestAWatchEndsWithItsSet(t *testing.T) {

@@ -41,7 +41,7 @@ func TestARolloutIsApprovedAndPromoted(t *testing.T) {
 	require.EqualError(t, err, "the rollout of SidecarSet edge has not ended after 1s")
 	assert.Contains(t, out, "; kubectl sidecarset approve edge\n")
 	_, err = sidecarset(t, "restart", "edge")
-	require.ErrorContains(t, err, "its rollout is in progress")
+	require.ErrorContains(t, err, "the rollout is in progress")
 
 	assert.Equal(t, "sidecarset/edge: step 1 of 3 (canary) is approved\nnext: kubectl sidecarset status edge --watch\n", shows(t, "approve", "edge", "--reason=looks good"))
 	eventually(t, []string{"status", "edge"}, "Status:    Baking (step 2 of 3, ", "3 of 6 updated, 3 of them ready",
