@@ -255,6 +255,7 @@ func TestSpec13_3_AnEvictionIsNotJudgedWithoutItsSidecarSet(t *testing.T) {
 			assert.Empty(t, plan.State.Proven, name)
 			assert.Empty(t, plan.State.Failed, name)
 			require.Len(t, plan.State.InFlight, 1, name)
+			assert.GreaterOrEqual(t, plan.Wait, remainingWait, "the pods may stay unknown for long")
 		}
 		c.sets["logs"], c.pods[0].Outdated = good, []string{"alpha", "logs"}
 		for range 31 {

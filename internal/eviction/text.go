@@ -28,7 +28,7 @@ func (p *planner) plan() protocol.EvictionPlan {
 		plan.Wait = remainingWait
 	}
 	for _, e := range s.InFlight {
-		if e.Failed {
+		if e.Failed || p.unread(&e) {
 			continue
 		}
 		plan.Wait = min(plan.Wait, max(InFlightWait, p.Now.Sub(e.Since)/2), maxInFlightWait)
