@@ -67,6 +67,16 @@ func (i podInformer) Get(ctx context.Context, key client.ObjectKey, o client.Obj
 	return notFound(key.Name)
 }
 
+// newPodInformer returns an empty cache of pods with its index.
+func newPodInformer(t testing.TB) (podInformer, *watches.Pods) {
+	t.Helper()
+	informer := podInformer{SharedIndexInformer: toolscache.NewSharedIndexInformer(nil, &corev1.Pod{}, 0, toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc}), version: new(atomic.Value)}
+	informer.version.Store("")
+	index, err := watches.IndexPods(t.Context(), informer)
+	require.NoError(t, err)
+	return informer, index
+}
+
 func newTestCluster(t testing.TB, calls interceptor.Funcs, set *v1alpha1.SidecarSet, pods ...*corev1.Pod) *testCluster {
 	t.Helper()
 	objects := []client.Object{set}
@@ -74,10 +84,7 @@ func newTestCluster(t testing.TB, calls interceptor.Funcs, set *v1alpha1.Sidecar
 		objects = append(objects, pod)
 	}
 	a, clock := newActivities(t, calls, objects...)
-	informer := podInformer{SharedIndexInformer: toolscache.NewSharedIndexInformer(nil, &corev1.Pod{}, 0, toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc}), version: new(atomic.Value)}
-	informer.version.Store("")
-	index, err := watches.IndexPods(t.Context(), informer)
-	require.NoError(t, err)
+	informer, index := newPodInformer(t)
 	a.Cache, a.Index, a.Writers = informer, index, 2
 	c := &testCluster{Activities: a, t: t, clock: clock, pods: informer, cached: watches.NewPodTransform()}
 	c.sync()

@@ -2,7 +2,6 @@ package activities
 
 import (
 	"errors"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,21 +11,17 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/kube/watches"
 )
 
 // plannedCluster is an evictingCluster whose cache contains the pods.
 func plannedCluster(t *testing.T, pods []*corev1.Pod, others ...client.Object) (*Activities, protocol.EvictPodsInput) {
 	t.Helper()
-	informer := podInformer{SharedIndexInformer: toolscache.NewSharedIndexInformer(nil, &corev1.Pod{}, 0, toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc}), version: new(atomic.Value)}
-	index, err := watches.IndexPods(t.Context(), informer)
-	require.NoError(t, err)
+	informer, index := newPodInformer(t)
 	for _, pod := range pods {
 		require.NoError(t, informer.GetIndexer().Add(pod))
 	}

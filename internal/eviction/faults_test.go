@@ -1,6 +1,7 @@
 package eviction
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -43,17 +44,7 @@ func (c *cluster) plan(after time.Duration, terminating ...types.UID) protocol.E
 }
 
 func (c *cluster) remove(uids ...types.UID) {
-	var left []Pod
-	for _, pod := range c.pods {
-		keep := true
-		for _, uid := range uids {
-			keep = keep && pod.UID != uid
-		}
-		if keep {
-			left = append(left, pod)
-		}
-	}
-	c.pods = left
+	c.pods = slices.DeleteFunc(slices.Clone(c.pods), func(pod Pod) bool { return slices.Contains(uids, pod.UID) })
 }
 
 // Temporal retries a plan while the API server is down.
@@ -153,9 +144,7 @@ func TestSpec13_2_AFailedEvictionKeepsItsSlot(t *testing.T) {
 	require.Len(t, plan.Evict, 1)
 	assert.Equal(t, "b", plan.Evict[0].Owner.Name)
 
-	resumed := c.state
-	resumed.Failed = nil
-	c.state = resumed
+	c.state.Failed = nil
 	c.pods = c.pods[:1]
 	assert.Len(t, c.next(nil).Evict, 1, "another attempt is permitted")
 }
@@ -239,8 +228,8 @@ func TestSpec13_1_APodWithoutWebhookBlocksNoOther(t *testing.T) {
 // The cache of namespaces may lack a namespace, and the cache of another worker may be old.
 func TestSpec13_3_AnEvictionIsNotJudgedWithoutItsSidecarSet(t *testing.T) {
 	for name, unread := range map[string]Set{
-		"unreadable":         {UID: "s1", Generation: 1, Waits: "not known", Unknown: true},
-		"an older gen cache": {UID: "s1", Generation: 0, MaxUnavailable: 100},
+		"unreadable":        {UID: "s1", Generation: 1, Waits: "not known", Unknown: true},
+		"in an older cache": {UID: "s1", Generation: 0, MaxUnavailable: 100},
 	} {
 		c := newCluster(1)
 		c.sets["alpha"] = Set{UID: "s0", Generation: 1, MaxUnavailable: 100, Waits: "SidecarSet alpha is paused"}

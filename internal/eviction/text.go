@@ -16,11 +16,11 @@ import (
 func (p *planner) plan() protocol.EvictionPlan {
 	s := &p.State
 	evictable := p.remaining - p.left
-	open, unknown := evictable > 0 || p.waiting() > 0, p.unknown()
+	open := evictable > 0 || p.waiting() > 0
 	switch {
 	case open && s.Since.IsZero():
 		s.Since = p.Now
-	case !open && !unknown:
+	case !open && p.unknown() == "":
 		s.Since = time.Time{}
 	}
 	plan := protocol.EvictionPlan{State: *s, Evict: p.evict, Remaining: p.remaining, Owners: p.candidates, Wait: idleWait}
@@ -41,7 +41,8 @@ func (p *planner) plan() protocol.EvictionPlan {
 
 // message describes the remaining pods. It names at most three reasons for which pods wait.
 func (p *planner) message(overdue bool) string {
-	if p.remaining == 0 && len(p.State.InFlight) == 0 && !p.unknown() {
+	unknown := p.unknown()
+	if p.remaining == 0 && len(p.State.InFlight) == 0 && unknown == "" {
 		return "no pod has to be recreated"
 	}
 	parts := []string{counted(p.remaining, "pod has", "pods have") + " to be recreated"}
@@ -51,11 +52,8 @@ func (p *planner) message(overdue bool) string {
 	if overdue {
 		parts = append(parts, "the deadline "+p.Policy.Spec.NotUpgradable.Deadline+" has passed")
 	}
-	for _, name := range slices.Sorted(maps.Keys(p.Sets)) {
-		if set := p.Sets[name]; set.Unknown {
-			parts = append(parts, set.Waits)
-			break
-		}
+	if unknown != "" {
+		parts = append(parts, unknown)
 	}
 	for i := range p.State.Failed {
 		if f := &p.State.Failed[i]; i < 3 {
@@ -73,14 +71,15 @@ func (p *planner) message(overdue bool) string {
 	return strings.Join(parts, "; ")
 }
 
-// unknown reports whether the pods of a SidecarSet could not be read.
-func (p *planner) unknown() bool {
-	for _, set := range p.Sets {
-		if set.Unknown {
-			return true
+// unknown returns the reason for which the pods of the first such SidecarSet could not be read, or an
+// empty string.
+func (p *planner) unknown() string {
+	for _, name := range slices.Sorted(maps.Keys(p.Sets)) {
+		if set := p.Sets[name]; set.Unknown {
+			return set.Waits
 		}
 	}
-	return false
+	return ""
 }
 
 func counted(n int, one, many string) string {
