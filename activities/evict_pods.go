@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/activity"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,9 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/protocol"
-	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/match"
-	"github.com/outrigger/outrigger/internal/rollout"
 	"github.com/outrigger/outrigger/internal/stage"
 	"github.com/outrigger/outrigger/kube"
 )
@@ -109,20 +108,20 @@ func (a *Activities) whyNotEvicted(ctx context.Context, input protocol.EvictPods
 	if err != nil {
 		return "", err
 	}
-	reason, err := a.notEvictable(set, policies, freezes)
-	if reason != "" || err != nil {
-		return reason, err
-	}
-	return a.notInjected(ctx, set, e)
-}
-
-// notInjected returns the reason for which replacements would not get the newest content.
-func (a *Activities) notInjected(ctx context.Context, set *v1alpha1.SidecarSet, e protocol.Eviction) (string, error) {
-	namespace := e.Owner.Namespace
 	installed, err := kube.PodWebhook(ctx, a.Live)
 	if err != nil {
 		return "", err
 	}
+	reason, err := a.notEvictable(set, installed, policies, freezes)
+	if reason != "" || err != nil {
+		return reason, err
+	}
+	return a.notInjected(ctx, installed, e)
+}
+
+// notInjected returns the reason for which replacements would get no sidecars.
+func (a *Activities) notInjected(ctx context.Context, installed *admissionregistrationv1.MutatingWebhook, e protocol.Eviction) (string, error) {
+	namespace := e.Owner.Namespace
 	labels, err := kube.NamespaceLabels(ctx, a.Cache)(namespace)
 	if err != nil {
 		return "", fmt.Errorf("look up namespace %s: %w", namespace, err)
@@ -139,7 +138,7 @@ func (a *Activities) notInjected(ctx context.Context, set *v1alpha1.SidecarSet, 
 			return notCalled, nil
 		}
 	}
-	return rollout.OldWhenRecreated(set, installed), nil
+	return "", nil
 }
 
 // evict evicts one pod. evicted reports whether the pod is terminating or gone. Otherwise, rejection

@@ -53,8 +53,8 @@ func (a *Activities) PlanEvictions(ctx context.Context, input protocol.PlanEvict
 	return plan, nil
 }
 
-// replicas reads the replicas of the owners of evictions. It leaves out owners of other kinds, and owners
-// that it cannot read.
+// replicas reads the replicas of the owners of evictions. It leaves out owners of other APIs than apps/v1,
+// and owners that it cannot read.
 func (a *Activities) replicas(ctx context.Context, late []protocol.Eviction) map[protocol.Owner]int {
 	read := map[protocol.Owner]int{}
 	for i := range late {
@@ -101,7 +101,7 @@ type evictionScan struct {
 	*Activities
 	policies []outriggerv1.RolloutPolicy
 	policy   *outriggerv1.RolloutPolicy
-	// installed is the webhook of pods, or nil if there is none, and webhook is its rules.
+	// installed is the webhook of pods, or nil if there is none. webhook contains its selectors.
 	installed *admissionregistrationv1.MutatingWebhook
 	webhook   match.Webhook
 	freezes   []outriggerv1.RolloutFreeze
@@ -109,7 +109,7 @@ type evictionScan struct {
 	pods      map[types.UID]*eviction.Pod
 	// namespaces tells for which namespaces the API server calls the webhook, as far as it is known.
 	namespaces map[string]bool
-	// all contains all cached pods, and terminating those of them that are being deleted.
+	// all contains all cached pods. terminating contains the pods that are being deleted.
 	all         []*corev1.Pod
 	terminating map[types.UID]bool
 }
@@ -281,10 +281,7 @@ func (s *evictionScan) add(pod *corev1.Pod, ready bool, set string, outdated boo
 
 // waits returns the reason for which no pod may be evicted for a SidecarSet now.
 func (s *evictionScan) waits(set *v1alpha1.SidecarSet, plan *rollout.Plan) (string, error) {
-	if reason := rollout.OldWhenRecreated(set, s.installed); reason != "" {
-		return "SidecarSet " + set.Name + ": " + reason, nil
-	}
-	reason, err := s.notEvictable(set, s.policies, s.freezes)
+	reason, err := s.notEvictable(set, s.installed, s.policies, s.freezes)
 	if err == nil && reason == "" && plan.Phase != protocol.PhaseComplete {
 		reason = "the rollout of SidecarSet " + set.Name + " has not ended"
 	}
@@ -293,8 +290,8 @@ func (s *evictionScan) waits(set *v1alpha1.SidecarSet, plan *rollout.Plan) (stri
 
 // notEvictable returns the reason for which the SidecarSet, a RolloutFreeze, the windows of its policy
 // or its fleet permit no evictions now.
-func (a *Activities) notEvictable(set *v1alpha1.SidecarSet, policies []outriggerv1.RolloutPolicy, freezes []outriggerv1.RolloutFreeze) (string, error) {
-	if reason := rollout.OldWhenRecreated(set, nil); reason != "" {
+func (a *Activities) notEvictable(set *v1alpha1.SidecarSet, installed *admissionregistrationv1.MutatingWebhook, policies []outriggerv1.RolloutPolicy, freezes []outriggerv1.RolloutFreeze) (string, error) {
+	if reason := rollout.OldWhenRecreated(set, installed); reason != "" {
 		return "SidecarSet " + set.Name + ": " + reason, nil
 	}
 	if reason := staysOutdated(set); reason != "" {
