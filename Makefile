@@ -226,7 +226,7 @@ demo-outrigger:
 fleet-demo: controlplane build ## Show a rollout over three clusters, with a version that stops in the first one (DEMO_EXIT=1 ends it)
 	@bin/stack fleet-demo
 
-.PHONY: bench-rollout bench-idle-sets bench-create-sets bench-fleet bench-rest
+.PHONY: bench-rollout bench-idle-sets bench-create-sets bench-fleet bench-rest bench-events
 bench-rollout: controlplane build ## Measure a rollout and a baseline (PODS=1000 WINDOW=10% HOT= IDEAL=true ROUNDS=3)
 	@$(call bench,rollout --pods=$(PODS) --window=$(WINDOW) --ideal=$(IDEAL) --rounds=$(ROUNDS) $(if $(HOT),--hot))
 bench-idle-sets: controlplane build ## Measure a rollout with 1,000 idle SidecarSets (PODS=1000 FLAGS='--idle-sets=20')
@@ -237,6 +237,8 @@ bench-fleet: controlplane build ## Measure 50 SidecarSets that roll out together
 	@$(call bench,fleet)
 bench-rest: controlplane build ## Measure 500 SidecarSets with 10,000 pods at rest (FLAGS='--rest=1m')
 	@$(call bench,fleet --pods=10000 --sets=500 --workers=1 --window=50% --rest=2m)
+bench-events: controlplane build ## Measure 50 events of pods per second with 500 SidecarSets in namespaces of their own and 20,000 pods (FLAGS='--events=10')
+	@$(call bench,fleet --pods=20000 --sets=500 --workers=1 --per-namespace --upgrade=false --rest=2m --events=50)
 
 # The programs are built first, because go run replaces their exit codes.
 # $(call bench,subcommand and flags)

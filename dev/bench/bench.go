@@ -27,8 +27,14 @@ type bench struct {
 	window             string
 	maxUnavailablePods int
 	hot                bool
-	baseline           bool
-	rounds             int
+	// perNamespace is set if each SidecarSet selects the pods of its own namespace.
+	perNamespace bool
+	// upgrades is set if the pods are upgraded once.
+	upgrades bool
+	// events is the number of events of pods per second during the rest.
+	events   int
+	baseline bool
+	rounds   int
 	// ready is the time from the restart of a container until the pod is ready.
 	ready, settle, rest time.Duration
 }
@@ -111,6 +117,8 @@ func (h *harness) measure(ctx context.Context) error {
 		if err := h.createPods(ctx); err != nil {
 			return err
 		}
+	}
+	if h.bench.pods > 0 && h.upgrades {
 		if err := h.rollOut(ctx); err != nil {
 			return fmt.Errorf("rollout: %w", err)
 		}
@@ -215,21 +223,37 @@ func reachedBySet(served []observer.Update, began time.Time, pods, percent int) 
 	return reached
 }
 
-func (h *harness) measureRest(ctx context.Context) error {
-	var samples []sample
-	for _, pause := range []time.Duration{h.settle, h.rest} {
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		next, err := h.sample(ctx)
-		if err != nil {
-			return err
-		}
-		samples = append(samples, next)
+func sleep(ctx context.Context, pause time.Duration) error {
+	select {
+	case <-time.After(pause):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
-	used, took := samples[1].since(samples[0]), samples[1].at.Sub(samples[0].at)
+}
+
+// measureRest measures what the roles use after the rollouts, while pods get the configured events.
+func (h *harness) measureRest(ctx context.Context) error {
+	if err := sleep(ctx, h.settle); err != nil {
+		return err
+	}
+	before, err := h.sample(ctx)
+	if err != nil {
+		return err
+	}
+	if h.events > 0 {
+		err = h.makeEvents(ctx, h.rest)
+	} else {
+		err = sleep(ctx, h.rest)
+	}
+	if err != nil {
+		return err
+	}
+	after, err := h.sample(ctx)
+	if err != nil {
+		return err
+	}
+	used, took := after.since(before), after.at.Sub(before.at)
 	h.lines.seconds("seconds at rest", took)
 	h.lines.each("at rest, API writes", "%.0f", used.writes)
 	h.lines.each("at rest, API reads and opened watches", "%.0f", used.reads)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -99,10 +100,14 @@ func (h *harness) startRoles(ctx context.Context) (err error) {
 	if err := h.createNamespace(ctx, namespace); err != nil {
 		return err
 	}
+	watched := namespace
+	if h.perNamespace {
+		watched = corev1.NamespaceAll
+	}
 	if h.cached, err = h.watchSets(ctx); err != nil {
 		return err
 	}
-	h.watched, err = h.watchPods(ctx, namespace)
+	h.watched, err = h.watchPods(ctx, watched)
 	return err
 }
 
@@ -128,6 +133,9 @@ func image(version int) string { return fmt.Sprintf("%s:v%d", sidecar, version) 
 // newSet returns a SidecarSet that selects the pods of the Deployment of its name.
 func (h *harness) newSet(name, maxUnavailable string) *v1alpha1.SidecarSet {
 	set := &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if h.perNamespace {
+		set.Spec.Namespace = name
+	}
 	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{appLabel: name}}
 	container := v1alpha1.SidecarContainer{Container: corev1.Container{Name: sidecar, Image: image(1)}}
 	if h.hot {
@@ -229,8 +237,14 @@ func (h *harness) createPods(ctx context.Context) error {
 	podsEach := h.bench.pods / len(h.sets)
 	h.pods = len(h.sets) * podsEach
 	h.watched.Expect(image(1))
+	if h.perNamespace {
+		err := h.eachSet(ctx, h.sets, func(ctx context.Context, set *v1alpha1.SidecarSet) error { return h.createNamespace(ctx, set.Name) })
+		if err != nil {
+			return err
+		}
+	}
 	err := h.eachSet(ctx, h.sets, func(ctx context.Context, set *v1alpha1.SidecarSet) error {
-		return h.createDeployment(ctx, namespace, set.Name, podsEach, h.podTemplate())
+		return h.createDeployment(ctx, cmp.Or(set.Spec.Namespace, namespace), set.Name, podsEach, h.podTemplate())
 	})
 	if err != nil {
 		return err

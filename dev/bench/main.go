@@ -22,8 +22,8 @@ func main() {
 	ctrllog.SetLogger(logr.Discard())
 	root := &cobra.Command{Use: "bench", Short: "Measure Outrigger on the local stack", SilenceUsage: true, SilenceErrors: true}
 	root.AddCommand(
-		(&bench{pods: 1000, sets: 1, workers: 1, baseline: true, rounds: 3}).command("rollout", "Measure a rollout and a baseline"),
-		(&bench{pods: 5000, sets: 50, workers: 2, rounds: 1}).command("fleet", "Measure many SidecarSets: creation, rollouts, and rest"),
+		(&bench{pods: 1000, sets: 1, workers: 1, baseline: true, rounds: 3, upgrades: true}).command("rollout", "Measure a rollout and a baseline"),
+		(&bench{pods: 5000, sets: 50, workers: 2, rounds: 1, upgrades: true}).command("fleet", "Measure many SidecarSets: creation, rollouts, and rest"),
 	)
 	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -57,6 +57,9 @@ func (b *bench) command(use, short string) *cobra.Command {
 	flags.DurationVar(&b.ready, "ready-after", 0, "what a pod takes to become ready after a restart; 0 is as fast as simulated pods are")
 	flags.BoolVar(&b.baseline, "ideal", b.baseline, "measure the baseline before and after the rollout")
 	flags.IntVar(&b.rounds, "rounds", b.rounds, "number of measurements with a baseline, each on a new cluster")
+	flags.BoolVar(&b.perNamespace, "per-namespace", false, "each SidecarSet selects the pods of its own namespace")
+	flags.BoolVar(&b.upgrades, "upgrade", b.upgrades, "upgrade the pods")
+	flags.IntVar(&b.events, "events", 0, "number of events of pods per second during the rest")
 	flags.DurationVar(&b.settle, "settle", 20*time.Second, "wait for this long between the rollouts and the rest")
 	flags.DurationVar(&b.rest, "rest", 0, "measure for this long what the SidecarSets cost after their rollouts")
 	return cmd
@@ -70,6 +73,10 @@ func (b *bench) check() error {
 		return errors.New("--sets, --workers and --rounds: at least 1")
 	case b.baseline && (b.sets > 1 || b.pods == 0):
 		return errors.New("--ideal needs --pods, and works only with --sets=1")
+	case b.events > 0 && (b.pods == 0 || b.rest == 0):
+		return errors.New("--events needs --pods and --rest")
+	case b.baseline && (b.perNamespace || !b.upgrades):
+		return errors.New("--ideal works only with --upgrade, and without --per-namespace")
 	case b.pods > 0 && (err != nil || slots < 1 || b.pods < b.sets):
 		return fmt.Errorf("--pods %d, --sets %d, --window %s: each SidecarSet needs a pod that may be unavailable", b.pods, b.sets, b.window)
 	}
