@@ -71,16 +71,19 @@ func (b *bench) check() error {
 	switch {
 	case b.sets < 1 || b.workers < 1 || b.rounds < 1:
 		return errors.New("--sets, --workers and --rounds: at least 1")
-	case b.baseline && (b.sets > 1 || b.pods == 0):
-		return errors.New("--ideal needs --pods, and works only with --sets=1")
 	case b.events > 0 && (b.pods == 0 || b.rest == 0):
 		return errors.New("--events needs --pods and --rest")
-	case b.baseline && (b.perNamespace || !b.upgrades):
-		return errors.New("--ideal works only with --upgrade, and without --per-namespace")
 	case b.pods > 0 && (err != nil || slots < 1 || b.pods < b.sets):
 		return fmt.Errorf("--pods %d, --sets %d, --window %s: each SidecarSet needs a pod that may be unavailable", b.pods, b.sets, b.window)
+	case b.baseline && !b.comparable():
+		return errors.New("--ideal needs --pods and --upgrade, and works only with --sets=1 and without --per-namespace")
 	}
 	return nil
+}
+
+// comparable reports whether a baseline can upgrade the same pods.
+func (b *bench) comparable() bool {
+	return b.sets == 1 && b.pods > 0 && b.upgrades && !b.perNamespace
 }
 
 // slots returns the number of pods of each SidecarSet that may be unavailable.
