@@ -275,6 +275,8 @@ type outcome struct {
 	// fresh lists the writes that newWrites has not returned yet.
 	fresh      []protocol.WrittenPod
 	rejections map[protocol.PodReference]string
+	// lost contains the written pods whose changes do not last.
+	lost map[protocol.PodReference]bool
 	// released lists the pods whose write has ended, and that were not written.
 	released []protocol.PodReference
 	stopped  string
@@ -343,12 +345,16 @@ func (o *outcome) failed(pod protocol.PodReference, reason string) {
 	o.rejections[pod] = reason
 }
 
-// undone records the rejection of a pod whose written changes do not last.
+// undone records the rejection of a pod whose written changes do not last. The pod counts as written, too,
+// because the writes may have restarted a container.
 func (o *outcome) undone(pod protocol.PodReference, reason string) {
 	o.failed(pod, reason)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	delete(o.written, pod)
+	if o.lost == nil {
+		o.lost = map[protocol.PodReference]bool{}
+	}
+	o.lost[pod] = true
 }
 
 // stop records the reason for which a batch ended, if the reason is the SidecarSet or the Lease.
@@ -393,11 +399,11 @@ func (o *outcome) isWritten(pod protocol.PodReference) bool {
 }
 
 // failures returns the rejected pods, in the order of pods. A pod that was resized before its upgrade was
-// rejected counts as written.
+// rejected counts as written only, unless its resize does not last.
 func (o *outcome) failures(pods []protocol.PodReference) []protocol.RejectedPod {
 	var failed []protocol.RejectedPod
 	for _, pod := range pods {
-		if _, written := o.written[pod]; written {
+		if _, written := o.written[pod]; written && !o.lost[pod] {
 			continue
 		}
 		if reason, ok := o.rejections[pod]; ok {

@@ -72,6 +72,7 @@ func TestResultsOfGuardedWrites(t *testing.T) {
 		"a proxy fails":                  {reference, patch, nil, []error{gateway}, wrote(""), nil, "write pod d/a: bad gateway", 1},
 		"perhaps written":                {reference, patch, nil, []error{errors.New("connection reset")}, wrote(""), nil, "write pod d/a: connection reset", 1},
 		"undone by another component":    {reference, decision{patch: []byte("{}"), more: true}, nil, []error{nil, nil, nil}, nil, failed("another component changes the resources of the sidecars back"), "", 3},
+		"resized, but undone":            {reference, decision{patch: []byte("{}"), more: true, resize: true}, nil, []error{nil, nil, nil}, wrote("7"), failed("another component changes the resources of the sidecars back"), "", 3},
 		"throttled":                      {reference, patch, nil, []error{apierrors.NewTooManyRequests("slow down", 1)}, nil, nil, "write pod d/a: slow down", 1},
 	} {
 		t.Run(name, func(t *testing.T) {

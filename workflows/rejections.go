@@ -61,17 +61,18 @@ func (r rejections) resetBackoff() {
 func (r rejections) record(now time.Time, written []protocol.PodReference, failed []protocol.RejectedPod) (again bool) {
 	known, full := r.Pods.Set(), len(r.Pods) == maxRejected
 	accepted, tried := false, map[protocol.Fingerprint]bool{}
-	for _, pod := range written {
-		print := protocol.FingerprintOf(pod.UID)
-		tried[print] = true
-		accepted = accepted || known[print]
-	}
 	var rejected protocol.Fingerprints
 	for _, pod := range failed {
 		print := protocol.FingerprintOf(pod.UID)
 		tried[print] = true
 		rejected = append(rejected, print)
 		again = again || known[print]
+	}
+	for _, pod := range written {
+		print := protocol.FingerprintOf(pod.UID)
+		// A pod that is also rejected was resized, but its resize does not last.
+		accepted = accepted || known[print] && !tried[print]
+		tried[print] = true
 	}
 	r.Pods = append(r.Pods.Without(tried), rejected...)
 	r.Pods = r.Pods[max(len(r.Pods)-maxRejected, 0):]

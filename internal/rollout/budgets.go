@@ -101,6 +101,9 @@ func healthy(pod *corev1.Pod) bool {
 	if ready == nil || ready.Status != corev1.ConditionTrue || pod.DeletionTimestamp != nil {
 		return false
 	}
+	if podstate.ResizeRestarts(pod) {
+		return false
+	}
 	states, err := record.InPlaceStates(pod.Annotations)
 	if err != nil {
 		return true
@@ -123,10 +126,10 @@ func newDisruptions(budgets *Budgets) *disruptions {
 	return &disruptions{Budgets: budgets, taken: map[*budget]int{}}
 }
 
-// needs reports whether a pod counts as healthy. A pod whose twins are still to be reset counts, because
-// the reset restarts a container.
+// needs reports whether an upgrade makes a healthy pod unavailable. A pod whose twins are still to be
+// reset counts, because the reset restarts a container.
 func (d *disruptions) needs(pod *Pod) bool {
-	return len(d.byNamespace[pod.Namespace]) > 0 && healthy(pod.Pod)
+	return len(d.byNamespace[pod.Namespace]) > 0 && !pod.RestartsNothing && healthy(pod.Pod)
 }
 
 func (d *disruptions) full(pod *Pod) bool { return d.exhausted(pod) != nil }

@@ -20,7 +20,7 @@ func newDomains(limit int, of func(node string) string) *domains {
 	return &domains{limit: limit, of: of, unavailable: map[string]bool{}}
 }
 
-func (d *domains) needs(pod *Pod) bool { return pod.Ready }
+func (d *domains) needs(pod *Pod) bool { return pod.NeedsSlot() }
 
 // full is strict: while too many domains have unavailable pods, no domain has a slot.
 func (d *domains) full(pod *Pod) bool {

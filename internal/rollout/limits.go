@@ -82,7 +82,7 @@ func (s *scope) limits(tried map[protocol.PodReference]bool) limits {
 	}
 	for i := range s.pods {
 		pod := &s.pods[i]
-		if pod.UnavailableByUpgrade() || !pod.Updated && tried[pod.Reference()] {
+		if pod.UnavailableByUpgrade() || !pod.Updated && !pod.RestartsNothing && tried[pod.Reference()] {
 			for _, one := range all {
 				one.take(pod)
 			}

@@ -18,7 +18,7 @@ func newOwners(limit int) *owners {
 	return &owners{limit: limit, unavailable: map[types.UID]int{}}
 }
 
-func (o *owners) needs(pod *Pod) bool { return pod.Ready }
+func (o *owners) needs(pod *Pod) bool { return pod.NeedsSlot() }
 
 func (o *owners) full(pod *Pod) bool { return o.unavailable[ownerOf(pod)] >= o.limit }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/outrigger/outrigger/api/protocol"
@@ -45,4 +46,66 @@ func TestSpec7_9_ARollbackFinishesAResizeThatHasBegun(t *testing.T) {
 	plan, err := NextInStage(set, []Pod{begun, newPod("b", old, withHash(set.Name, "older"))}, nil, back)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"a"}, chosen(plan))
+}
+
+// The batch ended after it recorded the resize back, so the record names the content of the rollback.
+func TestSpec7_9_ARollbackFinishesItsOwnResize(t *testing.T) {
+	set := unavailable(intstr.FromInt32(2))
+	back := &protocol.Stage{Generation: set.Generation, Step: &protocol.Step{UpTo: intstr.FromInt32(1)},
+		Quarantine: &protocol.Quarantine{Hash: "bad", Revision: "web-1", Reason: "3 pods failed"}}
+	begun := newPod("a", old, withHash(set.Name, "older"), func(pod *corev1.Pod) {
+		pod.Annotations[v1alpha1.ResizeAnnotation] = `{"` + set.Name + `":"good"}`
+	})
+	finished := newPod("b", old, withHash(set.Name, "older"), func(pod *corev1.Pod) {
+		pod.Annotations[v1alpha1.ResizeAnnotation] = `{"` + set.Name + `":"older"}`
+	})
+	plan, err := NextInStage(set, []Pod{begun, finished}, nil, back)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"a"}, chosen(plan))
+}
+
+// The kubelet cannot resize pod a to the former content. The next content must reach this pod.
+func TestSpec7_9_APodThatWaitsForAResizeDoesNotBlockItsOwner(t *testing.T) {
+	waiting := old
+	waiting.Resizing, waiting.ResizeRestarts, waiting.UpgradedInPlace = true, true, true
+	pods := []Pod{owned("a", "x", waiting), owned("b", "x", old)}
+	require.True(t, pods[0].UnavailableByUpgrade())
+	plan, err := NextInStage(unavailable(intstr.FromInt32(9)), pods, nil, onePerOwner(intstr.FromString("100%")))
+	require.NoError(t, err)
+	assert.Equal(t, []string{"a*"}, chosen(plan), "pod a uses the slot of its owner already")
+}
+
+func TestSpec7_9_ResizesThatRestartNothingTakeNoSlotsOfAPolicy(t *testing.T) {
+	free := old
+	free.RestartsNothing = true
+	pods := []Pod{owned("a", "x", free), owned("b", "x", free), owned("c", "x", restart)}
+	plan, err := NextInStage(unavailable(intstr.FromInt32(9)), pods, nil, onePerOwner(intstr.FromString("100%")))
+	require.NoError(t, err)
+	assert.Equal(t, []string{"a*", "b*"}, chosen(plan))
+
+	none := web(func(budget *policyv1.PodDisruptionBudget) { budget.Status.DisruptionsAllowed = 0 })
+	plan = planWithBudgets(t, []Pod{budgeted("a", free), budgeted("b", old)}, nil, none)
+	assert.Equal(t, []string{"a*"}, chosen(plan))
+}
+
+// Another SidecarSet resizes pod other, which restarts its container.
+func TestSpec7_9_BudgetsCountResizesThatRestart(t *testing.T) {
+	resized := func(pod *corev1.Pod) {
+		pod.Annotations = map[string]string{v1alpha1.ResizeAnnotation: `{"other":"x"}`}
+		pod.Generation, pod.Status.ObservedGeneration = 4, 3
+		pod.Spec.Containers = []corev1.Container{{Name: "side", ResizePolicy: []corev1.ContainerResizePolicy{{RestartPolicy: corev1.RestartContainer}}}}
+	}
+	for name, c := range map[string]struct {
+		change func(*corev1.Pod)
+		chosen []string
+	}{
+		"a pending resize":        {resized, []string{}},
+		"a resize of no restart":  {func(pod *corev1.Pod) { resized(pod); pod.Spec.Containers[0].ResizePolicy = nil }, []string{"a"}},
+		"a resize that has ended": {func(pod *corev1.Pod) { resized(pod); pod.Status.ObservedGeneration = 4 }, []string{"a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			others := []Pod{budgeted("b", old), budgeted("c", old), budgeted("other", old, c.change)}
+			assert.Equal(t, c.chosen, chosen(planWithBudgets(t, []Pod{budgeted("a", old)}, others, web(nil))))
+		})
+	}
 }

@@ -8,14 +8,20 @@ import (
 )
 
 // rollsBack reports whether a rollback may upgrade a pod. A rollback upgrades only pods with the
-// quarantined content, or with a resize for this content that has begun. Pods with an older version stay as they are (SPEC §11.12).
+// quarantined content, and pods whose resize has begun and is not finished: the resize may be to the
+// quarantined content, or may be the resize of this rollback. Other pods with an older version stay as
+// they are (SPEC §11.12).
 func (p *planner) rollsBack(pod *Pod) bool {
 	if pod.Updated {
 		return true
 	}
 	// The annotation of a matched pod was parsed before.
 	hashes, err := record.Hashes(pod.Annotations)
-	if err != nil || hashes[p.set].Hash != p.quarantine.Hash && record.Resize(pod.Annotations, p.set) != p.quarantine.Hash {
+	if err != nil {
+		return false
+	}
+	hash, resize := hashes[p.set].Hash, record.Resize(pod.Annotations, p.set)
+	if unfinished := resize != "" && resize != hash; hash != p.quarantine.Hash && !unfinished {
 		return false
 	}
 	p.plan.Quarantined++

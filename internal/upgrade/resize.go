@@ -36,7 +36,9 @@ func resizePatches(pod *corev1.Pod, target Target) (patches ResizePatches, err e
 	switch {
 	case len(resizes) == 0:
 		return patches, nil
-	case read.Resizes[target.Set] != target.Hash:
+	case read.Resizes[target.Set] != target.Hash && read.Hashes[target.Set].Hash != target.Hash:
+		// A pod with the hash of the target has an unfinished resize to other content. Its record stays
+		// until this resize is complete, because a record of the target would show no resize.
 		patches.Begin, err = beginResize(pod, target, read)
 		return patches, err
 	}

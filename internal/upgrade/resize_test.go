@@ -70,6 +70,44 @@ func TestSpec7_9_AnUpgradeAfterAResizeKeepsItsRecordOnlyWhileItIsPending(t *test
 	}
 }
 
+// An undo, or a rollback, returns to the content of a pod whose resize has begun.
+func TestSpec7_9_AnUndoResizesBackBeforeThePodCountsAsUpdated(t *testing.T) {
+	target := hotTarget("envoy:1", "77")
+	target.HashWithoutImage, target.ResizableHashes = "blank", []string{"blank", "blank-2"}
+	target.Sidecars[0].Resources = memory("64Mi")
+	pod := hotPod()
+	pod.Annotations[v1alpha1.ResizeAnnotation] = `{"s":"hash-envoy:2"}`
+	for i := range pod.Spec.Containers {
+		pod.Spec.Containers[i].Resources = memory("96Mi")
+	}
+	require.False(t, state(t, pod, target).Updated)
+
+	patches, err := Resize(pod, target)
+	require.NoError(t, err)
+	require.Nil(t, patches.Begin, "the record of the other content shows that the resize is not finished")
+	pod = apply(t, pod, patches.Resize)
+	assert.Equal(t, memory("64Mi"), pod.Spec.Containers[1].Resources)
+	require.False(t, state(t, pod, target).Updated)
+
+	patch, err := Patch(pod, target, now)
+	require.NoError(t, err)
+	pod = apply(t, pod, patch)
+	assert.True(t, state(t, pod, target).Updated)
+	assert.NotContains(t, pod.Annotations[v1alpha1.ResizeAnnotation], "envoy")
+}
+
+// A resize that another component began after the end of the rollout.
+func TestSpec7_9_AnUpgradeDoesNotWaitForAResizeOfAnotherComponent(t *testing.T) {
+	pod := hotPod()
+	pod.Annotations[v1alpha1.ResizeAnnotation] = `{"s":"hash-envoy:1"}`
+	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue})
+	target := hotTarget("envoy:2", "77")
+	target.Good = []v1alpha1.GoodRevision{{Revision: "r", Hash: "hash-envoy:1", ResourceVersion: "70"}}
+	patch, err := Patch(pod, target, now)
+	require.NoError(t, err)
+	assert.False(t, state(t, apply(t, pod, patch), target).Resizing)
+}
+
 // Another component has changed the amounts of the pod.
 func TestSpec7_9_AnUpgradeOfTheImageKeepsTheAmountsOfThePod(t *testing.T) {
 	target := hotTarget("envoy:2", "77")

@@ -82,12 +82,13 @@ func upgradeOf(pod *corev1.Pod, target Target, now metav1.Time) ([]byte, error) 
 }
 
 // recordResize makes the record of a resize name the target. If this upgrade resizes nothing, and no
-// earlier resize is pending, the entry is removed, because a later resize would have another cause.
+// earlier resize of the rollout is pending, the entry is removed, because a later resize would have
+// another cause.
 func (w *write) recordResize(target Target) (err error) {
 	hash, resized := w.read.Resizes[target.Set]
 	switch {
 	case !resized:
-	case hash == target.Hash || target.ResizeWait(w.pod) != "":
+	case hash == target.Hash || target.OfRecord(w.pod, w.read).Resizing:
 		w.annotations[v1alpha1.ResizeAnnotation], err = record.With(w.pod.Annotations, v1alpha1.ResizeAnnotation, map[string]string{target.Set: target.Hash})
 	default:
 		w.annotations[v1alpha1.ResizeAnnotation], err = record.WithoutResize(w.read, target.Set)
