@@ -72,7 +72,6 @@ func TestResultsOfGuardedWrites(t *testing.T) {
 		"a proxy fails":                  {reference, patch, nil, []error{gateway}, wrote(""), nil, "write pod d/a: bad gateway", 1},
 		"perhaps written":                {reference, patch, nil, []error{errors.New("connection reset")}, wrote(""), nil, "write pod d/a: connection reset", 1},
 		"undone by another component":    {reference, decision{patch: []byte("{}"), more: true}, nil, []error{nil, nil, nil}, nil, failed("another component changes the resources of the sidecars back"), "", 3},
-		"resized, but undone":            {reference, decision{patch: []byte("{}"), more: true, resize: true}, nil, []error{nil, nil, nil}, wrote("7"), failed("another component changes the resources of the sidecars back"), "", 3},
 		"throttled":                      {reference, patch, nil, []error{apierrors.NewTooManyRequests("slow down", 1)}, nil, nil, "write pod d/a: slow down", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -235,4 +234,24 @@ func TestSpec7_9_AResizedPodCountsAsWrittenIfItsUpgradeIsRejected(t *testing.T) 
 	all := []protocol.PodReference{refTo("a")}
 	assert.Equal(t, []protocol.WrittenPod{{PodReference: refTo("a"), ResourceVersion: "8"}}, outcome.writes(all))
 	assert.Empty(t, outcome.failures(all))
+}
+
+// Each resize may have restarted a container, so the slot of the pod must not be released.
+func TestSpec7_9_AResizedPodKeepsItsSlotIfTheResizeDoesNotLast(t *testing.T) {
+	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("a"))
+	cluster.Resize = resizeWriter{}
+	var outcome outcome
+	result, err := cluster.writer(changeUpgrade).apply(t.Context(), refTo("a"), &outcome, change{
+		decide: func(context.Context, *corev1.Pod) (decision, error) {
+			return decision{patch: []byte("{}"), more: true, resize: true}, nil
+		},
+	})
+	require.NoError(t, err)
+	assert.Equal(t, resultRejected, result)
+	assert.True(t, outcome.isWritten(refTo("a")))
+	outcome.release(refTo("a"))
+	assert.Empty(t, outcome.releasedPods())
+	all := []protocol.PodReference{refTo("a")}
+	assert.Len(t, outcome.writes(all), 1)
+	assert.Equal(t, []protocol.RejectedPod{{PodReference: refTo("a"), Reason: "another component changes the resources of the sidecars back"}}, outcome.failures(all))
 }

@@ -77,26 +77,32 @@ func (s *revisionStep) reconcile(ctx context.Context, p *pass) error {
 
 func (s *revisionStep) forget(name string) { s.compared.Delete(name) }
 
-// compared is a revision and the result of its comparison with the other revisions.
+// compared contains the revisions of a SidecarSet and the result of the comparison of the latest
+// revision with the others. The cache may have missed a revision, so the result applies only to
+// these revisions.
 type compared struct {
-	set      types.UID
-	revision string
-	hashes   []string
+	set       types.UID
+	latest    string
+	revisions []string
+	hashes    []string
 }
 
 // recordResizableHashes writes status.resizableHashes before the run of the generation starts,
 // because the run reads the list when it plans. The other fields of status follow at the end of the
 // pass.
 func (s *revisionStep) recordResizableHashes(ctx context.Context, p *pass, sorted []*appsv1.ControllerRevision) error {
-	latest := p.set.Status.LatestRevision
+	latest, names := p.set.Status.LatestRevision, make([]string, 0, len(sorted))
+	for _, one := range sorted {
+		names = append(names, one.Name)
+	}
 	known, ok := s.compared.Load(p.set.Name)
 	result, _ := known.(compared)
-	if !ok || result.set != p.set.UID || result.revision != latest {
+	if !ok || result.set != p.set.UID || result.latest != latest || !slices.Equal(result.revisions, names) {
 		hashes, err := revision.ResizableHashes(p.set, sorted)
 		if err != nil {
 			return fmt.Errorf("SidecarSet %s: compare its revisions: %w", p.set.Name, err)
 		}
-		result = compared{p.set.UID, latest, hashes}
+		result = compared{p.set.UID, latest, names, hashes}
 	}
 	if !slices.Equal(result.hashes, p.set.Status.ResizableHashes) {
 		early := p.set.DeepCopy()

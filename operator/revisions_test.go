@@ -3,9 +3,12 @@ package operator
 import (
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -21,7 +24,7 @@ func registrar(t *testing.T, stored ...client.Object) *revisionStep {
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(stored...).
-		WithIndex(&appsv1.ControllerRevision{}, revisions.SetField, revisions.SetNames).Build()
+		WithIndex(&appsv1.ControllerRevision{}, revisions.SetField, revisions.SetNames).WithStatusSubresource(&v1alpha1.SidecarSet{}).Build()
 	return &revisionStep{client: c, live: c, namespace: "system"}
 }
 
@@ -132,4 +135,24 @@ func TestSpec6_6_TheLastGoodRevisionOutlivesTheLimit(t *testing.T) {
 	}
 	set.Status.GoodRevisions = []v1alpha1.GoodRevision{{Revision: set.Status.LatestRevision, Hash: "h", ResourceVersion: "9"}}
 	assert.Equal(t, []string{set.Status.LatestRevision}, namesAfter("side:v3"), "the former good revision is removed")
+}
+
+// The watch of revisions was interrupted, so the cache missed a revision.
+func TestSpec7_9_ARevisionThatTheCacheMissedIsComparedLater(t *testing.T) {
+	set := fixture.SidecarSet("s", fixture.Sidecar("side"))
+	r := registrar(t)
+	require.NoError(t, r.client.Create(t.Context(), set))
+	r.status = &statusWriter{client: r.client, writes: prometheus.NewCounter(prometheus.CounterOpts{})}
+	var all []*appsv1.ControllerRevision
+	for i, amount := range []string{"64Mi", "80Mi", "96Mi"} {
+		set.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(amount)}
+		one, err := revision.New(fixture.Hashed(set), "system", int64(i+1))
+		require.NoError(t, err)
+		all = append(all, one)
+	}
+	set.Status.LatestRevision = all[2].Name
+	for _, cached := range [][]*appsv1.ControllerRevision{{all[0], all[2]}, all} {
+		require.NoError(t, r.recordResizableHashes(t.Context(), &pass{set: set, before: set.DeepCopy()}, cached))
+		assert.Len(t, set.Status.ResizableHashes, len(cached))
+	}
 }

@@ -132,6 +132,8 @@ func affectsStatus(before, after *corev1.Pod) bool {
 			pod.Annotations[v1alpha1.InPlaceUpdateStateAnnotation], pod.Annotations[v1alpha1.WorkingHotUpgradeContainerAnnotation],
 			pod.Status.Phase, pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses,
 			podstate.Condition(pod, corev1.PodReady), podstate.Condition(pod, v1alpha1.UpgradableCondition),
+			pod.Annotations[v1alpha1.ResizeAnnotation], podstate.Condition(pod, corev1.PodResizePending), podstate.Condition(pod, corev1.PodResizeInProgress),
+			pod.Status.ObservedGeneration == 0, pod.Status.ObservedGeneration < pod.Generation, pod.Status.QOSClass,
 		}
 	}
 	return !equality.Semantic.DeepEqual(read(before), read(after))
@@ -161,7 +163,7 @@ func namespaceEvents(sets *setLister) handler.TypedFuncs[*corev1.Namespace, reco
 }
 
 // revisionEvents returns the handler that enqueues a SidecarSet after another client has deleted
-// or changed one of its revisions.
+// or changed one of its revisions, or after the cache has missed a revision.
 func revisionEvents(limiter *enqueueLimiter) handler.TypedFuncs[*appsv1.ControllerRevision, reconcile.Request] {
 	enqueue := func(q queue, revision *appsv1.ControllerRevision) {
 		if set := revision.Labels[v1alpha1.SidecarSetNameLabel]; set != "" {
@@ -169,6 +171,11 @@ func revisionEvents(limiter *enqueueLimiter) handler.TypedFuncs[*appsv1.Controll
 		}
 	}
 	return handler.TypedFuncs[*appsv1.ControllerRevision, reconcile.Request]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*appsv1.ControllerRevision], q queue) {
+			if !e.IsInInitialList {
+				enqueue(q, e.Object)
+			}
+		},
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*appsv1.ControllerRevision], q queue) {
 			enqueue(q, e.ObjectOld)
 		},

@@ -41,13 +41,20 @@ func TestOnlyPodChangesThatStatusShowsAreFollowed(t *testing.T) {
 		{"phase", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, true},
 		{"readiness", func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse }, true},
 		{"container", func(p *corev1.Pod) { p.Status.ContainerStatuses[0].ImageID = "x" }, true},
+		{"begin of a resize", func(p *corev1.Pod) { p.Annotations[v1alpha1.ResizeAnnotation] = `{"a":"x"}` }, true},
+		{"deferred resize", func(p *corev1.Pod) {
+			p.Status.Conditions[1] = corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue}
+		}, true},
+		{"end of a resize", func(p *corev1.Pod) { p.Status.ObservedGeneration = 5 }, true},
+		{"newer generation", func(p *corev1.Pod) { p.Generation = 6 }, false},
+		{"kubelet that cannot resize", func(p *corev1.Pod) { p.Status.ObservedGeneration = 0 }, true},
 		{"native sidecar", func(p *corev1.Pod) { p.Status.InitContainerStatuses[0].RestartCount = 1 }, true},
 	} {
 		before := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{UID: "1", ResourceVersion: "1", Labels: map[string]string{"app": "web"},
+			ObjectMeta: metav1.ObjectMeta{UID: "1", ResourceVersion: "1", Generation: 5, Labels: map[string]string{"app": "web"},
 				Annotations: map[string]string{v1alpha1.InjectedListAnnotation: "a"}},
 			Status: corev1.PodStatus{
-				Phase: corev1.PodRunning,
+				Phase: corev1.PodRunning, ObservedGeneration: 4,
 				Conditions: []corev1.PodCondition{
 					{Type: corev1.PodReady, Status: corev1.ConditionTrue}, {Type: "Other", Status: corev1.ConditionFalse},
 				},

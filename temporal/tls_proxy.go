@@ -17,10 +17,11 @@ import (
 )
 
 const (
-	// maxProxied limits the open connections. A client of Temporal has a few.
-	maxProxied = 1024
+	// maxProxied limits the open connections. A client of Temporal has a few. With this number, the
+	// handshakes of strangers stay within the memory limit of the container.
+	maxProxied = 128
 
-	proxyHandshakeTimeout = 10 * time.Second
+	proxyHandshakeTimeout = 3 * time.Second
 	proxyDialTimeout      = 5 * time.Second
 	// proxyDialInterval is the time between two attempts to connect to a server that starts.
 	proxyDialInterval = 200 * time.Millisecond

@@ -89,3 +89,17 @@ func TestARunThatCannotRememberAllRejectedPodsPauses(t *testing.T) {
 	assert.True(t, r.record(now, nil, failed[maxRejected:]))
 	assert.Len(t, r.Pods, maxRejected)
 }
+
+// The resize of the pod was written, but another component changes the resources back.
+func TestSpec7_9_AWriteThatDoesNotLastKeepsTheBackoff(t *testing.T) {
+	now := time.Unix(1000, 0)
+	r := rejections{&protocol.Rejections{}}
+	pods, failed := numbered(0, 1)
+	r.record(now, pods, failed)
+	for range 3 {
+		before := r.Backoff
+		assert.True(t, r.record(now, pods, failed))
+		assert.Greater(t, r.Backoff, before)
+	}
+	assert.Len(t, r.Pods, 1)
+}

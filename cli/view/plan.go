@@ -218,7 +218,7 @@ func (p *Plan) simulate(in *PlanInput, matched []rollout.Pod) (rollout.Plan, err
 		for _, selected := range slices.Concat(plan.Pods, plan.Queued) {
 			pod := byName[selected.PodReference]
 			pod.Updated, pod.UpgradedInPlace, pod.UpgradedToVersion, pod.Consistent, pod.Ready, pod.Failed = true, true, true, true, true, false
-			pod.UnavailableBefore = false
+			pod.UnavailableBefore, pod.Resizing, pod.ResizeRestarts, pod.RestartsNothing = false, false, false, false
 		}
 	}
 }
@@ -243,9 +243,13 @@ func converged(matched []rollout.Pod) map[protocol.PodReference]*rollout.Pod {
 	for i := range matched {
 		pod := &matched[i]
 		byName[pod.Reference()] = pod
-		if !pod.Failed && (pod.UnavailableByUpgrade() || pod.Waits()) {
+		if pod.Failed {
+			continue
+		}
+		if pod.UnavailableByUpgrade() || pod.Waits() {
 			pod.Consistent, pod.Ready, pod.Migrating, pod.Migrated = true, true, false, false
 		}
+		pod.Resizing, pod.ResizeRestarts = false, false
 	}
 	return byName
 }

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -8,7 +9,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/fixture"
 	"github.com/outrigger/outrigger/internal/revision"
@@ -49,4 +52,24 @@ func TestSpec7_9_WhyNamesTheReasonOfADeferredResize(t *testing.T) {
 	})
 	why := NewPodWhy(PodWhyInput{Pod: deferred, Sets: []v1alpha1.SidecarSet{*set}}).Sets[0].Upgrade
 	assert.Equal(t, "Upgrading: PodResizePending: Deferred (kubectl describe pod p -n default)", why)
+}
+
+// The kubelets defer the resize to the stored version. The next content reaches all pods.
+func TestSpec7_9_APlanOfTheNextContentDoesNotWaitForResizes(t *testing.T) {
+	set, sorted := logs(t)
+	set.Status.Rollout = nil
+	set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(1))
+	in := &PlanInput{Input: Input{Set: set.DeepCopy(), Revisions: sorted}, Stored: set, Policies: []outriggerv1.RolloutPolicy{*edge()}}
+	in.Set.Spec.Containers[0].Image = "agent:v3"
+	fixture.Hashed(in.Set)
+	for i := range 40 {
+		in.Pods = append(in.Pods, pod(t, fmt.Sprintf("web-%02d", i), "agent:v2", func(p *corev1.Pod) {
+			p.Annotations[v1alpha1.ResizeAnnotation] = `{"logs":"` + set.Annotations[v1alpha1.HashAnnotation] + `"}`
+			p.Spec.Containers[0].ResizePolicy = []corev1.ContainerResizePolicy{{RestartPolicy: corev1.RestartContainer}}
+			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonDeferred})
+		}))
+	}
+	p, err := NewPlan(in)
+	require.NoError(t, err)
+	assert.Equal(t, 40, p.upgraded(), p.stepLines())
 }

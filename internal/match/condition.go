@@ -47,7 +47,8 @@ func NewCondition(scopes ...Scope) Condition {
 	return Condition{all: true}
 }
 
-// Union returns the condition that contains the pods of both conditions.
+// Union returns the condition that contains the pods of both conditions. If its expression would be too
+// large, the union contains the pods that have one of the labels that each term requires.
 func (c Condition) Union(other Condition) Condition {
 	union := Condition{all: c.all || other.all}
 	for _, one := range []Condition{c, other} {
@@ -58,10 +59,29 @@ func (c Condition) Union(other Condition) Condition {
 			union.addTerm(term)
 		}
 	}
+	if !union.fits() {
+		union = union.coarse()
+	}
 	if union.all || !union.fits() {
 		return Condition{all: true}
 	}
 	return union
+}
+
+// coarse replaces each term by the label that the term requires. A term that requires no label stays.
+func (c Condition) coarse() Condition {
+	coarse := Condition{}
+	for key, values := range c.values {
+		coarse.accept(key, slices.Collect(maps.Keys(values))...)
+	}
+	for term := range c.terms {
+		if key, values := requiredBy(term); len(values) > 0 {
+			coarse.accept(key, values...)
+		} else {
+			coarse.addTerm(term)
+		}
+	}
+	return coarse
 }
 
 // Covers reports whether the condition contains all pods of another condition. It compares terms, so

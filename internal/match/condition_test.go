@@ -162,6 +162,24 @@ func TestSpec4_16_ForeignExpressionsContainEveryPod(t *testing.T) {
 	assert.True(t, NewCondition(unreadable).Everything())
 }
 
+// The exact terms of the SidecarSets are too large, and their coarse form is small.
+func TestSpec4_16_AUnionThatIsTooLargeHasTheCoarseForm(t *testing.T) {
+	current := NewCondition()
+	for i := range 200 {
+		scope := scopeOf(v1alpha1.SidecarSetSpec{Selector: &metav1.LabelSelector{
+			MatchLabels:      map[string]string{"app": fmt.Sprint("a", i), "tier": "web"},
+			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "env", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"x", "y"}}},
+		}})
+		current = current.Union(NewCondition(scope))
+		require.False(t, current.Everything(), i)
+		require.True(t, current.Contains(scope), i)
+	}
+	assert.Equal(t, current.Expression(), ParseCondition(current.Expression()).Expression())
+	// Neither selector has a label in common with a list of values.
+	exists := scopeOf(v1alpha1.SidecarSetSpec{Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "only", Operator: metav1.LabelSelectorOpExists}}}})
+	assert.True(t, current.Union(NewCondition(exists)).Contains(exists))
+}
+
 // API servers limit the cost of one expression to 1,000,000. A larger cost would reject the pod.
 func TestSpec4_16_TheLargestConditionIsFarBelowTheLimitsOfAPIServers(t *testing.T) {
 	const limit = 1_000_000

@@ -68,6 +68,20 @@ func parseOneOf(term string) (key string, values []string) {
 	return "", nil
 }
 
+// requiredBy returns the label that a term of termOf requires, with the fewest accepted values, as required
+// does for a selector. It returns no values for a term without such a label.
+func requiredBy(term string) (key string, values []string) {
+	parts := strings.Split(strings.TrimSuffix(strings.TrimPrefix(term, "("), ")"), " && ")
+	for i := range len(parts) - 1 {
+		// A label with its values has two parts.
+		name, accepted := parseOneOf("(" + parts[i] + " && " + parts[i+1] + ")")
+		if len(accepted) > 0 && (len(values) == 0 || len(accepted) < len(values)) {
+			key, values = name, accepted
+		}
+	}
+	return key, values
+}
+
 // termOf returns the expression of one scope. It is empty if the scope selects every pod.
 func termOf(namespace string, requirements labels.Requirements) string {
 	var parts []string

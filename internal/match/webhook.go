@@ -68,7 +68,9 @@ func UnknownConditions(installed *admissionregistrationv1.MutatingWebhook, scope
 		return nil
 	}
 	for _, condition := range installed.MatchConditions {
-		followed := condition.Name == ConditionName && ParseCondition(condition.Expression).Contains(scope)
+		// An expression that is not known may leave out any pod.
+		parsed := ParseCondition(condition.Expression)
+		followed := condition.Name == ConditionName && !parsed.Everything() && parsed.Contains(scope)
 		if condition.Name != criticalCondition && !followed {
 			names = append(names, condition.Name)
 		}

@@ -128,7 +128,7 @@ func (s *simulation) readPods() (err error) {
 		switch {
 		case pod.Failed:
 			s.result.failed++
-		case pod.UnavailableByUpgrade() || pod.Waits():
+		case pod.UnavailableByUpgrade() || pod.Waits() || pod.Resizing:
 			s.readyAt[pod.Reference()] = s.now.Add(s.in.ColdRestart)
 		case !pod.Ready:
 			s.result.notReady++
@@ -209,9 +209,14 @@ func (s *simulation) upgrade(plan *rollout.Plan) {
 		if len(s.failing) < s.in.Fail {
 			s.failing[selected.PodReference] = true
 		}
+		restarts := !pod.Ready || !pod.RestartsNothing || s.failing[selected.PodReference]
 		pod.Updated, pod.UpgradedInPlace, pod.UpgradedToVersion = true, true, true
-		pod.Consistent, pod.Ready, pod.RolloutEnded, pod.Failed, pod.Migrating, pod.Migrated = false, false, false, false, false, false
-		s.readyAt[selected.PodReference] = s.now.Add(s.in.ColdRestart)
+		pod.RolloutEnded, pod.Failed, pod.Migrating, pod.Migrated = false, false, false, false
+		pod.RestartsNothing, pod.Resizing, pod.ResizeRestarts = false, false, false
+		if restarts {
+			pod.Consistent, pod.Ready = false, false
+			s.readyAt[selected.PodReference] = s.now.Add(s.in.ColdRestart)
+		}
 	}
 	unavailable := s.result.Most.observe(s.pods, s.in.Cluster.Domain)
 	s.result.addBatch(s.now, s.title(), len(plan.Pods), unavailable, s.started)
@@ -326,6 +331,7 @@ func (s *simulation) continueAt(at time.Time) {
 		if !ready.After(at) {
 			pod := s.byName[name]
 			pod.Consistent, pod.Ready, pod.UnavailableBefore, pod.Migrating, pod.Migrated = true, true, false, false, false
+			pod.Resizing, pod.ResizeRestarts = false, false
 			if s.failing[name] {
 				pod.Ready, pod.Crashes = false, rollout.MaxCrashes
 			}

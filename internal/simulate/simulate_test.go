@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -274,4 +275,57 @@ func TestASimulationEndsWithItsContext(t *testing.T) {
 	cancel()
 	_, err := Run(ctx, input(policyOf()))
 	require.ErrorIs(t, err, context.Canceled)
+}
+
+// ofMemory returns a SidecarSet whose sidecar has this memory, with the hashes of all given amounts.
+func ofMemory(amounts ...string) *v1alpha1.SidecarSet {
+	var set *v1alpha1.SidecarSet
+	var hashes []string
+	for _, amount := range amounts {
+		set = sidecars("agent:v1")
+		set.Spec.Containers[0].Resources = memory(amount)
+		hashes = append(hashes, fixture.Hashed(set).Annotations[v1alpha1.HashWithoutImageAnnotation])
+	}
+	set.Status.ResizableHashes = hashes
+	return set
+}
+
+func memory(amount string) corev1.ResourceRequirements {
+	list := corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(amount)}
+	return corev1.ResourceRequirements{Requests: list, Limits: list}
+}
+
+// resizable changes pods so that their kubelets can resize the sidecar from 64Mi.
+func resizable(pods []*corev1.Pod) {
+	former := ofMemory("64Mi")
+	for _, pod := range pods {
+		pod.Annotations[v1alpha1.HashAnnotation] = fixture.HashEntry(former, v1alpha1.HashAnnotation)
+		pod.Annotations[v1alpha1.HashWithoutImageAnnotation] = fixture.HashEntry(former, v1alpha1.HashWithoutImageAnnotation)
+		pod.Spec.Containers[0].Resources, pod.Status.ObservedGeneration = memory("64Mi"), 1
+	}
+}
+
+func TestSpec7_9_ASimulatedResizeMakesNoPodUnavailable(t *testing.T) {
+	result := run(t, input(policyOf(upTo("100%")), func(in *Input) {
+		in.Set = ofMemory("64Mi", "96Mi")
+		maxUnavailable(in.Set, "1")
+		resizable(in.Pods)
+	}))
+	require.True(t, result.Complete, result.End)
+	assert.Equal(t, []int{20, 0}, []int{result.Upgraded, result.Most.Pods})
+}
+
+// The kubelet defers the resize to an earlier version.
+func TestSpec7_9_ASimulationContinuesWithPodsThatAreBeingResized(t *testing.T) {
+	result := run(t, input(policyOf(upTo("100%")), func(in *Input) {
+		in.Set = ofMemory("64Mi", "96Mi")
+		maxUnavailable(in.Set, "1")
+		resizable(in.Pods)
+		for _, pod := range in.Pods[:2] {
+			pod.Annotations[v1alpha1.ResizeAnnotation] = `{"logs":"another"}`
+			pod.Spec.Containers[0].ResizePolicy = []corev1.ContainerResizePolicy{{RestartPolicy: corev1.RestartContainer}}
+			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue})
+		}
+	}))
+	assert.True(t, result.Complete, result.End)
 }

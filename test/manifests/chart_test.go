@@ -408,4 +408,9 @@ func TestOnlyTheRolesReachTheEmbeddedTemporal(t *testing.T) {
 		assert.Equal(t, asks, selects(policy.Spec.Ingress[0].From[0].PodSelector, role), role)
 		assert.Equal(t, role == "temporal", selects(&policy.Spec.PodSelector, role), role)
 	}
+	clients, err := metav1.LabelSelectorAsSelector(policy.Spec.Ingress[0].From[0].PodSelector)
+	require.NoError(t, err)
+	for _, component := range []string{"setup", "ui", "test"} {
+		assert.True(t, clients.Matches(labels.Set{"app.kubernetes.io/name": "outrigger", "app.kubernetes.io/component": component}), component)
+	}
 }

@@ -148,7 +148,8 @@ func TestAFleetWithoutTLSIsReachedFromAnEmbeddedTemporal(t *testing.T) {
 	const embedded, plain = "--set=fleet.enabled=true,fleet.cluster.name=c1,temporal.embedded.enabled=true", "--fleet-temporal-tls=false"
 	for values, disabled := range map[string]bool{
 		embedded: false, embedded + ",fleet.temporal.address=hub:7233": true,
-		embedded + ",fleet.temporal.address=hub:7233,fleet.temporal.tls.enabled=true": false,
+		embedded + ",fleet.temporal.address=hub:7233,fleet.temporal.tls.enabled=true":   false,
+		embedded + ",fleet.temporal.address=hub:7233,fleet.temporal.tls.serverName=hub": false,
 	} {
 		_, _, container := deployed(t, rendered(t, values), "worker")
 		assert.Equal(t, disabled, slices.Contains(container["args"].([]any), any(plain)), values)

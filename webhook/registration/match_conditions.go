@@ -43,6 +43,10 @@ func (r *Reconciler) followSets(ctx context.Context, configuration *admissionreg
 		return 0, nil
 	}
 	current := match.ConditionOf(pods)
+	if current.Everything() && slices.ContainsFunc(pods.MatchConditions, isFollowed) {
+		// Another client has written an expression that is not known. It may leave out pods.
+		r.set(pods, current)
+	}
 	r.observe(current, configuration.Annotations[widenedAnnotation])
 	if activating {
 		return 0, r.narrow(ctx, pods, match.Condition{})
@@ -73,8 +77,10 @@ func (r *Reconciler) observe(current match.Condition, widened string) {
 	}
 }
 
-// narrow sets the condition of the SidecarSets in the API server. The list is newer than the
-// configuration. If an admission has widened the condition since, the optimistic lock fails.
+// narrow sets the match condition to the pods that the stored SidecarSets can select. It lists the
+// SidecarSets from the API server, so the list is newer than the configuration from the cache. If an
+// admission has widened the condition after this configuration was read, the patch of the
+// configuration fails with a conflict.
 func (r *Reconciler) narrow(ctx context.Context, pods *admissionregistrationv1.MutatingWebhook, current match.Condition) error {
 	wanted, err := selectedBySets(ctx, r.live)
 	if err != nil {
@@ -89,7 +95,7 @@ func (r *Reconciler) narrow(ctx context.Context, pods *admissionregistrationv1.M
 
 func (r *Reconciler) set(pods *admissionregistrationv1.MutatingWebhook, condition match.Condition) {
 	if condition.Everything() {
-		r.log.Info("API servers call the webhook for every pod: the SidecarSets have too many selectors for a match condition, or a selector cannot be read", "webhook", podWebhook)
+		r.log.Info("API servers call the webhook for every pod: the SidecarSets have too many selectors for a match condition, or a selector or the match condition cannot be read", "webhook", podWebhook)
 	}
 	setCondition(pods, condition)
 }

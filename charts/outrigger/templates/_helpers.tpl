@@ -116,7 +116,7 @@ Arguments: the values of the connection, and the prefix of the directories.
 {{- if .apiKey.secretName -}}{{- $args = append $args (printf "--fleet-temporal-api-key-file=/etc/temporal/fleet-api-key/%s" .apiKey.key) -}}{{- end -}}
 {{- if .tls.enabled -}}
 {{- $args = append $args "--fleet-temporal-tls" -}}
-{{- else if and $.Values.temporal.embedded.enabled .address (not .apiKey.secretName) (not .tls.secretName) -}}
+{{- else if and $.Values.temporal.embedded.enabled .address (not .apiKey.secretName) (not .tls.secretName) (not .tls.serverName) -}}
 {{- /* The certificate of the embedded server is not for another server. */ -}}
 {{- $args = append $args "--fleet-temporal-tls=false" -}}
 {{- end -}}
