@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -40,20 +41,23 @@ type TLSProxy struct {
 }
 
 // Run waits until the server accepts connections, and then forwards connections until the context
-// ends. A client that connects earlier is rejected, so a TCP probe of Address includes the server.
+// ends. It stops listening once the server refuses a connection, and waits again. A TCP probe of
+// Address therefore includes the server.
 func (p *TLSProxy) Run(ctx context.Context) error {
 	if _, err := p.config(nil); err != nil {
 		return err
 	}
-	if !p.wait(ctx) {
-		return nil
+	for p.wait(ctx) {
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", p.Address)
+		if err != nil {
+			return fmt.Errorf("listen for clients of Temporal: %w", err)
+		}
+		p.Log.Info("forwarding connections to Temporal", "address", listener.Addr().String(), "server", p.Server)
+		if err := p.serve(ctx, listener); err != nil {
+			return err
+		}
 	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", p.Address)
-	if err != nil {
-		return fmt.Errorf("listen for clients of Temporal: %w", err)
-	}
-	p.Log.Info("forwarding connections to Temporal", "address", listener.Addr().String(), "server", p.Server)
-	return p.serve(ctx, listener)
+	return nil
 }
 
 // wait returns false if the context ends before the server accepts a connection.
@@ -76,6 +80,7 @@ func (p *TLSProxy) dial(ctx context.Context) (net.Conn, error) {
 	return (&net.Dialer{Timeout: proxyDialTimeout}).DialContext(ctx, "tcp", p.Server)
 }
 
+// serve returns nil when the context ends, or when the server refuses a connection.
 func (p *TLSProxy) serve(ctx context.Context, listener net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var connections sync.WaitGroup
@@ -92,8 +97,12 @@ func (p *TLSProxy) serve(ctx context.Context, listener net.Listener) error {
 			return fmt.Errorf("accept clients of Temporal: %w", err)
 		}
 		connections.Go(func() {
-			if err := p.forward(ctx, conn.(*tls.Conn)); err != nil {
+			err := p.forward(ctx, conn.(*tls.Conn))
+			if err != nil {
 				p.Log.Info("a client of Temporal is rejected", "client", conn.RemoteAddr().String(), "error", err.Error())
+			}
+			if errors.Is(err, syscall.ECONNREFUSED) {
+				cancel() // the server has ended, and so have its connections
 			}
 		})
 	}

@@ -3,6 +3,7 @@ package temporal
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -103,13 +104,14 @@ func TestTheTLSProxyListensOnceTheServerDoes(t *testing.T) {
 	first, err := backend.Accept()
 	require.NoError(t, err)
 	require.NoError(t, first.Close())
-	retry(t, func(context.Context) error {
-		probe, err := net.Dial("tcp", p.Address)
+	probe := func(context.Context) error {
+		conn, err := net.Dial("tcp", p.Address)
 		if err == nil {
-			err = probe.Close()
+			err = conn.Close()
 		}
 		return err
-	})
+	}
+	retry(t, probe)
 
 	pair, err := tls.X509KeyPair(ca.sign(t, "client", timeout))
 	require.NoError(t, err)
@@ -131,9 +133,19 @@ func TestTheTLSProxyListensOnceTheServerDoes(t *testing.T) {
 	t.Cleanup(func() { _ = client.Close() })
 	_, err = client.Read(make([]byte, 1))
 	require.ErrorIs(t, err, io.EOF)
+	retry(t, func(ctx context.Context) error {
+		if probe(ctx) == nil {
+			return errors.New("the proxy listens without a server")
+		}
+		return nil
+	})
+	backend, err = net.Listen("tcp", server)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = backend.Close() })
+	retry(t, probe)
 	p.stop()
 	logs := p.logged()
-	require.Len(t, logs, 2, logs)
+	require.Len(t, logs, 3, logs)
 	assert.Contains(t, logs[1], "connect to Temporal")
 }
 

@@ -22,7 +22,8 @@ func (r *Rollout) State(now time.Time) string { return r.statusLine(Style{Now: n
 // Tone is the meaning of the headline.
 func (r *Rollout) Tone() Tone { return headlineTone(r.Headline) }
 
-// ListedPods returns the pods that are neither updated nor merely old.
+// ListedPods returns the pods that the page lists one by one: lost pods, and pods whose phase is neither
+// Updated nor Old.
 func (r *Rollout) ListedPods() []*Pod {
 	var listed []*Pod
 	for _, pod := range r.pods() {

@@ -163,7 +163,7 @@ func TestSpec13_3_AReplacementFromTheSameSecond(t *testing.T) {
 	assert.Regexp(t, "its new pod a-[0-9] lacks the newest content, too", plan.State.Failed[0].Reason)
 }
 
-// The webhook breaks after the canary, while the owners are evicted in parallel.
+// The webhook breaks after the canary, while pods of several owners are evicted in parallel.
 func TestSpec13_3_AWebhookThatBreaksCostsOnePodOfEachOwner(t *testing.T) {
 	c := newCluster(1)
 	for i := range 50 {

@@ -229,9 +229,10 @@ func title(cluster *protocol.FleetCluster, uid string) string {
 	return cluster.Name
 }
 
-// stop stops the rollout. After a pause, the clusters stay as they are, and no further cluster begins.
-// A rollback reaches each cluster that may have a permit, even if the cluster does not answer now. A running
-// cluster of an earlier stage has joined later, and rolls out with the current stage.
+// stop stops the rollout, and no further cluster begins. With action Pause, the default, the clusters stay
+// as they are. With RollbackAll, all clusters that may have a permit are rolled back, even if they do not
+// answer now. With RollbackStage, only those of the current stage are rolled back, and those of other stages
+// that are running or have failed (SPEC §12.4).
 func stop(s *protocol.FleetState, reason string, action outriggerv1.FleetAction) {
 	s.Message = reason
 	record(s, protocol.FleetFailed)

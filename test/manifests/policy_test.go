@@ -168,7 +168,8 @@ func TestTheDefinitionHasNoConversionOrThatOfOurService(t *testing.T) {
 	}
 }
 
-// A patch of the definition decides what SidecarSets contain.
+// A patch of the CustomResourceDefinition can change its conversion, which determines the content of
+// SidecarSets.
 func TestTheWebhookRoleAlonePatchesTheDefinition(t *testing.T) {
 	var may []string
 	all := rendered(t)

@@ -190,6 +190,29 @@ func TestSpec4_16_ConcurrentWideningsOfSeveralReplicasAreMerged(t *testing.T) {
 	assert.Equal(t, conditionFor(t, apps...).Expression(), r.followed())
 }
 
+// The changed expression leaves out pods that a SidecarSet selects.
+func TestSpec4_16_AConditionThatAnotherClientChangedIsRemovedAtOnce(t *testing.T) {
+	r := installedFixture(t)
+	replica := r.following()
+	r.create(selecting("a", "a"))
+	r.start(replica)
+	configuration := r.mutating()
+	for i := range configuration.Webhooks[0].MatchConditions {
+		if condition := &configuration.Webhooks[0].MatchConditions[i]; condition.Name == match.ConditionName {
+			condition.Expression += " && request.namespace != 'x'"
+		}
+	}
+	require.NoError(t, r.store.Update(t.Context(), configuration))
+	scope, err := match.NewScope(&selecting("a", "a").Spec)
+	require.NoError(t, err)
+	assert.Equal(t, []string{match.ConditionName}, match.UnknownConditions(&configuration.Webhooks[0], scope))
+	r.step(replica)
+	assert.Empty(t, r.followed())
+	r.now = r.now.Add(narrowDelay)
+	r.step(replica)
+	assert.Equal(t, conditionFor(t, "a").Expression(), r.followed())
+}
+
 func TestSpec4_16_TooManySelectorsRemoveTheCondition(t *testing.T) {
 	r := installedFixture(t)
 	r.start(r.following())

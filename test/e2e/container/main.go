@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// container wait waits until SIGTERM. container end 2s waits for two seconds.
+// The command "container wait" runs until SIGTERM or SIGINT. The command "container end 2s" exits after
+// two seconds.
 func main() {
 	if len(os.Args) == 3 && os.Args[1] == "end" {
 		after, err := time.ParseDuration(os.Args[2])

@@ -38,7 +38,8 @@ func lockSite(how int) (*os.File, error) {
 	return file, nil
 }
 
-// running returns the site of the node that runs.
+// running returns the content of siteFile, which describes the running node. It returns errNotRunning if
+// no node runs.
 func running() (found site, err error) {
 	file, err := lockSite(unix.LOCK_EX | unix.LOCK_NB)
 	if err == nil {
