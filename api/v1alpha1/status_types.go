@@ -123,7 +123,8 @@ type RolloutStage struct {
 	Rollback bool `json:"rollback,omitempty"`
 	// UnreadyFor is the time after which an upgraded pod that is not ready counts as failed.
 	UnreadyFor *metav1.Duration `json:"unreadyFor,omitempty"`
-	// AppRestarts is the number of restarts of other containers after which a pod counts as failed.
+	// AppRestarts is the number of restarts of app containers after which an upgraded pod counts as
+	// failed.
 	AppRestarts int32 `json:"appRestarts,omitempty"`
 	// ProgressDeadline is the time without a pod that became updated and ready after which the rollout
 	// has failed.

@@ -22,8 +22,9 @@ type LatePod struct {
 	Since     time.Time `json:"since"`
 }
 
-// late reports whether the pod holds a slot, and its upgrade has been in progress for too long. A pod in a
-// hot upgrade serves requests, and may take long.
+// late reports whether the pod holds a slot and its upgrade has been in progress for longer than
+// lateAfter. A pod in phase PodMigrating is never late, because it serves requests, and its hot upgrade
+// may take long.
 func (p *Pod) late(now time.Time) bool {
 	return p.Since != nil && (p.Phase == PodUpgrading || p.Phase == PodWaiting) && now.Sub(*p.Since) > lateAfter
 }

@@ -58,8 +58,8 @@ type keyValue struct {
 }
 
 // watch calls observe for every write of SidecarSets and pods since the start of the cluster, in
-// the order of the writes, until ctx ends. Unlike a watch of the API server, it misses no write
-// while the API server is down. After a lost connection, it continues with the next write.
+// the order of the writes, until ctx ends. It reads from etcd, so it continues while the API server
+// is down, and misses no write. After a lost connection to etcd, it continues with the next write.
 func watch(ctx context.Context, etcd string, observe func(event)) error {
 	for next := uint64(1); ; {
 		err := watchFrom(ctx, etcd, &next, observe)

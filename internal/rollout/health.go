@@ -57,8 +57,9 @@ type observedHealth struct {
 	// restarts is the number of restarts of the app. before is this number before the upgrade of the
 	// pod, or in the first observation.
 	restarts, before int32
-	// dead is set while no upgrade is the cause for which the pod has not been ready for too long.
-	// recovering is the time until which such a pod counts as one that recovers.
+	// dead is set while the pod has not been ready for UnreadyFor and its upgrade is not the cause: the
+	// pod is not updated, or was unavailable before its upgrade. After this, the pod counts as
+	// recovering until the time recovering.
 	dead       bool
 	recovering time.Time
 }

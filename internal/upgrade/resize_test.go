@@ -108,7 +108,7 @@ func TestSpec7_9_AnUpgradeDoesNotWaitForAResizeOfAnotherComponent(t *testing.T) 
 	assert.False(t, state(t, apply(t, pod, patch), target).Resizing)
 }
 
-// Another component has changed the amounts of the pod.
+// Another component has resized the pod, so the memory of its sidecar differs from the SidecarSet.
 func TestSpec7_9_AnUpgradeOfTheImageKeepsTheAmountsOfThePod(t *testing.T) {
 	target := hotTarget("envoy:2", "77")
 	target.Sidecars[0].Resources = memory("96Mi")

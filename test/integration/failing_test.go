@@ -18,8 +18,9 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// newFailingScenario has n ready pods on a node whose kubelet is the test, and a policy with rules of
-// failure. Its first rollout has ended.
+// newFailingScenario creates n ready pods on a node without a kubelet, and a RolloutPolicy with this
+// spec.failure. The test writes the status of the pods instead of a kubelet. newFailingScenario returns
+// once the first rollout has ended.
 func newFailingScenario(t *testing.T, n int, maxUnavailable int32, failure string, steps ...outriggerv1.RolloutStep) *scenario {
 	t.Helper()
 	s := newStagedScenario(t, 0, intstr.FromInt32(maxUnavailable), steps...)

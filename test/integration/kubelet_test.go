@@ -15,7 +15,7 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// newByHandScenario is a scenario with n pods on a node whose kubelet is the test.
+// newByHandScenario is a scenario with n pods on a node without a kubelet. The test reports the status of the pods.
 func newByHandScenario(t *testing.T, n int) *scenario {
 	t.Helper()
 	s := newScenario(t, 0, nil)
@@ -26,7 +26,7 @@ func newByHandScenario(t *testing.T, n int) *scenario {
 	return s
 }
 
-// byHand makes a pod on a node whose kubelet is the test, and reports it running.
+// byHand creates a pod on a node without a kubelet, and reports that the pod is running.
 func (s *scenario) byHand(name string) {
 	s.t.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: name, Labels: map[string]string{"app": s.name}}}

@@ -25,7 +25,8 @@ type workload struct {
 	// upgraded is the next image of the SidecarSet. hash is the hash that OpenKruise recorded for
 	// the same containers with this image, or "".
 	upgraded, hash string
-	// container runs the image, and standby is its other twin's name, if it has one.
+	// container is the name of the container that runs the sidecar before the upgrade. For a hot sidecar,
+	// standby is the name of its standby twin before the upgrade. Otherwise, standby is "".
 	container, standby string
 }
 
