@@ -98,7 +98,7 @@ func (p *TLSProxy) serve(ctx context.Context, listener net.Listener) error {
 		}
 		connections.Go(func() {
 			err := p.forward(ctx, conn.(*tls.Conn))
-			if err != nil {
+			if err != nil && ctx.Err() == nil {
 				p.Log.Info("a client of Temporal is rejected", "client", conn.RemoteAddr().String(), "error", err.Error())
 			}
 			if errors.Is(err, syscall.ECONNREFUSED) {
