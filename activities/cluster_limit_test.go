@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
@@ -138,7 +137,7 @@ func TestSpec7_5_ABatchStaysWhileTheClusterWideLimitHasNoSlot(t *testing.T) {
 
 	for range 2 * refillTime / (2 * time.Second) {
 		cluster.clock.Step(2 * time.Second)
-		b.deadline = newWriteDeadline(cluster.clock) // the server responds
+		b.deadline = answeredDeadline(cluster.clock) // the server responds
 		require.Zero(t, f.request(other, named("other"), 1, 1))
 		again, err := cluster.refills(b)
 		require.NoError(t, err)
@@ -163,7 +162,7 @@ func TestSpec7_5_BatchesThatCrowdTheWorkerDoNotWaitForTheClusterWideLimit(t *tes
 	require.NoError(t, err)
 	assert.NotZero(t, again)
 	cluster.clock.Step(refillTime)
-	b.deadline = newWriteDeadline(cluster.clock)
+	b.deadline = answeredDeadline(cluster.clock)
 	again, err = cluster.refills(b)
 	require.NoError(t, err)
 	assert.Zero(t, again, "the batch waits on")
@@ -236,7 +235,7 @@ func TestSpec7_5_OnlyTheWorkerThatLeadsUpgradesPods(t *testing.T) {
 	leads := false
 	cluster.Limit = NewClusterLimit(2, 2, func() bool { return leads }, cluster.clock, cluster.Changes, cluster.Metrics)
 	upgrade := func(ctx context.Context) error {
-		_, err := cluster.UpgradeBatch(ctx, protocol.UpgradeBatchInput{SidecarSet: webSetReference, Generation: 2, Pods: selectedPods("a"), Run: "one"})
+		_, err := cluster.batchOf("a").upgradeAll(ctx)
 		return err
 	}
 	require.ErrorIs(t, inActivity(t, nil, upgrade), errNotLeading)

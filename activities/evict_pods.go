@@ -39,10 +39,15 @@ const (
 // EvictPods evicts pods through the eviction API, so that PodDisruptionBudgets apply. A retry evicts
 // no other pods, because each eviction names the uid and the resourceVersion of its pod. A worker
 // without a connection to Temporal stops before the server starts the retry.
-func (a *Activities) EvictPods(ctx context.Context, input protocol.EvictPodsInput) (result protocol.EvictPodsResult, err error) {
-	started, now := activity.GetInfo(ctx).StartedTime, a.Clock.Now()
+func (a *Activities) EvictPods(ctx context.Context, input protocol.EvictPodsInput) (protocol.EvictPodsResult, error) {
+	now := a.Clock.Now()
 	ctx, stop := newWriteDeadline(a.Clock).keep(ctx, answeredHeartbeat(ctx, &outcome{}))
 	defer stop()
+	return a.evictPods(ctx, input, now)
+}
+
+func (a *Activities) evictPods(ctx context.Context, input protocol.EvictPodsInput, now time.Time) (result protocol.EvictPodsResult, err error) {
+	started := activity.GetInfo(ctx).StartedTime
 	for _, e := range input.Evictions {
 		end := now.Add(evictionsLimit - started.Sub(e.Since))
 		check := a.evictionPermitted(ctx, input, e, end)

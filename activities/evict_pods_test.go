@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/testsuite"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -62,13 +61,10 @@ func evictingCluster(t *testing.T, pods ...client.Object) (*Activities, *evictio
 
 func evictPods(t *testing.T, a *Activities, input protocol.EvictPodsInput) (result protocol.EvictPodsResult, err error) {
 	t.Helper()
-	var suite testsuite.WorkflowTestSuite
-	env := suite.NewTestActivityEnvironment()
-	env.RegisterActivity(a.EvictPods)
-	answer, err := env.ExecuteActivity(a.EvictPods, input)
-	if err == nil {
-		err = answer.Get(&result)
-	}
+	err = inActivity(t, nil, func(ctx context.Context) (err error) {
+		result, err = a.evictPods(ctx, input, a.Clock.Now())
+		return err
+	})
 	return result, err
 }
 

@@ -34,8 +34,10 @@ type writeDeadline struct {
 	at    time.Time
 }
 
+// newWriteDeadline returns a deadline that has passed. The process may have been frozen since the
+// server started the activity, so only an answered heartbeat shows that the activity is not retried.
 func newWriteDeadline(clock clock.WithTicker) *writeDeadline {
-	return &writeDeadline{clock: clock, at: clock.Now().Add(heartbeatGrace)}
+	return &writeDeadline{clock: clock, at: clock.Now()}
 }
 
 // left is the time until the deadline.
@@ -45,17 +47,20 @@ func (d *writeDeadline) left() time.Duration {
 	return d.at.Sub(d.clock.Now())
 }
 
-// keep sends heartbeats and extends the deadline, until stop is called. The returned context ends
+// keep sends heartbeats and extends the deadline, until stop is called. It waits for the answer to the
+// first heartbeat. The returned context ends
 // when ctx ends, when the server answers that the activity must end, or when the deadline passes.
 // The cause of the context identifies the event.
 func (d *writeDeadline) keep(ctx context.Context, heartbeat func(context.Context) error) (working context.Context, stop func()) {
 	working, end := context.WithCancelCause(ctx)
-	stopHeartbeats := everyHeartbeat(working, d.clock, func(ctx context.Context) {
+	extend := func(ctx context.Context) {
 		err := d.extend(ctx, heartbeat)
 		if err != nil && (mustEnd(err) || d.left() <= 0) {
 			end(err)
 		}
-	})
+	}
+	extend(working)
+	stopHeartbeats := everyHeartbeat(working, d.clock, extend)
 	return working, func() {
 		stopHeartbeats()
 		end(nil)

@@ -91,7 +91,7 @@ func TestOneHeartbeatReportsProgressAndReturnsCancellation(t *testing.T) {
 	// The three timers are for heartbeats, the end of the poll, and the pause after the first
 	// check.
 	await("the first look", func() bool { return cluster.clock.Waiters() == 3 && cluster.images()["a"] == "side:v2" })
-	for n := int32(1); n <= 2; n++ {
+	for n := int32(2); n <= 3; n++ {
 		cluster.clock.Step(heartbeatInterval)
 		await("a heartbeat", func() bool { return sent.Load() >= n })
 	}
@@ -109,5 +109,5 @@ func TestOneHeartbeatReportsProgressAndReturnsCancellation(t *testing.T) {
 	var result protocol.UpgradeBatchResult
 	require.NoError(t, run.Get(t.Context(), &result), "the batch says what it wrote")
 	assert.Equal(t, []string{"a"}, writtenNames(result.Written))
-	assert.Equal(t, int32(3), sent.Load(), "one heartbeat in each interval")
+	assert.Equal(t, int32(4), sent.Load(), "one heartbeat at the start, and one in each interval")
 }

@@ -12,8 +12,14 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 )
+
+// answeredDeadline returns the deadline after an answered heartbeat.
+func answeredDeadline(clock clock.WithTicker) *writeDeadline {
+	return &writeDeadline{clock: clock, at: clock.Now().Add(heartbeatGrace)}
+}
 
 func TestTheWriteDeadlineIsExtendedWhileTheServerResponds(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Date(2024, 1, 2, 12, 0, 0, 0, time.UTC))
@@ -24,6 +30,10 @@ func TestTheWriteDeadlineIsExtendedWhileTheServerResponds(t *testing.T) {
 		return nil
 	}
 	deadline := newWriteDeadline(clock)
+	assert.Zero(t, deadline.left(), "the process may have been frozen since the start of the activity")
+	require.Error(t, deadline.extend(t.Context(), unheard))
+	assert.Zero(t, deadline.left())
+	require.NoError(t, deadline.extend(t.Context(), heard))
 	assert.Equal(t, heartbeatGrace, deadline.left())
 	clock.Step(time.Second)
 	require.Error(t, deadline.extend(t.Context(), unheard))
@@ -39,15 +49,39 @@ func TestTheWriteDeadlineIsExtendedWhileTheServerResponds(t *testing.T) {
 	assert.Equal(t, heartbeatGrace, deadline.left(), "heard again")
 }
 
+// afterTheFirst returns a heartbeat that succeeds once, and then calls another heartbeat.
+func afterTheFirst(heartbeat func(context.Context) error) func(context.Context) error {
+	answered := false
+	return func(ctx context.Context) error {
+		if answered {
+			return heartbeat(ctx)
+		}
+		answered = true
+		return nil
+	}
+}
+
+// The process was frozen between the start of the activity and its first heartbeat.
+func TestSpec7_5_AnActivityWithoutAnAnsweredHeartbeatFillsNoSlot(t *testing.T) {
+	for _, answer := range []error{serviceerror.NewNotFound("retried"), serviceerror.NewUnavailable("away"), context.DeadlineExceeded} {
+		clock := clocktesting.NewFakeClock(time.Date(2024, 1, 2, 12, 0, 0, 0, time.UTC))
+		deadline := newWriteDeadline(clock)
+		working, stop := deadline.keep(t.Context(), func(context.Context) error { return answer })
+		defer stop()
+		require.ErrorIs(t, context.Cause(working), answer)
+		assert.LessOrEqual(t, deadline.left(), time.Duration(0))
+	}
+}
+
 func TestHeartbeatsContinueUntilTheEnd(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Date(2024, 1, 2, 12, 0, 0, 0, time.UTC))
 	sent, ended := make(chan struct{}), make(chan struct{})
-	_, stop := newWriteDeadline(clock).keep(t.Context(), func(ctx context.Context) error {
+	_, stop := newWriteDeadline(clock).keep(t.Context(), afterTheFirst(func(ctx context.Context) error {
 		sent <- struct{}{}
 		<-ctx.Done()
 		close(ended)
 		return ctx.Err()
-	})
+	}))
 	for !clock.HasWaiters() {
 		runtime.Gosched() // until its ticker runs
 	}
@@ -75,10 +109,10 @@ func TestHeartbeatErrorsEndTheActivity(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			clock := clocktesting.NewFakeClock(time.Date(2024, 1, 2, 12, 0, 0, 0, time.UTC))
 			beats := make(chan struct{})
-			working, stop := newWriteDeadline(clock).keep(t.Context(), func(context.Context) error {
+			working, stop := newWriteDeadline(clock).keep(t.Context(), afterTheFirst(func(context.Context) error {
 				beats <- struct{}{}
 				return c.answer
-			})
+			}))
 			defer stop()
 			for !clock.HasWaiters() {
 				runtime.Gosched() // until its ticker runs

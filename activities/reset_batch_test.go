@@ -148,6 +148,9 @@ func TestAResetBatchRetriesPodsThatItSkipped(t *testing.T) {
 	assert.NotZero(t, lookOnce(t, b))
 	assert.Equal(t, protocol.ResetBatchResult{Reset: 1}, b.result())
 	assert.Equal(t, "empty:1", cluster.images()["a"])
+	recorder := cluster.Events.(*events.FakeRecorder)
+	require.Len(t, recorder.Events, 1)
+	assert.Contains(t, <-recorder.Events, eventResetSucceed, "a conflict is no rejection")
 }
 
 // The batch also resets pods that migrate while it is running.

@@ -32,16 +32,20 @@ const refillTime = 30 * time.Second
 // fails only if the API server is unreachable, and can be retried. A cancelled batch finishes the
 // writes that it has begun, and returns them.
 func (a *Activities) UpgradeBatch(ctx context.Context, input protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error) {
-	defer a.Metrics.time(changeUpgrade, a.Clock)()
 	b := a.newUpgradeBatch(input, leaseIdentity(ctx, input.Run))
 	ctx, stop := b.deadline.keep(ctx, answeredHeartbeat(ctx, &b.outcome))
 	defer stop()
-	ctx, leave, err := a.Limit.within(ctx)
+	return b.upgradeAll(ctx)
+}
+
+func (b *upgradeBatch) upgradeAll(ctx context.Context) (protocol.UpgradeBatchResult, error) {
+	defer b.Metrics.time(changeUpgrade, b.Clock)()
+	ctx, leave, err := b.Limit.within(ctx)
 	defer leave()
 	if err != nil {
 		return protocol.UpgradeBatchResult{}, err
 	}
-	defer a.Limit.leave(b, input.SidecarSet.Name)
+	defer b.Limit.leave(b, b.input.SidecarSet.Name)
 	err = b.run(ctx, activity.GetInfo(ctx).Attempt)
 	if err != nil && errors.Is(context.Cause(ctx), errNotLeading) {
 		err = errNotLeading

@@ -26,6 +26,7 @@ import (
 func (c *testCluster) batchOf(names ...string) *upgradeBatch {
 	c.t.Helper()
 	b := c.newUpgradeBatch(protocol.UpgradeBatchInput{SidecarSet: webSetReference, Generation: 2, Pods: selectedPods(names...)}, "one")
+	b.deadline = answeredDeadline(c.clock)
 	_, err := acquire(c.t.Context(), b.fence.lease)
 	require.NoError(c.t, err)
 	return b
@@ -220,6 +221,7 @@ func TestANewLeaseHolderWaitsForWritesOfThePreviousHolder(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), pod, webPod("b"))
 	cluster.batchOf("a")
 	two := cluster.newUpgradeBatch(protocol.UpgradeBatchInput{SidecarSet: webSetReference, Generation: 2, Pods: selectedPods("b")}, "two")
+	two.deadline = answeredDeadline(cluster.clock)
 	cluster.edit(pod, func() { upgraded(pod) })
 	acquired := make(chan error)
 	go func() { acquired <- two.acquireLease(t.Context(), 1) }()
@@ -295,9 +297,11 @@ func TestUpgradeBatchReportsItsWritesAtEveryEnd(t *testing.T) {
 		cluster, written := newTestCluster(t, interceptor.Funcs{}, webSet(slots), webPod("a"), webPod("b")), make(chan []string, 1)
 		go func() {
 			assert.NoError(t, inActivity(t, stopping, func(ctx context.Context) error {
-				result, err := cluster.UpgradeBatch(ctx, protocol.UpgradeBatchInput{
-					SidecarSet: webSetReference, Generation: 2, Pods: selectedPods("a"), Queued: selectedPods("b"), Run: "one",
-				})
+				b := cluster.newUpgradeBatch(protocol.UpgradeBatchInput{
+					SidecarSet: webSetReference, Generation: 2, Pods: selectedPods("a"), Queued: selectedPods("b"),
+				}, leaseIdentity(ctx, "one"))
+				b.deadline = answeredDeadline(cluster.clock)
+				result, err := b.upgradeAll(ctx)
 				written <- writtenNames(result.Written)
 				return err
 			}))
@@ -312,9 +316,8 @@ func TestUpgradeBatchReportsItsWritesAtEveryEnd(t *testing.T) {
 	t.Run("the worker stops", func(t *testing.T) {
 		stopping := make(chan struct{})
 		cluster, written := upgrade(t, 1, stopping)
-		// The three timers are for heartbeats, the end of the poll, and the pause after the first
-		// check.
-		require.Eventually(t, func() bool { return cluster.clock.Waiters() == 3 }, 10*time.Second, time.Millisecond)
+		// The two timers are for the end of the poll, and the pause after the first check.
+		require.Eventually(t, func() bool { return cluster.clock.Waiters() == 2 }, 10*time.Second, time.Millisecond)
 		require.Eventually(t, func() bool { return cluster.images()["a"] == "side:v2" }, 10*time.Second, time.Millisecond)
 		cluster.clock.Step(rollout.MinInterval)
 		close(stopping)

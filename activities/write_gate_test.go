@@ -180,6 +180,7 @@ func (c *testCluster) paused(set *v1alpha1.SidecarSet) {
 func (c *testCluster) upgradeBatch(t testing.TB, ctx func(context.Context) context.Context, names ...string) (protocol.UpgradeBatchResult, error) {
 	t.Helper()
 	b := c.newUpgradeBatch(protocol.UpgradeBatchInput{SidecarSet: webSetReference, Generation: 2, Pods: selectedPods(names...)}, "one")
+	b.deadline = answeredDeadline(c.clock)
 	err := inActivity(t, nil, func(activity context.Context) error { return b.run(ctx(activity), 1) })
 	return b.result(), err
 }
@@ -324,6 +325,7 @@ func TestAnAttemptThatEndsWhileItAcquiresTheLeaseReturnsNoEmptyResult(t *testing
 	require.NoError(t, err)
 	for attempt, want := range map[int32]bool{1: false, 2: true} {
 		b := cluster.newUpgradeBatch(protocol.UpgradeBatchInput{SidecarSet: webSetReference, Generation: 2, Pods: selectedPods("a")}, "one")
+		b.deadline = answeredDeadline(cluster.clock)
 		err := inActivity(t, nil, func(ctx context.Context) error {
 			ctx, cancel := context.WithCancelCause(ctx)
 			cancel(temporal.NewCanceledError())

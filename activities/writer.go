@@ -226,6 +226,9 @@ func (w *writer) patchStatus(ctx context.Context, pod *corev1.Pod, patch []byte)
 // the API server.
 func rejected(err error) bool {
 	switch {
+	case apierrors.IsUnexpectedServerError(err) && statusCode(err) >= http.StatusInternalServerError:
+		// A proxy, or a server that has crashed, answered. The write may have arrived.
+		return false
 	case apierrors.IsServerTimeout(err), apierrors.IsTimeout(err), apierrors.IsTooManyRequests(err),
 		apierrors.IsServiceUnavailable(err), apierrors.IsUnauthorized(err):
 		return false

@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"errors"
+	"net/http"
 	"sync/atomic"
 	"testing"
 
@@ -36,7 +37,8 @@ func TestResultsOfGuardedWrites(t *testing.T) {
 	}}
 	// A webhook denies the patch with a message and no reason.
 	denied := &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 400, Message: "the pod quotes a password"}}
-	gateway := &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 502, Message: "bad gateway"}}
+	// A proxy answers with HTML, without a status object.
+	gateway := apierrors.NewGenericServerResponse(http.StatusBadGateway, "patch", podResource, "a", "<html>", 0, true)
 	patch := decision{patch: []byte("{}")}
 	reference := refTo("a")
 	wrote := func(version string) []protocol.WrittenPod {
@@ -69,7 +71,7 @@ func TestResultsOfGuardedWrites(t *testing.T) {
 		"rejected, the pod is not named": {reference, patch, nil, []error{invalid}, nil, failed("Invalid; spec.containers: FieldValueInvalid"), "", 1},
 		"forbidden":                      {reference, patch, nil, []error{apierrors.NewForbidden(podResource, "a", errors.New("policy"))}, nil, failed("Forbidden"), "", 1},
 		"denied without a reason":        {reference, patch, nil, []error{denied}, nil, failed("HTTP 400 Bad Request"), "", 1},
-		"a proxy fails":                  {reference, patch, nil, []error{gateway}, wrote(""), nil, "write pod d/a: bad gateway", 1},
+		"a proxy fails":                  {reference, patch, nil, []error{gateway}, wrote(""), nil, "write pod d/a: " + gateway.Error(), 1},
 		"perhaps written":                {reference, patch, nil, []error{errors.New("connection reset")}, wrote(""), nil, "write pod d/a: connection reset", 1},
 		"undone by another component":    {reference, decision{patch: []byte("{}"), more: true}, nil, []error{nil, nil, nil}, nil, failed("another component changes the resources of the sidecars back"), "", 3},
 		"throttled":                      {reference, patch, nil, []error{apierrors.NewTooManyRequests("slow down", 1)}, nil, nil, "write pod d/a: slow down", 1},

@@ -121,6 +121,9 @@ func FailedBefore(status *corev1.ContainerStatus, image string) bool {
 // ImagePullBackOff is the reason of a container whose image cannot be pulled.
 const ImagePullBackOff = "ImagePullBackOff"
 
+// CrashLoopBackOff is the reason of a container that is restarted after a backoff.
+const CrashLoopBackOff = "CrashLoopBackOff"
+
 // FailedStart is a sidecar's container that the kubelet cannot start.
 type FailedStart struct {
 	Container string

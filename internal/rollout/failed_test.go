@@ -17,11 +17,20 @@ import (
 func failing(state podstate.State, n int) (pods []Pod) {
 	for range n {
 		pod := newPod("pod", state)
+		pod.Consistent = true // the kubelet has observed the upgrade
 		pod.Pod.Spec.Containers = []corev1.Container{{Name: "side", Image: "side:v2"}}
 		pod.Pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
 			Name: "side", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
 		}}
 		pods = append(pods, pod)
+	}
+	return pods
+}
+
+// notObserved are pods whose kubelet has not observed their upgrade.
+func notObserved(pods []Pod) []Pod {
+	for i := range pods {
+		pods[i].Consistent = false
 	}
 	return pods
 }
@@ -56,6 +65,7 @@ func TestSpec11_6_FailedPods(t *testing.T) {
 		{"restarted twice since the upgrade", [][]Pod{serving(crashed, 1), serving(once, 1), serving(old, 8)}, 1},
 		{"pods that were created with the version have no upgrade to compare with", [][]Pod{failing(created, 2), serving(old, 8)}, 0},
 		{"pods of an ended rollout were available before they failed", [][]Pod{failing(ended, 2), serving(endedCrashed, 2), serving(old, 8)}, 0},
+		{"the crash loop of the former content", [][]Pod{notObserved(failing(restart, 2)), serving(old, 8)}, 0},
 		{"a failing control group", [][]Pod{failing(restart, 2), failing(old, 8)}, 0},
 		{"half of the control group fails", [][]Pod{failing(restart, 4), failing(old, 2), serving(old, 2)}, 2},
 		{"a share of the control group is rounded up", [][]Pod{failing(restart, 2), failing(old, 1), serving(old, 9)}, 1},

@@ -106,7 +106,7 @@ func (p *planner) phase() protocol.Phase {
 		return protocol.PhaseProgressing
 	case p.stepReached():
 		return protocol.PhaseStepReached
-	case counts.Remaining+counts.Converging+counts.Migrating > 0:
+	case counts.Remaining+counts.Converging+p.migrating() > 0:
 		return protocol.PhaseWaiting
 	case p.keepsOld:
 		return protocol.PhasePartitionReached
@@ -122,12 +122,25 @@ func (p *planner) stepReached() bool {
 	if !p.stage.Limits() || counts.Remaining == 0 {
 		return false
 	}
-	return p.stage.Reached != nil || p.plan.allowed == 0 && counts.Converging+counts.Migrating == 0
+	return p.stage.Reached != nil || p.plan.allowed == 0 && counts.Converging+p.plan.migratingToVersion == 0
+}
+
+// migrating returns the number of pods in a hot upgrade for which the rollout waits. A rollback waits
+// only for pods that it upgrades.
+func (p *planner) migrating() int {
+	if p.quarantine != nil {
+		return p.plan.migratingToVersion
+	}
+	return p.plan.Counts.Migrating
 }
 
 // ordered returns the candidates within the partition and the current step, in order.
 func (p *planner) ordered(candidates []candidate) []candidate {
 	quota := p.plan.allowed
+	if p.stage.Limits() {
+		// A pod that cannot be upgraded yet must not prevent that the step is reached.
+		quota = min(quota+p.waiting, p.plan.Counts.Remaining)
+	}
 	if len(p.strategy.ScatterStrategy) == 0 && len(p.rejected) == 0 && p.plan.scope == nil {
 		return first(candidates, min(quota, MaxBatch+MaxQueued+p.waiting))
 	}

@@ -102,3 +102,35 @@ func TestSpec11_3_WhatAReachedStepWaitsFor(t *testing.T) {
 		assert.Equal(t, c.message, message)
 	}
 }
+
+// The kubelet of pod a does not respond, so that the pod waits for its earlier upgrade for ever.
+func TestSpec7_8_APodThatWaitsDoesNotStopAStep(t *testing.T) {
+	waiting := old
+	waiting.Consistent = false
+	pods := []Pod{newPod("a", waiting), newPod("b", old), newPod("c", old)}
+	plan, err := NextInStage(unavailable(intstr.FromInt32(9)), pods, nil, step(intstr.FromInt32(1)))
+	require.NoError(t, err)
+	assert.Equal(t, []string{"b"}, chosen(plan))
+
+	pods[1] = newPod("b", updated)
+	plan, err = NextInStage(unavailable(intstr.FromInt32(9)), pods, nil, step(intstr.FromInt32(1)))
+	require.NoError(t, err)
+	assert.Equal(t, protocol.PhaseStepReached, plan.Phase)
+}
+
+// The update selector leaves out pod a, whose hot upgrade to an earlier version does not end.
+func TestSpec11_2_AHotUpgradeToAnotherVersionDoesNotStopAStep(t *testing.T) {
+	migrating := old
+	migrating.Migrating, migrating.Upgradable, migrating.Ready = true, false, false
+	pods := []Pod{newPod("a", migrating), newPod("b", updated), newPod("c", old)}
+	plan, err := NextInStage(unavailable(intstr.FromInt32(9)), pods, nil, step(intstr.FromInt32(1)))
+	require.NoError(t, err)
+	assert.Equal(t, protocol.PhaseStepReached, plan.Phase)
+
+	set := unavailable(intstr.FromInt32(9))
+	back := &protocol.Stage{Generation: set.Generation, Step: &protocol.Step{UpTo: intstr.FromInt32(1)},
+		Quarantine: &protocol.Quarantine{Hash: "bad", Revision: "web-1", Reason: "3 pods failed"}}
+	plan, err = NextInStage(set, []Pod{newPod("a", migrating, withHash(set.Name, "older")), newPod("b", updated)}, nil, back)
+	require.NoError(t, err)
+	assert.Equal(t, protocol.PhaseQuarantined, plan.Phase)
+}
