@@ -75,9 +75,14 @@ func (p *pass) generation() protocol.GenerationInput {
 	return protocol.GenerationInput{Generation: p.set.Generation, Images: protocol.Summary(images)}
 }
 
-// start is the request to start the run of the generation, or to signal it.
+// start is the request to start the run of the generation, or to signal it. Status may not show the last
+// stage of a lost run yet. A quarantine in status has priority, because Temporal may have been restored.
 func (p *pass) start(pause *v1alpha1.RolloutPause) runs.Start {
-	return runs.Start{SidecarSet: runs.Reference(p.set), Generation: p.generation(), Pause: pause, Stage: stage.ForStart(p.set)}
+	current := stage.ForStart(p.set)
+	if run := p.run; run != nil && run.Stage != nil && run.Stage.Generation == p.set.Generation && stage.QuarantineOf(p.set) == nil {
+		current = run.Stage
+	}
+	return runs.Start{SidecarSet: runs.Reference(p.set), Generation: p.generation(), Pause: pause, Stage: current}
 }
 
 // observation is the state of a SidecarSet that its status reports.

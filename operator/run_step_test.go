@@ -325,3 +325,19 @@ func TestSpec11_4_ARunThatCompletedInAStepIsStartedAgainInThisStep(t *testing.T)
 	require.NoError(t, plain.FromPayloads(env.started.SignalInput, &signal))
 	assert.Equal(t, canary, signal.Stage, "a run of another generation continues in the step, too")
 }
+
+// The run was terminated before the operator recorded its last stage.
+func TestSpec11_12_ALostRunContinuesWithItsOwnQuarantine(t *testing.T) {
+	set := setAt(generation)
+	inStep := &protocol.Stage{Generation: set.Generation, Policy: "edge", Steps: 2, Step: &protocol.Step{UpTo: intstr.FromInt32(1)}}
+	stage.ToStatus(set, inStep)
+	quarantined, earlier := *inStep, *inStep
+	quarantined.Quarantine = &protocol.Quarantine{Hash: "bad", Revision: "web-1", Reason: "3 pods failed"}
+	earlier.Generation--
+	for _, run := range []*runs.Run{nil, {}, {Stage: &earlier}} {
+		p := &pass{set: set, run: run}
+		assert.Nil(t, p.start(nil).Stage.Quarantine)
+	}
+	p := &pass{set: set, run: &runs.Run{Stage: &quarantined}}
+	assert.Equal(t, quarantined.Quarantine, p.start(nil).Stage.Quarantine)
+}

@@ -106,7 +106,7 @@ func (p *planner) phase() protocol.Phase {
 		return protocol.PhaseProgressing
 	case p.stepReached():
 		return protocol.PhaseStepReached
-	case counts.Remaining+counts.Converging+p.migrating() > 0:
+	case counts.Remaining+counts.Converging > 0, p.migrates():
 		return protocol.PhaseWaiting
 	case p.keepsOld:
 		return protocol.PhasePartitionReached
@@ -122,16 +122,18 @@ func (p *planner) stepReached() bool {
 	if !p.stage.Limits() || counts.Remaining == 0 {
 		return false
 	}
-	return p.stage.Reached != nil || p.plan.allowed == 0 && counts.Converging+p.plan.migratingToVersion == 0
+	return p.stage.Reached != nil || p.plan.allowed == 0 && counts.Converging == 0 && !p.migratesToVersion()
 }
 
-// migrating returns the number of pods in a hot upgrade for which the rollout waits. A rollback waits
-// only for pods that it upgrades.
-func (p *planner) migrating() int {
-	if p.quarantine != nil {
-		return p.plan.migratingToVersion
-	}
-	return p.plan.Counts.Migrating
+// migrates reports whether the rollout waits for a hot upgrade. A rollback waits only for pods that it
+// upgrades.
+func (p *planner) migrates() bool {
+	return p.plan.Counts.Migrating > 0 && (p.quarantine == nil || p.migratesToVersion())
+}
+
+// migratesToVersion reports whether a pod is in a hot upgrade to the version.
+func (p *planner) migratesToVersion() bool {
+	return p.plan.Counts.Migrating > 0 && slices.ContainsFunc(p.pods, func(pod Pod) bool { return pod.Migrating && pod.Updated })
 }
 
 // ordered returns the candidates within the partition and the current step, in order.

@@ -60,8 +60,6 @@ type Plan struct {
 	// maxUnavailable has one.
 	scope   *scope
 	blocked string
-	// migratingToVersion is the number of pods in a hot upgrade to the version.
-	migratingToVersion int
 	// candidates are the candidates of the rollout. The list is not sorted.
 	candidates []candidate
 }
@@ -78,9 +76,6 @@ func (p *Plan) count(pod *Pod) {
 	}
 	if pod.Migrating {
 		p.Counts.Migrating++
-	}
-	if pod.Migrating && pod.Updated {
-		p.migratingToVersion++
 	}
 	if pod.Migrated {
 		p.Counts.Migrated++
