@@ -48,9 +48,8 @@ func (d *writeDeadline) left() time.Duration {
 }
 
 // keep sends heartbeats and extends the deadline, until stop is called. It waits for the answer to the
-// first heartbeat. The returned context ends
-// when ctx ends, when the server answers that the activity must end, or when the deadline passes.
-// The cause of the context identifies the event.
+// first heartbeat. The returned context ends when ctx ends, when the server answers that the activity
+// must end, or when the deadline passes. The cause of the context identifies the event.
 func (d *writeDeadline) keep(ctx context.Context, heartbeat func(context.Context) error) (working context.Context, stop func()) {
 	working, end := context.WithCancelCause(ctx)
 	extend := func(ctx context.Context) {

@@ -334,6 +334,7 @@ func (b *upgradeBatch) result() protocol.UpgradeBatchResult {
 	if b.input.Stage.ProgressDeadline() > 0 {
 		result.Limited, result.Took = b.outcome.limited(), b.Clock.Since(b.began)
 	}
-	result.Skipped = len(tried) - len(result.Written) - len(result.Rejected)
+	// A pod whose resize does not last is both written and rejected.
+	result.Skipped = len(tried) - len(result.Written) - len(result.Rejected) + len(b.outcome.lost)
 	return result
 }

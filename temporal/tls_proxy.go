@@ -85,13 +85,17 @@ func (p *TLSProxy) serve(ctx context.Context, listener net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var connections sync.WaitGroup
 	defer connections.Wait()
-	defer cancel() // also after an error, so that the process ends
+	defer cancel()                          // also after an error, so that the process ends
+	defer func() { _ = listener.Close() }() // the next serve listens on the same address
 	context.AfterFunc(ctx, func() { _ = listener.Close() })
 	listener = tls.NewListener(netutil.LimitListener(listener, maxProxied), &tls.Config{GetConfigForClient: p.config})
 	for {
 		conn, err := listener.Accept()
 		switch {
 		case ctx.Err() != nil:
+			if err == nil {
+				_ = conn.Close()
+			}
 			return nil
 		case err != nil:
 			return fmt.Errorf("accept clients of Temporal: %w", err)

@@ -65,7 +65,7 @@ func TestSpec7_9_APlanOfTheNextContentDoesNotWaitForResizes(t *testing.T) {
 	for i := range 40 {
 		in.Pods = append(in.Pods, pod(t, fmt.Sprintf("web-%02d", i), "agent:v2", func(p *corev1.Pod) {
 			p.Annotations[v1alpha1.ResizeAnnotation] = `{"logs":"` + set.Annotations[v1alpha1.HashAnnotation] + `"}`
-			p.Spec.Containers[0].ResizePolicy = []corev1.ContainerResizePolicy{{RestartPolicy: corev1.RestartContainer}}
+			p.Spec.Containers[1].ResizePolicy = []corev1.ContainerResizePolicy{{RestartPolicy: corev1.RestartContainer}}
 			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonDeferred})
 		}))
 	}

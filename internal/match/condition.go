@@ -90,6 +90,10 @@ func (c Condition) Covers(other Condition) bool {
 	if c.all || other.all {
 		return c.all
 	}
+	return c.coversTerms(other) || c.coversTerms(other.coarse())
+}
+
+func (c Condition) coversTerms(other Condition) bool {
 	for key, values := range other.values {
 		if !c.values[key].covers(values) {
 			return false

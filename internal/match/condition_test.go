@@ -164,18 +164,24 @@ func TestSpec4_16_ForeignExpressionsContainEveryPod(t *testing.T) {
 
 // The exact terms of the SidecarSets are too large, and their coarse form is small.
 func TestSpec4_16_AUnionThatIsTooLargeHasTheCoarseForm(t *testing.T) {
-	current := NewCondition()
+	current, few := NewCondition(), NewCondition()
 	for i := range 200 {
 		scope := scopeOf(v1alpha1.SidecarSetSpec{Selector: &metav1.LabelSelector{
 			MatchLabels:      map[string]string{"app": fmt.Sprint("a", i), "tier": "web"},
 			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "env", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"x", "y"}}},
 		}})
 		current = current.Union(NewCondition(scope))
+		if i < 3 {
+			few = few.Union(NewCondition(scope))
+		}
 		require.False(t, current.Everything(), i)
 		require.True(t, current.Contains(scope), i)
 	}
 	assert.Equal(t, current.Expression(), ParseCondition(current.Expression()).Expression())
-	// Neither selector has a label in common with a list of values.
+	// After deletions, the exact terms of the remaining SidecarSets fit again.
+	assert.True(t, current.Covers(few))
+	assert.False(t, few.Covers(current))
+	// The selector of exists requires no value of a label, so it stays a term.
 	exists := scopeOf(v1alpha1.SidecarSetSpec{Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "only", Operator: metav1.LabelSelectorOpExists}}}})
 	assert.True(t, current.Union(NewCondition(exists)).Contains(exists))
 }

@@ -121,8 +121,8 @@ func FailedBefore(status *corev1.ContainerStatus, image string) bool {
 // ImagePullBackOff is the reason of a container whose image cannot be pulled.
 const ImagePullBackOff = "ImagePullBackOff"
 
-// CrashLoopBackOff is the reason of a container that is restarted after a backoff.
-const CrashLoopBackOff = "CrashLoopBackOff"
+// crashLoopBackOff is the reason of a container that is restarted after a backoff.
+const crashLoopBackOff = "CrashLoopBackOff"
 
 // FailedStart is a sidecar's container that the kubelet cannot start.
 type FailedStart struct {
@@ -134,7 +134,7 @@ type FailedStart struct {
 }
 
 // FailedStart returns the first container of the version that cannot start, or nil. It checks
-// both twins of a hot sidecar. It skips a container whose former image could not be pulled.
+// both twins of a hot sidecar. It skips a container whose former image could not be pulled, or crashed.
 func (v *Version) FailedStart(pod *corev1.Pod) *FailedStart {
 	for _, sidecar := range v.Sidecars {
 		for _, name := range sidecar.InPod() {
@@ -143,12 +143,26 @@ func (v *Version) FailedStart(pod *corev1.Pod) *FailedStart {
 				image = container.Image
 			}
 			reason, failed := StartFailure(status)
-			if failed && !FailedBefore(status, image) {
+			if failed && !FailedBefore(status, image) && !v.crashedBefore(pod, name, reason) {
 				return &FailedStart{Container: name, Reason: reason, Image: image}
 			}
 		}
 	}
 	return nil
+}
+
+// crashedBefore reports whether a container in a crash loop has an upgrade that the kubelet has not
+// observed. The crash loop is that of the former content.
+func (v *Version) crashedBefore(pod *corev1.Pod, container, reason string) bool {
+	if reason != crashLoopBackOff {
+		return false
+	}
+	states, err := record.InPlaceStates(pod.Annotations)
+	if err != nil {
+		return false
+	}
+	_, pending := Pending(pod, states[v.Set])[container]
+	return pending
 }
 
 // Blocked reports whether a container of the pod cannot start that is no sidecar of the SidecarSet.

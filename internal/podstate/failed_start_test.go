@@ -5,6 +5,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
 func TestFailedStartsNameTheImageInTheSpecOfThePod(t *testing.T) {
@@ -48,4 +50,26 @@ func TestFailedStartsNameTheImageInTheSpecOfThePod(t *testing.T) {
 		assert.Equal(t, c.want, version.FailedStart(pod(c.statuses, c.inits)), name)
 		assert.Equal(t, name == "container of the app", version.Blocked(pod(c.statuses, c.inits)), name)
 	}
+}
+
+// The kubelet has not observed the upgrade of container cold.
+func TestSpec11_6_ACrashLoopOfTheFormerContentIsNoFailedStart(t *testing.T) {
+	waiting := func(name, reason string) corev1.ContainerStatus {
+		return corev1.ContainerStatus{Name: name, Image: name + ":v1", ImageID: "id-1", RestartCount: 7,
+			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}
+	}
+	version := &Version{Set: "s", Sidecars: []Sidecar{{Name: "cold"}, {Name: "other"}}}
+	pod := &corev1.Pod{}
+	pod.Annotations = map[string]string{v1alpha1.InPlaceUpdateStateAnnotation: `{"s":{"lastContainerStatuses":{"cold":{"imageID":"id-1","restartCount":7}}}}`}
+	pod.Spec.Containers = []corev1.Container{{Name: "cold", Image: "cold:v2"}, {Name: "other", Image: "other:v1"}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{waiting("cold", crashLoopBackOff)}
+	assert.Nil(t, version.FailedStart(pod))
+
+	pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, waiting("other", crashLoopBackOff))
+	assert.Equal(t, &FailedStart{"other", crashLoopBackOff, "other:v1"}, version.FailedStart(pod), "the upgrade does not change this container")
+	pod.Status.ContainerStatuses[0] = waiting("cold", ImagePullBackOff)
+	assert.Equal(t, &FailedStart{"cold", ImagePullBackOff, "cold:v2"}, version.FailedStart(pod))
+	pod.Status.ContainerStatuses[0] = waiting("cold", crashLoopBackOff)
+	pod.Status.ContainerStatuses[0].RestartCount++
+	assert.Equal(t, &FailedStart{"cold", crashLoopBackOff, "cold:v2"}, version.FailedStart(pod), "the new content crashes")
 }

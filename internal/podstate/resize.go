@@ -64,12 +64,6 @@ func differing(wanted, present corev1.ResourceList) (changes corev1.ResourceList
 	return changes
 }
 
-// ResizeRestarts reports whether a pending resize of any SidecarSet may restart a container of a pod.
-func ResizeRestarts(pod *corev1.Pod) bool {
-	return record.HasResize(pod.Annotations) && pendingResize(pod) != "" &&
-		slices.ContainsFunc(slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers), func(c corev1.Container) bool { return restartsOnResize(&c) })
-}
-
 // notResizable returns the reason for which the API server rejects the resize of a pod to the
 // version, or "".
 func (v *Version) notResizable(pod *corev1.Pod) string {
@@ -183,11 +177,6 @@ func (v *Version) resizeWait(pod *corev1.Pod, read *record.Record) string {
 	if _, resized := read.Resizes[v.Set]; !resized {
 		return ""
 	}
-	return pendingResize(pod)
-}
-
-// pendingResize returns what a resize of a pod waits for, or "".
-func pendingResize(pod *corev1.Pod) string {
 	for _, kind := range []corev1.PodConditionType{corev1.PodResizePending, corev1.PodResizeInProgress} {
 		condition := Condition(pod, kind)
 		switch {
@@ -221,10 +210,8 @@ func (v *Version) ResizeObstacle(pod *corev1.Pod) string {
 func (v *Version) judgeResources(state *State, pod *corev1.Pod, read *record.Record) {
 	hash, unfinished := read.HashesWithoutImage[v.Set].Hash, unfinishedResize(read, v.Set)
 	state.Resizing = v.resizeWait(pod, read) != ""
-	// After the restart, the pod is not ready for some time, and the upgrade is not written yet. A pod
-	// with other amounts than the resize was not resized yet, and is not ready for another reason.
-	restarted := unfinished && !Ready(pod) && (read.Resizes[v.Set] != v.Hash || len(v.Resizes(pod)) == 0)
-	state.ResizeRestarts = (state.Resizing || restarted) && v.mayRestart(pod)
+	// After the restart, the pod is not ready for some time, and the upgrade is not written yet.
+	state.ResizeRestarts = (state.Resizing || unfinished && !Ready(pod)) && v.mayRestart(pod)
 	if !v.NeedsResize(read) {
 		state.Upgradable = true
 		return
@@ -240,14 +227,10 @@ func (v *Version) mayRestart(pod *corev1.Pod) bool {
 	for _, sidecar := range v.Sidecars {
 		for _, name := range sidecar.InPod() {
 			c := Container(pod, name, sidecar.Native)
-			if c != nil && restartsOnResize(c) {
+			if c != nil && slices.ContainsFunc(c.ResizePolicy, func(p corev1.ContainerResizePolicy) bool { return p.RestartPolicy == corev1.RestartContainer }) {
 				return true
 			}
 		}
 	}
 	return false
-}
-
-func restartsOnResize(c *corev1.Container) bool {
-	return slices.ContainsFunc(c.ResizePolicy, func(p corev1.ContainerResizePolicy) bool { return p.RestartPolicy == corev1.RestartContainer })
 }

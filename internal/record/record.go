@@ -203,9 +203,3 @@ func Resize(annotations map[string]string, set string) string {
 	}
 	return all[set]
 }
-
-// HasResize reports whether any SidecarSet resizes, or has resized, a pod.
-func HasResize(annotations map[string]string) bool {
-	all, err := decode[map[string]string](annotations, v1alpha1.ResizeAnnotation)
-	return err == nil && len(all) > 0
-}

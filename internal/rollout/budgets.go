@@ -101,9 +101,6 @@ func healthy(pod *corev1.Pod) bool {
 	if ready == nil || ready.Status != corev1.ConditionTrue || pod.DeletionTimestamp != nil {
 		return false
 	}
-	if podstate.ResizeRestarts(pod) {
-		return false
-	}
 	states, err := record.InPlaceStates(pod.Annotations)
 	if err != nil {
 		return true
@@ -129,13 +126,14 @@ func newDisruptions(budgets *Budgets) *disruptions {
 // needs reports whether an upgrade makes a healthy pod unavailable. A pod whose twins are still to be
 // reset counts, because the reset restarts a container.
 func (d *disruptions) needs(pod *Pod) bool {
-	return len(d.byNamespace[pod.Namespace]) > 0 && !pod.RestartsNothing && healthy(pod.Pod)
+	return len(d.byNamespace[pod.Namespace]) > 0 && !pod.RestartsNothing && !pod.ResizeRestarts && healthy(pod.Pod)
 }
 
 func (d *disruptions) full(pod *Pod) bool { return d.exhausted(pod) != nil }
 
+// take counts a pod that is healthy. A pod that waits for a resize is healthy until the resize restarts it.
 func (d *disruptions) take(pod *Pod) {
-	if !d.needs(pod) {
+	if !healthy(pod.Pod) {
 		return
 	}
 	for _, one := range d.byNamespace[pod.Namespace] {

@@ -53,8 +53,7 @@ func FindFailed(version *podstate.Version, pods []Pod, step *protocol.Step) (fai
 
 // failure describes why the sidecars of a pod fail. It is empty if they do not fail.
 func failure(version *podstate.Version, pod *Pod, step *protocol.Step) string {
-	// Until the kubelet has observed the upgrade, a crash loop is that of the former content.
-	if start := version.FailedStart(pod.Pod); start != nil && (pod.Consistent || start.Reason != podstate.CrashLoopBackOff) {
+	if start := version.FailedStart(pod.Pod); start != nil {
 		return fmt.Sprintf("container %s: %s, image %s", start.Container, start.Reason, start.Image)
 	}
 	if pod.Crashes >= MaxCrashes {

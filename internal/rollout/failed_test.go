@@ -17,7 +17,6 @@ import (
 func failing(state podstate.State, n int) (pods []Pod) {
 	for range n {
 		pod := newPod("pod", state)
-		pod.Consistent = true // the kubelet has observed the upgrade
 		pod.Pod.Spec.Containers = []corev1.Container{{Name: "side", Image: "side:v2"}}
 		pod.Pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
 			Name: "side", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
@@ -30,7 +29,8 @@ func failing(state podstate.State, n int) (pods []Pod) {
 // notObserved are pods whose kubelet has not observed their upgrade.
 func notObserved(pods []Pod) []Pod {
 	for i := range pods {
-		pods[i].Consistent = false
+		pods[i].Annotations = map[string]string{v1alpha1.InPlaceUpdateStateAnnotation: `{"s":{"lastContainerStatuses":{"side":{"imageID":"id-1","restartCount":7}}}}`}
+		pods[i].Status.ContainerStatuses[0].ImageID, pods[i].Status.ContainerStatuses[0].RestartCount = "id-1", 7
 	}
 	return pods
 }

@@ -88,24 +88,10 @@ func TestSpec7_9_ResizesThatRestartNothingTakeNoSlotsOfAPolicy(t *testing.T) {
 	assert.Equal(t, []string{"a*"}, chosen(plan))
 }
 
-// Another SidecarSet resizes pod other, which restarts its container.
-func TestSpec7_9_BudgetsCountResizesThatRestart(t *testing.T) {
-	resized := func(pod *corev1.Pod) {
-		pod.Annotations = map[string]string{v1alpha1.ResizeAnnotation: `{"other":"x"}`}
-		pod.Generation, pod.Status.ObservedGeneration = 4, 3
-		pod.Spec.Containers = []corev1.Container{{Name: "side", ResizePolicy: []corev1.ContainerResizePolicy{{RestartPolicy: corev1.RestartContainer}}}}
-	}
-	for name, c := range map[string]struct {
-		change func(*corev1.Pod)
-		chosen []string
-	}{
-		"a pending resize":        {resized, []string{}},
-		"a resize of no restart":  {func(pod *corev1.Pod) { resized(pod); pod.Spec.Containers[0].ResizePolicy = nil }, []string{"a"}},
-		"a resize that has ended": {func(pod *corev1.Pod) { resized(pod); pod.Status.ObservedGeneration = 4 }, []string{"a"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			others := []Pod{budgeted("b", old), budgeted("c", old), budgeted("other", old, c.change)}
-			assert.Equal(t, c.chosen, chosen(planWithBudgets(t, []Pod{budgeted("a", old)}, others, web(nil))))
-		})
-	}
+// The resize of pod a may restart it at any time, so pod a uses the disruption that the budget allows.
+func TestSpec7_9_APodThatWaitsForAResizeUsesADisruption(t *testing.T) {
+	waiting := old
+	waiting.Resizing, waiting.ResizeRestarts, waiting.UpgradedInPlace = true, true, true
+	plan := planWithBudgets(t, []Pod{budgeted("a", waiting), budgeted("b", old)}, []Pod{budgeted("c", old), budgeted("d", old)}, web(nil))
+	assert.Equal(t, []string{"a*"}, chosen(plan))
 }
