@@ -3,6 +3,7 @@ package sidecarsets
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -48,14 +49,17 @@ func selectorOf(app string) func(map[string]any) {
 
 func TestSpec4_16_TheConditionIsWidenedBeforeASidecarSetIsAccepted(t *testing.T) {
 	unchanged := func(map[string]any) {}
+	inNamespaceA := strings.Replace(validSet, `"selector"`, `"namespace":"a","selector"`, 1)
+	inNamespaceB := func(set map[string]any) { spec(set)["namespace"] = "b" }
 	for name, c := range map[string]struct {
 		request admission.Request
 		want    int
 	}{
-		"new":               {creationOf(updateOf(t, validSet, unchanged)), 1},
-		"another selector":  {updateOf(t, validSet, selectorOf("b")), 1},
-		"another namespace": {updateOf(t, validSet, func(set map[string]any) { spec(set)["namespace"] = "b" }), 1},
-		"unchanged":         {updateOf(t, validSet, unchanged), 0},
+		"new":                  {creationOf(updateOf(t, validSet, unchanged)), 1},
+		"another selector":     {updateOf(t, validSet, selectorOf("b")), 1},
+		"another namespace":    {updateOf(t, inNamespaceA, inNamespaceB), 1},
+		"one namespace of all": {updateOf(t, validSet, inNamespaceB), 0},
+		"unchanged":            {updateOf(t, validSet, unchanged), 0},
 		"another image": {updateOf(t, validSet, func(set map[string]any) {
 			spec(set)["containers"].([]any)[0].(map[string]any)["image"] = "j"
 		}), 0},
