@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/outrigger/outrigger/api/protocol"
@@ -175,8 +174,6 @@ func (b *resetBatch) write(ctx context.Context, pod *corev1.Pod, patch []byte) e
 	switch {
 	case err == nil:
 		b.Events.Eventf(pod, nil, corev1.EventTypeNormal, eventResetSucceed, "Reset", "the old containers of hot-upgrade sidecars were emptied")
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		// The reset is retried, or is not necessary any more.
 	case rejected(err):
 		b.Events.Eventf(before, nil, corev1.EventTypeWarning, eventResetFailed, "Reset", "%s", fmt.Sprintf("the API server rejected the reset of the old containers: %s", reason(err)))
 	}

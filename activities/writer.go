@@ -229,6 +229,8 @@ func rejected(err error) bool {
 	case apierrors.IsUnexpectedServerError(err) && statusCode(err) >= http.StatusInternalServerError:
 		// A proxy, or a server that has crashed, answered. The write may have arrived.
 		return false
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return false // the pod has changed, or is gone
 	case apierrors.IsServerTimeout(err), apierrors.IsTimeout(err), apierrors.IsTooManyRequests(err),
 		apierrors.IsServiceUnavailable(err), apierrors.IsUnauthorized(err):
 		return false

@@ -35,14 +35,21 @@ type set map[string]struct{}
 // NewCondition returns the condition of these scopes. If its expression would be too large, the
 // condition contains the pods that have one of the labels that each scope requires.
 func NewCondition(scopes ...Scope) Condition {
-	for _, add := range []func(*Condition, Scope){(*Condition).add, (*Condition).addCoarse} {
-		c := Condition{}
-		for _, scope := range scopes {
-			add(&c, scope)
-		}
-		if c.fits() {
-			return c
-		}
+	c := Condition{}
+	for _, scope := range scopes {
+		c.add(scope)
+	}
+	return c.fitting()
+}
+
+// fitting returns the condition itself, its coarse form, or the condition that contains every pod: the
+// first of these whose expression is not too large.
+func (c Condition) fitting() Condition {
+	if c.fits() {
+		return c
+	}
+	if coarse := c.coarse(); coarse.fits() {
+		return coarse
 	}
 	return Condition{all: true}
 }
@@ -59,13 +66,10 @@ func (c Condition) Union(other Condition) Condition {
 			union.addTerm(term)
 		}
 	}
-	if !union.fits() {
-		union = union.coarse()
-	}
-	if union.all || !union.fits() {
+	if union.all {
 		return Condition{all: true}
 	}
-	return union
+	return union.fitting()
 }
 
 // coarse replaces each term by the label that the term requires. A term that requires no label stays.
@@ -114,10 +118,9 @@ func (s set) covers(other set) bool {
 // Contains reports whether the condition contains the pods that a scope can select, with all labels that
 // the scope requires or with only one of them.
 func (c Condition) Contains(scope Scope) bool {
-	exact, coarse := Condition{}, Condition{}
+	exact := Condition{}
 	exact.add(scope)
-	coarse.addCoarse(scope)
-	return c.Covers(exact) || c.Covers(coarse)
+	return c.Covers(exact)
 }
 
 // Labels returns the labels of a pod that the condition contains. It returns nil if no list of values
@@ -177,19 +180,6 @@ func (c *Condition) add(scope Scope) {
 		c.addTerm(term)
 	} else {
 		c.all = true
-	}
-}
-
-// addCoarse adds the pods that have one of the labels that a scope requires. A scope that requires no
-// label is added exactly.
-func (c *Condition) addCoarse(scope Scope) {
-	accepted := required(scope.pods)
-	if len(accepted) == 0 {
-		c.add(scope)
-		return
-	}
-	for _, one := range accepted {
-		c.accept(quoted(one.key), quoted(one.value))
 	}
 }
 
