@@ -213,6 +213,13 @@ func (resizeWriter) Patch(_ context.Context, o client.Object, _ client.Patch, _ 
 	return nil
 }
 
+func assertKeepsSlot(t *testing.T, o *outcome, pod protocol.PodReference) {
+	t.Helper()
+	assert.True(t, o.isWritten(pod))
+	o.release(pod)
+	assert.Empty(t, o.releasedPods())
+}
+
 // The resize may restart a container, so the slot of the pod must not be released.
 func TestSpec7_9_AResizedPodCountsAsWrittenIfItsUpgradeIsRejected(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("a"))
@@ -230,10 +237,8 @@ func TestSpec7_9_AResizedPodCountsAsWrittenIfItsUpgradeIsRejected(t *testing.T) 
 	})
 	require.NoError(t, err)
 	assert.Equal(t, resultRejected, result)
-	assert.True(t, outcome.isWritten(refTo("a")))
-	outcome.release(refTo("a"))
-	assert.Empty(t, outcome.releasedPods())
 	all := []protocol.PodReference{refTo("a")}
+	assertKeepsSlot(t, &outcome, all[0])
 	assert.Equal(t, []protocol.WrittenPod{{PodReference: refTo("a"), ResourceVersion: "8"}}, outcome.writes(all))
 	assert.Empty(t, outcome.failures(all))
 }
@@ -250,10 +255,8 @@ func TestSpec7_9_AResizedPodKeepsItsSlotIfTheResizeDoesNotLast(t *testing.T) {
 	})
 	require.NoError(t, err)
 	assert.Equal(t, resultRejected, result)
-	assert.True(t, outcome.isWritten(refTo("a")))
-	outcome.release(refTo("a"))
-	assert.Empty(t, outcome.releasedPods())
 	all := []protocol.PodReference{refTo("a")}
+	assertKeepsSlot(t, &outcome, all[0])
 	assert.Len(t, outcome.writes(all), 1)
 	assert.Equal(t, []protocol.RejectedPod{{PodReference: refTo("a"), Reason: "another component changes the resources of the sidecars back"}}, outcome.failures(all))
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
@@ -17,25 +16,20 @@ import (
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
-func memory(amount string) corev1.ResourceRequirements {
-	list := corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(amount)}
-	return corev1.ResourceRequirements{Requests: list, Limits: list}
-}
-
 func TestSpec7_9_APlanNamesThePodsThatCannotBeResized(t *testing.T) {
 	stored, _ := logs(t)
-	stored.Spec.Containers[0].Resources = memory("64Mi")
+	stored.Spec.Containers[0].Resources = fixture.Memory("64Mi")
 	fixture.Hashed(stored)
 	recorded, err := revision.New(stored, "system", 1)
 	require.NoError(t, err)
 	sized := func(p *corev1.Pod) {
 		recordVersion(t, p, stored)
-		p.Spec.Containers[1].Image, p.Spec.Containers[1].Resources = stored.Spec.Containers[0].Image, memory("64Mi")
+		p.Spec.Containers[1].Image, p.Spec.Containers[1].Resources = stored.Spec.Containers[0].Image, fixture.Memory("64Mi")
 		p.Status.ObservedGeneration, p.Status.QOSClass = 1, corev1.PodQOSBurstable
 	}
 	unobserved := pod(t, "b", "agent:v1", sized, func(p *corev1.Pod) { p.Status.ObservedGeneration = 0 })
 	wanted := stored.DeepCopy()
-	wanted.Spec.Containers[0].Resources = memory("96Mi")
+	wanted.Spec.Containers[0].Resources = fixture.Memory("96Mi")
 	fixture.Hashed(wanted)
 	p, err := NewPlan(&PlanInput{Input: Input{Set: wanted, Revisions: []*appsv1.ControllerRevision{recorded}, Pods: []*corev1.Pod{pod(t, "a", "agent:v1", sized), unobserved}}, Stored: stored})
 	require.NoError(t, err)

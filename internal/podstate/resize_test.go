@@ -9,18 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/fixture"
 )
-
-func memory(amount string) corev1.ResourceRequirements {
-	list := corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(amount)}
-	return corev1.ResourceRequirements{Requests: list, Limits: list}
-}
 
 // resizeVersion differs from the content of resizePod in the amount of memory.
 func resizeVersion() *Version {
 	return &Version{
 		Set: "s", Hash: "new", HashWithoutImage: "blank-new", ResizableHashes: []string{"blank-new", "blank-old"},
-		Sidecars: []Sidecar{{Name: "side", Image: "side:v1", Resources: memory("96Mi")}},
+		Sidecars: []Sidecar{{Name: "side", Image: "side:v1", Resources: fixture.Memory("96Mi")}},
 	}
 }
 
@@ -32,7 +28,7 @@ func resizePod(changes ...func(*corev1.Pod)) *corev1.Pod {
 		v1alpha1.HashAnnotation:             `{"s":{"hash":"old"}}`,
 		v1alpha1.HashWithoutImageAnnotation: `{"s":{"hash":"blank-old"}}`,
 	}
-	pod.Spec.Containers = []corev1.Container{{Name: "app", Image: "app:1"}, {Name: "side", Image: "side:v1", Resources: memory("64Mi")}}
+	pod.Spec.Containers = []corev1.Container{{Name: "app", Image: "app:1"}, {Name: "side", Image: "side:v1", Resources: fixture.Memory("64Mi")}}
 	pod.Status.Phase, pod.Status.ObservedGeneration, pod.Status.QOSClass = corev1.PodRunning, 3, corev1.PodQOSBurstable
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	for _, c := range pod.Spec.Containers {
@@ -86,11 +82,11 @@ func TestSpec7_9_PodsThatTheAPIServerDoesNotResizeAreNotUpgradable(t *testing.T)
 		},
 		"the kubelet of the pod does not report which resize it has observed (Kubernetes 1.34 and newer)": func(pod *corev1.Pod) { pod.Status.ObservedGeneration = 0 },
 		"the kubelet of the pod does not resize containers":                                               func(pod *corev1.Pod) { pod.Status.ContainerStatuses[0].Resources = nil },
-		"the pod has resources of its own in spec.resources":                                              func(pod *corev1.Pod) { pod.Spec.Resources = new(memory("1Gi")) },
+		"the pod has resources of its own in spec.resources":                                              func(pod *corev1.Pod) { pod.Spec.Resources = new(fixture.Memory("1Gi")) },
 	} {
 		pod, version := resizePod(change), resizeVersion()
 		if pod.Status.QOSClass == corev1.PodQOSGuaranteed {
-			version.Sidecars[0].Resources = corev1.ResourceRequirements{Limits: memory("96Mi").Limits}
+			version.Sidecars[0].Resources = corev1.ResourceRequirements{Limits: fixture.Memory("96Mi").Limits}
 		}
 		assert.Equal(t, want, version.ResizeObstacle(pod))
 		state, err := version.Of(pod)
@@ -158,7 +154,7 @@ func TestSpec7_9_AResizedPodConvergesOnceTheKubeletHasResizedIt(t *testing.T) {
 	resized := []func(*corev1.Pod){
 		annotated(v1alpha1.ResizeAnnotation, `{"s":"new"}`), annotated(v1alpha1.HashAnnotation, `{"s":{"hash":"new"}}`),
 		annotated(v1alpha1.HashWithoutImageAnnotation, `{"s":{"hash":"blank-new"}}`),
-		func(pod *corev1.Pod) { pod.Spec.Containers[1].Resources = memory("96Mi") },
+		func(pod *corev1.Pod) { pod.Spec.Containers[1].Resources = fixture.Memory("96Mi") },
 	}
 	state := resizeState(t, resizePod(resized...))
 	assert.True(t, state.Updated && state.Converged(), "%+v", state)

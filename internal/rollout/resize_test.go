@@ -38,8 +38,7 @@ func TestSpec7_9_ARunWaitsForResizesWithoutSlots(t *testing.T) {
 // The worker died between the resize and the upgrade, and the rollout is rolled back.
 func TestSpec7_9_ARollbackFinishesAResizeThatHasBegun(t *testing.T) {
 	set := unavailable(intstr.FromInt32(2))
-	back := &protocol.Stage{Generation: set.Generation, Step: &protocol.Step{UpTo: intstr.FromInt32(1)},
-		Quarantine: &protocol.Quarantine{Hash: "bad", Revision: "web-1", Reason: "3 pods failed"}}
+	back := rollingBack(set)
 	begun := newPod("a", old, withHash(set.Name, "good"), func(pod *corev1.Pod) {
 		pod.Annotations[v1alpha1.ResizeAnnotation] = `{"` + set.Name + `":"bad"}`
 	})
@@ -51,8 +50,7 @@ func TestSpec7_9_ARollbackFinishesAResizeThatHasBegun(t *testing.T) {
 // The batch ended after it recorded the resize back, so the record names the content of the rollback.
 func TestSpec7_9_ARollbackFinishesItsOwnResize(t *testing.T) {
 	set := unavailable(intstr.FromInt32(2))
-	back := &protocol.Stage{Generation: set.Generation, Step: &protocol.Step{UpTo: intstr.FromInt32(1)},
-		Quarantine: &protocol.Quarantine{Hash: "bad", Revision: "web-1", Reason: "3 pods failed"}}
+	back := rollingBack(set)
 	begun := newPod("a", old, withHash(set.Name, "older"), func(pod *corev1.Pod) {
 		pod.Annotations[v1alpha1.ResizeAnnotation] = `{"` + set.Name + `":"good"}`
 	})

@@ -20,10 +20,15 @@ func withHash(set, hash string) func(*corev1.Pod) {
 	}
 }
 
+// rollingBack is the stage of a rollback from content with the hash bad.
+func rollingBack(set *v1alpha1.SidecarSet) *protocol.Stage {
+	return &protocol.Stage{Generation: set.Generation, Step: &protocol.Step{UpTo: intstr.FromInt32(1)},
+		Quarantine: &protocol.Quarantine{Hash: "bad", Revision: "web-1", Reason: "3 pods failed"}}
+}
+
 func TestSpec11_12_ARollbackUpgradesOnlyPodsWithTheQuarantinedContent(t *testing.T) {
 	set := unavailable(intstr.FromInt32(2))
-	back := &protocol.Stage{Generation: set.Generation, Step: &protocol.Step{UpTo: intstr.FromInt32(1)},
-		Quarantine: &protocol.Quarantine{Hash: "bad", Revision: "web-1", Reason: "3 pods failed"}}
+	back := rollingBack(set)
 	unready, different := old, old
 	unready.Ready = false
 	different.Upgradable = false

@@ -128,8 +128,7 @@ func TestSpec11_2_AHotUpgradeToAnotherVersionDoesNotStopAStep(t *testing.T) {
 	assert.Equal(t, protocol.PhaseStepReached, plan.Phase)
 
 	set := unavailable(intstr.FromInt32(9))
-	back := &protocol.Stage{Generation: set.Generation, Step: &protocol.Step{UpTo: intstr.FromInt32(1)},
-		Quarantine: &protocol.Quarantine{Hash: "bad", Revision: "web-1", Reason: "3 pods failed"}}
+	back := rollingBack(set)
 	plan, err = NextInStage(set, []Pod{newPod("a", migrating, withHash(set.Name, "older")), newPod("b", updated)}, nil, back)
 	require.NoError(t, err)
 	assert.Equal(t, protocol.PhaseQuarantined, plan.Phase)

@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -283,16 +282,11 @@ func ofMemory(amounts ...string) *v1alpha1.SidecarSet {
 	var hashes []string
 	for _, amount := range amounts {
 		set = sidecars("agent:v1")
-		set.Spec.Containers[0].Resources = memory(amount)
+		set.Spec.Containers[0].Resources = fixture.Memory(amount)
 		hashes = append(hashes, fixture.Hashed(set).Annotations[v1alpha1.HashWithoutImageAnnotation])
 	}
 	set.Status.ResizableHashes = hashes
 	return set
-}
-
-func memory(amount string) corev1.ResourceRequirements {
-	list := corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(amount)}
-	return corev1.ResourceRequirements{Requests: list, Limits: list}
 }
 
 // resizable changes pods so that their kubelets can resize the sidecar from 64Mi.
@@ -301,7 +295,7 @@ func resizable(pods []*corev1.Pod) {
 	for _, pod := range pods {
 		pod.Annotations[v1alpha1.HashAnnotation] = fixture.HashEntry(former, v1alpha1.HashAnnotation)
 		pod.Annotations[v1alpha1.HashWithoutImageAnnotation] = fixture.HashEntry(former, v1alpha1.HashWithoutImageAnnotation)
-		pod.Spec.Containers[0].Resources, pod.Status.ObservedGeneration = memory("64Mi"), 1
+		pod.Spec.Containers[0].Resources, pod.Status.ObservedGeneration = fixture.Memory("64Mi"), 1
 	}
 }
 

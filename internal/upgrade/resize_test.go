@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/fixture"
 	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/internal/record"
 )
@@ -17,12 +17,12 @@ import (
 func TestSpec7_9_AResizeIsRecordedThenWrittenThenUpgraded(t *testing.T) {
 	target := hotTarget("envoy:2", "77")
 	target.HashWithoutImage, target.ResizableHashes = "blank-2", []string{"blank", "blank-2"}
-	target.Sidecars = append(target.Sidecars, podstate.Sidecar{Name: "mesh", Image: "mesh:1", Native: true, Resources: memory("96Mi")})
-	target.Sidecars[0].Resources = memory("96Mi")
+	target.Sidecars = append(target.Sidecars, podstate.Sidecar{Name: "mesh", Image: "mesh:1", Native: true, Resources: fixture.Memory("96Mi")})
+	target.Sidecars[0].Resources = fixture.Memory("96Mi")
 	pod := hotPod()
-	pod.Spec.InitContainers = []corev1.Container{{Name: "mesh", Image: "mesh:1", RestartPolicy: new(corev1.ContainerRestartPolicyAlways), Resources: memory("64Mi")}}
+	pod.Spec.InitContainers = []corev1.Container{{Name: "mesh", Image: "mesh:1", RestartPolicy: new(corev1.ContainerRestartPolicyAlways), Resources: fixture.Memory("64Mi")}}
 	for i := range pod.Spec.Containers {
-		pod.Spec.Containers[i].Resources = memory("64Mi")
+		pod.Spec.Containers[i].Resources = fixture.Memory("64Mi")
 	}
 
 	patches, err := Resize(pod, target)
@@ -39,7 +39,7 @@ func TestSpec7_9_AResizeIsRecordedThenWrittenThenUpgraded(t *testing.T) {
 	amounts := `"resources":{"limits":{"memory":"96Mi"},"requests":{"memory":"96Mi"}}`
 	assert.JSONEq(t, `{"containers":[{"name":"envoy-1",`+amounts+`},{"name":"envoy-2",`+amounts+`}],"initContainers":[{"name":"mesh",`+amounts+`}]}`, string(written["spec"]))
 	pod = apply(t, pod, patches.Resize)
-	assert.Equal(t, memory("64Mi"), pod.Spec.Containers[0].Resources, "the app keeps its resources")
+	assert.Equal(t, fixture.Memory("64Mi"), pod.Spec.Containers[0].Resources, "the app keeps its resources")
 
 	patches, err = Resize(pod, target)
 	require.NoError(t, err)
@@ -74,11 +74,11 @@ func TestSpec7_9_AnUpgradeAfterAResizeKeepsItsRecordOnlyWhileItIsPending(t *test
 func TestSpec7_9_AnUndoResizesBackBeforeThePodCountsAsUpdated(t *testing.T) {
 	target := hotTarget("envoy:1", "77")
 	target.HashWithoutImage, target.ResizableHashes = "blank", []string{"blank", "blank-2"}
-	target.Sidecars[0].Resources = memory("64Mi")
+	target.Sidecars[0].Resources = fixture.Memory("64Mi")
 	pod := hotPod()
 	pod.Annotations[v1alpha1.ResizeAnnotation] = `{"s":"hash-envoy:2"}`
 	for i := range pod.Spec.Containers {
-		pod.Spec.Containers[i].Resources = memory("96Mi")
+		pod.Spec.Containers[i].Resources = fixture.Memory("96Mi")
 	}
 	require.False(t, state(t, pod, target).Updated)
 
@@ -86,7 +86,7 @@ func TestSpec7_9_AnUndoResizesBackBeforeThePodCountsAsUpdated(t *testing.T) {
 	require.NoError(t, err)
 	require.Nil(t, patches.Begin, "the record of the other content shows that the resize is not finished")
 	pod = apply(t, pod, patches.Resize)
-	assert.Equal(t, memory("64Mi"), pod.Spec.Containers[1].Resources)
+	assert.Equal(t, fixture.Memory("64Mi"), pod.Spec.Containers[1].Resources)
 	require.False(t, state(t, pod, target).Updated)
 
 	patch, err := Patch(pod, target, now)
@@ -111,9 +111,9 @@ func TestSpec7_9_AnUpgradeDoesNotWaitForAResizeOfAnotherComponent(t *testing.T) 
 // Another component has resized the pod, so the memory of its sidecar differs from the SidecarSet.
 func TestSpec7_9_AnUpgradeOfTheImageKeepsTheAmountsOfThePod(t *testing.T) {
 	target := hotTarget("envoy:2", "77")
-	target.Sidecars[0].Resources = memory("96Mi")
+	target.Sidecars[0].Resources = fixture.Memory("96Mi")
 	pod := hotPod()
-	pod.Spec.Containers[1].Resources = memory("64Mi")
+	pod.Spec.Containers[1].Resources = fixture.Memory("64Mi")
 	patches, err := Resize(pod, target)
 	require.NoError(t, err)
 	assert.Equal(t, ResizePatches{}, patches)
@@ -123,16 +123,11 @@ func TestSpec7_9_AnUpgradeOfTheImageKeepsTheAmountsOfThePod(t *testing.T) {
 func TestSpec7_9_TheBeginOfAResizeRecordsAPodThatIsNotReady(t *testing.T) {
 	target := hotTarget("envoy:1", "77")
 	target.Hash, target.HashWithoutImage, target.ResizableHashes = "new", "blank-2", []string{"blank", "blank-2"}
-	target.Sidecars[0].Resources = memory("96Mi")
+	target.Sidecars[0].Resources = fixture.Memory("96Mi")
 	pod := hotPod()
-	pod.Spec.Containers[1].Resources = memory("64Mi")
+	pod.Spec.Containers[1].Resources = fixture.Memory("64Mi")
 	pod.Status.Conditions[0].Status = corev1.ConditionFalse
 	patches, err := Resize(pod, target)
 	require.NoError(t, err)
 	assert.Contains(t, apply(t, pod, patches.Begin).Annotations, v1alpha1.UnavailableSinceAnnotation)
-}
-
-func memory(amount string) corev1.ResourceRequirements {
-	list := corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(amount)}
-	return corev1.ResourceRequirements{Requests: list, Limits: list}
 }
