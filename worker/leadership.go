@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -36,7 +37,13 @@ type leadership struct {
 	renewed time.Time
 	// from is the time at which this worker may start to write.
 	from time.Time
+	// lost is set once the Lease of a term has shown that this worker no longer leads. Another worker may
+	// have led since, so only a new term may renew the Lease.
+	lost bool
 }
+
+// errLost ends a term without a change of the Lease.
+var errLost = errors.New("another worker has led since")
 
 // newLeadership returns the leadership of this worker. identity is the identity of the Temporal
 // client.
@@ -75,6 +82,9 @@ func (l *leadership) Get(ctx context.Context) (*resourcelock.LeaderElectionRecor
 // Create creates the Lease, and delays the writes of this process. The Lease may have been
 // deleted while another worker still leads and writes.
 func (l *leadership) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	if l.isLost() {
+		return errLost
+	}
 	sent := l.clock.Now()
 	if err := l.Interface.Create(ctx, record); err != nil {
 		return err
@@ -85,8 +95,12 @@ func (l *leadership) Create(ctx context.Context, record resourcelock.LeaderElect
 	return nil
 }
 
-// Update renews the Lease, or releases it.
+// Update renews the Lease, or releases it. A worker that resumes after a long suspension must not
+// release the Lease of its successor.
 func (l *leadership) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	if l.isLost() {
+		return errLost
+	}
 	if record.HolderIdentity != l.Identity() {
 		l.lose()
 		return l.Interface.Update(ctx, record)
@@ -104,7 +118,21 @@ func (l *leadership) Update(ctx context.Context, record resourcelock.LeaderElect
 func (l *leadership) lose() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.lost = l.lost || !l.renewed.IsZero()
 	l.renewed = time.Time{}
+}
+
+func (l *leadership) isLost() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lost
+}
+
+// begin begins to take part in an election.
+func (l *leadership) begin() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lost = false
 }
 
 // waitForOthers waits until an earlier leader has stopped writing.
@@ -138,6 +166,7 @@ func (l *leadership) run(ctx context.Context, lead func(context.Context)) error 
 // campaign takes part in the election once. It returns once this process has led and released the Lease,
 // or ctx ends.
 func (l *leadership) campaign(ctx context.Context, lead func(context.Context)) error {
+	l.begin()
 	started := make(chan context.Context, 1)
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: l, LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod,

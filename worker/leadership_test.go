@@ -94,7 +94,7 @@ func TestALeaseIsValidFromTheStartOfItsRenewal(t *testing.T) {
 	require.NoError(t, err)
 	assert.False(t, l.held(), "another has it")
 
-	server.answer = nil
+	server.answer, l.lost = nil, false
 	require.NoError(t, l.Update(t.Context(), mine))
 	server.answer = func() error {
 		assert.False(t, l.held(), "it is released")
@@ -144,6 +144,47 @@ func TestACandidateEndsWithoutHavingLed(t *testing.T) {
 	ended := make(chan error)
 	go func() { ended <- l.run(ctx, func(context.Context) { assert.Fail(t, "it does not lead") }) }()
 	stop()
+	require.NoError(t, <-ended)
+	assert.Equal(t, "other", server.holder())
+}
+
+// The worker was suspended for longer than the Lease is valid, so another worker leads.
+func TestALostLeaseIsNeitherReleasedNorRenewed(t *testing.T) {
+	server := &lock{identity: "me"}
+	l := &leadership{Interface: server, clock: clock.RealClock{}}
+	mine := resourcelock.LeaderElectionRecord{HolderIdentity: "me"}
+	require.NoError(t, l.Update(t.Context(), mine))
+	for _, holder := range []string{"other", ""} {
+		server.record = &resourcelock.LeaderElectionRecord{HolderIdentity: holder}
+		_, _, err := l.Get(t.Context())
+		require.NoError(t, err)
+		require.ErrorIs(t, l.Update(t.Context(), resourcelock.LeaderElectionRecord{}), errLost)
+		require.ErrorIs(t, l.Update(t.Context(), mine), errLost)
+		assert.Equal(t, holder, server.holder())
+		assert.False(t, l.held())
+	}
+
+	l.begin()
+	_, _, err := l.Get(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, l.Update(t.Context(), mine), "a new term")
+	assert.True(t, l.held())
+}
+
+// A worker whose server answers no renewal keeps the Lease of its successor.
+func TestTheEndOfALostTermKeepsTheLeaseOfTheSuccessor(t *testing.T) {
+	server := &lock{identity: "me"}
+	l := &leadership{Interface: server, clock: clock.RealClock{}}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- l.run(ctx, func(context.Context) {
+			server.mu.Lock()
+			server.record = &resourcelock.LeaderElectionRecord{HolderIdentity: "other", LeaseDurationSeconds: 15}
+			server.mu.Unlock()
+			stop()
+		})
+	}()
 	require.NoError(t, <-ended)
 	assert.Equal(t, "other", server.holder())
 }
