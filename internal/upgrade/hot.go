@@ -32,6 +32,34 @@ func (w *write) switchTwins(sidecar podstate.Sidecar, setVersion string) (err er
 	return err
 }
 
+// Empty returns the patch that empties the idle twins that already have the image of the target, or
+// nil if no twin has to be emptied (SPEC §7.7). An upgrade of such a twin would not restart it, so the
+// twin would not take over.
+func Empty(pod *corev1.Pod, target Target, now metav1.Time) ([]byte, error) {
+	w, err := newWrite(pod, map[string]string{})
+	if err != nil {
+		return nil, about(pod, err)
+	}
+	var twins []podstate.StandbyToReset
+	for _, sidecar := range target.Sidecars {
+		active := w.read.Active[sidecar.Name]
+		if !sidecar.Hot() || imageOf(pod, active) == sidecar.Image {
+			continue
+		}
+		if standby := standbyTwin(pod, sidecar, active); standby != active && imageOf(pod, standby) == sidecar.Image {
+			twins = append(twins, podstate.StandbyToReset{Sidecar: sidecar, Container: standby})
+		}
+	}
+	if len(twins) == 0 {
+		return nil, nil
+	}
+	if err := w.recordUnavailable(target.Set, target.OfRecord(pod, w.read)); err != nil {
+		return nil, about(pod, err)
+	}
+	patch, err := w.empty(twins, target.Set, now)
+	return patch, about(pod, err)
+}
+
 // Reset returns the patch that empties the standby twins of a migrated pod (SPEC §7.7,
 // reset). It changes no hash. It keeps the record of the upgrade, so that crashes of the active twin
 // still count.
@@ -40,16 +68,20 @@ func Reset(pod *corev1.Pod, version *podstate.Version, now metav1.Time) ([]byte,
 	if err != nil {
 		return nil, about(pod, err)
 	}
-	newest := w.read.States[version.Set]
-	maps.Copy(w.before, podstate.Pending(pod, newest))
-	for _, twin := range version.StandbysToReset(pod, w.read.Active) {
+	patch, err := w.empty(version.StandbysToReset(pod, w.read.Active), version.Set, now)
+	return patch, about(pod, err)
+}
+
+func (w *write) empty(twins []podstate.StandbyToReset, set string, now metav1.Time) ([]byte, error) {
+	newest := w.read.States[set]
+	maps.Copy(w.before, podstate.Pending(w.pod, newest))
+	for _, twin := range twins {
 		w.setImage(twin.Container, twin.EmptyImage, false)
 		w.annotations[v1alpha1.VersionAnnotationPrefix+twin.Container] = emptyVersion
 		w.annotations[v1alpha1.VersionAltAnnotationPrefix+twin.Twin(twin.Container)] = emptyVersion
 	}
 	w.keepObserved(newest)
-	patch, err := w.encode(version.Set, newest, now)
-	return patch, about(pod, err)
+	return w.encode(set, newest, now)
 }
 
 // keepObserved keeps the recorded status of each container whose change the kubelet has observed.

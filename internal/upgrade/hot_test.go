@@ -158,3 +158,62 @@ func TestSpec7_7_MigratedPodsWaitForTheirResetBeforeTheNextVersion(t *testing.T)
 	run(pod)
 	assert.True(t, state(t, pod, hotTarget("envoy:3", "99")).Waits())
 }
+
+func TestSpec7_7_EmptiesAnIdleTwinWithTheTargetImageFirst(t *testing.T) {
+	newer, target := hotTarget("envoy:2", "77"), hotTarget("envoy:1", "78")
+	patch, err := Patch(hotPod(), newer, now)
+	require.NoError(t, err)
+	pod := apply(t, hotPod(), patch)
+	run(pod)
+	// The new sidecar is ready, but breaks the app, so the pod does not migrate.
+	pod.Status.ContainerStatuses[0].Ready = false
+	pod.Status.Conditions[0].Status = corev1.ConditionFalse
+
+	hash := pod.Annotations[v1alpha1.HashAnnotation]
+	patch, err = Empty(pod, target, now)
+	require.NoError(t, err)
+	require.NotNil(t, patch)
+	pod = apply(t, pod, patch)
+	assert.Equal(t, []string{"app:1", "empty:1", "envoy:2"}, images(pod))
+	assert.Equal(t, "0", pod.Annotations[v1alpha1.VersionAnnotationPrefix+"envoy-1"])
+	assert.Equal(t, "0", pod.Annotations[v1alpha1.VersionAltAnnotationPrefix+"envoy-2"])
+	assert.Equal(t, hash, pod.Annotations[v1alpha1.HashAnnotation])
+	assert.True(t, state(t, pod, target).Waits(), "the pod waits until the kubelet restarts the idle twin")
+
+	pod.Status.ContainerStatuses[1].RestartCount++
+	pod.Status.ContainerStatuses[1].Image, pod.Status.ContainerStatuses[1].ImageID = "empty:1", "id-of-empty:1"
+	assert.False(t, state(t, pod, target).Waits())
+	patch, err = Empty(pod, target, now)
+	require.NoError(t, err)
+	assert.Nil(t, patch)
+	patch, err = Patch(pod, target, now)
+	require.NoError(t, err)
+	pod = apply(t, pod, patch)
+	assert.Equal(t, []string{"app:1", "envoy:1", "envoy:2"}, images(pod))
+	assert.Equal(t, `{"envoy":"envoy-1","other":"other-2"}`, pod.Annotations[v1alpha1.WorkingHotUpgradeContainerAnnotation])
+	assert.Equal(t, "78", pod.Annotations[v1alpha1.VersionAnnotationPrefix+"envoy-1"])
+}
+
+func TestSpec7_7_EmptiesNoTwinThatAnUpgradeRestarts(t *testing.T) {
+	for name, one := range map[string]struct {
+		target Target
+		change func(*corev1.Pod)
+	}{
+		"the active twin has the image": {target: hotTarget("envoy:1", "77")},
+		"the standby twin is empty":     {target: hotTarget("envoy:2", "77")},
+		"the active twin is not ready": {target: hotTarget("envoy:2", "77"), change: func(pod *corev1.Pod) {
+			pod.Spec.Containers[2].Image, pod.Status.ContainerStatuses[1].Ready = "envoy:2", false
+		}},
+		"a cold sidecar": {target: target()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := hotPod()
+			if one.change != nil {
+				one.change(pod)
+			}
+			patch, err := Empty(pod, one.target, now)
+			require.NoError(t, err)
+			assert.Nil(t, patch)
+		})
+	}
+}
