@@ -47,8 +47,9 @@ type Activities struct {
 	// Tracer starts a span for each write to a pod.
 	Tracer trace.Tracer
 	// Current returns an error while the cache of pods is known to be stale. An activity calls
-	// Current before it reports that no pod can be upgraded. A write does not call Current,
-	// because the preconditions of the write detect a stale pod.
+	// Current before it reports that no pod can be upgraded, and before it fills slots, because a stale
+	// cache may miss unavailable pods. A single write does not call Current, because the preconditions
+	// of the write detect a stale pod.
 	Current func() error
 	// Writers is the number of pods that are written at a time.
 	Writers int

@@ -122,6 +122,11 @@ func (n *nextBatch) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result 
 			return result, 0, err
 		}
 	}
+	if again == 0 && len(plan.Pods) > 0 {
+		if err := n.Current(); err != nil {
+			return result, 0, err
+		}
+	}
 	again = n.postponeConditions(&plan, again)
 	result = protocol.NextBatchResult{
 		Phase: plan.Phase, Message: plan.Message, Pods: plan.Pods, Queued: plan.Queued,

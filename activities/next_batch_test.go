@@ -122,6 +122,26 @@ func TestAStaleCacheDoesNotEndTheWait(t *testing.T) {
 	require.ErrorIs(t, err, stale)
 }
 
+// A cache without a watch may miss unavailable pods, so their slots would be filled twice.
+func TestAStaleCacheFillsNoSlots(t *testing.T) {
+	stale := errors.New("the watch is down")
+	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("a"))
+	cluster.Current = func() error { return stale }
+	next := cluster.newNextBatch(protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2, SkipTrueConditions: true})
+	_, _, err := next.check(t.Context())
+	require.ErrorIs(t, err, stale)
+
+	b := cluster.batchOf("a")
+	again, err := cluster.refills(b)
+	require.NoError(t, err)
+	assert.Equal(t, heartbeatInterval, again)
+	assert.Equal(t, map[string]string{"a": "side:v1"}, cluster.images())
+	cluster.Current = func() error { return nil }
+	_, err = cluster.refills(b)
+	require.NoError(t, err)
+	assert.Equal(t, map[string]string{"a": "side:v2"}, cluster.images())
+}
+
 // Hot pods keep their slots until they are reset, so a run that waits only for slots would never
 // continue.
 func TestARunWithoutResetsObservesMigratedPods(t *testing.T) {

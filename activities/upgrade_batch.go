@@ -153,6 +153,9 @@ func (b *upgradeBatch) refill(ctx context.Context) (again time.Duration, err err
 	if unseen, err := b.before.count(ctx); err != nil || unseen > 0 {
 		return min(left, heartbeatInterval), err
 	}
+	if b.Current() != nil {
+		return min(left, heartbeatInterval), nil
+	}
 	counts, others, err := b.fill(ctx, set)
 	if err != nil || others || len(b.left) == 0 {
 		return 0, err
@@ -305,7 +308,12 @@ func (b *upgradeBatch) nextWrite(set *v1alpha1.SidecarSet, pod *corev1.Pod) (dec
 	case resize.Resize != nil:
 		return decision{set: set, patch: resize.Resize, more: true, resize: true}, nil
 	}
-	patch, err := upgrade.Patch(pod, target, metav1.NewTime(b.Clock.Now()))
+	now := metav1.NewTime(b.Clock.Now())
+	// A pod whose idle twin is emptied is upgraded in a later batch, after the kubelet has restarted the twin.
+	patch, err := upgrade.Empty(pod, target, now)
+	if err == nil && patch == nil {
+		patch, err = upgrade.Patch(pod, target, now)
+	}
 	return decision{set: set, patch: patch, rejection: err}, nil
 }
 
