@@ -154,22 +154,22 @@ func (n *nextBatch) describeWait(set *v1alpha1.SidecarSet, population []rollout.
 }
 
 // withoutPods returns the result of a plan whose pods must not be upgraded now, because the rollout
-// needs a permit of its fleet, because it has failed, because of a RolloutFreeze, or because no
+// has failed, because it needs a permit of its fleet, because of a RolloutFreeze, or because no
 // window is open. Otherwise, ended is false.
 func (n *nextBatch) withoutPods(ctx context.Context, set *v1alpha1.SidecarSet, population []rollout.Pod, plan *rollout.Plan) (result protocol.NextBatchResult, ended bool, err error) {
 	result = protocol.NextBatchResult{Phase: protocol.PhaseWaiting, Counts: plan.Counts, Hot: plan.Hot, Stage: n.resolved}
 	n.progressDue = false
-	if n.Fleet != nil && stage.RollsBack(n.resolved, set.Generation) == nil && !fleet.Permitted(set, n.input.Permit) && fleet.Hold(plan) {
-		result.Phase, result.FleetFault = plan.Phase, n.Fleet.Fault()
-		result.Message = fleet.WithFault(plan.Message, result.FleetFault)
-		return result, true, n.Current()
-	}
 	failure, err := rollout.Failure(set, population, plan, n.resolved)
 	if err != nil {
 		return result, false, err
 	}
 	if failure != nil {
 		return n.failed(ctx, set, result, failure)
+	}
+	if n.Fleet != nil && stage.RollsBack(n.resolved, set.Generation) == nil && !fleet.Permitted(set, n.input.Permit) && fleet.Hold(plan) {
+		result.Phase, result.FleetFault = plan.Phase, n.Fleet.Fault()
+		result.Message = fleet.WithFault(plan.Message, result.FleetFault)
+		return result, true, n.Current()
 	}
 	reason, until, err := n.frozen(ctx, set)
 	if err != nil {

@@ -24,17 +24,20 @@ func (n *nextBatch) stage(ctx context.Context, set *v1alpha1.SidecarSet) (*proto
 		return n.resolved, nil
 	}
 	var policies []outriggerv1.RolloutPolicy
-	if !stage.Decided(set, n.input.Stage) {
+	decided := stage.Decided(set, n.input.Stage)
+	if !decided {
 		var err error
 		if policies, err = n.policiesSince(ctx, n.began); err != nil {
 			return nil, err
 		}
 	}
 	resolved, err := stage.Resolve(set, n.input.Stage, policies)
-	if err != nil {
+	switch aborted := stage.Aborted(set, n.input.Stage); {
+	case err != nil && aborted:
+		resolved = n.input.Stage // an invalid policy does not stop a rollback
+	case err != nil:
 		return nil, fmt.Errorf("SidecarSet %s: %w", set.Name, err)
-	}
-	if !stage.Decided(set, n.input.Stage) {
+	case !decided && !aborted:
 		if err := checkGates(resolved); err != nil {
 			return nil, err
 		}

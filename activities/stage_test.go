@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/outrigger/outrigger/activities/fleet"
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -90,11 +92,48 @@ func TestSpec11_4_ASupersededPlanHasTheStageOfTheSidecarSet(t *testing.T) {
 	result, _, err := cluster.newNextBatch(input).check(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, protocol.PhaseSuperseded, result.Phase)
-	assert.Equal(t, &protocol.Stage{Generation: set.Generation, Policy: "edge", Steps: 3, Index: 1}, result.Stage)
+	assert.Equal(t, &protocol.Stage{Generation: set.Generation, Hash: set.Annotations[v1alpha1.HashAnnotation], Policy: "edge", Steps: 3, Index: 1}, result.Stage)
 	input.Stages = false
 	result, _, err = cluster.newNextBatch(input).check(t.Context())
 	require.NoError(t, err)
 	assert.Nil(t, result.Stage)
+}
+
+func TestSpec11_12_AnAbortNeedsNoValidPolicy(t *testing.T) {
+	invalid := edgePolicy(outriggerv1.RolloutPolicySpec{Selector: metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}})
+	gate := outriggerv1.RolloutGate{Name: "errors", Prometheus: &outriggerv1.PrometheusGate{Address: "http://prometheus", Query: "q", Success: "value <"}}
+	broken := edgePolicy(outriggerv1.RolloutPolicySpec{Gates: []outriggerv1.RolloutGate{gate}, Steps: []outriggerv1.RolloutStep{{UpTo: intstr.FromInt32(1), Gates: []string{"errors"}}}})
+	for name, policy := range map[string]*outriggerv1.RolloutPolicy{"an invalid selector": invalid, "an invalid gate": broken} {
+		t.Run(name, func(t *testing.T) {
+			cluster := newTestCluster(t, interceptor.Funcs{}, webSet(9), webPod("a"))
+			require.NoError(t, cluster.Live.(client.Client).Create(t.Context(), policy))
+			input := protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2, Stages: true}
+			_, _, err := cluster.newNextBatch(input).check(t.Context())
+			require.ErrorContains(t, err, "RolloutPolicy edge")
+
+			input.Stage = &protocol.Stage{Generation: 2, Aborted: &protocol.Approval{By: "ann"}}
+			result, again, err := cluster.newNextBatch(input).check(t.Context())
+			require.NoError(t, err)
+			assert.Zero(t, again)
+			assert.Contains(t, result.Failure.Reason, "ann aborted the rollout of generation 2")
+			assert.Empty(t, result.Pods)
+		})
+	}
+}
+
+func TestSpec11_12_AnAbortNeedsNoPermit(t *testing.T) {
+	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(9), webPod("a"))
+	cluster.Fleet = fleet.NewConnection(prometheus.NewRegistry())
+	input := protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2, Stages: true}
+	result, _, err := cluster.newNextBatch(input).check(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, protocol.PhaseFrozen, result.Phase)
+	assert.Nil(t, result.Failure)
+
+	input.Stage = &protocol.Stage{Generation: 2, Aborted: &protocol.Approval{By: "ann"}}
+	result, _, err = cluster.newNextBatch(input).check(t.Context())
+	require.NoError(t, err)
+	assert.Contains(t, result.Failure.Reason, "ann aborted the rollout of generation 2")
 }
 
 func TestSpec11_6_AResumeAcceptsThePodsThatHaveFailedByThen(t *testing.T) {

@@ -34,13 +34,20 @@ func (r *run) stopFailing(ctx workflow.Context, failure *protocol.Failure) error
 	return r.recordStage(ctx)
 }
 
-// carriedStage returns the stage for the run of the next generation. Only a quarantine outlives the
-// generation, because the next generation may have the same content.
-func (r *run) carriedStage() *protocol.Stage {
-	if s := r.progress.Stage; s != nil && s.Quarantine != nil {
-		return s
+// stageForNext returns the stage for the run of the next generation. A quarantine and an abort outlive
+// the generation, because the next generation may have the same content. The signal of the operator may
+// contain a quarantine that this run has ended, because status does not show the retry yet.
+func (r *run) stageForNext() *protocol.Stage {
+	own, signalled := r.progress.Stage, r.newest.Stage
+	switch {
+	case own == nil:
+		return signalled
+	case own.Quarantine != nil, own.Aborted != nil && own.Hash != "":
+		return own
+	case signalled != nil && signalled.Generation != r.newest.Generation:
+		return nil
 	}
-	return nil
+	return signalled
 }
 
 // checkAbort rejects an abort of a rollout that is rolled back already.

@@ -46,6 +46,34 @@ func (s *stageSuite) TestSpec11_12_AQuarantineIsCarriedToTheNextGeneration() {
 	s.Equal("bad", next.Progress.Stage.Quarantine.Hash)
 }
 
+// The SidecarSet has changed before the run has planned the rollback.
+func (s *stageSuite) TestSpec11_12_AnAbortIsCarriedToTheNextGeneration() {
+	aborted := &protocol.Stage{Generation: 1, Hash: "bad", Aborted: &protocol.Approval{By: "ann"}}
+	from := input(1)
+	from.Progress.Stage = aborted
+	s.script = []planFunc{func(context.Context, protocol.NextBatchInput) (protocol.NextBatchResult, error) {
+		return protocol.NextBatchResult{Phase: protocol.PhaseSuperseded, Generation: 2}, nil
+	}}
+	next := s.continuedFrom(from)
+	s.EqualValues(2, next.Generation)
+	s.Equal(aborted, next.Progress.Stage)
+}
+
+// Status does not show the retry yet, so the signal of the operator has the quarantine.
+func (s *stageSuite) TestSpec11_12_ARetryOutlivesTheNextGeneration() {
+	stale := &protocol.Stage{Generation: 1, Policy: "a", Steps: 1, Quarantine: &protocol.Quarantine{Hash: "bad", Revision: "edge-1"}}
+	from := input(1)
+	from.Progress.Stage = stale
+	s.script = []planFunc{quarantinedPlan, quarantinedPlan}
+	s.request(time.Minute, protocol.RetryUpdate, protocol.StepRequest{Generation: 1}, "the rollout of generation 1 begins again")
+	s.env.RegisterDelayedCallback(func() {
+		s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 2, Stage: stale})
+	}, time.Minute)
+	next := s.continuedFrom(from)
+	s.EqualValues(2, next.Generation)
+	s.Nil(next.Progress.Stage)
+}
+
 func (s *stageSuite) TestSpec11_12_AnAbortWithoutAFormerRevisionPausesTheRun() {
 	s.script = append([]planFunc{s.next, s.next, func(ctx context.Context, input protocol.NextBatchInput) (protocol.NextBatchResult, error) {
 		s.Equal(&protocol.Approval{By: "ann"}, input.Stage.Aborted)

@@ -482,8 +482,10 @@ func (s *simulation) query() protocol.RolloutStatus {
 }
 
 // continued runs until the run continues as new, and returns its successor's input.
-func (s *simulation) continued() protocol.RolloutInput {
-	s.env.ExecuteWorkflow(protocol.RolloutWorkflow, input(1))
+func (s *simulation) continued() protocol.RolloutInput { return s.continuedFrom(input(1)) }
+
+func (s *simulation) continuedFrom(from protocol.RolloutInput) protocol.RolloutInput {
+	s.env.ExecuteWorkflow(protocol.RolloutWorkflow, from)
 	return continuedAs(s.T(), s.env.GetWorkflowError())
 }
 

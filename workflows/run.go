@@ -320,7 +320,7 @@ func (r *run) continueAsNew(ctx workflow.Context) (protocol.RolloutResult, error
 		Progress:   r.progress,
 	}
 	if next.Generation != r.input.Generation {
-		next.Progress = protocol.Progress{Written: r.progress.Written, Migrating: r.progress.Migrating, Run: r.progress.Run, Stage: cmp.Or(r.carriedStage(), r.newest.Stage), Actions: r.progress.Actions}
+		next.Progress = protocol.Progress{Written: r.progress.Written, Migrating: r.progress.Migrating, Run: r.progress.Run, Stage: r.stageForNext(), Actions: r.progress.Actions}
 		r.log(ctx).Info("rollout superseded", "newGeneration", next.Generation)
 		if err := r.show(ctx, protocol.PhaseSuperseded, fmt.Sprintf("generation %d took over", next.Generation)); err != nil {
 			return protocol.RolloutResult{}, err

@@ -16,7 +16,7 @@ func (r *run) adoptStage(ctx workflow.Context, asked, used *protocol.Stage) (val
 	switch {
 	case r.progress.Stage != asked:
 		return false, nil
-	case used == nil, asked != nil && !asked.Accept && asked.Generation == r.input.Generation && (asked.Step != nil || asked.Done || asked.Quarantine != nil):
+	case used == nil, asked != nil && !asked.Accept && asked.Generation == r.input.Generation && asked.Hash == used.Hash && (asked.Step != nil || asked.Done || asked.Quarantine != nil):
 		return true, nil
 	}
 	r.progress.Stage = used

@@ -26,6 +26,8 @@ const (
 // Stage is the position of a run within the steps of a RolloutPolicy.
 type Stage struct {
 	Generation int64 `json:"generation"`
+	// Hash is the hash of the content. It is empty until the first plan of the stage.
+	Hash string `json:"hash,omitempty"`
 	// Policy is the name of the RolloutPolicy. Steps is the number of its steps.
 	Policy string `json:"policy"`
 	Steps  int    `json:"steps"`

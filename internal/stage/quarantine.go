@@ -40,13 +40,21 @@ func Target(set *v1alpha1.SidecarSet, recorded *appsv1.ControllerRevision) (*v1a
 	return target, nil
 }
 
-// carried returns the quarantine of an earlier generation for the next generation with the same
-// content. Otherwise, it returns nil.
+// Aborted reports whether a user has aborted the rollout of the current generation, and its rollback
+// has not begun.
+func Aborted(set *v1alpha1.SidecarSet, s *protocol.Stage) bool {
+	return describes(set, s) && s.Aborted != nil
+}
+
+// carried returns the stage of an earlier generation for the next generation, if the content is the
+// same, and its rollout was aborted or is rolled back. Otherwise, it returns the first stage of the
+// next generation.
 func carried(set *v1alpha1.SidecarSet, earlier *protocol.Stage) *protocol.Stage {
-	if q := earlier.Quarantine; q == nil || q.Hash != set.Annotations[v1alpha1.HashAnnotation] {
-		return nil
+	hash := set.Annotations[v1alpha1.HashAnnotation]
+	next := protocol.Stage{}
+	if q := earlier.Quarantine; q != nil && q.Hash == hash || earlier.Aborted != nil && earlier.Hash == hash && hash != "" {
+		next = *earlier
 	}
-	next := *earlier
 	next.Generation = set.Generation
 	return &next
 }

@@ -15,7 +15,7 @@ import (
 
 func quarantined(hash string) *protocol.Stage {
 	return &protocol.Stage{
-		Generation: 4, Policy: "a", Steps: 2, Step: &protocol.Step{UpTo: intstr.FromInt32(1), MaxPerOwner: 1},
+		Generation: 4, Hash: hash, Policy: "a", Steps: 2, Step: &protocol.Step{UpTo: intstr.FromInt32(1), MaxPerOwner: 1},
 		Quarantine: &protocol.Quarantine{Hash: hash, Revision: "edge-old", Reason: "bad", Since: now},
 	}
 }
@@ -41,10 +41,50 @@ func TestSpec11_12_AQuarantineOutlivesTheGenerationOfItsContent(t *testing.T) {
 	set.Annotations[v1alpha1.HashAnnotation] = "better"
 	next, err = Resolve(set, s, policies)
 	require.NoError(t, err)
-	assert.Equal(t, &protocol.Stage{Generation: 5, Policy: "a", Steps: 1, Step: &protocol.Step{UpTo: intstr.FromInt32(3)}}, next)
+	assert.Equal(t, &protocol.Stage{Generation: 5, Hash: "better", Policy: "a", Steps: 1, Step: &protocol.Step{UpTo: intstr.FromInt32(3)}}, next)
 	next, err = Resolve(set, s, nil)
 	require.NoError(t, err)
-	assert.Equal(t, &protocol.Stage{Generation: 5, Done: true}, next)
+	assert.Equal(t, &protocol.Stage{Generation: 5, Hash: "better", Done: true}, next)
+}
+
+func TestSpec11_12_AnAbortOutlivesTheGenerationOfItsContent(t *testing.T) {
+	set := edge()
+	set.Annotations = map[string]string{v1alpha1.HashAnnotation: "bad"}
+	set.Generation = 5
+	aborted := &protocol.Approval{By: "ann"}
+	policies := []outriggerv1.RolloutPolicy{policy("a", 1, nil, upTo(intstr.FromInt32(3)))}
+	begun := &protocol.Stage{Generation: 4, Hash: "bad", Policy: "a", Steps: 1, Step: &protocol.Step{UpTo: intstr.FromInt32(1)}, Aborted: aborted}
+	next, err := Resolve(set, begun, policies)
+	require.NoError(t, err)
+	assert.Equal(t, &protocol.Stage{Generation: 5, Hash: "bad", Policy: "a", Steps: 1, Step: begun.Step, Aborted: aborted}, next)
+	assert.True(t, Aborted(set, next))
+	assert.False(t, Aborted(set, begun))
+
+	between := &protocol.Stage{Generation: 4, Hash: "bad", Aborted: aborted}
+	next, err = Resolve(set, between, policies)
+	require.NoError(t, err)
+	assert.Equal(t, &protocol.Stage{Generation: 5, Hash: "bad", Policy: "a", Steps: 1, Step: &protocol.Step{UpTo: intstr.FromInt32(3)}, Aborted: aborted}, next)
+
+	for _, other := range []string{"better", ""} {
+		begun.Hash = other
+		next, err = Resolve(set, begun, policies)
+		require.NoError(t, err)
+		assert.Nil(t, next.Aborted)
+	}
+}
+
+// etcd was restored, and the user has edited the SidecarSet again.
+func TestSpec11_12_AStageOfOtherContentWithTheSameGenerationEnds(t *testing.T) {
+	set := edge()
+	set.Annotations = map[string]string{v1alpha1.HashAnnotation: "better"}
+	s := quarantined("bad")
+	s.Index, s.Tolerated = 1, 3
+	assert.False(t, Decided(set, s))
+	next, err := Resolve(set, s, nil)
+	require.NoError(t, err)
+	assert.Equal(t, &protocol.Stage{Generation: 4, Hash: "better", Done: true}, next)
+	s.Hash = "" // the stage of an older worker
+	assert.True(t, Decided(set, s))
 }
 
 func TestSpec11_12_StatusKeepsTheQuarantineForTheNextRun(t *testing.T) {

@@ -39,17 +39,16 @@ func compare(a, b *outriggerv1.RolloutPolicy) int {
 
 // Resolve returns the stage of the next plan of a SidecarSet. It keeps a step that has begun, and
 // otherwise reads the next step from the policy that applies (SPEC 11.2.6). Of the stage of an earlier
-// generation, it keeps only the quarantine of the same content. It returns nil if the rollout has no
-// policy.
+// generation, it keeps only a quarantine or an abort of the same content. It returns nil if the rollout
+// has no policy.
 func Resolve(set *v1alpha1.SidecarSet, current *protocol.Stage, policies []outriggerv1.RolloutPolicy) (*protocol.Stage, error) {
 	if Decided(set, current) {
 		return current, nil
 	}
-	if current != nil && current.Generation != set.Generation {
-		if next := carried(set, current); next != nil {
-			return next, nil
+	if current != nil && !describes(set, current) {
+		if current = carried(set, current); Decided(set, current) {
+			return current, nil
 		}
-		current = &protocol.Stage{Generation: set.Generation}
 	}
 	policy, err := PolicyOf(set, policies)
 	if err != nil || policy == nil && current == nil {
@@ -59,6 +58,7 @@ func Resolve(set *v1alpha1.SidecarSet, current *protocol.Stage, policies []outri
 	if current != nil {
 		next = *current
 	}
+	next.Hash = set.Annotations[v1alpha1.HashAnnotation]
 	if policy == nil {
 		next.Done = true
 		return &next, nil
@@ -82,7 +82,13 @@ func allPods() intstr.IntOrString { return intstr.FromString("100%") }
 
 // Decided reports whether Resolve needs no policies, because it keeps the stage.
 func Decided(set *v1alpha1.SidecarSet, current *protocol.Stage) bool {
-	return current != nil && current.Generation == set.Generation && (current.Done || current.Step != nil || current.Quarantine != nil)
+	return describes(set, current) && (current.Done || current.Step != nil || current.Quarantine != nil)
+}
+
+// describes reports whether a stage belongs to the current generation of a completed SidecarSet. A
+// generation with other content may have the same number, because etcd was restored.
+func describes(set *v1alpha1.SidecarSet, s *protocol.Stage) bool {
+	return s != nil && s.Generation == set.Generation && (s.Hash == "" || s.Hash == set.Annotations[v1alpha1.HashAnnotation])
 }
 
 // Steps returns the steps of a policy. The windows and the other limits also apply after the last

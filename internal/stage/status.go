@@ -19,7 +19,7 @@ func OfStatus(set *v1alpha1.SidecarSet) *protocol.Stage {
 	}
 	recorded := rollout.Stage
 	s := &protocol.Stage{
-		Generation: set.Generation, Policy: rollout.Policy, Steps: int(recorded.Steps), Index: int(recorded.Step) - 1, Done: recorded.Done,
+		Generation: set.Generation, Hash: set.Annotations[v1alpha1.HashAnnotation], Policy: rollout.Policy, Steps: int(recorded.Steps), Index: int(recorded.Step) - 1, Done: recorded.Done,
 		Tolerated: int(recorded.ToleratedPods), Accept: recorded.AcceptFailedPods,
 	}
 	if recorded.UpTo != nil {
