@@ -24,7 +24,8 @@ func (i *Injection) setAnnotations(changes map[string]string) {
 }
 
 // annotate records the injected SidecarSets in the annotations of the pod. It keeps the entries
-// of other SidecarSets (SPEC §4.10).
+// of other SidecarSets (SPEC §4.10). A backup may have copied the records of upgrades from another pod.
+// The containers of this pod have other statuses, so annotate removes these records.
 func (i *Injection) annotate(sets []*Set, now metav1.Time) error {
 	if len(sets) == 0 {
 		return nil
@@ -44,6 +45,7 @@ func (i *Injection) annotate(sets []*Set, now metav1.Time) error {
 		return err
 	}
 	i.setAnnotations(changes)
+	i.setAnnotations(record.WithoutUpgrades(i.annotations, namesOf(sets)))
 	return i.annotateTwins(sets)
 }
 

@@ -73,7 +73,7 @@ func Pod(pod *corev1.Pod, sets []*Set, now metav1.Time) (*Injection, error) {
 	}
 	injection.initContainers.sortByName()
 	if err := injection.annotate(sets, now); err != nil {
-		return nil, fmt.Errorf("SidecarSet %s: %w", namesOf(sets), err)
+		return nil, fmt.Errorf("SidecarSet %s: %w", joinedNames(sets), err)
 	}
 	return injection, nil
 }
@@ -90,13 +90,15 @@ func active(sets []*Set) []*Set {
 	return kept
 }
 
-func namesOf(sets []*Set) string {
+func namesOf(sets []*Set) []string {
 	names := make([]string, 0, len(sets))
 	for _, set := range sets {
 		names = append(names, set.Name)
 	}
-	return strings.Join(names, ", ")
+	return names
 }
+
+func joinedNames(sets []*Set) string { return strings.Join(namesOf(sets), ", ") }
 
 func (i *Injection) add(set *Set, own app) error {
 	used := map[string]bool{}
@@ -167,7 +169,7 @@ func (i *Injection) warn(own app, injectedBy map[string]string, sets []*Set) {
 	for _, container := range own.selfDeclared {
 		if len(sets) > 0 {
 			i.warnings = append(i.warnings, fmt.Sprintf("container %s: because of its variable %s, its volumes, variables and resources are not shared with SidecarSet %s",
-				container, v1alpha1.InjectedEnv, namesOf(sets)))
+				container, v1alpha1.InjectedEnv, joinedNames(sets)))
 		}
 	}
 }

@@ -322,6 +322,19 @@ func TestSpec4_10_EntriesOfOtherSetsAreKept(t *testing.T) {
 	}, injected.Annotations)
 }
 
+func TestSpec4_10_RecordsOfUpgradesOfAnotherPodAreRemoved(t *testing.T) {
+	pod := fixture.Pod(fixture.Container("app"))
+	pod.Annotations = map[string]string{
+		v1alpha1.InPlaceUpdateStateAnnotation: `{"other":{"revision":"o"},"s":{"revision":"h"}}`,
+		v1alpha1.UnavailableSinceAnnotation:   `{"s":"2023-01-01T00:00:00Z"}`,
+		v1alpha1.ResizeAnnotation:             `damaged`,
+	}
+	injected := injectInto(t, pod, fixture.SidecarSet("s", fixture.Sidecar("side")))
+	assert.JSONEq(t, `{"other":{"revision":"o"}}`, injected.Annotations[v1alpha1.InPlaceUpdateStateAnnotation])
+	assert.JSONEq(t, `{}`, injected.Annotations[v1alpha1.UnavailableSinceAnnotation])
+	assert.Equal(t, "damaged", injected.Annotations[v1alpha1.ResizeAnnotation])
+}
+
 func TestUnknownFieldsOfThePodSurvive(t *testing.T) {
 	document := []byte(`{"metadata":{"labels":{"app":"web"}},"spec":{"future":1,"containers":[{"name":"app","future":{"a":[1]}}]}}`)
 	var pod corev1.Pod

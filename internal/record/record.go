@@ -187,6 +187,24 @@ func With[E any](annotations map[string]string, key string, entries map[string]E
 	return Format(all)
 }
 
+// WithoutUpgrades returns the annotations that change if the records of upgrades by these SidecarSets are
+// removed. It does not change an annotation that cannot be parsed.
+func WithoutUpgrades(annotations map[string]string, sets []string) map[string]string {
+	changes := map[string]string{}
+	for _, key := range []string{v1alpha1.InPlaceUpdateStateAnnotation, v1alpha1.UnavailableSinceAnnotation, v1alpha1.ResizeAnnotation} {
+		all, err := decode[map[string]json.RawMessage](annotations, key)
+		before := len(all)
+		maps.DeleteFunc(all, func(set string, _ json.RawMessage) bool { return slices.Contains(sets, set) })
+		if err != nil || len(all) == before {
+			continue
+		}
+		if value, err := Format(all); err == nil {
+			changes[key] = value
+		}
+	}
+	return changes
+}
+
 // WithoutResize returns the value of ResizeAnnotation without the entry of a SidecarSet.
 func WithoutResize(read *Record, set string) (string, error) {
 	left := maps.Clone(read.Resizes)
