@@ -138,17 +138,28 @@ func (o *observation) hasWork() bool {
 // hasWorkFor reports whether a sleeping run would upgrade pods, reset standby twins, or end the wait for
 // upgraded pods after a signal. A paused run upgrades no pods.
 func (o *observation) hasWorkFor(run *runs.Run) bool {
-	return run.Pause == nil && (len(o.plan.Pods) > 0 || o.failure != nil || o.endsWaitOf(run) || o.measuresFailuresOf(run)) || o.plan.Counts.Migrated > 0 && !run.Resets()
+	return run.Pause == nil && (len(o.plan.Pods) > 0 || o.failure != nil || o.endsWaitOf(run)) || o.plan.Counts.Migrated > 0 && !run.Resets()
 }
 
 // measuresFailuresOf reports whether a run that upgrades no pods has to measure for how long upgraded
 // pods are not ready (SPEC 11.6.7). Only workers measure, when the run plans.
 func (o *observation) measuresFailuresOf(run *runs.Run) bool {
+	if run.Pause != nil {
+		return false
+	}
 	switch run.Phase {
 	case protocol.PhaseFrozen, protocol.PhaseBaking, protocol.PhaseGateRunning, protocol.PhaseAwaitingApproval:
 		return o.unhealthy
 	}
 	return false
+}
+
+// mayWake reports whether to wake a run that waits for a signal. If so, it records the wake. Pods that
+// become ready and unready again wake the run less often, because each wake cancels the measurement of a
+// gate. While a pod may count as failed, the run plans every minute in any case.
+func (p *pass) mayWake(now time.Time) bool {
+	measures := p.measuresFailuresOf(p.run) && now.Sub(p.state.wokenAt) >= minWakeInterval
+	return (measures || p.hasWorkFor(p.run)) && p.state.mayWake(p.plan.Counts, now)
 }
 
 // endsWaitOf reports whether a run waits for upgraded pods that are ready now, so that its step is

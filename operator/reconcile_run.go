@@ -186,7 +186,7 @@ func (s *runStep) reconcileOpenRun(ctx context.Context, p *pass) error {
 	if p.run.Phase == protocol.PhaseFrozen && !p.frozen() {
 		p.state.wokenAt = time.Time{} // the run waits for a freeze that is over
 	}
-	if p.run.WaitsForSignal() && p.hasWorkFor(p.run) && p.state.mayWake(p.plan.Counts, s.clock.Now()) {
+	if p.run.WaitsForSignal() && p.mayWake(s.clock.Now()) {
 		return s.wake(ctx, p)
 	}
 	return nil

@@ -215,8 +215,14 @@ func TestSpec11_2_RunsAreWokenAtTheEndOfAStepAndOfARollback(t *testing.T) {
 		protocol.PhaseFrozen: true, protocol.PhaseGateRunning: true, protocol.PhaseBaking: true, protocol.PhaseAwaitingApproval: true,
 		protocol.PhaseWaiting: false, protocol.PhasePaused: false,
 	} {
-		assert.Equal(t, want, (&observation{unhealthy: true}).hasWorkFor(&runs.Run{Phase: phase}), phase)
-		assert.False(t, (&observation{}).hasWorkFor(&runs.Run{Phase: phase}), phase)
+		now := time.Unix(1000, 0)
+		p := &pass{run: &runs.Run{Phase: phase}, state: &runState{}}
+		assert.False(t, p.mayWake(now), phase)
+		p.unhealthy = true
+		assert.Equal(t, want, p.mayWake(now), phase)
+		p.plan.Counts.Converging++
+		assert.False(t, want && p.mayWake(now.Add(minWakeInterval-1)), "the pods become ready and unready again")
+		assert.Equal(t, want, p.mayWake(now.Add(minWakeInterval)), phase)
 	}
 	var state runState
 	now := time.Unix(1000, 0)
