@@ -20,8 +20,6 @@ import (
 )
 
 const (
-	// renewInterval is the time between two renewals of the Lease of the operator that leads.
-	renewInterval = time.Second
 	// healthInterval is the time from the end of a check to the next check. A check reads the last probe of Temporal.
 	// recheckInterval is the time to the next check if Temporal has not answered: meanwhile, the probe
 	// of Temporal decides.

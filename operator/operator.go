@@ -35,6 +35,8 @@ const (
 	// failure, up to lastRetry.
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 15 * time.Second
+	// renewInterval is the time between two renewals of the Lease of the operator that leads.
+	renewInterval = time.Second
 )
 
 // Options are the flags of the operator.
