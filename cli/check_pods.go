@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// maxRolePods limits the pods of a role that check names.
+// maxRolePods is the maximum number of pods of a role that the command check names.
 const maxRolePods = 3
 
 // componentLabel is the label of the Deployment and the pods of a role.

@@ -46,8 +46,8 @@ func newOpen(s *shared) *cobra.Command {
 	return cmd
 }
 
-// uiAddress is the URL of the newest run of a SidecarSet. An empty base is the UI of the
-// operator.
+// uiAddress returns the URL of the newest run of a SidecarSet in the Temporal UI at base. If base is
+// empty, uiAddress returns the URL that the operator wrote into status.
 func (s *shared) uiAddress(ctx context.Context, name, base string) (string, error) {
 	c, err := s.cluster()
 	if err != nil {

@@ -143,8 +143,8 @@ func (s *evictionSuite) execute() {
 	s.Require().NoError(s.env.GetWorkflowError())
 }
 
-// 1,000 pods of 100 owners. Each PodDisruptionBudget permits evictions for two hours a day, and ten of
-// them only in the second week.
+// The test has 1,000 pods of 100 owners. Each PodDisruptionBudget permits evictions for two hours a
+// day. Ten of the PodDisruptionBudgets permit no eviction in the first week.
 func (s *evictionSuite) TestSpec13_4_AThousandPodsConvergeBeforeTheDeadline() {
 	for i := range 1000 {
 		s.add(fmt.Sprintf("owner%02d", i%100), true, s.begin)

@@ -154,7 +154,7 @@ func (o *Observer) known(written time.Time) time.Time {
 	for changed := true; changed; {
 		changed = false
 		for _, late := range o.late {
-			// Delayed requests arrive when the delay ends.
+			// A delayed request arrives at most fenceTime after the end of its delay.
 			ends := late.until.IsZero() || late.until.Add(fenceTime).After(from)
 			if ends && late.from.Before(written) && from.After(late.from.Add(-fenceTime)) {
 				from, changed = late.from.Add(-fenceTime), true

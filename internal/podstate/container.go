@@ -165,8 +165,8 @@ func (v *Version) crashedBefore(pod *corev1.Pod, container, reason string) bool 
 	return pending
 }
 
-// Blocked reports whether a container of the pod cannot start that is no sidecar of the SidecarSet.
-// Other content of the SidecarSet does not heal such a pod.
+// Blocked reports whether the pod has a container that cannot start and is no sidecar of the
+// SidecarSet. A change of the SidecarSet does not repair such a pod.
 func (v *Version) Blocked(pod *corev1.Pod) bool {
 	for i := range pod.Status.ContainerStatuses {
 		status := &pod.Status.ContainerStatuses[i]

@@ -5,9 +5,9 @@ import "time"
 const (
 	// MinInterval is the shortest time between two plans.
 	MinInterval = 50 * time.Millisecond
-	// MaxShare limits planning to the fraction 1/MaxShare of the time. easyShare limits planning
-	// to the fraction 1/easyShare of the time, as long as open slots wait no longer than
-	// easyInterval because of this limit.
+	// MaxShare limits planning to the fraction 1/MaxShare of the time. easyShare limits planning to
+	// the fraction 1/easyShare of the time. The limit of easyShare delays the next plan by at most
+	// easyInterval.
 	MaxShare     = 4
 	easyShare    = 10
 	easyInterval = 250 * time.Millisecond

@@ -24,8 +24,8 @@ const (
 	propagationDelay = 2 * time.Second
 	// startGracePeriod is short because a process cannot work before it has listed the
 	// SidecarSets. Later, minGracePeriod leaves the webhook time to restart. Each suspension
-	// doubles the grace period, up to maxGracePeriod. Otherwise, two processes that disagree
-	// would patch the definition all the time.
+	// doubles the grace period, up to maxGracePeriod. Otherwise, two replicas that disagree
+	// on whether conversion works would patch the CustomResourceDefinition again and again.
 	startGracePeriod = 3 * time.Second
 	minGracePeriod   = 20 * time.Second
 	maxGracePeriod   = 5 * time.Minute

@@ -207,8 +207,8 @@ func everyField(t *testing.T) (manifest string, sets []v1alpha1.SidecarSet) {
 	}
 }
 
-// unused returns the fields, of the types of this API and of containers, that
-// no value sets.
+// unused returns the fields that are zero in every value. It descends only into the types of this
+// API and into containers.
 func unused(values []reflect.Value, t reflect.Type, at string) []string {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice:

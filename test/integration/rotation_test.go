@@ -106,7 +106,7 @@ func (s *scenario) hammer(clients int) *hammer {
 	return h
 }
 
-// stop returns the first request that failed.
+// stop ends the requests, and returns the error of the first request that failed.
 func (h *hammer) stop() error {
 	h.cancel()
 	return h.all.Wait()

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// unpack reads a tar: the content of each file.
+// unpack returns the content of each file of a tar archive, by file name.
 func unpack(t *testing.T, archive []byte) map[string][]byte {
 	t.Helper()
 	files := map[string][]byte{}

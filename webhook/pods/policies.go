@@ -22,7 +22,7 @@ type policies struct {
 	list   atomic.Pointer[policyList]
 }
 
-// policyList is a list of all policies, which never changes.
+// policyList is an immutable list of all policies.
 type policyList struct{ items []outriggerv1.RolloutPolicy }
 
 // stepShare is the share of the new pods that get the newest content of a SidecarSet.
