@@ -19,6 +19,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/eviction"
 	"github.com/outrigger/outrigger/internal/fleet"
+	"github.com/outrigger/outrigger/internal/inject"
 	"github.com/outrigger/outrigger/internal/match"
 	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/internal/revision"
@@ -42,11 +43,11 @@ func (a *Activities) PlanEvictions(ctx context.Context, input protocol.PlanEvict
 	if policy == nil {
 		return protocol.EvictionPlan{Ended: true, Message: "the policy evicts no pods any more"}, nil
 	}
-	scan := &evictionScan{Activities: a, policies: policies, policy: policy, sets: map[string]eviction.Set{}, pods: map[types.UID]*eviction.Pod{}, namespaces: map[string]bool{}, terminating: map[types.UID]bool{}}
+	scan := &evictionScan{Activities: a, policies: policies, policy: policy, state: &input.State, sets: map[string]eviction.Set{}, pods: map[types.UID]*eviction.Pod{}, namespaces: map[string]bool{}, terminating: map[types.UID]bool{}, terminatingOf: map[protocol.Owner]int{}}
 	if err := scan.read(ctx); err != nil {
 		return protocol.EvictionPlan{}, err
 	}
-	plan := eviction.Next(eviction.Input{State: input.State, Policy: policy, Sets: scan.sets, Pods: scan.sorted(), Terminating: scan.terminating, Replicas: a.replicas(ctx, eviction.Late(&input.State, input.Now)), Now: input.Now})
+	plan := eviction.Next(eviction.Input{State: input.State, Policy: policy, Sets: scan.sets, Pods: scan.sorted(), Terminating: scan.terminating, TerminatingOf: scan.terminatingOf, Replicas: a.replicas(ctx, eviction.Late(&input.State, input.Now)), Now: input.Now})
 	for i := range plan.Evict {
 		plan.Evict[i].Since = activity.GetInfo(ctx).StartedTime
 	}
@@ -109,9 +110,13 @@ type evictionScan struct {
 	pods      map[types.UID]*eviction.Pod
 	// namespaces tells for which namespaces the API server calls the webhook, as far as it is known.
 	namespaces map[string]bool
-	// all contains all cached pods. terminating contains the pods that are being deleted.
-	all         []*corev1.Pod
-	terminating map[types.UID]bool
+	// all contains all cached pods. terminating contains the pods that are being deleted, and
+	// terminatingOf counts them by owner.
+	all           []*corev1.Pod
+	terminating   map[types.UID]bool
+	terminatingOf map[protocol.Owner]int
+	// state is the state of the evictions before the plan.
+	state *protocol.EvictionState
 }
 
 func (s *evictionScan) read(ctx context.Context) error {
@@ -129,6 +134,7 @@ func (s *evictionScan) read(ctx context.Context) error {
 	for _, pod := range s.all {
 		if pod.DeletionTimestamp != nil {
 			s.terminating[pod.UID] = true
+			s.terminatingOf[eviction.OwnerOf(pod)]++
 		}
 	}
 	var sets v1alpha1.SidecarSetList
@@ -201,6 +207,9 @@ func (s *evictionScan) set(ctx context.Context, stored *v1alpha1.SidecarSet) err
 		return err
 	}
 	of := eviction.Set{UID: set.UID, Generation: set.Generation, Waits: waits}
+	if of.Restored, err = s.restored(ctx, set); err != nil {
+		return err
+	}
 	others, err := s.notMatched(set, scope.OneNamespace(), injected, labels)
 	if err != nil {
 		return err
@@ -214,13 +223,25 @@ func (s *evictionScan) set(ctx context.Context, stored *v1alpha1.SidecarSet) err
 		if pod.UnavailableByUpgrade() {
 			of.Unavailable = append(of.Unavailable, eviction.OwnerOf(pod.Pod))
 		}
-		s.add(pod.Pod, pod.Ready, set.Name, !pod.Updated && !pod.Upgradable)
+		s.add(pod.Pod, podstate.Ready(pod.Pod), set.Name, !pod.Updated && !pod.Upgradable)
 	}
 	for _, pod := range others {
 		s.add(pod, podstate.Ready(pod), set.Name, true)
 	}
 	s.sets[set.Name] = of
 	return nil
+}
+
+// restored reports whether the state has a newer generation of a SidecarSet than the API server, because
+// etcd was restored.
+func (s *evictionScan) restored(ctx context.Context, set *v1alpha1.SidecarSet) (bool, error) {
+	reference := protocol.SetReference{Name: set.Name, UID: set.UID}
+	newest := eviction.NewestGeneration(s.state, reference)
+	if set.Generation >= newest {
+		return false, nil
+	}
+	live, err := s.liveSet(ctx, reference)
+	return err == nil && live != nil && live.Generation < newest, err
 }
 
 // notMatched returns the outdated pods of a SidecarSet that are not matched: pods that were never
@@ -299,6 +320,11 @@ func (a *Activities) notEvictable(set *v1alpha1.SidecarSet, installed *admission
 	}
 	if a.Fleet != nil && !fleet.Permitted(set, nil) {
 		return fleet.AwaitingPermit, nil
+	}
+	if stage.Former(set, set.Annotations[v1alpha1.HashAnnotation]) != nil {
+		if share, err := stage.NewPods(set, policies); err != nil || share != inject.AllPods() {
+			return "new pods of SidecarSet " + set.Name + " do not get its newest content yet", err
+		}
 	}
 	now := a.Clock.Now()
 	if freeze := stage.FreezeFor(set, nil, freezes, now); freeze != nil {

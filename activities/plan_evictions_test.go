@@ -16,6 +16,7 @@ import (
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/kube/watches"
 )
 
 // plannedCluster is an evictingCluster whose cache contains the pods.
@@ -125,4 +126,14 @@ func TestSpec13_5_APolicyThatIsGoneEndsTheRun(t *testing.T) {
 	env.RegisterActivity(a.PlanEvictions)
 	_, err := env.ExecuteActivity(a.PlanEvictions, protocol.PlanEvictionsInput{})
 	require.ErrorContains(t, err, "the cache is behind")
+}
+
+// The cache of pods drops the fields that no decision reads.
+func TestSpec13_3_ACachedPodHasTheAPIOfItsOwner(t *testing.T) {
+	cached, err := watches.NewPodTransform()(ownedPod("web-1"))
+	require.NoError(t, err)
+	a, _ := plannedCluster(t, []*corev1.Pod{cached.(*corev1.Pod)})
+	plan := planEvictions(t, a, protocol.EvictionState{})
+	require.Len(t, plan.Evict, 1, plan.Message)
+	assert.Equal(t, protocol.Controller{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-5d"}, plan.Evict[0].Controller)
 }

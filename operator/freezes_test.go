@@ -74,6 +74,21 @@ func TestSpec11_7_ARunIsWokenOnceAfterEachFreeze(t *testing.T) {
 	assert.Equal(t, 1, wakes(600, resetting), "a standby twin whose reset is rejected")
 }
 
+// The operator may have no permission to list RolloutFreezes.
+func TestSpec11_7_ARunWithAnUnknownFreezeIsWokenWithABackoff(t *testing.T) {
+	now, woken := time.Unix(1000, 0), 0
+	var state runState
+	for range 3600 {
+		state.forgetWake(now)
+		if state.mayWake(protocol.Counts{Remaining: 3}, now) {
+			woken++
+		}
+		now = now.Add(time.Second)
+	}
+	assert.Less(t, woken, 20)
+	assert.Greater(t, woken, 10)
+}
+
 // testWithoutDefinition restarts the operator in a cluster without the definition of RolloutFreezes.
 func (e *testEnv) testWithoutDefinition(t *testing.T) {
 	definition := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "rolloutfreezes.outrigger.io"}}

@@ -184,7 +184,7 @@ func (s *runStep) reconcileOpenRun(ctx context.Context, p *pass) error {
 		return s.correctGeneration(ctx, p)
 	}
 	if p.run.Phase == protocol.PhaseFrozen && !p.frozen() {
-		p.state.wokenAt = time.Time{} // the run waits for a freeze that is over
+		p.state.forgetWake(s.clock.Now()) // the run waits for a freeze that is over
 	}
 	if p.run.WaitsForSignal() && p.mayWake(s.clock.Now()) {
 		return s.wake(ctx, p)

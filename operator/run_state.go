@@ -115,6 +115,8 @@ type runState struct {
 	// correctionBackoff is the time to the next signal.
 	correctedAt       time.Time
 	correctionBackoff runs.Backoff
+	// freezeBackoff is the time to the next wake of a frozen run whose freeze the operator does not know.
+	freezeBackoff runs.Backoff
 	// fault is the fault that stops the run, recorded at faultAt. faultMayChange is set while the
 	// operator is not sure about the fault, and while there is a fault.
 	fault          runs.Fault
@@ -250,7 +252,16 @@ func (s *runState) mayWake(counts protocol.Counts, now time.Time) bool {
 // is checked and woken at once, although its counts have not changed.
 func (s *runState) recordFrozen(frozen bool) {
 	if s.frozen != frozen {
-		s.hadWork, s.wokenAt, s.frozen = false, time.Time{}, frozen
+		s.hadWork, s.wokenAt, s.frozen, s.freezeBackoff = false, time.Time{}, frozen, 0
+	}
+}
+
+// forgetWake lets a frozen run be woken again, with a backoff, because the workers may observe a freeze
+// that the operator cannot read.
+func (s *runState) forgetWake(now time.Time) {
+	if now.Sub(s.wokenAt) >= time.Duration(s.freezeBackoff) {
+		s.wokenAt = time.Time{}
+		s.freezeBackoff.Next(minCorrectionBackoff, maxCorrectionBackoff)
 	}
 }
 

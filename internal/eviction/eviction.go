@@ -31,6 +31,7 @@ const (
 	maxFailed = 5
 	// maxFailedOfAll limits the failed owners of all SidecarSets of a policy.
 	maxFailedOfAll = 100
+	statefulSet    = "StatefulSet"
 )
 
 // These are the times until the next plan. InFlightWait is the time after an eviction. It grows with
@@ -60,6 +61,8 @@ type Set struct {
 	// if the pods of the SidecarSet could not be read.
 	Waits   string
 	Unknown bool
+	// Restored is set if etcd was restored, so that the generations in the state may be newer.
+	Restored bool
 	// MaxUnavailable is maxUnavailable as a number. Unavailable contains the owner of each pod that takes
 	// a slot.
 	MaxUnavailable int
@@ -72,8 +75,9 @@ type Input struct {
 	Policy *outriggerv1.RolloutPolicy
 	Sets   map[string]Set
 	Pods   []Pod
-	// Terminating contains the pods that are being deleted.
-	Terminating map[types.UID]bool
+	// Terminating contains the pods that are being deleted. TerminatingOf counts them by owner.
+	Terminating   map[types.UID]bool
+	TerminatingOf map[protocol.Owner]int
 	// Replicas contains the number of replicas of each owner that is late to replace an evicted pod. Owners
 	// whose number of replicas is not known are left out.
 	Replicas map[protocol.Owner]int
@@ -116,7 +120,7 @@ func (p *planner) prune() {
 	// A worker whose cache is old knows an older generation.
 	current := func(set string, uid types.UID, generation int64) bool {
 		known, ok := p.Sets[set]
-		return ok && known.UID == uid && known.Generation <= generation
+		return ok && known.UID == uid && (known.Generation == generation || known.Generation < generation && !known.Restored)
 	}
 	s.Proven = slices.DeleteFunc(slices.Clone(s.Proven), func(c protocol.ProvenContent) bool {
 		return !current(c.SidecarSet.Name, c.SidecarSet.UID, c.Generation)
@@ -229,7 +233,7 @@ func (p *planner) chooseOf(of *owner, name string, pods []*Pod) (chosen []*Pod, 
 		return nil, "evictions for SidecarSet " + name + " are halted"
 	case p.inFlight(of.Owner):
 		return nil, "the replacement of another pod of their owner is not ready"
-	case !proven && (p.podsInFlight(name) > 0 || p.healthier(of, name)):
+	case !proven && (p.podsInFlight(name) > 0 || p.State.Rotations == 0 && p.healthier(of, name)):
 		return nil, "the first eviction for SidecarSet " + name + " has no ready replacement yet"
 	case p.waiting() >= maxInFlight:
 		return nil, "other replacements are not ready"
@@ -260,6 +264,10 @@ func (p *planner) limitPerOwner(of *owner, pods []*Pod, slots int) []*Pod {
 		if !pod.Ready {
 			limit--
 		}
+	}
+	if of.Kind == statefulSet {
+		// The controller replaces a pod only after its end.
+		limit -= p.TerminatingOf[of.Owner]
 	}
 	return pods[:max(min(len(pods), most, limit), 0)]
 }

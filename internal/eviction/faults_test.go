@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/types"
 
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
@@ -321,5 +322,57 @@ func TestSpec13_3_AnOwnerThatIsScaledDownHasNotFailed(t *testing.T) {
 		plan := Next(Input{State: cluster.state, Policy: cluster.policy, Sets: cluster.sets, Pods: cluster.pods, Replicas: map[protocol.Owner]int{owner: c.replicas}, Now: cluster.now})
 		assert.Len(t, plan.State.Failed, c.failed, c)
 		assert.Empty(t, plan.State.Proven)
+	}
+}
+
+// The only healthy owner has a PodDisruptionBudget that permits no eviction.
+func TestSpec13_2_AnUnhealthyOwnerIsTheCanaryIfAllOthersAreRejected(t *testing.T) {
+	c := newCluster(1)
+	c.addOld("a", 3)
+	c.rejects["a"] = true
+	c.add("ReplicaSet", "b", "logs", false)
+	c.add("ReplicaSet", "b", "logs", true)
+	for range 20 {
+		c.step()
+	}
+	assert.Equal(t, map[string]int{"b": 2}, c.evicted)
+}
+
+// A StatefulSet replaces a pod only after its end, so its own update makes the pod unavailable for as long.
+func TestSpec13_2_TerminatingPodsOfAStatefulSetCount(t *testing.T) {
+	for kind, evicted := range map[string]int{"StatefulSet": 0, "DaemonSet": 1} {
+		c := newCluster(1)
+		c.add(kind, "db", "logs", true)
+		c.add(kind, "db", "logs", true)
+		c.prove()
+		owner := OwnerOf(c.pods[0].Pod)
+		plan := Next(Input{State: c.state, Policy: c.policy, Sets: c.sets, Pods: c.pods, TerminatingOf: map[protocol.Owner]int{owner: 1}, Now: c.now})
+		assert.Len(t, plan.Evict, evicted, kind)
+	}
+}
+
+// etcd was restored to an older generation, whose content may have been edited since.
+func TestSpec13_3_ARestoredSidecarSetNeedsACanary(t *testing.T) {
+	c := newCluster(1)
+	c.sets["logs"] = Set{UID: "s1", Generation: 7, MaxUnavailable: 100}
+	c.addOld("a", 2)
+	c.addOld("b", 2)
+	c.evictCanary(t)
+	c.state.Proven = []protocol.ProvenContent{{SidecarSet: protocol.SetReference{Name: "logs", UID: "s1"}, Generation: 7}}
+	c.state.Failed = []outriggerv1.FailedEviction{{SidecarSet: "logs", SidecarSetUID: "s1", Generation: 6, Namespace: "shop", Kind: "ReplicaSet", Name: "x"}}
+	reference := protocol.SetReference{Name: "logs", UID: "s1"}
+	assert.EqualValues(t, 7, NewestGeneration(&c.state, reference))
+	assert.Zero(t, NewestGeneration(&c.state, protocol.SetReference{Name: "logs", UID: "s2"}))
+
+	c.sets["logs"] = Set{UID: "s1", Generation: 5, MaxUnavailable: 100, Restored: true}
+	plan := c.plan(20 * time.Second)
+	assert.Empty(t, plan.State.Proven)
+	assert.Empty(t, plan.State.Failed)
+	for range 31 {
+		plan = c.plan(20 * time.Second)
+	}
+	assert.Empty(t, plan.State.Failed, "the eviction belongs to other content")
+	for _, e := range plan.State.InFlight {
+		assert.EqualValues(t, 5, e.Generation)
 	}
 }

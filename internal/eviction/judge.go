@@ -29,7 +29,7 @@ func (p *planner) judge() {
 // SidecarSet, or because its cache contains an older generation.
 func (p *planner) unread(e *protocol.Eviction) bool {
 	set, known := p.Sets[e.SidecarSet.Name]
-	return known && set.UID == e.SidecarSet.UID && (set.Unknown || set.Generation < e.Generation)
+	return known && set.UID == e.SidecarSet.UID && (set.Unknown || set.Generation < e.Generation && !set.Restored)
 }
 
 // open judges one eviction, and reports whether it stays in flight.
@@ -73,7 +73,10 @@ func (p *planner) open(e *protocol.Eviction) bool {
 func (p *planner) late(e *protocol.Eviction, terminating bool) (timeout time.Duration, late bool) {
 	timeout, since := replacementTimeout, e.Since
 	if terminating {
-		timeout, e.Terminating = terminationTimeout, p.Now
+		e.Terminating = p.Now
+		if !e.Unready {
+			timeout = terminationTimeout
+		}
 	} else if e.Terminating.After(since) {
 		since = e.Terminating
 	}
@@ -91,6 +94,26 @@ func (p *planner) scaledDown(name protocol.Owner, of *owner) bool {
 		}
 	}
 	return known && ready >= replicas
+}
+
+// NewestGeneration returns the newest generation of a SidecarSet in the state, or 0.
+func NewestGeneration(state *protocol.EvictionState, set protocol.SetReference) (newest int64) {
+	for i := range state.InFlight {
+		if e := &state.InFlight[i]; e.SidecarSet == set {
+			newest = max(newest, e.Generation)
+		}
+	}
+	for i := range state.Proven {
+		if c := &state.Proven[i]; c.SidecarSet == set {
+			newest = max(newest, c.Generation)
+		}
+	}
+	for i := range state.Failed {
+		if f := &state.Failed[i]; f.SidecarSet == set.Name && f.SidecarSetUID == set.UID {
+			newest = max(newest, f.Generation)
+		}
+	}
+	return newest
 }
 
 // Late returns the evictions in flight whose owners have not replaced the evicted pods in time.

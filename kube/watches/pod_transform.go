@@ -71,7 +71,7 @@ func (t *podTransform) controller(pod *corev1.Pod) []metav1.OwnerReference {
 		return nil
 	}
 	return []metav1.OwnerReference{{
-		Kind: t.pool.text(controller.Kind), Name: t.pool.text(controller.Name), UID: types.UID(t.pool.text(string(controller.UID))), Controller: new(true),
+		APIVersion: t.pool.text(controller.APIVersion), Kind: t.pool.text(controller.Kind), Name: t.pool.text(controller.Name), UID: types.UID(t.pool.text(string(controller.UID))), Controller: new(true),
 	}}
 }
 
