@@ -69,14 +69,34 @@ func (a app) sourceName(wanted *v1alpha1.TransferEnvVar) string {
 	return a.pod.Annotations[parts[2]]
 }
 
-// referenced returns the variables that an expression references as $(NAME).
+// referenced returns the variables that an expression references as $(NAME). Each variable comes after
+// the variables that its value references, because the kubelet expands a value only with earlier
+// variables.
 func referenced(expression string, env []corev1.EnvVar) []corev1.EnvVar {
+	if expression == "" {
+		return nil
+	}
+	positions := make(map[string][]int, len(env))
+	for index := range env {
+		positions[env[index].Name] = append(positions[env[index].Name], index)
+	}
 	var found []corev1.EnvVar
-	for _, match := range reference.FindAllStringSubmatch(expression, -1) {
-		if index := envIndex(env, match[1]); match[1] != "" && index >= 0 {
-			found = append(found, env[index])
+	visited := map[int]bool{}
+	var visit func(value string, before int)
+	visit = func(value string, before int) {
+		for _, match := range reference.FindAllStringSubmatch(value, -1) {
+			earlier, _ := slices.BinarySearch(positions[match[1]], before)
+			if match[1] == "" || earlier == 0 {
+				continue
+			}
+			if index := positions[match[1]][earlier-1]; !visited[index] {
+				visited[index] = true
+				visit(env[index].Value, index)
+				found = append(found, env[index])
+			}
 		}
 	}
+	visit(expression, len(env))
 	return found
 }
 

@@ -2,6 +2,7 @@ package inject
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
 
@@ -217,6 +218,26 @@ func TestSpec4_5_SharedVolumes(t *testing.T) {
 		VolumeDevices: []corev1.VolumeDevice{{Name: "mine", DevicePath: "/dev/e"}, {Name: "d", DevicePath: "/dev/d"}},
 	}, got)
 	assert.Empty(t, injected.Spec.Containers[0].VolumeMounts, "set t shares nothing")
+}
+
+func TestSpec4_5_VariablesThatVariablesReferenceAreShared(t *testing.T) {
+	app := fixture.Container("app")
+	app.VolumeMounts = []corev1.VolumeMount{{Name: "logs", MountPath: "/logs", SubPathExpr: "$(DIR)"}}
+	app.Env = []corev1.EnvVar{env("POD", "web-1"), env("LATER", "$(DIR)"), env("UNUSED", "x"), env("DIR", "/logs/$(POD)/$(DIR)/$(AFTER)"), env("AFTER", "y")}
+	injected := injectInto(t, fixture.Pod(app), fixture.SidecarSet("s", fixture.Sidecar("side", sharing)))
+	assert.Equal(t, []corev1.EnvVar{env("IS_INJECTED", "true"), env("POD", "web-1"), env("DIR", "/logs/$(POD)/$(DIR)/$(AFTER)")}, injected.Spec.Containers[0].Env)
+}
+
+// Each value references the previous variable twice.
+func TestSpec4_15_NoVariablesOfAPodStallInjection(t *testing.T) {
+	app := fixture.Container("app")
+	app.Env = []corev1.EnvVar{env("V0", "x")}
+	for i := range 200 {
+		app.Env = append(app.Env, env(fmt.Sprintf("V%d", i+1), fmt.Sprintf("$(V%d)$(V%d)", i, i)))
+	}
+	app.VolumeMounts = []corev1.VolumeMount{{Name: "logs", MountPath: "/logs", SubPathExpr: "$(V200)"}}
+	injected := injectInto(t, fixture.Pod(app), fixture.SidecarSet("s", fixture.Sidecar("side", sharing)))
+	assert.Len(t, injected.Spec.Containers[0].Env, 202)
 }
 
 func TestSpec4_6_TransferredEnv(t *testing.T) {

@@ -100,7 +100,7 @@ func (p *resourcesPolicy) compute(own app) (computed corev1.ResourceRequirements
 func (p *resourcesPolicy) list(formulas []formula, targets []*corev1.Container, limits bool, of func(*corev1.Container) corev1.ResourceList) (corev1.ResourceList, error) {
 	var computed corev1.ResourceList
 	for _, f := range formulas {
-		total, complete, err := p.aggregate(f.resource, targets, of)
+		total, complete, err := p.aggregate(f.resource, targets, limits, of)
 		if err != nil {
 			return nil, err
 		}
@@ -124,14 +124,14 @@ func (p *resourcesPolicy) list(formulas []formula, targets []*corev1.Container, 
 }
 
 // aggregate returns the sum or the maximum of the targets. complete is false if a target has
-// no quantity, which counts as zero. A quantity beyond maxExponent is an error.
-func (p *resourcesPolicy) aggregate(name corev1.ResourceName, targets []*corev1.Container,
+// no quantity, which counts as zero. A limit of zero is no limit. A quantity beyond maxExponent is an error.
+func (p *resourcesPolicy) aggregate(name corev1.ResourceName, targets []*corev1.Container, limits bool,
 	list func(*corev1.Container) corev1.ResourceList,
 ) (total *big.Rat, complete bool, err error) {
 	total, complete = new(big.Rat), true
 	for _, target := range targets {
 		quantity, found := list(target)[name]
-		if !found {
+		if !found || limits && quantity.IsZero() {
 			complete = false
 			continue
 		}

@@ -43,6 +43,7 @@ func TestSpec4_7_ResourcesFromAppContainers(t *testing.T) {
 		sized("a1", quantities("400m", "512Mi"), quantities("100m", "100Mi")),
 		sized("a2", quantities("1", "1Gi"), quantities("250m", "200Mi")),
 		sized("open", nil, quantities("", "1Mi")),
+		sized("zero", quantities("0", ""), nil),
 		old,
 	)
 	pod.Spec.InitContainers = []corev1.Container{initial, native}
@@ -54,6 +55,7 @@ func TestSpec4_7_ResourcesFromAppContainers(t *testing.T) {
 		"max":                         {`{targetContainersMode: max, targetContainersNameRegex: "^a.$", resourcesExpr: {limits: {cpu: cpu, memory: memory}, requests: {cpu: cpu, memory: memory}}}`, `{limits: {cpu: "1", memory: 1Gi}, requests: {cpu: 250m, memory: 200Mi}}`},
 		"native sidecars count":       {`{targetContainersMode: sum, targetContainersNameRegex: "a1|native", resourcesExpr: {limits: {cpu: cpu}}}`, `{limits: {cpu: 1400m}}`},
 		"a target without limit":      {`{targetContainersMode: sum, targetContainersNameRegex: "a1|open", resourcesExpr: {limits: {cpu: cpu, memory: 5Mi}}}`, `{}`},
+		"a target with limit 0":       {`{targetContainersMode: sum, targetContainersNameRegex: "a1|zero", resourcesExpr: {limits: {cpu: "max(cpu, 50m)"}}}`, `{}`},
 		"a target without request":    {`{targetContainersMode: sum, targetContainersNameRegex: "a1|open", resourcesExpr: {requests: {cpu: cpu, memory: memory}}}`, `{requests: {cpu: 100m, memory: 101Mi}}`},
 		"old sidecars do not count":   {`{targetContainersMode: sum, targetContainersNameRegex: ".*", resourcesExpr: {requests: {cpu: cpu}}}`, `{requests: {cpu: 1350m}}`},
 		"CPU up to millis":            {`{targetContainersMode: max, targetContainersNameRegex: "a1", resourcesExpr: {requests: {cpu: cpu/3}}}`, `{requests: {cpu: 34m}}`},

@@ -43,7 +43,11 @@ func IsNativeSidecar(c *corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
+// hashOf gives empty lists the hash of missing lists, because the stored form omits them.
 func hashOf(containers, initContainers []v1alpha1.SidecarContainer) (string, error) {
+	if len(containers) == 0 {
+		containers = nil
+	}
 	content := map[string]any{"containers": containers}
 	for i := range initContainers {
 		if IsNativeSidecar(&initContainers[i].Container) {

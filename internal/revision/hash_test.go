@@ -42,3 +42,15 @@ func TestSpec2_HashesEqualRecordedOnes(t *testing.T) {
 	}
 	assert.Greater(t, compared, 20)
 }
+
+// The stored form omits an empty list.
+func TestSpec2_AnEmptyListHasTheHashOfItsStoredForm(t *testing.T) {
+	spec := v1alpha1.SidecarSetSpec{Containers: []v1alpha1.SidecarContainer{}}
+	for _, hash := range []func(*v1alpha1.SidecarSetSpec) (string, error){Hash, HashWithoutImage} {
+		empty, err := hash(&spec)
+		require.NoError(t, err)
+		missing, err := hash(&v1alpha1.SidecarSetSpec{})
+		require.NoError(t, err)
+		assert.Equal(t, missing, empty)
+	}
+}

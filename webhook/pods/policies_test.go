@@ -146,6 +146,40 @@ func TestSpec11_5_WithoutALastGoodRevisionNewPodsGetTheCurrentContent(t *testing
 	}
 }
 
+// The newest content no longer has the volume with which the other SidecarSet conflicts.
+func TestSpec11_5_AFormerRevisionThatConflictsRejectsNoPod(t *testing.T) {
+	volume := func(name string) []corev1.Volume {
+		return []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}}}}
+	}
+	mounting := func(c *v1alpha1.SidecarContainer) {
+		c.VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
+	}
+	set, _ := edited(t)
+	former := set.DeepCopy()
+	mounting(&former.Spec.Containers[0])
+	former.Spec.Containers[0].Image = "side:v1"
+	former.Spec.Volumes = volume("one")
+	good, err := revision.New(former, "system", 1)
+	require.NoError(t, err)
+	set.Status.GoodRevisions[0].Revision, set.Status.GoodRevisions[0].Hash = good.Name, "former"
+	inStep(set, protocol.Stage{Generation: 2, Policy: "steps", Steps: 1, Step: &protocol.Step{UpTo: intstr.FromString("0%")}})
+	other := fixture.SidecarSet("t", fixture.Sidecar("other", mounting))
+	other.Spec.Volumes = volume("two")
+	require.NoError(t, revision.Complete(other, nil))
+	handler := handlerFor(t, interceptor.Funcs{}, []client.Object{good}, set, other)
+	image := func() string {
+		for _, c := range injectedPod(t, handler, "request").Spec.Containers {
+			if c.Name == "side" {
+				return c.Image
+			}
+		}
+		return ""
+	}
+	assert.Equal(t, "side:v2", image())
+	handler = handlerFor(t, interceptor.Funcs{}, []client.Object{good}, set)
+	assert.Equal(t, "side:v1", image())
+}
+
 func TestSpec11_5_ARevisionThatCannotBeListedRejectsNoPod(t *testing.T) {
 	failing := interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 		if _, ok := list.(*appsv1.ControllerRevisionList); ok {

@@ -19,36 +19,46 @@ type recordedSet struct {
 	set                   *inject.Set
 }
 
-// resolve returns the version of each SidecarSet for the pod of a request (SPEC §4.11, §11.5).
-func (h *Handler) resolve(ctx context.Context, request types.UID, pod *corev1.Pod, sets []*compiledSet) ([]*inject.Set, error) {
-	versions := make([]*inject.Set, 0, len(sets))
+// resolve returns the version of each SidecarSet for the pod of a request (SPEC §4.11, §11.5). If former
+// revisions are among them, newest contains the newest content in place of these revisions.
+func (h *Handler) resolve(ctx context.Context, request types.UID, pod *corev1.Pod, sets []*compiledSet) (versions, newest []*inject.Set, err error) {
+	former := false
+	versions = make([]*inject.Set, 0, len(sets))
 	for _, set := range sets {
 		if set.paused() {
 			continue
 		}
-		version, err := h.version(ctx, request, pod, set)
+		version, isFormer, err := h.version(ctx, request, pod, set)
 		if err != nil {
-			return nil, inject.SetError{Set: set.name, Err: err}
+			return nil, nil, inject.SetError{Set: set.name, Err: err}
 		}
-		versions = append(versions, version)
+		versions, newest = append(versions, version), append(newest, version)
+		if isFormer && set.newestErr == nil {
+			former, newest[len(newest)-1] = true, set.newest
+		}
 	}
-	return versions, nil
+	if !former {
+		newest = nil
+	}
+	return versions, newest, nil
 }
 
-func (h *Handler) version(ctx context.Context, request types.UID, pod *corev1.Pod, set *compiledSet) (*inject.Set, error) {
+func (h *Handler) version(ctx context.Context, request types.UID, pod *corev1.Pod, set *compiledSet) (version *inject.Set, isFormer bool, err error) {
 	if set.scopeErr != nil {
-		return nil, fmt.Errorf("SidecarSet %s could match this pod, but its selectors are invalid: %w; correct the SidecarSet, or set its spec.injectionStrategy.paused to true", set.name, set.scopeErr)
+		return nil, false, fmt.Errorf("SidecarSet %s could match this pod, but its selectors are invalid: %w; correct the SidecarSet, or set its spec.injectionStrategy.paused to true", set.name, set.scopeErr)
 	}
 	usesPinned, err := inject.UsesPinned(set.declared, pod, request)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("SidecarSet %s: %w", set.name, err)
+		return nil, false, fmt.Errorf("SidecarSet %s: %w", set.name, err)
 	case usesPinned:
-		return h.pinned(ctx, set)
+		version, err = h.pinned(ctx, set)
+		return version, false, err
 	case set.former != nil && !h.newPods(set).Includes(pod, request):
-		return h.former(ctx, set)
+		version, err = h.former(ctx, set)
+		return version, true, err
 	}
-	return set.newest, set.newestErr
+	return set.newest, false, set.newestErr
 }
 
 func (h *Handler) pinned(ctx context.Context, set *compiledSet) (*inject.Set, error) {

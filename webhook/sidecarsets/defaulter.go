@@ -24,11 +24,7 @@ func (d *Defaulter) Handle(_ context.Context, req admission.Request) admission.R
 	if err := d.Decoder.Decode(req, set); err != nil {
 		return undecodable(&req, err)
 	}
-	stored, err := storedSet(d.Decoder, &req)
-	if err != nil {
-		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("SidecarSet %s: %w", set.Name, err))
-	}
-	if err := revision.Complete(set, stored); err != nil {
+	if err := revision.Complete(set, storedSet(d.Decoder, &req)); err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
 	operations, err := difference(req.Object.Raw, set)
@@ -38,14 +34,15 @@ func (d *Defaulter) Handle(_ context.Context, req admission.Request) admission.R
 	return review.Patched(operations).WithWarnings(unknownFields(req.Object.Raw)...)
 }
 
-// storedSet returns the object before an update, and nil for a creation.
-func storedSet(decoder admission.Decoder, req *admission.Request) (*v1alpha1.SidecarSet, error) {
+// storedSet returns the object before an update, and nil for a creation. An update that corrects an object
+// that cannot be decoded is checked like a creation.
+func storedSet(decoder admission.Decoder, req *admission.Request) *v1alpha1.SidecarSet {
 	if req.Operation != admissionv1.Update {
-		return nil, nil
+		return nil
 	}
 	stored := &v1alpha1.SidecarSet{}
 	if err := decoder.DecodeRaw(req.OldObject, stored); err != nil {
-		return nil, fmt.Errorf("decode the stored object: %w", err)
+		return nil
 	}
-	return stored, nil
+	return stored
 }

@@ -53,10 +53,7 @@ func (v *Validator) Handle(request context.Context, req admission.Request) admis
 	if err := v.Decoder.Decode(req, set); err != nil {
 		return undecodable(&req, err)
 	}
-	stored, err := storedSet(v.Decoder, &req)
-	if err != nil {
-		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("SidecarSet %s cannot be checked: %w", set.Name, err))
-	}
+	stored := storedSet(v.Decoder, &req)
 	ratchet := validation.NewRatchet(set, stored)
 	unchecked := v.compare(ctx, ratchet, set)
 	causes := ratchet.Rejected()

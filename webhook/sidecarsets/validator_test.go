@@ -197,6 +197,30 @@ func TestSpec5_ATerminatingSetIsValidated(t *testing.T) {
 	assert.False(t, v.Handle(t.Context(), req).Allowed, "a set must not become undecodable")
 }
 
+// The definition of the SidecarSets accepts values that no typed client can decode.
+func TestSpec5_AnUndecodableSetCanBeCorrected(t *testing.T) {
+	scheme, err := kube.NewScheme()
+	require.NoError(t, err)
+	empty := fake.NewClientBuilder().WithScheme(scheme).Build()
+	decoder := admission.NewDecoder(scheme)
+	v := Validator{Decoder: decoder, Cached: empty, Sets: current(empty), Revisions: fallback.Revisions{Reader: current(empty), SystemNamespace: "system"}, Client: empty, SystemNamespace: "system"}
+	unreadable := strings.Replace(olderSet, `"containerPort":70000`, `"containerPort":"http"`, 1)
+	correct := func(port any) admission.Request {
+		return updateOf(t, unreadable, func(set map[string]any) {
+			container := map[string]any{"name": "c", "image": "i", "ports": []any{map[string]any{"containerPort": port}}}
+			set["spec"] = map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"app": "web"}}, "containers": []any{container}}
+		})
+	}
+	request := correct(80)
+	response := (&Defaulter{Decoder: decoder}).Handle(t.Context(), request)
+	require.True(t, response.Allowed, "%v", response.Result)
+	response = v.Handle(t.Context(), request)
+	assert.True(t, response.Allowed, "%v", response.Result)
+	request.Object.Raw = []byte(strings.Replace(string(request.Object.Raw), `"matchLabels":{"app":"web"}`, ``, 1))
+	response = v.Handle(t.Context(), request)
+	assert.False(t, response.Allowed, "the correction is validated as a whole")
+}
+
 func TestSpec5_AnUpdateIsRejectedOnlyForNewErrors(t *testing.T) {
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)
