@@ -185,12 +185,12 @@ func (f *fleetRun) handleRequests(ctx workflow.Context) error {
 				fleet.Approve(&f.state, r.Approval, now)
 				return "stage " + f.state.Spec.Stages[f.state.Stage].Name + " is approved"
 			}),
-		f.handle(ctx, protocol.AbortUpdate, func(r protocol.FleetStepRequest) error { return fleet.CheckAbort(&f.state, r.Approval) },
+		f.handle(ctx, protocol.AbortUpdate, func(r protocol.FleetStepRequest) error { return fleet.CheckAbort(&f.state, r) },
 			func(r protocol.FleetStepRequest, now time.Time) string {
 				fleet.Abort(&f.state, r.Approval, now)
 				return "the rollout is aborted; all clusters with the content go back"
 			}),
-		f.handle(ctx, protocol.RetryUpdate, func(r protocol.FleetStepRequest) error { return fleet.CheckRetry(&f.state, r.Approval) },
+		f.handle(ctx, protocol.RetryUpdate, func(r protocol.FleetStepRequest) error { return fleet.CheckRetry(&f.state, r) },
 			func(r protocol.FleetStepRequest, now time.Time) string {
 				for _, uid := range fleet.Keys(f.state.Clusters) {
 					f.end(uid)

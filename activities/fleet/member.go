@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -30,6 +31,9 @@ const (
 	// pollInterval is the time between two reads of a run, and callTimeout the longest time of a call.
 	pollInterval = time.Second
 	callTimeout  = 10 * time.Second
+	// maxClockSkew is the difference between the clocks of the worker and of Temporal up to which requests
+	// are in time.
+	maxClockSkew = time.Minute
 	// recordTimeout is the longest time that a completed rollout waits until status records its end.
 	// Later content that fails is rolled back to the revision that status records.
 	recordTimeout = time.Minute
@@ -114,12 +118,15 @@ func (m *Member) advance(ctx context.Context, local *localRun, permit protocol.P
 	case local.attempt() >= permit.Attempt:
 		return result, nil
 	}
+	if wanted, err := m.wanted(ctx, local.set.Name, permit); err != nil || !wanted {
+		return result, err
+	}
 	by := protocol.Approval{By: byFleet, Reason: "the fleet retries the content"}
 	switch {
 	case local.quarantined():
 		err = m.update(ctx, local, protocol.RetryUpdate, m.request(local, by))
 	case failed:
-		err = m.update(ctx, local, protocol.ResumeUpdate, protocol.Pause{By: by.By, Reason: by.Reason, NotAfter: m.Clock.Now().Add(callTimeout)})
+		err = m.update(ctx, local, protocol.ResumeUpdate, protocol.Pause{By: by.By, Reason: by.Reason, NotAfter: m.notAfter()})
 	}
 	if err != nil {
 		return result, err
@@ -127,9 +134,23 @@ func (m *Member) advance(ctx context.Context, local *localRun, permit protocol.P
 	return result, m.update(ctx, local, protocol.PermitUpdate, permit)
 }
 
+// wanted reports whether the fleet still rolls the content out. The content may have failed in another
+// cluster while this cluster was away, and a fleet that is paused ends no activity.
+func (m *Member) wanted(ctx context.Context, set string, permit protocol.Permit) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	state, err := temporal.FleetRollout(ctx, m.Fleet, set)
+	if err != nil {
+		return false, fmt.Errorf("ask the fleet whether the content of SidecarSet %s is still wanted: %w", set, err)
+	}
+	rolls := state.Phase == protocol.FleetRolling || state.Phase == protocol.FleetThrough
+	return rolls && state.Hash == permit.Hash && state.Attempt == permit.Attempt, nil
+}
+
 // Rollback rolls the content of a SidecarSet back, also after the end of its run.
 func (m *Member) Rollback(ctx context.Context, input protocol.FleetRolloutInput) (protocol.FleetResult, error) {
 	aborted := false
+	input.Reason = bounded(input.Reason)
 	return m.poll(ctx, input.Set, func() (result protocol.FleetResult, err error) {
 		local, err := m.read(ctx, input.Set)
 		if err != nil {
@@ -192,9 +213,22 @@ func (m *Member) startRollback(ctx context.Context, local *localRun, reason stri
 	return result, nil
 }
 
-func (m *Member) request(local *localRun, by protocol.Approval) protocol.StepRequest {
-	return protocol.StepRequest{Approval: by, Generation: local.set.Generation, NotAfter: m.Clock.Now().Add(callTimeout)}
+// bounded cuts a reason to the bytes that a run accepts. The fleet adds names to a reason.
+func bounded(reason string) string {
+	const limit = 1024
+	if len(reason) <= limit {
+		return reason
+	}
+	return strings.ToValidUTF8(reason[:limit], "")
 }
+
+func (m *Member) request(local *localRun, by protocol.Approval) protocol.StepRequest {
+	return protocol.StepRequest{Approval: by, Generation: local.set.Generation, NotAfter: m.notAfter()}
+}
+
+// notAfter is the last time at which the run accepts a request. The clocks of the worker and of Temporal
+// may differ.
+func (m *Member) notAfter() time.Time { return m.Clock.Now().Add(callTimeout + maxClockSkew) }
 
 // confirm returns an error unless the fleet still wants the activity. While the Temporal of the fleet was
 // away, the content may have failed in another cluster.

@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -35,6 +36,8 @@ type cluster struct {
 	// updates are the updates that the run received. refused are updates that it rejects.
 	updates []string
 	refused map[string]bool
+	// state is the state of the rollout in the fleet.
+	state protocol.FleetState
 }
 
 func newCluster(t *testing.T, conditions ...metav1.Condition) *cluster {
@@ -58,6 +61,10 @@ func newCluster(t *testing.T, conditions ...metav1.Condition) *cluster {
 		handle := &mocks.WorkflowUpdateHandle{}
 		handle.On("Get", mock.Anything, mock.Anything).Return(nil)
 		return handle, nil
+	})
+	c.fleet.On("QueryWorkflow", mock.Anything, "fleet/envoy", "", protocol.StatusQuery).Return(func(context.Context, string, string, string, ...any) (converter.EncodedValue, error) {
+		payloads, err := converter.GetDefaultDataConverter().ToPayloads(&c.state)
+		return sdk.NewValue(payloads), err
 	})
 	return c
 }
@@ -89,7 +96,13 @@ func (c *cluster) do(call func(context.Context) error) {
 	require.NoError(c.t, err)
 }
 
+// advance gives a permit that the fleet still wants.
 func (c *cluster) advance(attempt int) (result protocol.FleetResult, failure error) {
+	c.state = protocol.FleetState{Phase: protocol.FleetRolling, Hash: c.hash, Attempt: attempt}
+	return c.permit(attempt)
+}
+
+func (c *cluster) permit(attempt int) (result protocol.FleetResult, failure error) {
 	c.do(func(ctx context.Context) error {
 		local, err := c.read(ctx, "envoy")
 		if err != nil {
@@ -149,6 +162,35 @@ func TestSpec12_5_AMemberWithoutTheFleetGivesNoPermit(t *testing.T) {
 	_, err := c.advance(1)
 	require.ErrorContains(t, err, "the activity is cancelled")
 	assert.Empty(t, c.updates)
+}
+
+// The content has failed in another cluster, and the fleet is paused, while the cluster was away.
+func TestSpec12_4_AClusterThatReturnsGetsNoPermitForFailedContent(t *testing.T) {
+	c := newCluster(t)
+	c.reachable(nil)
+	c.run(&protocol.RolloutStatus{Generation: 3, Phase: protocol.PhaseFrozen})
+	for name, state := range map[string]protocol.FleetState{
+		"paused":        {Phase: protocol.FleetPaused, Hash: c.hash, Attempt: 1},
+		"failed":        {Phase: protocol.FleetFailed, Hash: c.hash, Attempt: 1},
+		"other content": {Phase: protocol.FleetRolling, Hash: "other", Attempt: 1},
+		"retried":       {Phase: protocol.FleetRolling, Hash: c.hash, Attempt: 2},
+	} {
+		c.state = state
+		result, err := c.permit(1)
+		require.NoError(t, err, name)
+		assert.Empty(t, result.State, name)
+		assert.Empty(t, c.updates, name)
+	}
+	_, err := c.advance(1)
+	require.NoError(t, err)
+	assert.Equal(t, []string{protocol.PermitUpdate}, c.updates)
+}
+
+// The fleet adds names to the reason of a user.
+func TestSpec12_4_ALongReasonStopsNoRollback(t *testing.T) {
+	assert.Equal(t, "short", bounded("short"))
+	assert.Equal(t, strings.Repeat("a", 1023), bounded(strings.Repeat("a", 1023)+"é"))
+	assert.Len(t, bounded(strings.Repeat("a", 5000)), 1024)
 }
 
 // The permit of a retry is given after the run was retried. Otherwise, the failure would count as one of

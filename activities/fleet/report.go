@@ -75,7 +75,7 @@ func (r *Reporter) Run(ctx context.Context) error {
 		var err error
 		r.failed = false
 		r.begin()
-		if announced.IsZero() || r.Clock.Since(announced) >= announceInterval {
+		if announced.IsZero() || r.Clock.Since(announced) >= announceInterval || r.returnedAt.After(announced) {
 			err = r.send(ctx, protocol.FleetRegistryID, protocol.AnnounceSignal, r.Self, protocol.FleetRegistryWorkflow, protocol.FleetRegistry{})
 			if err == nil {
 				announced = r.Clock.Now()
@@ -157,6 +157,9 @@ func (r *Reporter) report(ctx context.Context, set *v1alpha1.SidecarSet) error {
 		known, err = r.known(ctx, set.Name, content)
 	}
 	if err == nil && !known {
+		if current, err := r.isCurrent(ctx, set); err != nil || !current {
+			return err
+		}
 		state := protocol.FleetState{Set: set.Name, Phase: protocol.FleetRolling}
 		err = r.send(ctx, protocol.FleetWorkflowID(set.Name), protocol.ContentSignal, content, protocol.FleetWorkflow, state)
 	}
@@ -168,6 +171,18 @@ func (r *Reporter) report(ctx context.Context, set *v1alpha1.SidecarSet) error {
 	}
 	r.reported[set.UID] = report{content.Hash, now, own}
 	return nil
+}
+
+// isCurrent reports whether the API server has the content of a cached SidecarSet. The cache of a new
+// process may be old, and older content would supersede the current content of the fleet.
+func (r *Reporter) isCurrent(ctx context.Context, cached *v1alpha1.SidecarSet) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	var live v1alpha1.SidecarSet
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(cached), &live); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	return live.UID == cached.UID && live.Generation == cached.Generation, nil
 }
 
 // confirmInterval is the time after which the member confirms that the fleet knows reported content.

@@ -148,3 +148,28 @@ func TestSpec12_3_ASlowTurnIsNoFreeze(t *testing.T) {
 	r.begin()
 	require.Equal(t, now.Now(), r.returnedAt)
 }
+
+// A new process may list SidecarSets that are older than those of the API server.
+func TestSpec12_3_AStaleCacheReportsNothing(t *testing.T) {
+	c := newCluster(t)
+	c.fleet.On("QueryWorkflowWithOptions", mock.Anything, mock.Anything).Return(nil, serviceerror.NewNotFound("no workflow"))
+	c.fleet.On("SignalWithStartWorkflow", mock.Anything, "fleet/envoy", protocol.ContentSignal, mock.Anything, mock.Anything, mock.Anything, mock.Anything).Return(nil, nil)
+	r := &Reporter{
+		Member: c.Member, Cache: c.Live, Self: protocol.FleetMember{UID: "u"}, Log: logr.Discard(),
+		reported: map[types.UID]report{}, Connection: NewConnection(prometheus.NewRegistry()),
+	}
+	sets, err := r.completed(t.Context())
+	require.NoError(t, err)
+	for _, stale := range []func(*v1alpha1.SidecarSet){
+		func(set *v1alpha1.SidecarSet) { set.Generation-- },
+		func(set *v1alpha1.SidecarSet) { set.UID = "0" },
+		func(set *v1alpha1.SidecarSet) { set.Name = "deleted" },
+	} {
+		old := sets[0].DeepCopy()
+		stale(old)
+		require.NoError(t, r.report(t.Context(), old))
+	}
+	c.fleet.AssertNumberOfCalls(t, "SignalWithStartWorkflow", 0)
+	require.NoError(t, r.report(t.Context(), sets[0]))
+	c.fleet.AssertNumberOfCalls(t, "SignalWithStartWorkflow", 1)
+}

@@ -263,6 +263,8 @@ type FleetResult struct {
 type FleetStepRequest struct {
 	Approval
 	Stage string `json:"stage,omitempty"`
+	// Hash is the hash of the content that the request is about. Empty means the current content.
+	Hash string `json:"hash,omitempty"`
 }
 
 // FleetGateInput is the input of FleetGate, which makes one measurement of a gate of a stage.

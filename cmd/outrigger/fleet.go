@@ -53,7 +53,7 @@ type fleetCommand struct {
 	// end contains the flags of freeze for its end, and until is the time of this end.
 	end   cli.FreezeEnd
 	until *time.Time
-	// watch, content and timeout are the flags of status.
+	// watch and timeout are flags of status. content is a flag of status and of the requests.
 	watch   bool
 	content string
 	timeout time.Duration
@@ -127,8 +127,9 @@ func (f *fleetCommand) sub(use, short string, args cobra.PositionalArgs, do func
 func (f *fleetCommand) request(update, short string) *cobra.Command {
 	cmd := f.sub(update+" NAME", short, cobra.ExactArgs(1), func(ctx context.Context, c client.Client, args []string, out io.Writer) error {
 		by := protocol.Approval{By: os.Getenv("USER"), Reason: f.by.Reason}
-		return send(ctx, c, protocol.FleetWorkflowID(args[0]), update, protocol.FleetStepRequest{Approval: by, Stage: f.stage}, out)
+		return send(ctx, c, protocol.FleetWorkflowID(args[0]), update, protocol.FleetStepRequest{Approval: by, Stage: f.stage, Hash: f.content}, out)
 	})
+	cmd.Flags().StringVar(&f.content, "content", "", "`hash` of the content, as status shows it; empty: the current content")
 	cmd.Flags().StringVar(&f.by.Reason, "reason", "", "`text` for the history")
 	return cmd
 }

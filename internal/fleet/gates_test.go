@@ -194,7 +194,7 @@ func TestSpec12_2_AnInconclusiveGatePausesTheFleet(t *testing.T) {
 	assert.Empty(t, VerdictOf(s, "h1"))
 	assert.Nil(t, Next(s, now).Measure)
 	assert.Equal(t, "paused", s.Events[len(s.Events)-1].What)
-	require.NoError(t, CheckRetry(s, protocol.Approval{}))
+	require.NoError(t, CheckRetry(s, protocol.FleetStepRequest{}))
 	Retry(s, protocol.Approval{}, now)
 	assert.Empty(t, s.Gates)
 	s.Planned = true

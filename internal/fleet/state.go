@@ -48,7 +48,10 @@ func Report(s *protocol.FleetState, content protocol.FleetContent, now time.Time
 		note(s, protocol.FleetEvent{Time: now, Hash: content.Hash, What: "permitted in its cluster", Cluster: title(cluster, content.Member), By: own.By, Reason: own.Reason})
 	}
 	cluster.Own = content.Own
+	// A cluster that has the content without a permit of the fleet goes back, too.
+	permitted := content.Settled || content.Own != nil
 	if content.Hash == s.Hash {
+		cluster.Begun = cluster.Begun || permitted
 		switch again := cluster.State == protocol.ClusterCompleted && !content.Settled; {
 		case again, cluster.State == protocol.ClusterSkipped, cluster.State == protocol.ClusterSuperseded:
 			cluster.State, cluster.Reason = protocol.ClusterPending, ""
@@ -61,6 +64,7 @@ func Report(s *protocol.FleetState, content protocol.FleetContent, now time.Time
 		return Nothing
 	}
 	supersede(s, content.Hash)
+	cluster.Begun = permitted
 	note(s, protocol.FleetEvent{Time: now, Hash: s.Hash, What: "began", Cluster: title(cluster, content.Member)})
 	return Superseded
 }
@@ -259,7 +263,15 @@ func CheckText(by protocol.Approval) error {
 	return nil
 }
 
-// CheckApproval rejects an approval of another stage than the current stage.
+// checkContent rejects a request for other content than the current content.
+func checkContent(s *protocol.FleetState, request protocol.FleetStepRequest) error {
+	if request.Hash != "" && request.Hash != s.Hash {
+		return fmt.Errorf("the request is for content %s, and the current content of %s is %s", request.Hash, s.Set, s.Hash)
+	}
+	return CheckText(request.Approval)
+}
+
+// CheckApproval rejects an approval of another stage, or of other content, than the current one.
 func CheckApproval(s *protocol.FleetState, request protocol.FleetStepRequest) error {
 	if s.Phase != protocol.FleetRolling || s.Stage >= len(s.Spec.Stages) {
 		return fmt.Errorf("no stage of %s is in progress (phase %s)", s.Set, s.Phase)
@@ -269,7 +281,7 @@ func CheckApproval(s *protocol.FleetState, request protocol.FleetStepRequest) er
 	} else if current.Approval == nil {
 		return fmt.Errorf("stage %s needs no approval", current.Name)
 	}
-	return CheckText(request.Approval)
+	return checkContent(s, request)
 }
 
 // Approve approves the current stage, even before its bake time is over.
@@ -279,11 +291,11 @@ func Approve(s *protocol.FleetState, by protocol.Approval, now time.Time) {
 }
 
 // CheckAbort rejects an abort of a rollout that is rolled back already.
-func CheckAbort(s *protocol.FleetState, by protocol.Approval) error {
+func CheckAbort(s *protocol.FleetState, request protocol.FleetStepRequest) error {
 	if s.Phase == protocol.FleetRollingBack || s.Phase == protocol.FleetFailed || s.Hash == "" {
 		return fmt.Errorf("no rollout of %s is in progress (phase %s)", s.Set, s.Phase)
 	}
-	return CheckText(by)
+	return checkContent(s, request)
 }
 
 // Abort rolls back all clusters.
@@ -294,13 +306,13 @@ func Abort(s *protocol.FleetState, by protocol.Approval, now time.Time) {
 
 // CheckRetry rejects a retry of content that has not failed. A rollback may wait for ever for a cluster
 // that does not answer, so a retry can end it.
-func CheckRetry(s *protocol.FleetState, by protocol.Approval) error {
+func CheckRetry(s *protocol.FleetState, request protocol.FleetStepRequest) error {
 	switch s.Phase {
 	case protocol.FleetPaused, protocol.FleetRollingBack, protocol.FleetFailed:
 	default:
 		return fmt.Errorf("the rollout of %s has not failed (phase %s)", s.Set, s.Phase)
 	}
-	return CheckText(by)
+	return checkContent(s, request)
 }
 
 // Retry begins the rollout of the same content again, with the first stage and the newest policy.
