@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/kube"
@@ -129,8 +130,9 @@ func addController(ctx context.Context, mgr *kube.Manager, temporal *runs.Client
 	if err := changes.watch(ctx, mgr, namespace); err != nil {
 		return err
 	}
+	evicting := policies.NewEvicting()
 	definition := &definitionCheck{reader: mgr.Direct, interval: definitionInterval}
-	if err := cmp.Or(mgr.Add(orphans), mgr.Add(definition), mgr.Add(probe), (&storage.Migrator{Client: mgr.Direct}).AddTo(mgr), policies.AddTo(mgr, mgr.Direct, temporal, metrics.evictions),
+	if err := cmp.Or(mgr.Add(orphans), mgr.Add(definition), mgr.Add(probe), (&storage.Migrator{Client: mgr.Direct}).AddTo(mgr), policies.AddTo(mgr, mgr.Direct, temporal, metrics.evictions, evicting),
 		(&actions.Controller{Client: mgr.Direct, Runs: temporal, Changed: changes.add, Clock: clock}).AddTo(mgr)); err != nil {
 		return fmt.Errorf("set up the checks of runs, of the definition and of the webhook: %w", err)
 	}
@@ -152,15 +154,17 @@ func addController(ctx context.Context, mgr *kube.Manager, temporal *runs.Client
 				&injectionStep{client: cache, pods: pods, cache: sets.uninjected, uninjected: metrics.withoutSidecar,
 					webhook: webhook, probe: probe},
 				&runStep{client: temporal, calls: calls, states: &runStates{}, mismatched: orphans.TakeMismatch, changed: changes.take, clock: clock},
-				&statusStep{statusWriter: status, temporal: temporal, recorder: mgr.GetEventRecorder(name), metrics: metrics.rollouts},
+				&statusStep{statusWriter: status, temporal: temporal, recorder: mgr.GetEventRecorder(name), metrics: metrics.rollouts, evicts: evicting.Evicts},
 			),
 		},
 	})
 	if err != nil {
 		return fmt.Errorf("set up the controller: %w", err)
 	}
-	for _, source := range append(sources(mgr, temporal, calls, orphans, changes, probe, sets), freezes.sources(mgr, sets)...) {
-		if err := c.Watch(source); err != nil {
+	all := append(sources(mgr, temporal, calls, orphans, changes, probe, sets), freezes.sources(mgr, sets)...)
+	all = append(all, source.Channel(evicting.Changes, eventsOfAll(sets, hasNotUpgradablePods)))
+	for _, watched := range all {
+		if err := c.Watch(watched); err != nil {
 			return fmt.Errorf("set up the controller's watches: %w", err)
 		}
 	}

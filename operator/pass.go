@@ -114,6 +114,8 @@ type observation struct {
 	pause *v1alpha1.RolloutPause
 	// fault is the fault of the workers, or the fault of reading the run.
 	fault runs.Fault
+	// evicts is set while the pods that cannot be upgraded are evicted, or may be.
+	evicts bool
 	// outdatedHashes is set while the hashes in the annotations do not match the content.
 	outdatedHashes bool
 	// temporal is nil if Temporal accepts rollouts. Otherwise, it is the error that conditions

@@ -3,6 +3,7 @@ package operator
 import (
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/stage"
 	"github.com/outrigger/outrigger/operator/runs"
 )
 
@@ -14,6 +15,9 @@ func pauseOf(set *v1alpha1.SidecarSet, run *runs.Run) (pause *v1alpha1.RolloutPa
 		return &v1alpha1.RolloutPause{By: run.Pause.By, Reason: run.Pause.Reason}, true
 	}
 	if run.GenerationMismatch(set) || !run.Open() && !run.Completed() {
+		return nil, false
+	}
+	if pauseLost(set, run) {
 		return nil, false
 	}
 	if run.Phase != protocol.PhasePaused {
@@ -29,6 +33,23 @@ func pauseOf(set *v1alpha1.SidecarSet, run *runs.Run) (pause *v1alpha1.RolloutPa
 		return before, true
 	}
 	return &v1alpha1.RolloutPause{}, true
+}
+
+// pauseLost reports whether status has a pause that an open run of the generation neither has nor has ended,
+// because Temporal was restored from a backup. A run of an earlier version that is paused has no memo.
+func pauseLost(set *v1alpha1.SidecarSet, run *runs.Run) bool {
+	return set.Status.Rollout != nil && set.Status.Rollout.Pause != nil && run.Open() && !run.GenerationMismatch(set) &&
+		run.Pause == nil && run.Resumed == nil && run.Phase != protocol.PhasePaused
+}
+
+// quarantineLost reports whether status has a quarantine that an open run of the generation neither has nor
+// has ended by a retry, because Temporal was restored from a backup.
+func quarantineLost(set *v1alpha1.SidecarSet, run *runs.Run) bool {
+	q := stage.QuarantineOf(set)
+	if q == nil || set.Status.Rollout.Generation != set.Generation || !run.Open() || run.GenerationMismatch(set) {
+		return false
+	}
+	return run.Stage == nil || run.Stage.Quarantine == nil && !run.Stage.HasRetried(q.Since.Time)
 }
 
 // signalOf returns the payload of the signal that repeats a pause.

@@ -55,8 +55,10 @@ func TestPodsOfExcludedNamespacesLackNoSidecars(t *testing.T) {
 	assert.False(t, called("kube-flannel"))
 	assert.True(t, called("web"))
 	assert.Equal(t, 2, reads, "at most one read in a minute")
+	selection := w.selection(t.Context())
 
 	require.NoError(t, live.Delete(t.Context(), configuration))
 	clock.SetTime(clock.Now().Add(webhookInterval))
 	assert.True(t, called("kube-flannel"))
+	assert.Greater(t, w.selection(t.Context()), selection)
 }

@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/protocol"
@@ -25,6 +26,15 @@ type populationStep struct {
 
 func (s *populationStep) reconcile(ctx context.Context, p *pass) error {
 	p.invalid = s.observe(ctx, p)
+	return notCached(p)
+}
+
+// notCached returns the error of a pass that did not find a namespace in the cache, because the namespace
+// is new. The SidecarSet is not invalid, so it is requeued without a change of its status.
+func notCached(p *pass) error {
+	if apierrors.IsNotFound(p.invalid) {
+		return p.invalid
+	}
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/stage"
 	"github.com/outrigger/outrigger/operator/runs"
 )
 
@@ -176,8 +177,15 @@ func (s *runStep) checkRun(ctx context.Context, p *pass) (err error) {
 // reconcileOpenRun diagnoses an open run, corrects its generation and wakes it.
 func (s *runStep) reconcileOpenRun(ctx context.Context, p *pass) error {
 	p.state.endedAt = time.Time{}
+	lost := quarantineLost(p.set, p.run)
+	if lost {
+		p.out.stage = nil // status keeps the quarantine
+	}
 	if err := s.diagnoseRun(ctx, p); err != nil || p.run.TaskPending() {
 		return err
+	}
+	if lost || pauseLost(p.set, p.run) {
+		return s.restoreRun(ctx, p)
 	}
 	s.readWait(ctx, p)
 	if p.run.GenerationMismatch(p.set) {
@@ -225,6 +233,25 @@ func (s *runStep) diagnoseRun(ctx context.Context, p *pass) error {
 	}
 	p.state.recordFault(fault, sure, s.clock.Now())
 	return nil
+}
+
+// restoreRun signals the pause and the quarantine in status to a run that has lost them.
+func (s *runStep) restoreRun(ctx context.Context, p *pass) error {
+	if !p.state.mayCorrect(s.clock.Now()) {
+		return nil
+	}
+	log.FromContext(ctx).Info("signalled a run its pause or its quarantine again, because Temporal has lost them", "sidecarset", p.set.Name, "generation", p.set.Generation)
+	if pauseLost(p.set, p.run) {
+		if _, err := s.client.Signal(ctx, runs.Reference(p.set), protocol.PauseSignal, signalOf(p.set.Status.Rollout.Pause)); err != nil {
+			return err
+		}
+	}
+	if !quarantineLost(p.set, p.run) {
+		return nil
+	}
+	generation := protocol.GenerationInput{Generation: p.set.Generation, Stage: stage.ForStart(p.set)}
+	_, err := s.client.Signal(ctx, runs.Reference(p.set), protocol.GenerationSignal, generation)
+	return err
 }
 
 // correctGeneration signals the generation of the SidecarSet to a run that works on another

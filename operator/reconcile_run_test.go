@@ -14,6 +14,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/rollout"
+	"github.com/outrigger/outrigger/internal/stage"
 	"github.com/outrigger/outrigger/operator/runs"
 	"github.com/outrigger/outrigger/temporal"
 )
@@ -36,7 +37,8 @@ func TestPausesAreClearedOnlyByRunsThatShowIt(t *testing.T) {
 		known  bool
 	}{
 		{"paused", nil, false, runs.Run{Status: opened, Generation: generation, Pause: memo, Phase: protocol.PhasePaused}, ann, true},
-		{"resumed", ann, false, runs.Run{Status: opened, Generation: generation, Phase: protocol.PhaseProgressing}, nil, true},
+		{"resumed", ann, false, runs.Run{Status: opened, Generation: generation, Phase: protocol.PhaseProgressing, Resumed: memo}, nil, true},
+		{"of a backup from before the pause", ann, false, runs.Run{Status: opened, Generation: generation, Phase: protocol.PhaseProgressing}, nil, false},
 		{"ended by itself", ann, false, runs.Run{Status: completed, Generation: generation, Phase: protocol.PhaseComplete}, nil, true},
 		{"terminated", ann, false, runs.Run{Status: terminated, Generation: generation, Phase: protocol.PhaseProgressing}, nil, false},
 		{"terminated while paused", nil, false, runs.Run{Status: terminated, Generation: generation, Pause: memo}, ann, true},
@@ -58,6 +60,33 @@ func TestPausesAreClearedOnlyByRunsThatShowIt(t *testing.T) {
 	}
 }
 
+// Temporal was restored to a time before the rollback.
+func TestSpec11_12_AQuarantineIsLostOnlyIfNoRetryEndedIt(t *testing.T) {
+	since := time.Date(2026, 1, 5, 9, 0, 0, 1234, time.UTC)
+	q := protocol.Quarantine{Hash: "bad", Revision: "s-1", Since: since}
+	for name, c := range map[string]struct {
+		stage *protocol.Stage
+		run   runs.Run
+		lost  bool
+	}{
+		"before the first plan": {nil, runs.Run{Status: opened, Generation: generation}, true},
+		"in a step":             {&protocol.Stage{Generation: generation}, runs.Run{Status: opened, Generation: generation}, true},
+		"retried before":        {&protocol.Stage{Generation: generation, Retried: since.Add(-time.Hour)}, runs.Run{Status: opened, Generation: generation}, true},
+		"retried":               {&protocol.Stage{Generation: generation, Retried: since}, runs.Run{Status: opened, Generation: generation}, false},
+		"rolled back":           {&protocol.Stage{Generation: generation, Quarantine: &q}, runs.Run{Status: opened, Generation: generation}, false},
+		"of another generation": {nil, runs.Run{Status: opened, Generation: generation - 1}, false},
+		"ended":                 {nil, runs.Run{Status: completed, Generation: generation}, false},
+	} {
+		set := setAt(generation)
+		set.Annotations = map[string]string{v1alpha1.HashAnnotation: "bad"}
+		stage.ToStatus(set, &protocol.Stage{Generation: generation, Quarantine: &q})
+		c.run.Stage = c.stage
+		assert.Equal(t, c.lost, quarantineLost(set, &c.run), name)
+		set.Annotations[v1alpha1.HashAnnotation] = "better"
+		assert.False(t, quarantineLost(set, &c.run), name)
+	}
+}
+
 // A generation begins with the last state of the previous run (SPEC §8.2).
 func TestThePauseOfTheLastRunIsClaimed(t *testing.T) {
 	ann, memo := &v1alpha1.RolloutPause{By: "ann"}, &protocol.Pause{By: "ann"}
@@ -68,7 +97,7 @@ func TestThePauseOfTheLastRunIsClaimed(t *testing.T) {
 		known bool
 	}{
 		{"paused", runs.Run{Status: opened, Generation: generation, Pause: memo, Phase: protocol.PhasePaused}, ann, true},
-		{"resumed", runs.Run{Status: opened, Generation: generation, Phase: protocol.PhaseProgressing}, nil, true},
+		{"resumed", runs.Run{Status: opened, Generation: generation, Phase: protocol.PhaseProgressing, Resumed: memo}, nil, true},
 		{"the spec was paused", runs.Run{Status: opened, Generation: generation, Phase: protocol.PhasePaused}, nil, false},
 		{"resumed while the spec was paused", runs.Run{Status: opened, Generation: generation, Phase: protocol.PhasePaused, Resumed: memo}, nil, true},
 		{"started before status was written", runs.Run{Status: completed, Generation: generation + 1, Phase: protocol.PhaseComplete}, nil, true},

@@ -30,6 +30,7 @@ func registrar(t *testing.T, stored ...client.Object) *revisionStep {
 
 func registered(t *testing.T, r *revisionStep, set *v1alpha1.SidecarSet) []*appsv1.ControllerRevision {
 	t.Helper()
+	require.NoError(t, client.IgnoreAlreadyExists(r.client.Create(t.Context(), set.DeepCopy())))
 	require.NoError(t, r.reconcile(t.Context(), &pass{set: set}))
 	all, err := r.revisionsOf(t.Context(), set)
 	require.NoError(t, err)
@@ -135,6 +136,22 @@ func TestSpec6_6_TheLastGoodRevisionOutlivesTheLimit(t *testing.T) {
 	}
 	set.Status.GoodRevisions = []v1alpha1.GoodRevision{{Revision: set.Status.LatestRevision, Hash: "h", ResourceVersion: "9"}}
 	assert.Equal(t, []string{set.Status.LatestRevision}, namesAfter("side:v3"), "the former good revision is removed")
+}
+
+// A user pins a revision while the operator reconciles an older SidecarSet.
+func TestSpec6_6_NoRevisionIsDeletedForAnOldSidecarSet(t *testing.T) {
+	set := fixture.SidecarSet("s", fixture.Sidecar("side"))
+	set.Spec.RevisionHistoryLimit = new(int32(1))
+	r := registrar(t)
+	registered(t, r, set)
+	live := &v1alpha1.SidecarSet{}
+	require.NoError(t, r.client.Get(t.Context(), client.ObjectKeyFromObject(set), live))
+	live.Generation = 2
+	require.NoError(t, r.client.Update(t.Context(), live))
+	set.Spec.Containers[0].Image = "side:v2"
+	assert.Len(t, registered(t, r, set), 2)
+	set.Generation = 2
+	assert.Len(t, registered(t, r, set), 1)
 }
 
 // The watch of revisions was interrupted, so the cache missed a revision.

@@ -120,7 +120,7 @@ func newSlowEnv(t *testing.T, sets ...*v1alpha1.SidecarSet) *slowEnv {
 			client: client, calls: newCalls(), states: &runStates{}, mismatched: func(string) bool { return false }, changed: changes.take, clock: clock,
 		},
 		status: &statusStep{
-			statusWriter: &statusWriter{client: builder.Build(), writes: metrics.statusWrites}, temporal: client,
+			statusWriter: &statusWriter{client: builder.Build(), writes: metrics.statusWrites}, temporal: client, evicts: evictsNothing,
 			recorder: &events.FakeRecorder{}, metrics: metrics.rollouts,
 		},
 		clock: clock, slowTemporal: slow,

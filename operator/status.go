@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -26,6 +27,8 @@ type statusStep struct {
 	temporal *runs.Client
 	recorder events.EventRecorder
 	metrics  *rolloutMetrics
+	// evicts reports whether the outdated pods of a SidecarSet are evicted, if that is known.
+	evicts func(set string) (evicts, known bool)
 }
 
 func (s *statusStep) reconcile(ctx context.Context, p *pass) error {
@@ -50,6 +53,8 @@ func (s *statusStep) reconcile(ctx context.Context, p *pass) error {
 	p.set.Status.GoodRevisions = rollout.WithoutQuarantined(p.set.Status.GoodRevisions, stage.QuarantineOf(p.set))
 	recordPermit(p)
 	p.fault = p.out.fault
+	evicts, known := s.evicts(p.set.Name)
+	p.evicts = evicts || !known && !meta.IsStatusConditionTrue(p.before.Status.Conditions, v1alpha1.ConditionStalled)
 	s.metrics.observe(p.set, &p.observation)
 	describe(p)
 	if err := s.write(ctx, p.before, p.set); err != nil {

@@ -18,6 +18,7 @@ func TestTheStatusOfADeletedSetIsNoError(t *testing.T) {
 	metrics := newMetrics(prometheus.NewRegistry())
 	status := &statusStep{
 		statusWriter: &statusWriter{client: fake.NewClientBuilder().WithScheme(scheme).Build(), writes: metrics.statusWrites},
+		evicts:       evictsNothing,
 		metrics:      metrics.rollouts,
 	}
 	before := fixture.SidecarSet("gone")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,6 +34,9 @@ type injectionStep struct {
 func (s *injectionStep) reconcile(ctx context.Context, p *pass) error {
 	if p.invalid == nil {
 		p.uninjected, p.invalid = s.find(ctx, p.set)
+		if err := notCached(p); err != nil {
+			return err
+		}
 		if !p.set.Spec.InjectionStrategy.Paused {
 			p.webhookFault = s.probe.unavailable(p.set)
 		}
@@ -51,7 +55,7 @@ func (s *injectionStep) find(ctx context.Context, set *v1alpha1.SidecarSet) (uni
 	if err != nil || set.Spec.InjectionStrategy.Paused {
 		return uninjectedPods{}, err
 	}
-	return s.cache.find(set, func() (uninjectedPods, error) { return s.scan(ctx, set, scope) })
+	return s.cache.find(set, s.webhook.selection(ctx), func() (uninjectedPods, error) { return s.scan(ctx, set, scope) })
 }
 
 // scan counts the pods that the SidecarSet selects, that are not injected, and for which the API
@@ -87,6 +91,8 @@ type cachedUninjected struct {
 	uid        types.UID
 	generation int64
 	found      uninjectedPods
+	// selection is the number of the selectors of the webhook at the last scan.
+	selection int
 	// events counts the events so far. scanned is the number of events at the start of the last
 	// scan. The result of the scan is outdated if both numbers differ.
 	events, scanned int
@@ -116,11 +122,11 @@ func (c *uninjectedCache) of(set string) *cachedUninjected {
 }
 
 // find returns the cached result, or calls scan if the result is outdated.
-func (c *uninjectedCache) find(set *v1alpha1.SidecarSet, scan func() (uninjectedPods, error)) (uninjectedPods, error) {
+func (c *uninjectedCache) find(set *v1alpha1.SidecarSet, selection int, scan func() (uninjectedPods, error)) (uninjectedPods, error) {
 	c.mu.Lock()
 	cached := *c.of(set.Name)
 	c.mu.Unlock()
-	if cached.uid == set.UID && cached.generation == set.Generation && cached.scanned == cached.events {
+	if cached.uid == set.UID && cached.generation == set.Generation && cached.selection == selection && cached.scanned == cached.events {
 		return cached.found, nil
 	}
 	found, err := scan()
@@ -130,7 +136,7 @@ func (c *uninjectedCache) find(set *v1alpha1.SidecarSet, scan func() (uninjected
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	entry := c.of(set.Name)
-	entry.uid, entry.generation, entry.found, entry.scanned = set.UID, set.Generation, found, cached.events
+	entry.uid, entry.generation, entry.selection, entry.found, entry.scanned = set.UID, set.Generation, selection, found, cached.events
 	return found, nil
 }
 
@@ -152,6 +158,16 @@ type podWebhook struct {
 	mu      sync.Mutex
 	read    time.Time
 	current *admissionregistrationv1.MutatingWebhook
+	// selections increases with each change of the selectors of the webhook.
+	selections int
+}
+
+// selection returns a number that identifies the selectors of the installed webhook.
+func (w *podWebhook) selection(ctx context.Context) int {
+	w.installed(ctx)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.selections
 }
 
 // installed returns the webhook as it was read at most webhookInterval ago, or by the last
@@ -178,8 +194,20 @@ func (w *podWebhook) reread(ctx context.Context) *admissionregistrationv1.Mutati
 		log.FromContext(ctx).V(1).Info("not known which namespaces the webhook of pods leaves out", "cause", err.Error())
 		return w.current
 	}
+	if !sameSelection(w.current, installed) {
+		w.selections++
+	}
 	w.current = installed
 	return installed
+}
+
+// sameSelection reports whether two webhooks have the same rules and selectors. Match conditions follow the
+// SidecarSets, so their changes do not change the counts.
+func sameSelection(a, b *admissionregistrationv1.MutatingWebhook) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return equality.Semantic.DeepEqual([]any{a.Rules, a.NamespaceSelector, a.ObjectSelector}, []any{b.Rules, b.NamespaceSelector, b.ObjectSelector})
 }
 
 // called returns the match.Webhook that decides for which pods the API server calls the webhook.

@@ -25,7 +25,7 @@ func TestPodsAreScannedAgainOnlyAfterRelevantChanges(t *testing.T) {
 	during := func() {}
 	find := func() int {
 		t.Helper()
-		found, err := cache.find(set, func() (uninjectedPods, error) {
+		found, err := cache.find(set, 0, func() (uninjectedPods, error) {
 			scans++
 			result := uninjectedPods{count: scans}
 			during()
@@ -61,14 +61,20 @@ func TestPodsAreScannedAgainOnceASidecarSetIsIndexedAgain(t *testing.T) {
 	scan := func(count int) func() (uninjectedPods, error) {
 		return func() (uninjectedPods, error) { return uninjectedPods{count: count}, nil }
 	}
-	_, err := sets.uninjected.find(changed, scan(1))
+	_, err := sets.uninjected.find(changed, 0, scan(1))
 	require.NoError(t, err)
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer queue.ShutDown()
 	setEvents(sets, nil).Update(t.Context(), event.TypedUpdateEvent[*v1alpha1.SidecarSet]{ObjectOld: set, ObjectNew: changed}, queue)
-	found, err := sets.uninjected.find(changed, scan(2))
+	found, err := sets.uninjected.find(changed, 0, scan(2))
 	require.NoError(t, err)
 	assert.Equal(t, 2, found.count)
+	found, err = sets.uninjected.find(changed, 0, scan(3))
+	require.NoError(t, err)
+	assert.Equal(t, 2, found.count)
+	found, err = sets.uninjected.find(changed, 1, scan(3))
+	require.NoError(t, err)
+	assert.Equal(t, 3, found.count, "the selectors of the webhook have changed")
 }
 
 func TestEventsOfPodsReachTheSetsThatTheyLack(t *testing.T) {

@@ -52,6 +52,8 @@ type webhookProbe struct {
 	// decided is set once fault is known; it is empty if the webhook answers.
 	decided bool
 	fault   string
+	// selection is the selection of the webhook at the last probe.
+	selection int
 }
 
 func newWebhookProbe(webhook *podWebhook) *webhookProbe {
@@ -76,7 +78,14 @@ func (p *webhookProbe) check(ctx context.Context) {
 		}
 		installed = newest
 	}
-	if ctx.Err() != nil || errors.Is(err, errUndecided) || !p.record(p.describe(installed, err)) {
+	selection := p.webhook.selection(ctx)
+	reselected := selection != p.selection
+	p.selection = selection
+	if ctx.Err() != nil {
+		return
+	}
+	decided := !errors.Is(err, errUndecided) && p.record(p.describe(installed, err))
+	if !decided && !reselected {
 		return
 	}
 	select {

@@ -34,15 +34,30 @@ func (r *run) stopFailing(ctx workflow.Context, failure *protocol.Failure) error
 	return r.recordStage(ctx)
 }
 
-// stageForNext returns the stage for the run of the next generation. A quarantine and an abort outlive
-// the generation, because the next generation may have the same content. The signal of the operator may
-// contain a quarantine that this run has ended, because status does not show the retry yet.
+// restoreQuarantine adopts the quarantine of a signal for the generation of the run. The operator sends it
+// if Temporal was restored to a time before the rollback.
+func (r *run) restoreQuarantine(ctx workflow.Context, signalled *protocol.Stage) error {
+	own := r.progress.Stage
+	if signalled == nil || signalled.Quarantine == nil || signalled.Generation != r.input.Generation {
+		return nil
+	}
+	if own != nil && (own.Quarantine != nil || own.HasRetried(signalled.Quarantine.Since)) {
+		return nil
+	}
+	r.progress.Stage = signalled
+	r.log(ctx).Warn("the rollback continues, because Temporal has lost its begin", "revision", signalled.Quarantine.Revision)
+	return r.recordStage(ctx)
+}
+
+// stageForNext returns the stage for the run of the next generation. A quarantine, an abort and a retry
+// outlive the generation, because the next generation may have the same content. The signal of the
+// operator may contain a quarantine that this run has ended, because status does not show the retry yet.
 func (r *run) stageForNext() *protocol.Stage {
 	own, signalled := r.progress.Stage, r.newest.Stage
 	switch {
 	case own == nil:
 		return signalled
-	case own.Quarantine != nil, own.Aborted != nil && own.Hash != "":
+	case own.Quarantine != nil, own.Hash != "" && (own.Aborted != nil || !own.Retried.IsZero()):
 		return own
 	case signalled != nil && signalled.Generation != r.newest.Generation:
 		return nil
@@ -94,7 +109,10 @@ func (r *run) checkRetry(request protocol.StepRequest) error {
 
 // retry ends the quarantine. The rollout begins again with its first step.
 func (r *run) retry(ctx workflow.Context, request protocol.StepRequest) (protocol.StepResult, error) {
-	r.progress.Stage, r.updated = &protocol.Stage{Generation: r.input.Generation, Policy: r.progress.Stage.Policy}, true
+	quarantined := r.progress.Stage
+	r.progress.Stage, r.updated = &protocol.Stage{
+		Generation: r.input.Generation, Hash: quarantined.Quarantine.Hash, Policy: quarantined.Policy, Retried: quarantined.Quarantine.Since,
+	}, true
 	r.log(ctx).Info("rollout retried", "by", request.By, "reason", request.Reason)
 	return protocol.StepResult{Message: fmt.Sprintf("the rollout of generation %d begins again", r.input.Generation)}, r.recordStage(ctx)
 }

@@ -61,7 +61,7 @@ func (s *stageSuite) TestSpec11_12_AnAbortIsCarriedToTheNextGeneration() {
 
 // Status does not show the retry yet, so the signal of the operator has the quarantine.
 func (s *stageSuite) TestSpec11_12_ARetryOutlivesTheNextGeneration() {
-	stale := &protocol.Stage{Generation: 1, Policy: "a", Steps: 1, Quarantine: &protocol.Quarantine{Hash: "bad", Revision: "edge-1"}}
+	stale := quarantinedStage()
 	from := input(1)
 	from.Progress.Stage = stale
 	s.script = []planFunc{quarantinedPlan, quarantinedPlan}
@@ -71,7 +71,36 @@ func (s *stageSuite) TestSpec11_12_ARetryOutlivesTheNextGeneration() {
 	}, time.Minute)
 	next := s.continuedFrom(from)
 	s.EqualValues(2, next.Generation)
-	s.Nil(next.Progress.Stage)
+	s.Equal(&protocol.Stage{Generation: 1, Hash: "bad", Policy: "a", Retried: stale.Quarantine.Since}, next.Progress.Stage)
+}
+
+func quarantinedStage() *protocol.Stage {
+	since := time.Date(2026, 1, 5, 9, 0, 0, 0, time.UTC)
+	return &protocol.Stage{Generation: 1, Hash: "bad", Policy: "a", Steps: 1, Quarantine: &protocol.Quarantine{Hash: "bad", Revision: "edge-1", Since: since}}
+}
+
+// Temporal was restored to a time before the rollback, and the operator signals the quarantine in status.
+func (s *stageSuite) TestSpec11_12_ARestoredRunContinuesItsRollback() {
+	lost := quarantinedStage()
+	signal := func(after time.Duration, sent protocol.Stage) {
+		s.env.RegisterDelayedCallback(func() {
+			s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 1, Stage: &sent})
+		}, after)
+	}
+	s.script = []planFunc{quarantinedPlan, quarantinedPlan, quarantinedPlan, quarantinedPlan}
+	other := *lost
+	other.Generation = 2
+	signal(time.Minute, other)
+	s.env.RegisterDelayedCallback(func() { s.Nil(s.query().Stage, "the quarantine of another generation") }, 2*time.Minute)
+	signal(3*time.Minute, *lost)
+	s.env.RegisterDelayedCallback(func() { s.Equal(lost, s.query().Stage) }, 4*time.Minute)
+	s.request(5*time.Minute, protocol.RetryUpdate, protocol.StepRequest{Generation: 1}, "the rollout of generation 1 begins again")
+	signal(5*time.Minute, *lost)
+	s.env.RegisterDelayedCallback(func() {
+		s.Nil(s.query().Stage.Quarantine, "status does not show the retry yet")
+		s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 2})
+	}, 6*time.Minute)
+	s.continuedFrom(input(1))
 }
 
 func (s *stageSuite) TestSpec11_12_AnAbortWithoutAFormerRevisionPausesTheRun() {

@@ -42,6 +42,9 @@ func (r *run) willBePaused() bool {
 func (r *run) readSignals(ctx workflow.Context) error {
 	r.updated = false
 	for _, sent := range drain[protocol.GenerationInput](r.signals.generation) {
+		if err := r.restoreQuarantine(ctx, sent.Stage); err != nil {
+			return err
+		}
 		// A plan shows a new generation without its images.
 		if sent.Generation > r.newest.Generation || sent.Generation == r.newest.Generation && r.newest.Images == "" {
 			r.newest = sent

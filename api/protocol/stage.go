@@ -55,6 +55,13 @@ type Stage struct {
 	Aborted *Approval `json:"aborted,omitempty"`
 	// Quarantine is set while the rollout is rolled back, and afterwards.
 	Quarantine *Quarantine `json:"quarantine,omitempty"`
+	// Retried is the begin of the last rollback that a retry ended.
+	Retried time.Time `json:"retried,omitzero"`
+}
+
+// HasRetried reports whether a retry has ended the rollback with this begin, as status records it.
+func (s *Stage) HasRetried(began time.Time) bool {
+	return !s.Retried.IsZero() && s.Retried.Truncate(time.Second).Equal(began.Truncate(time.Second))
 }
 
 // Quarantine is content whose rollout failed, or was aborted. The run upgrades the pods with this
@@ -127,7 +134,7 @@ type Window struct {
 
 // Next returns the stage at the start of the next step.
 func (s *Stage) Next() *Stage {
-	return &Stage{Generation: s.Generation, Policy: s.Policy, Steps: s.Steps, Index: s.Index + 1, Tolerated: s.Tolerated, Accept: s.Accept}
+	return &Stage{Generation: s.Generation, Hash: s.Hash, Policy: s.Policy, Steps: s.Steps, Index: s.Index + 1, Tolerated: s.Tolerated, Accept: s.Accept, Retried: s.Retried}
 }
 
 // Stall is the time during which no pod became updated and ready, although a run with a

@@ -54,6 +54,8 @@ func carried(set *v1alpha1.SidecarSet, earlier *protocol.Stage) *protocol.Stage 
 	next := protocol.Stage{}
 	if q := earlier.Quarantine; q != nil && q.Hash == hash || earlier.Aborted != nil && earlier.Hash == hash && hash != "" {
 		next = *earlier
+	} else if earlier.Hash == hash {
+		next.Retried = earlier.Retried
 	}
 	next.Generation = set.Generation
 	return &next

@@ -65,6 +65,10 @@ func TestSpec11_12_AnAbortOutlivesTheGenerationOfItsContent(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, &protocol.Stage{Generation: 5, Hash: "bad", Policy: "a", Steps: 1, Step: &protocol.Step{UpTo: intstr.FromInt32(3)}, Aborted: aborted}, next)
 
+	retried := &protocol.Stage{Generation: 4, Hash: "bad", Retried: now}
+	next, err = Resolve(set, retried, nil)
+	require.NoError(t, err)
+	assert.Equal(t, &protocol.Stage{Generation: 5, Hash: "bad", Done: true, Retried: now}, next)
 	for _, other := range []string{"better", ""} {
 		begun.Hash = other
 		next, err = Resolve(set, begun, policies)

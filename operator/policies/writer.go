@@ -38,22 +38,24 @@ type Writer struct {
 	writer         client.Client
 	evictions      Evictions
 	metrics        *Metrics
+	evicting       *Evicting
 }
 
 // AddTo adds a Writer to a manager. In a cluster without the definition of RolloutPolicies, AddTo
 // adds nothing. If the definition is installed later, the operator writes no status of
 // RolloutPolicies until it restarts.
-func AddTo(mgr manager.Manager, direct client.Client, evictions Evictions, metrics *Metrics) error {
+func AddTo(mgr manager.Manager, direct client.Client, evictions Evictions, metrics *Metrics, evicting *Evicting) error {
 	policies, err := kube.OptionalCache(mgr, outriggerv1.GroupVersion.WithKind("RolloutPolicy"))
 	if err != nil {
 		return err
 	}
 	if policies == nil {
+		evicting.store(map[string]bool{})
 		mgr.GetLogger().Info("RolloutPolicies are not installed, so no rollout has steps; to use them, apply config/crd, and restart the operator")
 		return nil
 	}
 	c, err := controller.New("rolloutpolicy", mgr, controller.Options{
-		Reconciler: &Writer{sets: mgr.GetClient(), policies: policies, writer: direct, evictions: evictions, metrics: metrics}, CacheSyncTimeout: math.MaxInt64,
+		Reconciler: &Writer{sets: mgr.GetClient(), policies: policies, writer: direct, evictions: evictions, metrics: metrics, evicting: evicting}, CacheSyncTimeout: math.MaxInt64,
 	})
 	if err != nil {
 		return fmt.Errorf("set up the status of RolloutPolicies: %w", err)
@@ -101,6 +103,11 @@ func (w *Writer) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 		return reconcile.Result{}, reconcile.TerminalError(err)
 	}
 	result := w.readEvictions(ctx, applied, policies.Items, statuses)
+	evicting, err := evictingSets(sets.Items, policies.Items, statuses)
+	if err != nil {
+		return reconcile.Result{}, reconcile.TerminalError(err)
+	}
+	w.evicting.store(evicting)
 	for i := range policies.Items {
 		stored := &policies.Items[i]
 		if stage.SameStatus(&stored.Status, &statuses[i]) {

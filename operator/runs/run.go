@@ -103,8 +103,8 @@ func Read(payloads converter.DataConverter, info *workflow.WorkflowExecutionInfo
 	}
 	// An error is ignored, because the fleet gives the permit again.
 	_ = payloads.FromPayload(memo[protocol.PermitMemo], &r.Permit)
-	// An error is ignored, because without Resumed only the name and the reason in an event are
-	// missing.
-	_ = payloads.FromPayload(memo[protocol.ResumeMemo], &r.Resumed)
+	if err := payloads.FromPayload(memo[protocol.ResumeMemo], &r.Resumed); err != nil {
+		r.Resumed = &protocol.Pause{} // only the name and the reason in an event are missing
+	}
 	return r, nil
 }

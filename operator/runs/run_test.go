@@ -40,7 +40,7 @@ func TestOnlyThePauseOfARunMayBeUnreadable(t *testing.T) {
 	found, err = Read(plain, info)
 	require.NoError(t, err)
 	require.NoError(t, found.Unreadable, "the resume is needed only for an event")
-	assert.Nil(t, found.Resumed)
+	assert.Equal(t, &protocol.Pause{}, found.Resumed)
 }
 
 func TestOnlyRunsThatWaitForASignalAreWoken(t *testing.T) {

@@ -1,0 +1,66 @@
+package policies
+
+import (
+	"maps"
+	"slices"
+	"sync/atomic"
+
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/stage"
+)
+
+// Evicting knows the SidecarSets whose outdated pods are evicted (SPEC 13). Evicting is safe for
+// concurrent use.
+type Evicting struct {
+	// Changes receives an event after each change.
+	Changes chan event.GenericEvent
+
+	sets atomic.Pointer[map[string]bool]
+}
+
+// NewEvicting returns an Evicting that knows nothing yet.
+func NewEvicting() *Evicting {
+	return &Evicting{Changes: make(chan event.GenericEvent, 1)}
+}
+
+// Evicts reports whether the outdated pods of a SidecarSet are evicted, without a failure and without a
+// pause. known is false before the policies were read.
+func (e *Evicting) Evicts(set string) (evicts, known bool) {
+	sets := e.sets.Load()
+	return sets != nil && (*sets)[set], sets != nil
+}
+
+func (e *Evicting) store(sets map[string]bool) {
+	if before := e.sets.Swap(&sets); before != nil && maps.Equal(*before, sets) {
+		return
+	}
+	select {
+	case e.Changes <- event.GenericEvent{Object: &v1alpha1.SidecarSet{}}:
+	default: // the event that waits has the same effect
+	}
+}
+
+// evictingSets returns the names of the SidecarSets whose pods are evicted. statuses belong to the
+// policies.
+func evictingSets(sets []v1alpha1.SidecarSet, policies []outriggerv1.RolloutPolicy, statuses []outriggerv1.RolloutPolicyStatus) (map[string]bool, error) {
+	evicting := map[string]bool{}
+	for i := range sets {
+		applies, err := stage.PolicyOf(&sets[i], policies)
+		if err != nil {
+			return nil, err
+		}
+		if applies == nil || !applies.Spec.Evicts() {
+			continue
+		}
+		at := slices.IndexFunc(policies, func(p outriggerv1.RolloutPolicy) bool { return p.Name == applies.Name })
+		status := statuses[at].Evictions
+		if status != nil && (status.Paused || slices.ContainsFunc(status.Failed, func(f outriggerv1.FailedEviction) bool { return f.SidecarSet == sets[i].Name })) {
+			continue
+		}
+		evicting[sets[i].Name] = true
+	}
+	return evicting, nil
+}

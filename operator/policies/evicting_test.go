@@ -1,0 +1,52 @@
+package policies
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+func TestSpec8_8_OnlyEvictionsThatContinueAreKnown(t *testing.T) {
+	sets := []v1alpha1.SidecarSet{{ObjectMeta: metav1.ObjectMeta{Name: "logs"}}, {ObjectMeta: metav1.ObjectMeta{Name: "mesh"}}}
+	policies := []outriggerv1.RolloutPolicy{*evicting()}
+	for name, c := range map[string]struct {
+		status *outriggerv1.EvictionStatus
+		want   map[string]bool
+	}{
+		"not begun": {nil, map[string]bool{"logs": true, "mesh": true}},
+		"paused":    {&outriggerv1.EvictionStatus{Paused: true}, map[string]bool{}},
+		"failed":    {&outriggerv1.EvictionStatus{Failed: []outriggerv1.FailedEviction{{SidecarSet: "logs"}}}, map[string]bool{"mesh": true}},
+	} {
+		got, err := evictingSets(sets, policies, []outriggerv1.RolloutPolicyStatus{{Evictions: c.status}})
+		require.NoError(t, err)
+		assert.Equal(t, c.want, got, name)
+	}
+	policies[0].Spec.NotUpgradable.Action = outriggerv1.LeaveNotUpgradable
+	got, err := evictingSets(sets, policies, make([]outriggerv1.RolloutPolicyStatus, 1))
+	require.NoError(t, err)
+	assert.Empty(t, got)
+}
+
+func TestAChangeOfTheEvictionsIsAnEvent(t *testing.T) {
+	e := NewEvicting()
+	_, known := e.Evicts("logs")
+	assert.False(t, known)
+	for _, c := range []struct {
+		sets    map[string]bool
+		changed bool
+	}{{map[string]bool{"logs": true}, true}, {map[string]bool{"logs": true}, false}, {map[string]bool{}, true}} {
+		e.store(c.sets)
+		evicts, known := e.Evicts("logs")
+		assert.True(t, known)
+		assert.Equal(t, c.sets["logs"], evicts)
+		assert.Len(t, e.Changes, map[bool]int{true: 1}[c.changed])
+		for len(e.Changes) > 0 {
+			<-e.Changes
+		}
+	}
+}
