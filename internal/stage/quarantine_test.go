@@ -81,14 +81,23 @@ func TestSpec11_12_AnAbortOutlivesTheGenerationOfItsContent(t *testing.T) {
 func TestSpec11_12_AStageOfOtherContentWithTheSameGenerationEnds(t *testing.T) {
 	set := edge()
 	set.Annotations = map[string]string{v1alpha1.HashAnnotation: "better"}
-	s := quarantined("bad")
-	s.Index, s.Tolerated = 1, 3
+	s := &protocol.Stage{Generation: 4, Hash: "bad", Policy: "a", Steps: 2, Index: 1, Step: &protocol.Step{UpTo: intstr.FromInt32(1)}, Tolerated: 3}
 	assert.False(t, Decided(set, s))
 	next, err := Resolve(set, s, nil)
 	require.NoError(t, err)
 	assert.Equal(t, &protocol.Stage{Generation: 4, Hash: "better", Done: true}, next)
 	s.Hash = "" // the stage of an older worker
 	assert.True(t, Decided(set, s))
+}
+
+// During a rollback, the plan reads the SidecarSet with the content of the former revision.
+func TestSpec11_12_ARollbackKeepsItsQuarantine(t *testing.T) {
+	set, s := edge(), quarantined("bad")
+	set.Annotations = map[string]string{v1alpha1.HashAnnotation: "good"}
+	assert.True(t, Decided(set, s))
+	same, err := Resolve(set, s, nil)
+	require.NoError(t, err)
+	assert.Same(t, s, same)
 }
 
 func TestSpec11_12_StatusKeepsTheQuarantineForTheNextRun(t *testing.T) {

@@ -86,9 +86,13 @@ func Decided(set *v1alpha1.SidecarSet, current *protocol.Stage) bool {
 }
 
 // describes reports whether a stage belongs to the current generation of a completed SidecarSet. A
-// generation with other content may have the same number, because etcd was restored.
+// generation with other content may have the same number, because etcd was restored. During a rollback,
+// the SidecarSet has the content of the former revision.
 func describes(set *v1alpha1.SidecarSet, s *protocol.Stage) bool {
-	return s != nil && s.Generation == set.Generation && (s.Hash == "" || s.Hash == set.Annotations[v1alpha1.HashAnnotation])
+	if s == nil || s.Generation != set.Generation {
+		return false
+	}
+	return s.Quarantine != nil || s.Hash == "" || s.Hash == set.Annotations[v1alpha1.HashAnnotation]
 }
 
 // Steps returns the steps of a policy. The windows and the other limits also apply after the last
