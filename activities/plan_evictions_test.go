@@ -8,14 +8,19 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/testsuite"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/eviction"
+	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/kube/watches"
 )
 
@@ -136,4 +141,36 @@ func TestSpec13_3_ACachedPodHasTheAPIOfItsOwner(t *testing.T) {
 	plan := planEvictions(t, a, protocol.EvictionState{})
 	require.Len(t, plan.Evict, 1, plan.Message)
 	assert.Equal(t, protocol.Controller{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-5d"}, plan.Evict[0].Controller)
+}
+
+// Pods that migrate serve requests, so they are evicted like ready pods.
+func TestSpec13_2_AMigratingPodCountsAsReady(t *testing.T) {
+	scan := &evictionScan{Activities: &Activities{}, pods: map[types.UID]*eviction.Pod{}}
+	migrating := hotPod("a", migratingYet)
+	migrating.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	version, err := podstate.NewVersion(hotSet())
+	require.NoError(t, err)
+	state, err := version.Of(migrating)
+	require.NoError(t, err)
+	require.False(t, state.Ready)
+	scan.add(migrating, podstate.Ready(migrating), "logs", true)
+	assert.True(t, scan.pods[migrating.UID].Ready)
+}
+
+// Until status shows that all remaining pods cannot be upgraded, new pods may get the former revision.
+func TestSpec13_1_PodsAreEvictedOnlyForContentThatNewPodsGet(t *testing.T) {
+	a, _, _ := evictingCluster(t)
+	set := webSet(1)
+	set.Status.Rollout = &v1alpha1.RolloutStatus{Generation: 2, Stage: &v1alpha1.RolloutStage{Step: 1, Steps: 2, UpTo: new(intstr.FromString("10%"))}}
+	webhook := &admissionregistrationv1.MutatingWebhook{Rules: make([]admissionregistrationv1.RuleWithOperations, 1)}
+	reason := func() string {
+		found, err := a.notEvictable(set, webhook, nil, nil)
+		require.NoError(t, err)
+		return found
+	}
+	assert.Empty(t, reason(), "no rollout has ended before")
+	set.Status.GoodRevisions = []v1alpha1.GoodRevision{{Revision: "logs-1", Hash: "former", ResourceVersion: "1"}}
+	assert.Equal(t, "new pods of SidecarSet logs do not get its newest content yet", reason())
+	set.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Reason: v1alpha1.ReasonNotUpgradablePods, ObservedGeneration: 2}}
+	assert.Empty(t, reason())
 }

@@ -133,8 +133,8 @@ func (r *Rollout) whyCommand() string { return "kubectl sidecarset why " + r.Nam
 
 func (r *Rollout) undoCommand() string { return "go back: kubectl sidecarset undo " + r.Name }
 
-// fails reports whether a pod has a sidecar of the newest content that cannot start. An undo does not
-// help older pods.
+// fails reports whether a pod with the newest content has a sidecar that cannot start. Pods with older
+// content do not count, because an undo does not help them.
 func (r *Rollout) fails() bool {
 	return slices.ContainsFunc(r.pods(), func(pod *Pod) bool { return pod.Phase == PodFailing && pod.updated })
 }

@@ -52,8 +52,8 @@ type Fault struct {
 	// Value is the parameter of the fault, such as a delay or the new value of a field. It is empty if the
 	// fault has no parameter.
 	Value string
-	// Pods is the number of affected pods. Share is their percentage instead. Draw is the random
-	// number that decides which pods are affected.
+	// Pods is the maximum number of affected pods. If Pods is 0, Share is the percentage of the pods that are
+	// affected. If both are 0, all pods are affected. Draw is the seed of the random choice of pods.
 	Pods, Share int
 	Draw        uint64
 }

@@ -48,7 +48,8 @@ func TestSpec9_1_NativeSidecarsAreReadFromTheStatusesOfInitContainers(t *testing
 	}
 }
 
-// The container may belong to the app or to an older version of the SidecarSet.
+// An init container without restartPolicy Always is no native sidecar. It may belong to the app or to an older version
+// of the SidecarSet.
 func TestSpec9_1_AnInitContainerThatEndsIsNoNativeSidecar(t *testing.T) {
 	pod := upgradedNative(corev1.ContainerStatus{})
 	assert.NotNil(t, Container(pod, "mesh", true))

@@ -119,7 +119,8 @@ func (f *limitedCluster) updated(image string) map[string]int {
 	return updated
 }
 
-// leader names the worker that upgrades pods, another one than before.
+// leader waits until another worker than the worker before leads, and returns its name. Only this worker
+// upgrades pods.
 func (f *limitedCluster) leader(before string) (name string) {
 	f.t.Helper()
 	f.poll("a worker to lead", func() (bool, error) {
