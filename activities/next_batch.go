@@ -117,13 +117,8 @@ func (n *nextBatch) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result 
 		return result, 0, err
 	}
 	again = n.migrationDelay(&plan, n.batchDelay(&plan))
-	if again == 0 && plan.Phase == protocol.PhaseWaiting || plan.Phase == protocol.PhaseStepReached || plan.Phase == protocol.PhaseQuarantined {
+	if again == 0 && (plan.Phase == protocol.PhaseWaiting || len(plan.Pods) > 0) || plan.Phase == protocol.PhaseStepReached || plan.Phase == protocol.PhaseQuarantined {
 		if err := n.describeWait(set, population, &plan); err != nil {
-			return result, 0, err
-		}
-	}
-	if again == 0 && len(plan.Pods) > 0 {
-		if err := n.Current(); err != nil {
 			return result, 0, err
 		}
 	}
@@ -138,7 +133,8 @@ func (n *nextBatch) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result 
 }
 
 // describeWait adds to the message of a waiting plan the pods whose sidecars cannot start. It fails
-// while the cache is known to be stale, because the run would wait for a change that has happened.
+// while the cache is known to be stale, because the run would wait for a change that has happened, or
+// would fill slots that other pods occupy.
 func (n *nextBatch) describeWait(set *v1alpha1.SidecarSet, population []rollout.Pod, plan *rollout.Plan) error {
 	if err := n.Current(); err != nil || plan.Phase != protocol.PhaseWaiting {
 		return err

@@ -7,11 +7,6 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// hasNotUpgradablePods reports whether status shows pods that cannot be upgraded.
-func hasNotUpgradablePods(set *v1alpha1.SidecarSet) bool {
-	return reasonAndMessage(set, v1alpha1.ConditionDegraded).reason == v1alpha1.ReasonNotUpgradablePods
-}
-
 // stalled returns the condition Stalled, which tells whether the rollout cannot end without a change (SPEC
 // 8.8). After an outage of Temporal or of the workers, the rollout continues by itself.
 func stalled(p *pass, degraded condition) condition {

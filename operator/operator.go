@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/kube"
@@ -130,7 +129,7 @@ func addController(ctx context.Context, mgr *kube.Manager, temporal *runs.Client
 	if err := changes.watch(ctx, mgr, namespace); err != nil {
 		return err
 	}
-	evicting := policies.NewEvicting()
+	evicting := policies.NewEvicting(probe.changes)
 	definition := &definitionCheck{reader: mgr.Direct, interval: definitionInterval}
 	if err := cmp.Or(mgr.Add(orphans), mgr.Add(definition), mgr.Add(probe), (&storage.Migrator{Client: mgr.Direct}).AddTo(mgr), policies.AddTo(mgr, mgr.Direct, temporal, metrics.evictions, evicting),
 		(&actions.Controller{Client: mgr.Direct, Runs: temporal, Changed: changes.add, Clock: clock}).AddTo(mgr)); err != nil {
@@ -161,10 +160,8 @@ func addController(ctx context.Context, mgr *kube.Manager, temporal *runs.Client
 	if err != nil {
 		return fmt.Errorf("set up the controller: %w", err)
 	}
-	all := append(sources(mgr, temporal, calls, orphans, changes, probe, sets), freezes.sources(mgr, sets)...)
-	all = append(all, source.Channel(evicting.Changes, eventsOfAll(sets, hasNotUpgradablePods)))
-	for _, watched := range all {
-		if err := c.Watch(watched); err != nil {
+	for _, source := range append(sources(mgr, temporal, calls, orphans, changes, probe, sets), freezes.sources(mgr, sets)...) {
+		if err := c.Watch(source); err != nil {
 			return fmt.Errorf("set up the controller's watches: %w", err)
 		}
 	}

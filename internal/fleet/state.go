@@ -44,10 +44,7 @@ func Report(s *protocol.FleetState, content protocol.FleetContent, now time.Time
 	}
 	former := cluster.Hash
 	cluster.Hash = content.Hash
-	if own := content.Own; own != nil && (cluster.Own == nil || *cluster.Own != *own) {
-		note(s, protocol.FleetEvent{Time: now, Hash: content.Hash, What: "permitted in its cluster", Cluster: title(cluster, content.Member), By: own.By, Reason: own.Reason})
-	}
-	cluster.Own = content.Own
+	recordOwn(s, cluster, content, now)
 	// A cluster that has the content without a permit of the fleet goes back, too.
 	permitted := content.Settled || content.Own != nil
 	if content.Hash == s.Hash {
@@ -67,6 +64,14 @@ func Report(s *protocol.FleetState, content protocol.FleetContent, now time.Time
 	cluster.Begun = permitted
 	note(s, protocol.FleetEvent{Time: now, Hash: s.Hash, What: "began", Cluster: title(cluster, content.Member)})
 	return Superseded
+}
+
+// recordOwn records the permit of a user of the cluster, if any.
+func recordOwn(s *protocol.FleetState, cluster *protocol.FleetCluster, content protocol.FleetContent, now time.Time) {
+	if own := content.Own; own != nil && (cluster.Own == nil || *cluster.Own != *own) {
+		note(s, protocol.FleetEvent{Time: now, Hash: content.Hash, What: "permitted in its cluster", Cluster: title(cluster, content.Member), By: own.By, Reason: own.Reason})
+	}
+	cluster.Own = content.Own
 }
 
 // Knows reports whether a report about a cluster would change nothing. The member does not repeat such a

@@ -15,15 +15,14 @@ import (
 // Evicting knows the SidecarSets whose outdated pods are evicted (SPEC 13). Evicting is safe for
 // concurrent use.
 type Evicting struct {
-	// Changes receives an event after each change.
-	Changes chan event.GenericEvent
-
-	sets atomic.Pointer[map[string]bool]
+	// changes receives an event after each change.
+	changes chan<- event.GenericEvent
+	sets    atomic.Pointer[map[string]bool]
 }
 
-// NewEvicting returns an Evicting that knows nothing yet.
-func NewEvicting() *Evicting {
-	return &Evicting{Changes: make(chan event.GenericEvent, 1)}
+// NewEvicting returns an Evicting that knows nothing yet. changes receives an event after each change.
+func NewEvicting(changes chan<- event.GenericEvent) *Evicting {
+	return &Evicting{changes: changes}
 }
 
 // Evicts reports whether the outdated pods of a SidecarSet are evicted, without a failure and without a
@@ -38,7 +37,7 @@ func (e *Evicting) store(sets map[string]bool) {
 		return
 	}
 	select {
-	case e.Changes <- event.GenericEvent{Object: &v1alpha1.SidecarSet{}}:
+	case e.changes <- event.GenericEvent{Object: &v1alpha1.SidecarSet{}}:
 	default: // the event that waits has the same effect
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -33,7 +34,8 @@ func TestSpec8_8_OnlyEvictionsThatContinueAreKnown(t *testing.T) {
 }
 
 func TestAChangeOfTheEvictionsIsAnEvent(t *testing.T) {
-	e := NewEvicting()
+	changes := make(chan event.GenericEvent, 1)
+	e := NewEvicting(changes)
 	_, known := e.Evicts("logs")
 	assert.False(t, known)
 	for _, c := range []struct {
@@ -44,9 +46,9 @@ func TestAChangeOfTheEvictionsIsAnEvent(t *testing.T) {
 		evicts, known := e.Evicts("logs")
 		assert.True(t, known)
 		assert.Equal(t, c.sets["logs"], evicts)
-		assert.Len(t, e.Changes, map[bool]int{true: 1}[c.changed])
-		for len(e.Changes) > 0 {
-			<-e.Changes
+		assert.Len(t, changes, map[bool]int{true: 1}[c.changed])
+		for len(changes) > 0 {
+			<-changes
 		}
 	}
 }
