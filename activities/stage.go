@@ -32,12 +32,10 @@ func (n *nextBatch) stage(ctx context.Context, set *v1alpha1.SidecarSet) (*proto
 		}
 	}
 	resolved, err := stage.Resolve(set, n.input.Stage, policies)
-	switch aborted := stage.Aborted(set, n.input.Stage); {
-	case err != nil && aborted:
-		resolved = n.input.Stage // an invalid policy does not stop a rollback
-	case err != nil:
+	if err != nil {
 		return nil, fmt.Errorf("SidecarSet %s: %w", set.Name, err)
-	case !decided && !aborted:
+	}
+	if !decided && (resolved == nil || resolved.Aborted == nil) {
 		if err := checkGates(resolved); err != nil {
 			return nil, err
 		}

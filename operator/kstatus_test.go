@@ -2,6 +2,7 @@ package operator
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -9,10 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 	lua "github.com/yuin/gopher-lua"
 	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
 
@@ -22,6 +25,22 @@ import (
 	"github.com/outrigger/outrigger/internal/rollout"
 	"github.com/outrigger/outrigger/operator/runs"
 )
+
+// The cache may not have a new namespace yet. A namespace that was removed without its pods stays missing.
+func TestANamespaceThatTheCacheLacksIsNoInvalidSidecarSetForAWhile(t *testing.T) {
+	var missing missingNamespaces
+	lacks := fmt.Errorf("look up namespace shop: %w", apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "shop"))
+	p := &pass{set: setAt(generation), now: time.Unix(1000, 0)}
+	require.NoError(t, missing.check(p))
+	for _, c := range []struct {
+		after   time.Duration
+		invalid error
+		requeue bool
+	}{{0, lacks, true}, {missingTimeout - 1, lacks, true}, {1, lacks, false}, {0, errors.New("other"), false}, {0, lacks, true}} {
+		p.now, p.invalid = p.now.Add(c.after), c.invalid
+		assert.Equal(t, c.requeue, missing.check(p) != nil)
+	}
+}
 
 func evictsNothing(string) (evicts, known bool) { return false, true }
 

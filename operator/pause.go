@@ -43,13 +43,15 @@ func pauseLost(set *v1alpha1.SidecarSet, run *runs.Run) bool {
 }
 
 // quarantineLost reports whether status has a quarantine that an open run of the generation neither has nor
-// has ended by a retry, because Temporal was restored from a backup.
+// has ended by a retry, because Temporal was restored from a backup. The stage of an older worker has no
+// hash, and does not show a retry.
 func quarantineLost(set *v1alpha1.SidecarSet, run *runs.Run) bool {
 	q := stage.QuarantineOf(set)
 	if q == nil || set.Status.Rollout.Generation != set.Generation || !run.Open() || run.GenerationMismatch(set) {
 		return false
 	}
-	return run.Stage == nil || run.Stage.Quarantine == nil && !run.Stage.HasRetried(q.Since.Time)
+	s := run.Stage
+	return s == nil || s.Quarantine == nil && s.Hash != "" && !s.HasRetried(q.Since.Time)
 }
 
 // signalOf returns the payload of the signal that repeats a pause.

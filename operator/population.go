@@ -2,6 +2,8 @@ package operator
 
 import (
 	"context"
+	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,30 +17,47 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// populationStep plans the rollout, and finds broken pods.
-type populationStep struct {
-	client  client.Reader
-	freezes *freezes
-	// fleet is set in a member of a fleet, whose rollouts need permits.
-	fleet bool
-	cache rollout.PopulationCache
-}
+// missingTimeout is the time after which status shows that the cache lacks the namespace of a pod.
+const missingTimeout = time.Minute
 
-func (s *populationStep) reconcile(ctx context.Context, p *pass) error {
-	p.invalid = s.observe(ctx, p)
-	return notCached(p)
-}
+// missingNamespaces maps the names of SidecarSets to the time since which the cache lacks a namespace of
+// their pods.
+type missingNamespaces struct{ sync.Map }
 
-// notCached returns the error of a pass that did not find a namespace in the cache, because the namespace
-// is new. The SidecarSet is not invalid, so it is requeued without a change of its status.
-func notCached(p *pass) error {
-	if apierrors.IsNotFound(p.invalid) {
+// check returns an error if the pass did not find a namespace. A new namespace arrives in the cache soon, so
+// the SidecarSet is requeued without a change of its status. A namespace that was removed without its pods
+// stays missing.
+func (m *missingNamespaces) check(p *pass) error {
+	if !apierrors.IsNotFound(p.invalid) {
+		m.Delete(p.set.Name)
+		return nil
+	}
+	since, _ := m.LoadOrStore(p.set.Name, p.now)
+	if p.now.Sub(since.(time.Time)) < missingTimeout {
 		return p.invalid
 	}
 	return nil
 }
 
-func (s *populationStep) forget(name string) { s.cache.Forget(name) }
+// populationStep plans the rollout, and finds broken pods.
+type populationStep struct {
+	client  client.Reader
+	freezes *freezes
+	// fleet is set in a member of a fleet, whose rollouts need permits.
+	fleet   bool
+	cache   rollout.PopulationCache
+	missing missingNamespaces
+}
+
+func (s *populationStep) reconcile(ctx context.Context, p *pass) error {
+	p.invalid = s.observe(ctx, p)
+	return s.missing.check(p)
+}
+
+func (s *populationStep) forget(name string) {
+	s.cache.Forget(name)
+	s.missing.Delete(name)
+}
 
 func (s *populationStep) observe(ctx context.Context, p *pass) error {
 	set, current, err := planned(p)

@@ -70,9 +70,10 @@ func TestSpec11_12_AQuarantineIsLostOnlyIfNoRetryEndedIt(t *testing.T) {
 		lost  bool
 	}{
 		"before the first plan": {nil, runs.Run{Status: opened, Generation: generation}, true},
-		"in a step":             {&protocol.Stage{Generation: generation}, runs.Run{Status: opened, Generation: generation}, true},
-		"retried before":        {&protocol.Stage{Generation: generation, Retried: since.Add(-time.Hour)}, runs.Run{Status: opened, Generation: generation}, true},
-		"retried":               {&protocol.Stage{Generation: generation, Retried: since}, runs.Run{Status: opened, Generation: generation}, false},
+		"in a step":             {&protocol.Stage{Generation: generation, Hash: "bad"}, runs.Run{Status: opened, Generation: generation}, true},
+		"of an older worker":    {&protocol.Stage{Generation: generation}, runs.Run{Status: opened, Generation: generation}, false},
+		"retried before":        {&protocol.Stage{Generation: generation, Hash: "bad", Retried: since.Add(-time.Hour)}, runs.Run{Status: opened, Generation: generation}, true},
+		"retried":               {&protocol.Stage{Generation: generation, Hash: "bad", Retried: since}, runs.Run{Status: opened, Generation: generation}, false},
 		"rolled back":           {&protocol.Stage{Generation: generation, Quarantine: &q}, runs.Run{Status: opened, Generation: generation}, false},
 		"of another generation": {nil, runs.Run{Status: opened, Generation: generation - 1}, false},
 		"ended":                 {nil, runs.Run{Status: completed, Generation: generation}, false},

@@ -72,9 +72,7 @@ func (s *revisionStep) reconcile(ctx context.Context, p *pass) error {
 	if err := s.recordResizableHashes(ctx, p, sorted); err != nil {
 		return err
 	}
-	return s.deleteRevisions(ctx, p, func(set *v1alpha1.SidecarSet) []*appsv1.ControllerRevision {
-		return revision.Expendable(set, sorted, current.Name, p.pods)
-	})
+	return s.deleteRevisions(ctx, set, revision.Expendable(set, sorted, current.Name, p.pods))
 }
 
 func (s *revisionStep) forget(name string) { s.compared.Delete(name) }
@@ -206,21 +204,21 @@ func (s *revisionStep) updateRevision(ctx context.Context, cached, wanted *appsv
 
 // deleteRevisions deletes the expendable revisions. It reads the SidecarSet again, because a revision may
 // have been pinned since (SPEC 6.6).
-func (s *revisionStep) deleteRevisions(ctx context.Context, p *pass, expendable func(*v1alpha1.SidecarSet) []*appsv1.ControllerRevision) error {
-	if len(expendable(p.set)) == 0 {
+func (s *revisionStep) deleteRevisions(ctx context.Context, set *v1alpha1.SidecarSet, expendable []*appsv1.ControllerRevision) error {
+	if len(expendable) == 0 {
 		return nil
 	}
 	var live v1alpha1.SidecarSet
-	if err := s.live.Get(ctx, client.ObjectKeyFromObject(p.set), &live); err != nil {
+	if err := s.live.Get(ctx, client.ObjectKeyFromObject(set), &live); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return fmt.Errorf("read SidecarSet %s: %w", p.set.Name, err)
+		return fmt.Errorf("read SidecarSet %s: %w", set.Name, err)
 	}
-	if live.Generation != p.set.Generation {
+	if live.UID != set.UID || live.Generation != set.Generation {
 		return nil // the next pass deletes the revisions
 	}
-	for _, old := range expendable(p.set) {
+	for _, old := range expendable {
 		// The revision may have become the newest revision, or may have been recreated, since it
 		// was read.
 		unchanged := client.Preconditions{UID: &old.UID, ResourceVersion: &old.ResourceVersion}

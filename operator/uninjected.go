@@ -29,12 +29,13 @@ type injectionStep struct {
 	probe      *webhookProbe
 	cache      *uninjectedCache
 	uninjected *prometheus.GaugeVec
+	missing    missingNamespaces
 }
 
 func (s *injectionStep) reconcile(ctx context.Context, p *pass) error {
 	if p.invalid == nil {
 		p.uninjected, p.invalid = s.find(ctx, p.set)
-		if err := notCached(p); err != nil {
+		if err := s.missing.check(p); err != nil {
 			return err
 		}
 		if !p.set.Spec.InjectionStrategy.Paused {
@@ -47,6 +48,7 @@ func (s *injectionStep) reconcile(ctx context.Context, p *pass) error {
 
 func (s *injectionStep) forget(name string) {
 	s.cache.forget(name)
+	s.missing.Delete(name)
 	s.uninjected.DeleteLabelValues(name)
 }
 

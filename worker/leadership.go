@@ -132,7 +132,7 @@ func (l *leadership) isLost() bool {
 func (l *leadership) begin() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.lost = false
+	l.lost, l.renewed = false, time.Time{}
 }
 
 // waitForOthers waits until an earlier leader has stopped writing.

@@ -171,6 +171,22 @@ func TestALostLeaseIsNeitherReleasedNorRenewed(t *testing.T) {
 	assert.True(t, l.held())
 }
 
+// The worker could neither renew nor read the Lease at the end of its last term.
+func TestAWorkerLeadsAgainAfterATermThatItLostUnnoticed(t *testing.T) {
+	server := &lock{identity: "me"}
+	l := &leadership{Interface: server, clock: clock.RealClock{}}
+	mine := resourcelock.LeaderElectionRecord{HolderIdentity: "me"}
+	require.NoError(t, l.Update(t.Context(), mine))
+	l.begin()
+	for _, holder := range []string{"other", ""} {
+		server.record = &resourcelock.LeaderElectionRecord{HolderIdentity: holder}
+		_, _, err := l.Get(t.Context())
+		require.NoError(t, err)
+	}
+	require.NoError(t, l.Update(t.Context(), mine))
+	assert.True(t, l.held())
+}
+
 // A worker whose server answers no renewal keeps the Lease of its successor.
 func TestTheEndOfALostTermKeepsTheLeaseOfTheSuccessor(t *testing.T) {
 	server := &lock{identity: "me"}

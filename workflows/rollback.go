@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -41,8 +42,11 @@ func (r *run) restoreQuarantine(ctx workflow.Context, signalled *protocol.Stage)
 	if signalled == nil || signalled.Quarantine == nil || signalled.Generation != r.input.Generation {
 		return nil
 	}
-	if own != nil && (own.Quarantine != nil || own.HasRetried(signalled.Quarantine.Since)) {
+	if own != nil && own.HasRetried(signalled.Quarantine.Since) || workflow.GetVersion(ctx, "restore a quarantine", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
 		return nil
+	}
+	if own != nil && own.Quarantine != nil {
+		return r.recordStage(ctx) // the memo was lost
 	}
 	r.progress.Stage = signalled
 	r.log(ctx).Warn("the rollback continues, because Temporal has lost its begin", "revision", signalled.Quarantine.Revision)
@@ -82,10 +86,10 @@ func (r *run) abort(ctx workflow.Context, request protocol.StepRequest) (protoco
 		return protocol.StepResult{}, err
 	}
 	aborted := protocol.Stage{Generation: r.input.Generation}
-	if r.progress.Stage != nil {
-		aborted = *r.progress.Stage
+	if s := r.progress.Stage; s != nil && s.Generation == r.input.Generation {
+		aborted = *s
 	}
-	aborted.Aborted = &request.Approval
+	aborted.Aborted, aborted.Hash = &request.Approval, cmp.Or(aborted.Hash, request.Hash)
 	r.progress.Stage = &aborted
 	r.log(ctx).Warn("rollout aborted", "by", request.By, "reason", request.Reason)
 	if r.paused != nil {

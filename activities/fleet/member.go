@@ -31,6 +31,9 @@ const (
 	// pollInterval is the time between two reads of a run, and callTimeout the longest time of a call.
 	pollInterval = time.Second
 	callTimeout  = 10 * time.Second
+	// wantedInterval is the time between two questions whether the fleet rolls the content out, while it
+	// does not.
+	wantedInterval = 30 * time.Second
 	// maxClockSkew is the difference between the clocks of the worker and of Temporal up to which requests
 	// are in time.
 	maxClockSkew = time.Minute
@@ -73,7 +76,7 @@ func (m *Member) Plan(ctx context.Context, set string) (protocol.FleetPlan, erro
 // Rollout permits the content of a SidecarSet, and waits for the end of its run.
 func (m *Member) Rollout(ctx context.Context, input protocol.FleetRolloutInput) (protocol.FleetResult, error) {
 	began := m.Clock.Now()
-	seen, ended := false, time.Time{}
+	seen, ended, unwanted := false, time.Time{}, time.Time{}
 	return m.poll(ctx, input.Set, func() (result protocol.FleetResult, err error) {
 		local, err := m.read(ctx, input.Set)
 		switch {
@@ -81,7 +84,14 @@ func (m *Member) Rollout(ctx context.Context, input protocol.FleetRolloutInput) 
 			return result, err
 		case local.hash() == input.Permit.Hash:
 			seen = true
+			if m.Clock.Since(unwanted) < wantedInterval {
+				return result, nil
+			}
 			result, err = m.advance(ctx, local, input.Permit)
+			if errors.Is(err, errUnwanted) {
+				unwanted = m.Clock.Now()
+				return result, nil
+			}
 			if result.State != protocol.ClusterCompleted || local.recorded() {
 				return result, err
 			}
@@ -118,7 +128,7 @@ func (m *Member) advance(ctx context.Context, local *localRun, permit protocol.P
 	case local.attempt() >= permit.Attempt:
 		return result, nil
 	}
-	if wanted, err := m.wanted(ctx, local.set.Name, permit); err != nil || !wanted {
+	if err := m.wanted(ctx, local.set.Name, permit); err != nil {
 		return result, err
 	}
 	by := protocol.Approval{By: byFleet, Reason: "the fleet retries the content"}
@@ -134,17 +144,23 @@ func (m *Member) advance(ctx context.Context, local *localRun, permit protocol.P
 	return result, m.update(ctx, local, protocol.PermitUpdate, permit)
 }
 
-// wanted reports whether the fleet still rolls the content out. The content may have failed in another
-// cluster while this cluster was away, and a fleet that is paused ends no activity.
-func (m *Member) wanted(ctx context.Context, set string, permit protocol.Permit) (bool, error) {
+// errUnwanted ends an attempt while the fleet does not roll the content out.
+var errUnwanted = errors.New("the fleet does not roll the content out")
+
+// wanted returns errUnwanted if the fleet no longer rolls the content out. The content may have failed in
+// another cluster while this cluster was away, and a fleet that is paused ends no activity.
+func (m *Member) wanted(ctx context.Context, set string, permit protocol.Permit) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	state, err := temporal.FleetRollout(ctx, m.Fleet, set)
 	if err != nil {
-		return false, fmt.Errorf("ask the fleet whether the content of SidecarSet %s is still wanted: %w", set, err)
+		return fmt.Errorf("ask the fleet whether the content of SidecarSet %s is still wanted: %w", set, err)
 	}
 	rolls := state.Phase == protocol.FleetRolling || state.Phase == protocol.FleetThrough
-	return rolls && state.Hash == permit.Hash && state.Attempt == permit.Attempt, nil
+	if !rolls || state.Hash != permit.Hash || state.Attempt != permit.Attempt {
+		return errUnwanted
+	}
+	return nil
 }
 
 // Rollback rolls the content of a SidecarSet back, also after the end of its run.
@@ -223,7 +239,7 @@ func bounded(reason string) string {
 }
 
 func (m *Member) request(local *localRun, by protocol.Approval) protocol.StepRequest {
-	return protocol.StepRequest{Approval: by, Generation: local.set.Generation, NotAfter: m.notAfter()}
+	return protocol.StepRequest{Approval: by, Generation: local.set.Generation, Hash: local.hash(), NotAfter: m.notAfter()}
 }
 
 // notAfter is the last time at which the run accepts a request. The clocks of the worker and of Temporal

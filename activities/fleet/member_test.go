@@ -177,7 +177,7 @@ func TestSpec12_4_AClusterThatReturnsGetsNoPermitForFailedContent(t *testing.T) 
 	} {
 		c.state = state
 		result, err := c.permit(1)
-		require.NoError(t, err, name)
+		require.ErrorIs(t, err, errUnwanted, name)
 		assert.Empty(t, result.State, name)
 		assert.Empty(t, c.updates, name)
 	}

@@ -26,7 +26,8 @@ const (
 // Stage is the position of a run within the steps of a RolloutPolicy.
 type Stage struct {
 	Generation int64 `json:"generation"`
-	// Hash is the hash of the content. It is empty until the first plan of the stage.
+	// Hash is the hash of the content. It is empty until the first plan of the stage, and in a stage of an
+	// older worker.
 	Hash string `json:"hash,omitempty"`
 	// Policy is the name of the RolloutPolicy. Steps is the number of its steps.
 	Policy string `json:"policy"`
@@ -236,6 +237,8 @@ type StepRequest struct {
 	// a request that is sent twice has one effect.
 	Generation int64 `json:"generation"`
 	Step       int   `json:"step"`
+	// Hash is the hash of the content that the user saw, if it is known.
+	Hash string `json:"hash,omitempty"`
 	// Full ends all steps. It is used by promote.
 	Full bool `json:"full,omitempty"`
 	// NotAfter is the time after which the run rejects the request, if any. See LateRequest.

@@ -167,7 +167,7 @@ func Request(a *outriggerv1.RolloutAction, hash string, now time.Time) (update s
 	default:
 		return update, protocol.StepRequest{
 			Approval:   protocol.Approval{By: by, Reason: a.Spec.Reason},
-			Generation: target.Generation, Step: max(int(target.Step)-1, 0), Full: a.Spec.Full, NotAfter: notAfter,
+			Generation: target.Generation, Hash: hash, Step: max(int(target.Step)-1, 0), Full: a.Spec.Full, NotAfter: notAfter,
 		}
 	}
 }

@@ -136,7 +136,7 @@ func TestSpec11_13_ARunGetsTheUserTheStepAndTheReason(t *testing.T) {
 	a.Spec.Full, a.Status.Target = true, &outriggerv1.RolloutActionTarget{UID: "s", Generation: 3, Step: 2}
 	update, payload := Request(a, "h", created())
 	assert.Equal(t, protocol.PromoteUpdate, update)
-	want := protocol.StepRequest{Approval: protocol.Approval{By: "ann", Reason: "why"}, Generation: 3, Step: 1, Full: true, NotAfter: created().Add(attempt).UTC()}
+	want := protocol.StepRequest{Approval: protocol.Approval{By: "ann", Reason: "why"}, Generation: 3, Step: 1, Hash: "h", Full: true, NotAfter: created().Add(attempt).UTC()}
 	assert.Equal(t, want, payload)
 }
 

@@ -31,7 +31,10 @@ const (
 	maxFailed = 5
 	// maxFailedOfAll limits the failed owners of all SidecarSets of a policy.
 	maxFailedOfAll = 100
-	statefulSet    = "StatefulSet"
+	// healthyRotations is the number of times that the API server rejects the evictions of all owners in a
+	// row, after which an owner that is not healthy may be the canary.
+	healthyRotations = 3
+	statefulSet      = "StatefulSet"
 )
 
 // These are the times until the next plan. InFlightWait is the time after an eviction. It grows with
@@ -233,7 +236,7 @@ func (p *planner) chooseOf(of *owner, name string, pods []*Pod) (chosen []*Pod, 
 		return nil, "evictions for SidecarSet " + name + " are halted"
 	case p.inFlight(of.Owner):
 		return nil, "the replacement of another pod of their owner is not ready"
-	case !proven && (p.podsInFlight(name) > 0 || p.State.Rotations == 0 && p.healthier(of, name)):
+	case !proven && (p.podsInFlight(name) > 0 || p.State.Rotations < healthyRotations && p.healthier(of, name)):
 		return nil, "the first eviction for SidecarSet " + name + " has no ready replacement yet"
 	case p.waiting() >= maxInFlight:
 		return nil, "other replacements are not ready"

@@ -136,14 +136,6 @@ func TestSpec12_2_AStageWithTooManySkippedClustersWaits(t *testing.T) {
 	assert.Equal(t, []string{"bad"}, Next(s, time.Now()).Start, "a cluster without the SidecarSet does not count")
 }
 
-// A user has permitted the content in a cluster of a later stage.
-func TestSpec12_4_ARollbackReachesAClusterWithAPermitOfItsUser(t *testing.T) {
-	s := rolling(outriggerv1.FleetRollbackAll)
-	Report(s, protocol.FleetContent{Member: "next", Hash: "h1", Settled: true, Own: &protocol.Approval{By: "ann"}}, time.Now())
-	Abort(s, protocol.Approval{}, time.Now())
-	assert.Equal(t, []string{"away", "bad", "canary", "joined", "next"}, due(s))
-}
-
 // Other content may have superseded the content that the user has decided about.
 func TestSpec12_4_ARequestForOtherContentIsRejected(t *testing.T) {
 	s := rolling(outriggerv1.FleetPause)
@@ -156,21 +148,4 @@ func TestSpec12_4_ARequestForOtherContentIsRejected(t *testing.T) {
 		assert.Equal(t, accepted, CheckRetry(s, request) == nil, hash)
 		s.Phase = protocol.FleetRolling
 	}
-}
-
-// The SidecarSet of the only completed cluster of a stage is recreated during the bake time.
-func TestSpec12_2_TheBakeTimeStartsAgainWithTheOnlyCompletedCluster(t *testing.T) {
-	f := newFleetOf(t, 1)
-	f.members = map[string]protocol.FleetMember{"c": {UID: "c", Name: "c", Labels: map[string]string{"stage": "canary"}}, "e": {UID: "e", Name: "e"}}
-	f.report("c", "h1")
-	complete := func() {
-		require.Equal(t, []string{"c"}, Next(&f.state, f.now).Start)
-		Finish(&f.state, "c", protocol.FleetResult{State: protocol.ClusterCompleted}, f.now)
-	}
-	complete()
-	require.Equal(t, f.now.Add(time.Hour), Next(&f.state, f.now).Until)
-	f.now = f.now.Add(30 * time.Minute)
-	f.report("c", "h1")
-	complete()
-	assert.Equal(t, f.now.Add(time.Hour), Next(&f.state, f.now).Until)
 }

@@ -60,9 +60,6 @@ func roll(s *protocol.FleetState, now time.Time) Step {
 		skipAbsent(s, now)
 	}
 	clusters := count(s)
-	if clusters.completed == 0 && clusters.own+clusters.later > 0 {
-		s.Reached, s.Gates = nil, nil // a cluster that needs a permit again had completed
-	}
 	if limit, ok := maxSkipped(s, clusters.own); ok && clusters.skipped > limit {
 		s.Message = fmt.Sprintf("stage %s waits: %d clusters are skipped, and unreachable.max is %s", stage.Name, clusters.skipped, s.Spec.Unreachable.Max.String())
 		return Step{}

@@ -45,10 +45,7 @@ func Report(s *protocol.FleetState, content protocol.FleetContent, now time.Time
 	former := cluster.Hash
 	cluster.Hash = content.Hash
 	recordOwn(s, cluster, content, now)
-	// A cluster that has the content without a permit of the fleet goes back, too.
-	permitted := content.Settled || content.Own != nil
 	if content.Hash == s.Hash {
-		cluster.Begun = cluster.Begun || permitted
 		switch again := cluster.State == protocol.ClusterCompleted && !content.Settled; {
 		case again, cluster.State == protocol.ClusterSkipped, cluster.State == protocol.ClusterSuperseded:
 			cluster.State, cluster.Reason = protocol.ClusterPending, ""
@@ -61,7 +58,6 @@ func Report(s *protocol.FleetState, content protocol.FleetContent, now time.Time
 		return Nothing
 	}
 	supersede(s, content.Hash)
-	cluster.Begun = permitted
 	note(s, protocol.FleetEvent{Time: now, Hash: s.Hash, What: "began", Cluster: title(cluster, content.Member)})
 	return Superseded
 }

@@ -40,12 +40,6 @@ func Target(set *v1alpha1.SidecarSet, recorded *appsv1.ControllerRevision) (*v1a
 	return target, nil
 }
 
-// Aborted reports whether a user has aborted the rollout of the current generation, and its rollback
-// has not begun.
-func Aborted(set *v1alpha1.SidecarSet, s *protocol.Stage) bool {
-	return describes(set, s) && s.Aborted != nil
-}
-
 // carried returns the stage of an earlier generation for the next generation, if the content is the
 // same, and its rollout was aborted or is rolled back. Otherwise, it returns the first stage of the
 // next generation.

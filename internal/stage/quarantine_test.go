@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
@@ -57,8 +58,8 @@ func TestSpec11_12_AnAbortOutlivesTheGenerationOfItsContent(t *testing.T) {
 	next, err := Resolve(set, begun, policies)
 	require.NoError(t, err)
 	assert.Equal(t, &protocol.Stage{Generation: 5, Hash: "bad", Policy: "a", Steps: 1, Step: begun.Step, Aborted: aborted}, next)
-	assert.True(t, Aborted(set, next))
-	assert.False(t, Aborted(set, begun))
+	invalid := policy("b", 1, nil)
+	invalid.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}
 
 	between := &protocol.Stage{Generation: 4, Hash: "bad", Aborted: aborted}
 	next, err = Resolve(set, between, policies)
@@ -69,6 +70,9 @@ func TestSpec11_12_AnAbortOutlivesTheGenerationOfItsContent(t *testing.T) {
 	next, err = Resolve(set, retried, nil)
 	require.NoError(t, err)
 	assert.Equal(t, &protocol.Stage{Generation: 5, Hash: "bad", Done: true, Retried: now}, next)
+	next, err = Resolve(set, between, []outriggerv1.RolloutPolicy{invalid})
+	require.NoError(t, err)
+	assert.Equal(t, &protocol.Stage{Generation: 5, Hash: "bad", Aborted: aborted}, next)
 	for _, other := range []string{"better", ""} {
 		begun.Hash = other
 		next, err = Resolve(set, begun, policies)

@@ -51,7 +51,10 @@ func Resolve(set *v1alpha1.SidecarSet, current *protocol.Stage, policies []outri
 		}
 	}
 	policy, err := PolicyOf(set, policies)
-	if err != nil || policy == nil && current == nil {
+	switch {
+	case err != nil && current != nil && current.Aborted != nil:
+		return current, nil // an invalid policy does not stop a rollback
+	case err != nil || policy == nil && current == nil:
 		return nil, err
 	}
 	next := protocol.Stage{Generation: set.Generation}
@@ -63,6 +66,12 @@ func Resolve(set *v1alpha1.SidecarSet, current *protocol.Stage, policies []outri
 		next.Done = true
 		return &next, nil
 	}
+	begin(&next, policy)
+	return &next, nil
+}
+
+// begin reads the step of a stage from the policy.
+func begin(next *protocol.Stage, policy *outriggerv1.RolloutPolicy) {
 	steps := Steps(policy)
 	next.Policy, next.Steps = policy.Name, len(steps)
 	switch {
@@ -75,7 +84,6 @@ func Resolve(set *v1alpha1.SidecarSet, current *protocol.Stage, policies []outri
 	default:
 		next.Done = true
 	}
-	return &next, nil
 }
 
 func allPods() intstr.IntOrString { return intstr.FromString("100%") }

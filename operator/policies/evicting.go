@@ -56,7 +56,9 @@ func evictingSets(sets []v1alpha1.SidecarSet, policies []outriggerv1.RolloutPoli
 		}
 		at := slices.IndexFunc(policies, func(p outriggerv1.RolloutPolicy) bool { return p.Name == applies.Name })
 		status := statuses[at].Evictions
-		if status != nil && (status.Paused || slices.ContainsFunc(status.Failed, func(f outriggerv1.FailedEviction) bool { return f.SidecarSet == sets[i].Name })) {
+		if status != nil && (status.Paused || slices.ContainsFunc(status.Failed, func(f outriggerv1.FailedEviction) bool {
+			return f.SidecarSet == sets[i].Name && f.SidecarSetUID == sets[i].UID && f.Generation == sets[i].Generation
+		})) {
 			continue
 		}
 		evicting[sets[i].Name] = true

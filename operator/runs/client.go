@@ -202,7 +202,15 @@ func (c *Client) startRequest(start Start) (*workflowservice.SignalWithStartWork
 	generation.Stage = start.Stage
 	input := protocol.RolloutInput{SidecarSet: set, Generation: generation.Generation, Images: generation.Images, Progress: protocol.Progress{Stage: start.Stage}}
 	phase := protocol.PhaseProgressing
-	var memo *common.Memo
+	memo := map[string]*common.Payload{}
+	if start.Stage != nil {
+		payload, err := c.converter.ToPayload(start.Stage)
+		if err != nil {
+			return nil, fmt.Errorf("encode the stage: %w", err)
+		}
+		// The run writes this memo only after a change of its stage.
+		memo[protocol.StageMemo] = payload
+	}
 	if pause != nil {
 		input.Pause, phase = &protocol.Pause{By: pause.By, Reason: pause.Reason}, protocol.PhasePaused
 		payload, err := c.converter.ToPayload(input.Pause)
@@ -210,7 +218,7 @@ func (c *Client) startRequest(start Start) (*workflowservice.SignalWithStartWork
 			return nil, fmt.Errorf("encode the pause: %w", err)
 		}
 		// With this memo, the run shows the pause even before its first workflow task.
-		memo = &common.Memo{Fields: map[string]*common.Payload{protocol.PauseMemo: payload}}
+		memo[protocol.PauseMemo] = payload
 	}
 	arguments, inputErr := c.converter.ToPayloads(input)
 	signal, signalErr := c.converter.ToPayloads(generation)
@@ -230,7 +238,7 @@ func (c *Client) startRequest(start Start) (*workflowservice.SignalWithStartWork
 		WorkflowIdReusePolicy: enums.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 		SignalName:            protocol.GenerationSignal,
 		SignalInput:           signal,
-		Memo:                  memo,
+		Memo:                  &common.Memo{Fields: memo},
 		SearchAttributes:      attributes,
 		UserMetadata:          &sdkpb.UserMetadata{Summary: summary},
 	}, nil
