@@ -35,19 +35,20 @@ func pauseOf(set *v1alpha1.SidecarSet, run *runs.Run) (pause *v1alpha1.RolloutPa
 	return &v1alpha1.RolloutPause{}, true
 }
 
-// pauseLost reports whether status has a pause that an open run of the generation neither has nor has ended,
+// pauseLost reports whether status has a pause that the run of the generation neither has nor has ended,
 // because Temporal was restored from a backup. A run of an earlier version that is paused has no memo.
 func pauseLost(set *v1alpha1.SidecarSet, run *runs.Run) bool {
-	return set.Status.Rollout != nil && set.Status.Rollout.Pause != nil && run.Open() && !run.GenerationMismatch(set) &&
+	rollout := set.Status.Rollout
+	return rollout != nil && rollout.Pause != nil && rollout.Generation == set.Generation && (run.Open() || run.Completed()) && !run.GenerationMismatch(set) &&
 		run.Pause == nil && run.Resumed == nil && run.Phase != protocol.PhasePaused
 }
 
-// quarantineLost reports whether status has a quarantine that an open run of the generation neither has nor
-// has ended by a retry, because Temporal was restored from a backup. The stage of an older worker has no
+// quarantineLost reports whether status has a quarantine that the run of the generation neither has nor has
+// ended by a retry, because Temporal was restored from a backup. The stage of an older worker has no
 // hash, and does not show a retry.
 func quarantineLost(set *v1alpha1.SidecarSet, run *runs.Run) bool {
 	q := stage.QuarantineOf(set)
-	if q == nil || set.Status.Rollout.Generation != set.Generation || !run.Open() || run.GenerationMismatch(set) {
+	if q == nil || set.Status.Rollout.Generation != set.Generation || run.GenerationMismatch(set) {
 		return false
 	}
 	s := run.Stage

@@ -131,11 +131,15 @@ func (s *runStep) endRun(ctx context.Context, p *pass) (err error) {
 	}
 	p.out.ended = p.state.recordEndCheck(p.set, p.run, p.endToRecord, p.now)
 	if p.state.end.done <= endWakes && p.run.Pause == nil && p.run.Unreadable == nil && p.run.WaitsForSignal() {
-		if err := s.wake(ctx, p); err != nil {
+		signal := s.wake
+		if pauseLost(p.set, p.run) {
+			signal = s.restoreRun
+		}
+		if err := signal(ctx, p); err != nil {
 			return err
 		}
 	}
-	p.out.resumed, p.out.stage, p.out.permit = p.run.Resumed, p.run.Stage, permitOf(p)
+	p.out.resumed, p.out.stage, p.out.permit = p.run.Resumed, stageOf(p), permitOf(p)
 	p.out.pause, p.out.pauseKnown = pauseOf(p.set, p.run)
 	if left, due = p.state.untilEndCheck(p.set.Generation, p.endToRecord && !p.out.ended, p.now); due {
 		p.out.requeueAfter = left
@@ -158,7 +162,7 @@ func (s *runStep) checkRun(ctx context.Context, p *pass) (err error) {
 		p.out.requeueAfter = max(p.state.untilCheck(&p.observation, p.now), time.Millisecond)
 		return nil
 	}
-	p.out.resumed, p.out.stage, p.out.permit = p.run.Resumed, p.run.Stage, permitOf(p)
+	p.out.resumed, p.out.stage, p.out.permit = p.run.Resumed, stageOf(p), permitOf(p)
 	p.out.pause, p.out.pauseKnown = pauseOf(p.set, p.run)
 	if p.run.Open() {
 		err = s.reconcileOpenRun(ctx, p)
@@ -177,14 +181,10 @@ func (s *runStep) checkRun(ctx context.Context, p *pass) (err error) {
 // reconcileOpenRun diagnoses an open run, corrects its generation and wakes it.
 func (s *runStep) reconcileOpenRun(ctx context.Context, p *pass) error {
 	p.state.endedAt = time.Time{}
-	lost := quarantineLost(p.set, p.run)
-	if lost {
-		p.out.stage = nil // status keeps the quarantine
-	}
 	if err := s.diagnoseRun(ctx, p); err != nil || p.run.TaskPending() {
 		return err
 	}
-	if lost || pauseLost(p.set, p.run) {
+	if quarantineLost(p.set, p.run) || pauseLost(p.set, p.run) {
 		return s.restoreRun(ctx, p)
 	}
 	s.readWait(ctx, p)
@@ -235,6 +235,14 @@ func (s *runStep) diagnoseRun(ctx context.Context, p *pass) error {
 	return nil
 }
 
+// stageOf returns the stage of the run for status. It is nil if the run has lost the quarantine in status.
+func stageOf(p *pass) *protocol.Stage {
+	if quarantineLost(p.set, p.run) {
+		return nil
+	}
+	return p.run.Stage
+}
+
 // restoreRun signals the pause and the quarantine in status to a run that has lost them.
 func (s *runStep) restoreRun(ctx context.Context, p *pass) error {
 	if !p.state.mayCorrect(s.clock.Now()) {
@@ -282,7 +290,7 @@ func (s *runStep) wake(ctx context.Context, p *pass) error {
 
 // restartRun starts another run if the last run was lost, or if pods wait for a run.
 func (s *runStep) restartRun(ctx context.Context, p *pass) error {
-	done := p.run.Completed() && !p.run.GenerationMismatch(p.set)
+	done := p.run.Completed() && !p.run.GenerationMismatch(p.set) && !quarantineLost(p.set, p.run)
 	lost := !done && p.state.finished != p.set.Generation
 	p.out.ended = done
 	if !p.hasWork() && !p.awaitsStep() && !p.awaitsPermit() && (!lost || !p.inProgress()) {

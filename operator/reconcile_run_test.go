@@ -39,7 +39,8 @@ func TestPausesAreClearedOnlyByRunsThatShowIt(t *testing.T) {
 		{"paused", nil, false, runs.Run{Status: opened, Generation: generation, Pause: memo, Phase: protocol.PhasePaused}, ann, true},
 		{"resumed", ann, false, runs.Run{Status: opened, Generation: generation, Phase: protocol.PhaseProgressing, Resumed: memo}, nil, true},
 		{"of a backup from before the pause", ann, false, runs.Run{Status: opened, Generation: generation, Phase: protocol.PhaseProgressing}, nil, false},
-		{"ended by itself", ann, false, runs.Run{Status: completed, Generation: generation, Phase: protocol.PhaseComplete}, nil, true},
+		{"ended after its resume", ann, false, runs.Run{Status: completed, Generation: generation, Phase: protocol.PhaseComplete, Resumed: memo}, nil, true},
+		{"ended in a backup from before the pause", ann, false, runs.Run{Status: completed, Generation: generation, Phase: protocol.PhaseComplete}, nil, false},
 		{"terminated", ann, false, runs.Run{Status: terminated, Generation: generation, Phase: protocol.PhaseProgressing}, nil, false},
 		{"terminated while paused", nil, false, runs.Run{Status: terminated, Generation: generation, Pause: memo}, ann, true},
 		{"gone", ann, false, runs.Run{}, nil, false},
@@ -76,7 +77,7 @@ func TestSpec11_12_AQuarantineIsLostOnlyIfNoRetryEndedIt(t *testing.T) {
 		"retried":               {&protocol.Stage{Generation: generation, Hash: "bad", Retried: since}, runs.Run{Status: opened, Generation: generation}, false},
 		"rolled back":           {&protocol.Stage{Generation: generation, Quarantine: &q}, runs.Run{Status: opened, Generation: generation}, false},
 		"of another generation": {nil, runs.Run{Status: opened, Generation: generation - 1}, false},
-		"ended":                 {nil, runs.Run{Status: completed, Generation: generation}, false},
+		"ended before":          {&protocol.Stage{Generation: generation, Hash: "bad", Done: true}, runs.Run{Status: completed, Generation: generation}, true},
 	} {
 		set := setAt(generation)
 		set.Annotations = map[string]string{v1alpha1.HashAnnotation: "bad"}

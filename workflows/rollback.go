@@ -42,6 +42,9 @@ func (r *run) restoreQuarantine(ctx workflow.Context, signalled *protocol.Stage)
 	if signalled == nil || signalled.Quarantine == nil || signalled.Generation != r.input.Generation {
 		return nil
 	}
+	if own != nil && own.Quarantine != nil && r.wakes == 0 {
+		return nil // the signal that started the run
+	}
 	if own != nil && own.HasRetried(signalled.Quarantine.Since) || workflow.GetVersion(ctx, "restore a quarantine", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
 		return nil
 	}

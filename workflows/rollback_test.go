@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/stretchr/testify/mock"
+
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
@@ -118,4 +120,24 @@ func (s *stageSuite) TestSpec11_12_AnAbortWithoutAFormerRevisionPausesTheRun() {
 	}, 2*time.Minute)
 	s.request(3*time.Minute, protocol.PromoteUpdate, protocol.StepRequest{Generation: 1, Full: true}, "all steps ended; the rollout upgrades all remaining pods")
 	s.complete(input(1))
+}
+
+// An older operator started the run with a quarantine in its input and its signal, but without a memo.
+func (s *stageSuite) TestSpec11_12_ARunThatStartedWithAQuarantineShowsItOnceItIsSignalledAgain() {
+	quarantined := quarantinedStage()
+	from := input(1)
+	from.Progress.Stage = quarantined
+	s.script = []planFunc{quarantinedPlan, quarantinedPlan, quarantinedPlan}
+	signal := func() {
+		s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 1, Stage: quarantined})
+	}
+	memos := 0
+	s.env.OnUpsertMemo(mock.Anything).Run(func(mock.Arguments) { memos++ }).Return(nil)
+	s.env.RegisterDelayedCallback(signal, 0)
+	s.env.RegisterDelayedCallback(func() { s.Zero(memos); signal() }, time.Minute)
+	s.env.RegisterDelayedCallback(func() {
+		s.Equal(1, memos)
+		s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 2})
+	}, 2*time.Minute)
+	s.continuedFrom(from)
 }

@@ -11,12 +11,13 @@ import (
 )
 
 // adoptStage records the stage that a plan used. asked is the stage of the run when the plan was
-// requested. valid is false if an update has changed the stage since, so that the plan is obsolete.
+// requested. valid is false if an update has changed the stage since, so that the plan is obsolete. An
+// older worker drops the hash of a stage, which is no change.
 func (r *run) adoptStage(ctx workflow.Context, asked, used *protocol.Stage) (valid bool, err error) {
 	switch {
 	case r.progress.Stage != asked:
 		return false, nil
-	case used == nil, asked != nil && !asked.Accept && asked.Generation == r.input.Generation && asked.Hash == used.Hash && (asked.Step != nil || asked.Done || asked.Quarantine != nil):
+	case used == nil, asked != nil && !asked.Accept && asked.Generation == r.input.Generation && (used.Hash == "" || asked.Hash == used.Hash) && (asked.Step != nil || asked.Done || asked.Quarantine != nil):
 		return true, nil
 	}
 	r.progress.Stage = used

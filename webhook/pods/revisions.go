@@ -11,7 +11,6 @@ import (
 
 	"github.com/outrigger/outrigger/internal/inject"
 	"github.com/outrigger/outrigger/internal/revision"
-	"github.com/outrigger/outrigger/internal/stage"
 )
 
 // recordedSet is a SidecarSet, prepared with the content of a revision.
@@ -57,7 +56,7 @@ func (h *Handler) version(ctx context.Context, request types.UID, pod *corev1.Po
 		return version, false, err
 	case set.former != nil && !h.newPods(set).Includes(pod, request):
 		version, err = h.former(ctx, set)
-		return version, stage.QuarantineOf(set.declared) == nil, err
+		return version, !set.quarantined, err
 	}
 	return set.newest, false, set.newestErr
 }
