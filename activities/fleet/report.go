@@ -150,6 +150,7 @@ func (r *Reporter) report(ctx context.Context, set *v1alpha1.SidecarSet) error {
 	}
 	var known bool
 	var err error
+	current := true
 	if own {
 		content.Own, err = r.permittedBy(ctx, set.Name)
 	}
@@ -157,13 +158,13 @@ func (r *Reporter) report(ctx context.Context, set *v1alpha1.SidecarSet) error {
 		known, err = r.known(ctx, set.Name, content)
 	}
 	if err == nil && !known {
-		if current, err := r.isCurrent(ctx, set); err != nil || !current {
-			return err
-		}
+		current, err = r.isCurrent(ctx, set)
+	}
+	if err == nil && !known && current {
 		state := protocol.FleetState{Set: set.Name, Phase: protocol.FleetRolling}
 		err = r.send(ctx, protocol.FleetWorkflowID(set.Name), protocol.ContentSignal, content, protocol.FleetWorkflow, state)
 	}
-	if err != nil {
+	if err != nil || !current {
 		if unanswered {
 			r.unanswered.Store(set.Name, true)
 		}

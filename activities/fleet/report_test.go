@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/enums/v1"
@@ -167,7 +168,10 @@ func TestSpec12_3_AStaleCacheReportsNothing(t *testing.T) {
 	} {
 		old := sets[0].DeepCopy()
 		stale(old)
+		r.unanswered.Store(old.Name, true)
 		require.NoError(t, r.report(t.Context(), old))
+		_, unanswered := r.unanswered.Load(old.Name)
+		assert.True(t, unanswered, "the next report asks again")
 	}
 	c.fleet.AssertNumberOfCalls(t, "SignalWithStartWorkflow", 0)
 	require.NoError(t, r.report(t.Context(), sets[0]))
