@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -22,7 +23,6 @@ type recordedSet struct {
 // resolve returns the version of each SidecarSet for the pod of a request (SPEC §4.11, §11.5). If former
 // revisions are among them, newest contains the newest content in place of these revisions.
 func (h *Handler) resolve(ctx context.Context, request types.UID, pod *corev1.Pod, sets []*compiledSet) (versions, newest []*inject.Set, err error) {
-	former := false
 	versions = make([]*inject.Set, 0, len(sets))
 	for _, set := range sets {
 		if set.paused() {
@@ -32,13 +32,17 @@ func (h *Handler) resolve(ctx context.Context, request types.UID, pod *corev1.Po
 		if err != nil {
 			return nil, nil, inject.SetError{Set: set.name, Err: err}
 		}
-		versions, newest = append(versions, version), append(newest, version)
+		instead := version
 		if isFormer && set.newestErr == nil {
-			former, newest[len(newest)-1] = true, set.newest
+			instead = set.newest
 		}
-	}
-	if !former {
-		newest = nil
+		if newest == nil && instead != version {
+			newest = slices.Clone(versions)
+		}
+		versions = append(versions, version)
+		if newest != nil {
+			newest = append(newest, instead)
+		}
 	}
 	return versions, newest, nil
 }
