@@ -192,6 +192,9 @@ func With[E any](annotations map[string]string, key string, entries map[string]E
 func WithoutUpgrades(annotations map[string]string, sets []string) map[string]string {
 	changes := map[string]string{}
 	for _, key := range []string{v1alpha1.InPlaceUpdateStateAnnotation, v1alpha1.UnavailableSinceAnnotation, v1alpha1.ResizeAnnotation} {
+		if annotations[key] == "" {
+			continue // as in almost every new pod
+		}
 		all, err := decode[map[string]json.RawMessage](annotations, key)
 		before := len(all)
 		maps.DeleteFunc(all, func(set string, _ json.RawMessage) bool { return slices.Contains(sets, set) })

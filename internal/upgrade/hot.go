@@ -36,6 +36,9 @@ func (w *write) switchTwins(sidecar podstate.Sidecar, setVersion string) (err er
 // nil if no twin has to be emptied (SPEC §7.7). An upgrade of such a twin would not restart it, so the
 // twin would not take over.
 func Empty(pod *corev1.Pod, target Target, now metav1.Time) ([]byte, error) {
+	if !target.Hot() {
+		return nil, nil
+	}
 	w, err := newWrite(pod, map[string]string{})
 	if err != nil {
 		return nil, about(pod, err)
