@@ -2,7 +2,6 @@ package inject
 
 import (
 	"encoding/json"
-	"fmt"
 	"testing"
 	"time"
 
@@ -220,26 +219,6 @@ func TestSpec4_5_SharedVolumes(t *testing.T) {
 	assert.Empty(t, injected.Spec.Containers[0].VolumeMounts, "set t shares nothing")
 }
 
-func TestSpec4_5_VariablesThatVariablesReferenceAreShared(t *testing.T) {
-	app := fixture.Container("app")
-	app.VolumeMounts = []corev1.VolumeMount{{Name: "logs", MountPath: "/logs", SubPathExpr: "$(DIR)"}}
-	app.Env = []corev1.EnvVar{env("POD", "web-1"), env("LATER", "$(DIR)"), env("UNUSED", "x"), env("DIR", "/logs/$(POD)/$(DIR)/$(AFTER)"), env("AFTER", "y")}
-	injected := injectInto(t, fixture.Pod(app), fixture.SidecarSet("s", fixture.Sidecar("side", sharing)))
-	assert.Equal(t, []corev1.EnvVar{env("IS_INJECTED", "true"), env("POD", "web-1"), env("DIR", "/logs/$(POD)/$(DIR)/$(AFTER)")}, injected.Spec.Containers[0].Env)
-}
-
-// Each value references the previous variable twice.
-func TestSpec4_15_NoVariablesOfAPodStallInjection(t *testing.T) {
-	app := fixture.Container("app")
-	app.Env = []corev1.EnvVar{env("V0", "x")}
-	for i := range 200 {
-		app.Env = append(app.Env, env(fmt.Sprintf("V%d", i+1), fmt.Sprintf("$(V%d)$(V%d)", i, i)))
-	}
-	app.VolumeMounts = []corev1.VolumeMount{{Name: "logs", MountPath: "/logs", SubPathExpr: "$(V200)"}}
-	injected := injectInto(t, fixture.Pod(app), fixture.SidecarSet("s", fixture.Sidecar("side", sharing)))
-	assert.Len(t, injected.Spec.Containers[0].Env, 202)
-}
-
 func TestSpec4_6_TransferredEnv(t *testing.T) {
 	app, other := fixture.Container("app"), fixture.Container("other")
 	fromField := corev1.EnvVar{Name: "C", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.name"}}}
@@ -320,40 +299,6 @@ func TestSpec4_8_HotTwins(t *testing.T) {
 		hashes: `{"s":{"updateTimestamp":"2024-01-02T12:00:00Z","hash":"` + set.Annotations[hashes] + `","sidecarSetName":"s","sidecarList":["envoy"],"controllerRevision":"s-rev"}}`,
 		blank:  `{"s":{"updateTimestamp":"2024-01-02T12:00:00Z","hash":"` + set.Annotations[blank] + `","sidecarSetName":"s","sidecarList":["envoy"]}}`,
 	}, injected.Annotations)
-}
-
-func TestSpec4_10_EntriesOfOtherSetsAreKept(t *testing.T) {
-	pod := fixture.Pod(fixture.Container("app"))
-	pod.Annotations = map[string]string{
-		"mine":                          "kept",
-		v1alpha1.InjectedListAnnotation: "other",
-		v1alpha1.HashAnnotation:         `{"other":{"updateTimestamp":"2023-01-01T00:00:00Z","hash":"h","sidecarSetName":"other","sidecarList":["o"]}}`,
-		// The older form.
-		v1alpha1.HashWithoutImageAnnotation: `{"other":"g"}`,
-	}
-	set := fixture.SidecarSet("s", fixture.Sidecar("side"))
-	injected := injectInto(t, pod, set)
-	assert.Equal(t, map[string]string{
-		"mine":                          "kept",
-		v1alpha1.InjectedListAnnotation: "other,s",
-		v1alpha1.HashAnnotation: `{"other":{"updateTimestamp":"2023-01-01T00:00:00Z","hash":"h","sidecarSetName":"other","sidecarList":["o"]},` +
-			`"s":{"updateTimestamp":"2024-01-02T12:00:00Z","hash":"` + set.Annotations[v1alpha1.HashAnnotation] + `","sidecarSetName":"s","sidecarList":["side"],"controllerRevision":"s-rev"}}`,
-		v1alpha1.HashWithoutImageAnnotation: `{"other":"g",` +
-			`"s":{"updateTimestamp":"2024-01-02T12:00:00Z","hash":"` + set.Annotations[v1alpha1.HashWithoutImageAnnotation] + `","sidecarSetName":"s","sidecarList":["side"]}}`,
-	}, injected.Annotations)
-}
-
-func TestSpec4_10_RecordsOfUpgradesOfAnotherPodAreRemoved(t *testing.T) {
-	pod := fixture.Pod(fixture.Container("app"))
-	pod.Annotations = map[string]string{
-		v1alpha1.InPlaceUpdateStateAnnotation: `{"other":{"revision":"o"},"s":{"revision":"h"}}`,
-		v1alpha1.UnavailableSinceAnnotation:   `{"s":"2023-01-01T00:00:00Z"}`,
-		v1alpha1.ResizeAnnotation:             `damaged`,
-	}
-	injected := injectInto(t, pod, fixture.SidecarSet("s", fixture.Sidecar("side")))
-	assert.JSONEq(t, `{"other":{"revision":"o"}}`, injected.Annotations[v1alpha1.InPlaceUpdateStateAnnotation])
-	assert.JSONEq(t, `{}`, injected.Annotations[v1alpha1.UnavailableSinceAnnotation])
-	assert.Equal(t, "damaged", injected.Annotations[v1alpha1.ResizeAnnotation])
 }
 
 func TestUnknownFieldsOfThePodSurvive(t *testing.T) {

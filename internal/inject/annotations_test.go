@@ -1,0 +1,44 @@
+package inject
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/fixture"
+)
+
+func TestSpec4_10_EntriesOfOtherSetsAreKept(t *testing.T) {
+	pod := fixture.Pod(fixture.Container("app"))
+	pod.Annotations = map[string]string{
+		"mine":                          "kept",
+		v1alpha1.InjectedListAnnotation: "other",
+		v1alpha1.HashAnnotation:         `{"other":{"updateTimestamp":"2023-01-01T00:00:00Z","hash":"h","sidecarSetName":"other","sidecarList":["o"]}}`,
+		// The older form.
+		v1alpha1.HashWithoutImageAnnotation: `{"other":"g"}`,
+	}
+	set := fixture.SidecarSet("s", fixture.Sidecar("side"))
+	injected := injectInto(t, pod, set)
+	assert.Equal(t, map[string]string{
+		"mine":                          "kept",
+		v1alpha1.InjectedListAnnotation: "other,s",
+		v1alpha1.HashAnnotation: `{"other":{"updateTimestamp":"2023-01-01T00:00:00Z","hash":"h","sidecarSetName":"other","sidecarList":["o"]},` +
+			`"s":{"updateTimestamp":"2024-01-02T12:00:00Z","hash":"` + set.Annotations[v1alpha1.HashAnnotation] + `","sidecarSetName":"s","sidecarList":["side"],"controllerRevision":"s-rev"}}`,
+		v1alpha1.HashWithoutImageAnnotation: `{"other":"g",` +
+			`"s":{"updateTimestamp":"2024-01-02T12:00:00Z","hash":"` + set.Annotations[v1alpha1.HashWithoutImageAnnotation] + `","sidecarSetName":"s","sidecarList":["side"]}}`,
+	}, injected.Annotations)
+}
+
+func TestSpec4_10_RecordsOfUpgradesOfAnotherPodAreRemoved(t *testing.T) {
+	pod := fixture.Pod(fixture.Container("app"))
+	pod.Annotations = map[string]string{
+		v1alpha1.InPlaceUpdateStateAnnotation: `{"other":{"revision":"o"},"s":{"revision":"h"}}`,
+		v1alpha1.UnavailableSinceAnnotation:   `{"s":"2023-01-01T00:00:00Z"}`,
+		v1alpha1.ResizeAnnotation:             `damaged`,
+	}
+	injected := injectInto(t, pod, fixture.SidecarSet("s", fixture.Sidecar("side")))
+	assert.JSONEq(t, `{"other":{"revision":"o"}}`, injected.Annotations[v1alpha1.InPlaceUpdateStateAnnotation])
+	assert.JSONEq(t, `{}`, injected.Annotations[v1alpha1.UnavailableSinceAnnotation])
+	assert.Equal(t, "damaged", injected.Annotations[v1alpha1.ResizeAnnotation])
+}
