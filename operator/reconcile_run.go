@@ -248,7 +248,7 @@ func (s *runStep) restoreRun(ctx context.Context, p *pass) error {
 	if !p.state.mayCorrect(s.clock.Now()) {
 		return nil
 	}
-	log.FromContext(ctx).Info("signalled a run its pause or its quarantine again, because Temporal has lost them", "sidecarset", p.set.Name, "generation", p.set.Generation)
+	log.FromContext(ctx).Info("Temporal has lost the pause or the quarantine of a run; signalling them again", "sidecarset", p.set.Name, "generation", p.set.Generation)
 	if pauseLost(p.set, p.run) {
 		if _, err := s.client.Signal(ctx, runs.Reference(p.set), protocol.PauseSignal, signalOf(p.set.Status.Rollout.Pause)); err != nil {
 			return err
