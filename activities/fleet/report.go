@@ -148,23 +148,8 @@ func (r *Reporter) report(ctx context.Context, set *v1alpha1.SidecarSet) error {
 	if last.hash == content.Hash && now.Sub(last.at) < interval && !unanswered && own == last.own {
 		return nil
 	}
-	var known bool
-	var err error
-	current := true
-	if own {
-		content.Own, err = r.permittedBy(ctx, set.Name)
-	}
-	if err == nil {
-		known, err = r.known(ctx, set.Name, content)
-	}
-	if err == nil && !known {
-		current, err = r.isCurrent(ctx, set)
-	}
-	if err == nil && !known && current {
-		state := protocol.FleetState{Set: set.Name, Phase: protocol.FleetRolling}
-		err = r.send(ctx, protocol.FleetWorkflowID(set.Name), protocol.ContentSignal, content, protocol.FleetWorkflow, state)
-	}
-	if err != nil || !current {
+	known, err := r.inform(ctx, set, content, own)
+	if err != nil || !known {
 		if unanswered {
 			r.unanswered.Store(set.Name, true)
 		}
@@ -172,6 +157,24 @@ func (r *Reporter) report(ctx context.Context, set *v1alpha1.SidecarSet) error {
 	}
 	r.reported[set.UID] = report{content.Hash, now, own}
 	return nil
+}
+
+// inform sends content that the fleet does not know, and reports whether the fleet knows it then. own is set
+// if a user of the cluster permitted the content.
+func (r *Reporter) inform(ctx context.Context, set *v1alpha1.SidecarSet, content protocol.FleetContent, own bool) (known bool, err error) {
+	if own {
+		if content.Own, err = r.permittedBy(ctx, set.Name); err != nil {
+			return false, err
+		}
+	}
+	if known, err = r.known(ctx, set.Name, content); err != nil || known {
+		return known, err
+	}
+	if current, err := r.isCurrent(ctx, set); err != nil || !current {
+		return false, err
+	}
+	state := protocol.FleetState{Set: set.Name, Phase: protocol.FleetRolling}
+	return true, r.send(ctx, protocol.FleetWorkflowID(set.Name), protocol.ContentSignal, content, protocol.FleetWorkflow, state)
 }
 
 // isCurrent reports whether the API server has the content of a cached SidecarSet. The cache of a new
