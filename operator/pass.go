@@ -82,7 +82,12 @@ func (p *pass) start(pause *v1alpha1.RolloutPause) runs.Start {
 	if run := p.run; run != nil && run.Stage != nil && run.Stage.Generation == p.set.Generation && stage.QuarantineOf(p.set) == nil {
 		current = run.Stage
 	}
-	return runs.Start{SidecarSet: runs.Reference(p.set), Generation: p.generation(), Pause: pause, Stage: current}
+	next := runs.Start{SidecarSet: runs.Reference(p.set), Generation: p.generation(), Pause: pause, Stage: current}
+	if pause == nil && p.pause != nil && p.run != nil {
+		// Status has the ended pause until the next write.
+		next.Resumed = p.run.Resumed
+	}
+	return next
 }
 
 // observation is the state of a SidecarSet that its status reports.

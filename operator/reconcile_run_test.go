@@ -5,10 +5,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/common/v1"
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflow/v1"
+	"go.temporal.io/sdk/converter"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/outrigger/outrigger/api/protocol"
@@ -87,6 +89,36 @@ func TestSpec11_12_AQuarantineIsLostOnlyIfNoRetryEndedIt(t *testing.T) {
 		set.Annotations[v1alpha1.HashAnnotation] = "better"
 		assert.False(t, quarantineLost(set, &c.run), name)
 	}
+}
+
+// The operator stopped after the start of the run, and before it removed the ended pause from status.
+func TestSpec8_2_AResumedRolloutThatIsStartedAgainStaysResumed(t *testing.T) {
+	plain, pause := converter.GetDefaultDataConverter(), &v1alpha1.RolloutPause{By: "ann"}
+	set := setAt(generation)
+	set.Status.Rollout = &v1alpha1.RolloutStatus{Generation: generation, Pause: pause}
+	attribute, err := plain.ToPayload(generation)
+	require.NoError(t, err)
+	attributes := &common.SearchAttributes{IndexedFields: map[string]*common.Payload{protocol.GenerationAttribute: attribute}}
+	bob, err := plain.ToPayload(protocol.Pause{By: "bob"})
+	require.NoError(t, err)
+
+	env := newSlowEnv(t)
+	env.run = &workflow.WorkflowExecutionInfo{Status: completed, HistoryLength: 20, SearchAttributes: attributes,
+		Memo: &common.Memo{Fields: map[string]*common.Payload{protocol.ResumeMemo: bob}}}
+	state := env.states.of(set)
+	state.recordFinished(generation)
+	seen := observation{plan: plan(protocol.PhaseProgressing, protocol.Counts{Matched: 2, Remaining: 2}), pause: pause}
+	seen.plan.Pods = make([]protocol.SelectedPod, 2)
+	env.clock.Step(env.outcomeOf(t, set, seen, state).requeueAfter)
+	env.outcomeOf(t, set, seen, state)
+	require.NotNil(t, env.started)
+
+	env.run = &workflow.WorkflowExecutionInfo{Status: opened, HistoryLength: 5, SearchAttributes: attributes, Memo: env.started.Memo}
+	out := env.outcomeOf(t, set, seen, (&runStates{}).of(set))
+	assert.Equal(t, &protocol.Pause{By: "bob"}, out.resumed)
+	assert.Nil(t, out.pause)
+	assert.True(t, out.pauseKnown)
+	assert.Empty(t, env.signals)
 }
 
 // A generation begins with the last state of the previous run (SPEC §8.2).

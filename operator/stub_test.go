@@ -131,9 +131,10 @@ func (s *stubRun) show(ctx workflow.Context) error {
 	if err != nil {
 		return err
 	}
-	memo := map[string]any{protocol.PauseMemo: nil, protocol.ResumeMemo: nil}
+	// As in production, a run that continues as new keeps the memo of a resume.
+	memo := map[string]any{protocol.PauseMemo: nil}
 	if s.pause != nil {
-		memo[protocol.PauseMemo] = s.pause
+		memo[protocol.PauseMemo], memo[protocol.ResumeMemo] = s.pause, nil
 		if s.is(sealed) {
 			memo[protocol.PauseMemo] = converter.NewRawValue(&common.Payload{
 				Metadata: map[string][]byte{converter.MetadataEncoding: []byte("binary/encrypted")}, Data: []byte("sealed")})

@@ -76,9 +76,10 @@ type Start struct {
 	Generation protocol.GenerationInput
 	// Pause is the pause of a new run, if any. Stage is the position within the steps of a
 	// RolloutPolicy, if an earlier run of the generation was lost, or if the run has another
-	// generation.
-	Pause *v1alpha1.RolloutPause
-	Stage *protocol.Stage
+	// generation. Resumed is the resume that ended the pause in status.
+	Pause   *v1alpha1.RolloutPause
+	Resumed *protocol.Pause
+	Stage   *protocol.Stage
 }
 
 // StartOrSignal starts the rollout of a generation. If the SidecarSet has no open run,
@@ -202,29 +203,15 @@ func (c *Client) startRequest(start Start) (*workflowservice.SignalWithStartWork
 	generation.Stage = start.Stage
 	input := protocol.RolloutInput{SidecarSet: set, Generation: generation.Generation, Images: generation.Images, Progress: protocol.Progress{Stage: start.Stage}}
 	phase := protocol.PhaseProgressing
-	memo := map[string]*common.Payload{}
-	if start.Stage != nil {
-		payload, err := c.converter.ToPayload(start.Stage)
-		if err != nil {
-			return nil, fmt.Errorf("encode the stage: %w", err)
-		}
-		// The run writes this memo only after a change of its stage.
-		memo[protocol.StageMemo] = payload
-	}
 	if pause != nil {
 		input.Pause, phase = &protocol.Pause{By: pause.By, Reason: pause.Reason}, protocol.PhasePaused
-		payload, err := c.converter.ToPayload(input.Pause)
-		if err != nil {
-			return nil, fmt.Errorf("encode the pause: %w", err)
-		}
-		// With this memo, the run shows the pause even before its first workflow task.
-		memo[protocol.PauseMemo] = payload
 	}
+	memo, memoErr := c.memoOf(start.Stage, input.Pause, start.Resumed)
 	arguments, inputErr := c.converter.ToPayloads(input)
 	signal, signalErr := c.converter.ToPayloads(generation)
 	summary, summaryErr := c.converter.ToPayload(protocol.Summary(fmt.Sprintf("%s generation %d: %s", set.Name, generation.Generation, generation.Images)))
 	attributes, attributesErr := attributesOf(set.Name, generation.Generation, phase)
-	if err := cmp.Or(inputErr, signalErr, summaryErr, attributesErr); err != nil {
+	if err := cmp.Or(inputErr, memoErr, signalErr, summaryErr, attributesErr); err != nil {
 		return nil, fmt.Errorf("encode the request: %w", err)
 	}
 	return &workflowservice.SignalWithStartWorkflowExecutionRequest{
@@ -238,8 +225,31 @@ func (c *Client) startRequest(start Start) (*workflowservice.SignalWithStartWork
 		WorkflowIdReusePolicy: enums.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 		SignalName:            protocol.GenerationSignal,
 		SignalInput:           signal,
-		Memo:                  &common.Memo{Fields: memo},
+		Memo:                  memo,
 		SearchAttributes:      attributes,
 		UserMetadata:          &sdkpb.UserMetadata{Summary: summary},
 	}, nil
+}
+
+// memoOf returns the memo of a new run. With this memo, the run shows its pause even before its first
+// workflow task. The run itself writes its stage only after a change.
+func (c *Client) memoOf(current *protocol.Stage, pause, resumed *protocol.Pause) (*common.Memo, error) {
+	values := map[string]any{}
+	if current != nil {
+		values[protocol.StageMemo] = current
+	}
+	if pause != nil {
+		values[protocol.PauseMemo] = pause
+	} else if resumed != nil {
+		values[protocol.ResumeMemo] = resumed
+	}
+	memo := &common.Memo{Fields: map[string]*common.Payload{}}
+	for name, value := range values {
+		payload, err := c.converter.ToPayload(value)
+		if err != nil {
+			return nil, fmt.Errorf("memo %s: %w", name, err)
+		}
+		memo.Fields[name] = payload
+	}
+	return memo, nil
 }
