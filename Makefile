@@ -59,7 +59,7 @@ versions := v1alpha1 v1beta1 outrigger/v1alpha1
 define generate
 $(foreach v,$(versions),bin/controller-gen object paths=./api/$(v) output:object:dir=$(1)/$(v)
 )bin/controller-gen crd $(versions:%=paths=./api/%) output:crd:dir=$(2)
-go run ./dev/definition --crd=$(2)/apps.kruise.io_sidecarsets.yaml --reference=$(3)
+go run ./dev/definition --crds=$(2) --reference=$(3)
 endef
 
 .PHONY: generate

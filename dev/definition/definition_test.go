@@ -2,19 +2,23 @@ package main
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 const (
 	applied = "../../config/crd/bases/apps.kruise.io_sidecarsets.yaml"
-	// annotations of an object may have 256 KiB, of which kubectl apply needs one for
-	// the whole manifest.
+	// The annotations of an object may have 256 KiB. kubectl apply needs one for the whole manifest.
 	annotationsLimit = 256 << 10
-	spare            = 12 << 10
+	spare            = 4 << 10
 )
 
 func TestTheDefinitionFitsIntoTheAnnotationOfKubectlApply(t *testing.T) {
@@ -56,6 +60,34 @@ func TestFieldsThatGoEncodesAsNullAreNullable(t *testing.T) {
 	}
 }
 
+func TestTheSchemaAcceptsTheQuantitiesThatAClientDecodes(t *testing.T) {
+	accepts := regexp.MustCompile(quantity).MatchString
+	parts := [][]string{{"", "+", "-", " "}, {"", "0", "1", "12", "1.", ".5", "1.5", ".", "1..5", "x"},
+		{"", "n", "u", "m", "k", "K", "Ki", "M", "Mi", "G", "Gi", "T", "Ti", "P", "Pi", "E", "Ei", "e", "e3", "E3", "e+3", "e-3", "e1.5", "mi", "i", " ", "e9999999999"}}
+	for _, sign := range parts[0] {
+		for _, number := range parts[1] {
+			for _, suffix := range parts[2] {
+				text := sign + number + suffix
+				_, err := resource.ParseQuantity(text)
+				// ParseQuantity decodes a suffix without a number as 0.
+				decodes := err == nil && strings.ContainsAny(number, "01235")
+				assert.Equal(t, decodes, accepts(text), "%q: %v", text, err)
+			}
+		}
+	}
+}
+
+func TestEveryIntOrStringIsBounded(t *testing.T) {
+	paths, err := filepath.Glob("../../config/crd/bases/*.yaml")
+	require.NoError(t, err)
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		values := strings.Count(string(text), "x-kubernetes-int-or-string: true") - strings.Count(string(text), "KMGTPE")
+		assert.Equal(t, values, strings.Count(string(text), "maximum: 2147483647"), path)
+	}
+}
+
 func assertDescribed(t *testing.T, path string, value apiextensionsv1.JSONSchemaProps) {
 	for name, field := range value.Properties {
 		assert.NotEmpty(t, field.Description, "%s.%s", path, name)
@@ -65,11 +97,12 @@ func assertDescribed(t *testing.T, path string, value apiextensionsv1.JSONSchema
 
 func assertRelaxed(t *testing.T, path string, value apiextensionsv1.JSONSchemaProps) {
 	assert.Nil(t, value.Default, path)
-	assert.Empty(t, value.Pattern+value.Format, path)
+	assert.Contains(t, []string{"", quantity}, value.Pattern, path)
+	assert.Contains(t, []string{"", "int32"}, value.Format, path)
 	if value.Items != nil {
 		assert.Equal(t, value.XListMapKeys, value.Items.Schema.Required, path)
 	}
-	if value.Type == "object" && value.AdditionalProperties == nil {
+	if value.Type == "object" && value.AdditionalProperties == nil && !strings.HasSuffix(path, ".metadata") {
 		assert.True(t, *value.XPreserveUnknownFields, path)
 	}
 	for name, field := range value.Properties {

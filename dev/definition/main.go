@@ -1,43 +1,65 @@
-// The program definition completes the CRD that controller-gen writes. The schema then describes
-// every field, and rejects no stored SidecarSet. The program also writes the reference of the
-// fields.
+// The program definition completes the CRDs that controller-gen writes. Their schemas then reject what no
+// client decodes. The schema of SidecarSets describes every field, and rejects no other stored SidecarSet.
+// The program also writes the reference of the fields of SidecarSets.
 package main
 
 import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 )
 
 func main() {
-	crd := flag.String("crd", "config/crd/bases/apps.kruise.io_sidecarsets.yaml", "definition that controller-gen wrote, to be finished in place")
+	crds := flag.String("crds", "config/crd/bases", "folder of the definitions that controller-gen wrote, to be finished in place")
 	reference := flag.String("reference", "docs/reference.md", "where to write the reference")
 	flag.Parse()
-	if err := run(*crd, *reference); err != nil {
+	if err := run(*crds, *reference); err != nil {
 		fmt.Fprintln(os.Stderr, "definition:", err)
 		os.Exit(1)
 	}
 }
 
-func run(path, reference string) error {
-	definition, err := read(path)
+func run(folder, reference string) error {
+	paths, err := filepath.Glob(filepath.Join(folder, "*_*.yaml"))
 	if err != nil {
 		return err
 	}
-	for i := range definition.Spec.Versions {
-		relax(specOf(&definition.Spec.Versions[i]))
+	for _, path := range paths {
+		definition, err := read(path)
+		if err != nil {
+			return err
+		}
+		complete(definition)
+		text, err := encode(definition)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, text, 0o644); err != nil {
+			return err
+		}
+		if definition.Spec.Names.Kind == sidecarSet {
+			if err := os.WriteFile(reference, []byte(describe(definition)), 0o644); err != nil {
+				return err
+			}
+		}
 	}
-	written, err := encode(definition)
-	if err != nil {
-		return err
+	return nil
+}
+
+// sidecarSet is the kind whose webhook validates stored objects less strictly than new objects.
+const sidecarSet = "SidecarSet"
+
+func complete(definition *apiextensionsv1.CustomResourceDefinition) {
+	for _, version := range definition.Spec.Versions {
+		if definition.Spec.Names.Kind == sidecarSet {
+			relax(specOf(&version))
+		}
+		bound(version.Schema.OpenAPIV3Schema)
 	}
-	if err := os.WriteFile(path, written, 0o644); err != nil {
-		return err
-	}
-	return os.WriteFile(reference, []byte(describe(definition)), 0o644)
 }
 
 func read(path string) (*apiextensionsv1.CustomResourceDefinition, error) {

@@ -61,13 +61,18 @@ func relaxValue(value *apiextensionsv1.JSONSchemaProps, name string, own bool) {
 	if !own {
 		value.Description = brief(value.Description)
 	}
-	value.Default, value.Required, value.AnyOf, value.Pattern, value.Format = nil, nil, nil, "", ""
+	value.Default, value.Required, value.AnyOf, value.Pattern = nil, nil, nil, decodable(value)
+	if value.Format != "int32" {
+		value.Format = ""
+	}
 	switch {
 	case value.Items != nil:
 		relaxList(value, keyOf(name), own)
 	case value.AdditionalProperties != nil:
 		relaxValue(value.AdditionalProperties.Schema, "", own)
 		value.AdditionalProperties.Schema.Description = ""
+	case value.Type == "object" && name == "metadata":
+		describeMetadata(value)
 	case value.Type == "object":
 		value.XPreserveUnknownFields = new(true)
 		for name, property := range value.Properties {

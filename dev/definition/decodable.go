@@ -1,0 +1,50 @@
+package main
+
+import (
+	"math"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+)
+
+// A client that lists objects fails as a whole if it cannot decode one of them. The schemas therefore
+// reject values that no client decodes, also if no webhook is installed.
+
+// quantity is the pattern of the strings with a digit that resource.ParseQuantity accepts. The pattern of
+// Kubernetes is longer and also admits fractions in exponents, which ParseQuantity rejects.
+const quantity = `^[+-]?(\d+\.?\d*|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d{1,18})?$`
+
+// decodable returns the pattern that a value needs to be decoded. Only quantities need one.
+func decodable(value *apiextensionsv1.JSONSchemaProps) string {
+	if value.XIntOrString && value.Pattern != "" {
+		return quantity
+	}
+	return ""
+}
+
+// describeMetadata describes the metadata of a template of PersistentVolumeClaims, for which controller-gen
+// writes no fields. Kubernetes accepts labels and annotations only, so the API server prunes other fields.
+func describeMetadata(value *apiextensionsv1.JSONSchemaProps) {
+	texts := &apiextensionsv1.JSONSchemaPropsOrBool{Allows: true, Schema: &apiextensionsv1.JSONSchemaProps{Type: "string"}}
+	value.Properties = map[string]apiextensionsv1.JSONSchemaProps{
+		"labels":      {Type: "object", Description: "Labels of the PVC.", AdditionalProperties: texts},
+		"annotations": {Type: "object", Description: "Annotations of the PVC.", AdditionalProperties: texts},
+	}
+}
+
+// bound limits the numbers of every int-or-string in a schema to 32 bits. controller-gen does so only for
+// other integers.
+func bound(value *apiextensionsv1.JSONSchemaProps) {
+	if value.XIntOrString && value.Pattern == "" {
+		value.Minimum, value.Maximum = new(float64(math.MinInt32)), new(float64(math.MaxInt32))
+	}
+	for name, property := range value.Properties {
+		bound(&property)
+		value.Properties[name] = property
+	}
+	if value.Items != nil {
+		bound(value.Items.Schema)
+	}
+	if value.AdditionalProperties != nil {
+		bound(value.AdditionalProperties.Schema)
+	}
+}
