@@ -26,11 +26,15 @@ const (
 // decisions. After all stages, the run stays open for clusters that join, and continues as new with other
 // content.
 func Fleet(ctx workflow.Context, state protocol.FleetState) error {
-	fleet.Resume(&state)
-	f := &fleetRun{state: state, active: map[string]*activeMember{}}
+	state.Rules = max(int(workflow.GetVersion(ctx, "rules of a fleet", workflow.DefaultVersion, fleet.NewestRules)), 0)
+	continued := fleet.Resume(&state)
+	f := &fleetRun{state: state, active: map[string]*activeMember{}, refresh: state.Rules > 0}
 	f.contents, f.left = workflow.GetSignalChannel(ctx, protocol.ContentSignal), workflow.GetSignalChannel(ctx, protocol.MembersSignal)
 	if err := f.handleRequests(ctx); err != nil {
 		return err
+	}
+	for _, uid := range continued {
+		f.begin(ctx, uid, protocol.FleetRolloutActivity)
 	}
 	for {
 		if f.readContents(workflow.Now(ctx)); f.superseded || f.long(ctx) {
@@ -40,14 +44,16 @@ func Fleet(ctx workflow.Context, state protocol.FleetState) error {
 			return err
 		}
 		f.changed = false
-		step := fleet.Next(&f.state, workflow.Now(ctx))
+		step := f.next(workflow.Now(ctx))
 		for _, uid := range step.Start {
 			f.begin(ctx, uid, protocol.FleetRolloutActivity)
 		}
 		for _, uid := range step.RollBack {
 			f.begin(ctx, uid, protocol.FleetRollbackActivity)
 		}
-		f.measure(ctx, step.Measure)
+		if f.reading == nil || f.state.Phase != protocol.FleetRolling {
+			f.measure(ctx, step.Measure)
+		}
 		f.refresh = f.refresh || step.Refresh
 		if err := f.await(ctx, step.Until); err != nil {
 			return err
@@ -62,13 +68,26 @@ type fleetRun struct {
 	contents, left workflow.ReceiveChannel
 	// active are the activities of clusters in progress.
 	active map[string]*activeMember
-	// measuring is the measurement in progress, if any.
+	// measuring is the measurement in progress, if any. reading is the read of the plan in progress.
 	measuring *activeMeasurement
+	reading   *activeRead
 	// refresh is set if the members have to be read again. changed is set if the next step may be due.
 	refresh, changed, superseded bool
 }
 
 type activeMember struct{ cancel workflow.CancelFunc }
+
+type activeRead struct {
+	cancel workflow.CancelFunc
+	err    error
+}
+
+func (f *fleetRun) next(now time.Time) fleet.Step {
+	if f.reading != nil {
+		return fleet.NextRollbacks(&f.state, now)
+	}
+	return fleet.Next(&f.state, now)
+}
 
 // readContents reads the reports of members. Content that supersedes other content needs a new run, but
 // the first content does not.
@@ -92,26 +111,49 @@ func (f *fleetRun) long(ctx workflow.Context) bool {
 }
 
 // readPlan reads the policy at the begin of the rollout, and the members at the begin of each stage and
-// once a new member reports content.
+// once a new member reports content. The registry may be unreadable for a long time, so rollbacks and
+// requests do not wait for the answer.
 func (f *fleetRun) readPlan(ctx workflow.Context) error {
-	if f.state.Planned && !f.refresh || f.state.Hash == "" {
-		return nil
+	if f.reading != nil || f.state.Planned && !f.refresh || f.state.Hash == "" {
+		return f.readError()
 	}
 	f.refresh = false
-	var plan protocol.FleetPlan
-	asking := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+	reading, cancel := workflow.WithCancel(ctx)
+	self := &activeRead{cancel: cancel}
+	f.reading = self
+	answer := workflow.ExecuteActivity(workflow.WithActivityOptions(reading, workflow.ActivityOptions{
 		StartToCloseTimeout: time.Minute, Summary: "read the policy and the members", RetryPolicy: retryForever(),
-	})
-	if err := workflow.ExecuteActivity(asking, protocol.FleetPlanActivity, f.state.Set).Get(ctx, &plan); err != nil {
-		return fmt.Errorf("read the members of the fleet: %w", err)
-	}
-	fleet.Adopt(&f.state, &plan)
-	for _, uid := range fleet.Keys(f.active) {
-		if f.state.Clusters[uid] == nil {
-			f.end(uid) // the cluster has left
+	}), protocol.FleetPlanActivity, f.state.Set)
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		var plan protocol.FleetPlan
+		err := answer.Get(ctx, &plan)
+		if f.reading != self {
+			return // a retry reads the plan again
 		}
+		if f.changed = true; err != nil {
+			self.err = err
+			return
+		}
+		f.reading = nil
+		fleet.Adopt(&f.state, &plan)
+		for _, uid := range fleet.Keys(f.active) {
+			if f.state.Clusters[uid] == nil {
+				f.end(uid) // the cluster has left
+			}
+		}
+	})
+	if f.state.Rules > 0 {
+		return nil
 	}
-	return nil
+	err := workflow.Await(ctx, func() bool { return f.reading == nil || self.err != nil })
+	return cmp.Or(err, f.readError())
+}
+
+func (f *fleetRun) readError() error {
+	if f.reading == nil || f.reading.err == nil {
+		return nil
+	}
+	return fmt.Errorf("read the members of the fleet: %w", f.reading.err)
 }
 
 // begin starts an activity of a cluster. It ends another activity of the cluster.
@@ -194,6 +236,10 @@ func (f *fleetRun) handleRequests(ctx workflow.Context) error {
 			func(r protocol.FleetStepRequest, now time.Time) string {
 				for _, uid := range fleet.Keys(f.state.Clusters) {
 					f.end(uid)
+				}
+				if f.state.Rules > 0 && f.reading != nil {
+					f.reading.cancel()
+					f.reading = nil
 				}
 				fleet.Retry(&f.state, r.Approval, now)
 				return "the rollout begins again with its first stage"

@@ -311,3 +311,51 @@ func (s *fleetSuite) TestSpec12_4_AnAbortRollsAllClustersBack() {
 	s.Equal(3, s.count("rollback"))
 	s.True(slices.ContainsFunc(state.Verdicts, func(v protocol.FleetVerdict) bool { return v.Phase == protocol.FleetFailed }))
 }
+
+// The registry does not answer after a member has left, and answers with an error later.
+func (s *fleetSuite) TestSpec12_4_AnAbortAndARetryDoNotWaitForTheMembers() {
+	s.members("canary", 1)
+	s.members("rest", 2)
+	s.deliver(time.Second, "canary-000", "h1")
+	var fault error
+	s.env.OnActivity(protocol.FleetPlanActivity, mock.Anything, mock.Anything).Return(func(context.Context, string) (protocol.FleetPlan, error) {
+		return s.plan, fault
+	})
+	s.env.RegisterDelayedCallback(func() {
+		fault = activity.ErrResultPending
+		s.env.SignalWorkflow(protocol.MembersSignal, nil)
+	}, 2*time.Hour)
+	s.request(3*time.Hour, protocol.AbortUpdate, protocol.FleetStepRequest{})
+	s.env.RegisterDelayedCallback(func() {
+		s.Equal(protocol.FleetFailed, s.query().Phase)
+		s.Equal(3, s.count("rollback"))
+		fault = errors.New("no members can be read")
+	}, 4*time.Hour)
+	s.request(5*time.Hour, protocol.RetryUpdate, protocol.FleetStepRequest{})
+	s.env.RegisterDelayedCallback(func() {
+		s.Equal(3, s.count("rollout"), "no cluster begins before the policy is read")
+		fault, s.plan.Policy = nil, "edge-2"
+	}, 5*time.Hour+20*time.Second)
+	state := s.run(9 * time.Hour)
+	s.Equal(protocol.FleetThrough, state.Phase, state.Message)
+	s.Equal("edge-2", state.Policy)
+	s.Equal(6, s.count("rollout"))
+}
+
+// Cluster rest-001 was running when the earlier run continued as new.
+func (s *fleetSuite) TestSpec12_2_ANewRunContinuesInTheSameCluster() {
+	s.plan.Spec.Stages[1].MaxConcurrentClusters = new(intstr.FromInt32(1))
+	s.members("canary", 1)
+	s.members("rest", 2)
+	state := protocol.FleetState{Set: "envoy", Hash: "h1", Attempt: 1, Planned: true, Policy: "edge", Spec: s.plan.Spec, Stage: 1, Phase: protocol.FleetRolling,
+		Clusters: map[string]*protocol.FleetCluster{
+			"canary-000": {Name: "canary-000", Hash: "h1", State: protocol.ClusterCompleted, Begun: true},
+			"rest-000":   {Name: "rest-000", Hash: "h1", Stage: 1, State: protocol.ClusterPending},
+			"rest-001":   {Name: "rest-001", Hash: "h1", Stage: 1, State: protocol.ClusterRunning, Begun: true},
+		}}
+	s.simulate()
+	s.env.RegisterDelayedCallback(s.env.CancelWorkflow, time.Hour)
+	s.env.ExecuteWorkflow(protocol.FleetWorkflow, state)
+	s.Equal([]string{"rest-001", "rest-000"}, s.clusters())
+	s.Equal(1, s.worst)
+}

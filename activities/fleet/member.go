@@ -176,7 +176,7 @@ func (m *Member) Rollback(ctx context.Context, input protocol.FleetRolloutInput)
 	})
 }
 
-// rollBack makes one attempt to roll back. aborted is set before the first abort is sent to the run.
+// rollBack makes one attempt to roll back. aborted is set before the first request is sent to an open run.
 func (m *Member) rollBack(ctx context.Context, local *localRun, input protocol.FleetRolloutInput, aborted *bool) (result protocol.FleetResult, err error) {
 	switch {
 	case local.hash() != input.Permit.Hash:
@@ -189,16 +189,23 @@ func (m *Member) rollBack(ctx context.Context, local *localRun, input protocol.F
 		return protocol.FleetResult{State: protocol.ClusterRolledBack}, nil
 	case local.quarantined(), local.aborting():
 		return result, nil
-	case *aborted && local.status.Pause != nil:
-		return protocol.FleetResult{State: protocol.ClusterFailed, Reason: local.status.Pause.Reason}, nil
 	case local.ended():
 		return m.startRollback(ctx, local, input.Reason)
+	case local.good():
+		// The run itself rolls back only content that has not been rolled out before.
+		if *aborted {
+			return result, nil
+		}
+		*aborted = true
+		return m.startRollback(ctx, local, input.Reason)
+	case *aborted && local.status.Pause != nil:
+		return protocol.FleetResult{State: protocol.ClusterFailed, Reason: local.status.Pause.Reason}, nil
 	}
 	*aborted = true
 	return result, m.update(ctx, local, protocol.AbortUpdate, m.request(local, protocol.Approval{By: byFleet, Reason: input.Reason}))
 }
 
-// startRollback starts a run that rolls back content whose run has ended.
+// startRollback rolls back content whose rollout has ended once. It starts a run, or signals the open run.
 func (m *Member) startRollback(ctx context.Context, local *localRun, reason string) (result protocol.FleetResult, err error) {
 	target := ""
 	for _, good := range local.set.Status.GoodRevisions {
@@ -371,9 +378,12 @@ func (l *localRun) forgotten() bool {
 
 // recorded reports whether status records the end of the rollout. The end of a rollout without ready pods
 // is not recorded.
-func (l *localRun) recorded() bool {
+func (l *localRun) recorded() bool { return l.good() || l.set.Status.MatchedPods == 0 }
+
+// good reports whether the rollout of the content is the last that has ended.
+func (l *localRun) good() bool {
 	good := l.set.Status.LastGoodRevision()
-	return good != nil && good.Hash == l.hash() || l.set.Status.MatchedPods == 0
+	return good != nil && good.Hash == l.hash()
 }
 
 func (l *localRun) quarantined() bool {

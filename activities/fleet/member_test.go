@@ -133,9 +133,20 @@ func TestSpec12_2_ARolloutWhoseRunTemporalDeletedHasCompleted(t *testing.T) {
 	assert.Empty(t, result.State, "the operator has not started a run")
 }
 
-func TestSpec12_4_ARollbackAfterTemporalDeletedTheRunStartsAnother(t *testing.T) {
+// The content was rolled out before it failed in another cluster. Its run is deleted, or is open because
+// pods have to be upgraded again.
+func TestSpec12_4_ContentThatWasRolledOutIsRolledBack(t *testing.T) {
+	for name, run := range map[string]*protocol.RolloutStatus{
+		"Temporal deleted the run": nil,
+		"the run is open":          {Generation: 3, Phase: protocol.PhaseProgressing},
+	} {
+		t.Run(name, func(t *testing.T) { testRollbackOfGoodContent(t, run) })
+	}
+}
+
+func testRollbackOfGoodContent(t *testing.T, run *protocol.RolloutStatus) {
 	c := newCluster(t, ended())
-	c.run(nil)
+	c.run(run)
 	c.reachable(nil)
 	c.set.Status.GoodRevisions = []v1alpha1.GoodRevision{{Hash: c.hash, ResourceVersion: "2"}, {Hash: "before", Revision: "envoy-1", ResourceVersion: "1"}}
 	require.NoError(t, c.Live.(client.Client).Status().Update(t.Context(), c.set))
@@ -146,10 +157,19 @@ func TestSpec12_4_ARollbackAfterTemporalDeletedTheRunStartsAnother(t *testing.T)
 		if err != nil {
 			return err
 		}
-		_, err = c.rollBack(ctx, local, protocol.FleetRolloutInput{Set: "envoy", Permit: protocol.Permit{Hash: c.hash}}, new(bool))
-		return err
+		attempts, signalled := 1, false
+		if run != nil {
+			attempts = 2 // the open run has not read the signal yet
+		}
+		for range attempts {
+			if _, err = c.rollBack(ctx, local, protocol.FleetRolloutInput{Set: "envoy", Permit: protocol.Permit{Hash: c.hash}}, &signalled); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	require.Len(t, c.local.Calls, 2)
+	assert.Empty(t, c.updates)
 	signal := c.local.Calls[1].Arguments.Get(3).(protocol.GenerationInput)
 	assert.Equal(t, "envoy-1", signal.Stage.Quarantine.Revision)
 }

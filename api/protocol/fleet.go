@@ -178,6 +178,9 @@ type FleetState struct {
 	Verdicts []FleetVerdict `json:"verdicts,omitempty"`
 	// Events are the newest events of the rollouts, the newest last.
 	Events []FleetEvent `json:"events,omitempty"`
+	// Rules is the version of the decisions of a run, so that the runs of earlier releases replay. Each
+	// run of the workflow has the newest version at its begin.
+	Rules int `json:"-"`
 }
 
 // FleetEvent is an event of a rollout over many clusters. By and Reason are those of a user. Cluster is
@@ -226,8 +229,10 @@ type FleetCluster struct {
 	Since  time.Time         `json:"since,omitzero"`
 	// Begun is set if the cluster may have a permit for the content. A rollback ends it.
 	Begun bool `json:"begun,omitempty"`
-	// Own is the user that permitted the content in this cluster, if the fleet had not.
-	Own *Approval `json:"own,omitempty"`
+	// Own is the user that permitted the content in this cluster, if the fleet had not. Settled is set if
+	// the cluster needed no permit for the content.
+	Own     *Approval `json:"own,omitempty"`
+	Settled bool      `json:"settled,omitempty"`
 	// Undo is earlier content that failed, if its rollback has not ended. The cluster begins after it.
 	Undo *FleetUndo `json:"undo,omitempty"`
 }

@@ -14,7 +14,7 @@ import (
 
 // rolling is a rollout of h1 in its second stage, with clusters of all kinds.
 func rolling(action outriggerv1.FleetAction) *protocol.FleetState {
-	s := &protocol.FleetState{Set: "envoy", Hash: "h1", Phase: protocol.FleetRolling, Planned: true, Spec: policy().Spec, Stage: 1, Attempt: 1}
+	s := &protocol.FleetState{Set: "envoy", Hash: "h1", Rules: NewestRules, Phase: protocol.FleetRolling, Planned: true, Spec: policy().Spec, Stage: 1, Attempt: 1}
 	s.Spec.Failure.Action, s.Spec.Stages[1].MaxConcurrentClusters = action, new(intstr.FromInt32(9))
 	s.Clusters = map[string]*protocol.FleetCluster{
 		"canary": {Stage: 0, State: protocol.ClusterCompleted, Begun: true},
@@ -148,4 +148,40 @@ func TestSpec12_4_ARequestForOtherContentIsRejected(t *testing.T) {
 		assert.Equal(t, accepted, CheckRetry(s, request) == nil, hash)
 		s.Phase = protocol.FleetRolling
 	}
+}
+
+// A user permitted the content in one cluster, and another cluster had the content before it joined.
+func TestSpec12_4_AnAbortReachesClustersWithoutAPermitOfTheFleet(t *testing.T) {
+	s := rolling(outriggerv1.FleetPause)
+	s.Stage = 0
+	Report(s, protocol.FleetContent{Member: "next", Hash: "h1", Own: &protocol.Approval{By: "ann"}}, time.Now())
+	Report(s, protocol.FleetContent{Member: "settled", Hash: "h1", Settled: true}, time.Now())
+	Report(s, protocol.FleetContent{Member: "waits", Hash: "h1"}, time.Now())
+	Report(s, protocol.FleetContent{Member: "other", Hash: "h0", Settled: true}, time.Now())
+	Abort(s, protocol.Approval{}, time.Now())
+	assert.ElementsMatch(t, []string{"away", "bad", "canary", "joined", "next", "settled"}, due(s))
+}
+
+// The cluster would otherwise begin after the bake time of its stage.
+func TestSpec12_2_AStageWaitsForRollbacksOfEarlierContent(t *testing.T) {
+	now := time.Now()
+	s := rolling(outriggerv1.FleetRollbackAll)
+	Abort(s, protocol.Approval{Reason: "errors"}, now)
+	Next(s, now)
+	for _, uid := range []string{"away", "bad", "joined"} {
+		Finish(s, uid, protocol.FleetResult{State: protocol.ClusterRolledBack}, now)
+	}
+	for _, uid := range sorted(s) {
+		Report(s, protocol.FleetContent{Member: uid, Hash: "h2"}, now)
+	}
+	s.Planned, s.Spec = true, policy().Spec
+	require.Equal(t, []string{"joined"}, Next(s, now).Start)
+	Finish(s, "joined", protocol.FleetResult{State: protocol.ClusterCompleted}, now)
+	step := Next(s, now)
+	assert.Nil(t, s.Reached, "the canary still rolls the earlier content back")
+	assert.Equal(t, now.Add(UnreachableAfter(&s.Spec)), step.Until)
+	Next(s, step.Until)
+	assert.NotNil(t, s.Reached, "a cluster that does not answer blocks no stage")
+	Finish(s, "canary", protocol.FleetResult{State: protocol.ClusterSuperseded}, step.Until)
+	assert.Equal(t, []string{"canary"}, Next(s, step.Until).Start)
 }

@@ -76,7 +76,7 @@ type fleetOf struct {
 
 func newFleetOf(t *testing.T, seed int64) *fleetOf {
 	f := &fleetOf{t: t, rand: rand.New(rand.NewSource(seed)), members: map[string]protocol.FleetMember{}, now: time.Unix(1_700_000_000, 0), running: map[string]string{}}
-	f.state = protocol.FleetState{Set: "envoy", Phase: protocol.FleetRolling}
+	f.state = protocol.FleetState{Set: "envoy", Phase: protocol.FleetRolling, Rules: NewestRules}
 	for i := range 2 + f.rand.Intn(20) {
 		f.join(i)
 	}
@@ -237,7 +237,7 @@ func TestSpec12_2_ClustersWithoutTheContentTakeNoPlace(t *testing.T) {
 
 // A cluster that joins with content that it has long had does not send the fleet back.
 func TestSpec12_3_SettledContentOfANewMemberSupersedesNothing(t *testing.T) {
-	s := &protocol.FleetState{Set: "envoy", Phase: protocol.FleetRolling}
+	s := &protocol.FleetState{Set: "envoy", Phase: protocol.FleetRolling, Rules: NewestRules}
 	report := func(member, hash string, settled bool) Effect {
 		return Report(s, protocol.FleetContent{Member: member, Hash: hash, Settled: settled}, time.Now())
 	}
@@ -249,7 +249,7 @@ func TestSpec12_3_SettledContentOfANewMemberSupersedesNothing(t *testing.T) {
 
 // The API server of a cluster was restored to a time before its permit.
 func TestSpec12_3_AClusterThatLostItsPermitBeginsAgain(t *testing.T) {
-	s := &protocol.FleetState{Set: "envoy", Phase: protocol.FleetRolling}
+	s := &protocol.FleetState{Set: "envoy", Phase: protocol.FleetRolling, Rules: NewestRules}
 	Report(s, protocol.FleetContent{Member: "a", Hash: "h1"}, time.Now())
 	s.Clusters["a"].State = protocol.ClusterCompleted
 	Report(s, protocol.FleetContent{Member: "a", Hash: "h1", Settled: true}, time.Now())
@@ -259,7 +259,7 @@ func TestSpec12_3_AClusterThatLostItsPermitBeginsAgain(t *testing.T) {
 }
 
 func TestSpec12_3_OnlyNewContentSupersedes(t *testing.T) {
-	s := &protocol.FleetState{Set: "envoy", Phase: protocol.FleetRolling}
+	s := &protocol.FleetState{Set: "envoy", Phase: protocol.FleetRolling, Rules: NewestRules}
 	report := func(member, hash string) Effect {
 		return Report(s, protocol.FleetContent{Member: member, Hash: hash}, time.Now())
 	}
@@ -325,4 +325,29 @@ func TestSpec12_5_ARolloutWithoutAPermitNeitherBeginsNorEnds(t *testing.T) {
 			assert.Empty(t, plan.Pods)
 		}
 	}
+}
+
+// The API server of the only canary was restored during the bake time.
+func TestSpec12_2_AStageWithoutCompletedClustersBakesAgain(t *testing.T) {
+	s, now := rolling(outriggerv1.FleetPause), time.Unix(1_700_000_000, 0)
+	s.Stage = 0
+	delete(s.Clusters, "joined")
+	assert.Equal(t, now.Add(time.Hour), Next(s, now).Until, "the stage bakes")
+	now = now.Add(59 * time.Minute)
+	Report(s, protocol.FleetContent{Member: "canary", Hash: "h1"}, now)
+	require.Equal(t, []string{"canary"}, Next(s, now).Start)
+	Finish(s, "canary", protocol.FleetResult{State: protocol.ClusterCompleted}, now)
+	assert.Equal(t, now.Add(time.Hour), Next(s, now).Until)
+}
+
+// The rollout in a cluster continues while the workflow continues as new.
+func TestSpec12_2_ANewRunBeginsInNoOtherCluster(t *testing.T) {
+	s := rolling(outriggerv1.FleetPause)
+	s.Spec.Stages[1].MaxConcurrentClusters = new(intstr.FromInt32(1))
+	s.Clusters["a-pending"] = &protocol.FleetCluster{Name: "a-pending", Hash: "h1", Stage: 1, State: protocol.ClusterPending}
+	assert.Equal(t, []string{"bad", "joined"}, Resume(s))
+	assert.Empty(t, Next(s, time.Now()).Start)
+	s.Rules = 0
+	assert.Empty(t, Resume(s), "a run of an earlier release decides as before")
+	assert.Equal(t, []string{"a-pending"}, Next(s, time.Now()).Start)
 }

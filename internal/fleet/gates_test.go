@@ -88,7 +88,7 @@ func measuring(t *testing.T, change func(*outriggerv1.FleetPolicySpec)) (s *prot
 	if change != nil {
 		change(&p.Spec)
 	}
-	s = &protocol.FleetState{Set: "envoy", Phase: protocol.FleetRolling}
+	s = &protocol.FleetState{Set: "envoy", Phase: protocol.FleetRolling, Rules: NewestRules}
 	for _, uid := range []string{"canary", "eu-1"} {
 		Report(s, protocol.FleetContent{Member: uid, Hash: "h1"}, now)
 	}

@@ -11,6 +11,11 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
+// NewestRules is the version of the decisions of this package (SPEC 12.2, 12.4). Before version 1, an abort
+// reached only clusters with a permit of the fleet. A stage neither waited for rollbacks of earlier content,
+// nor repeated its bake time, and a new run of the workflow forgot which clusters were running.
+const NewestRules = 1
+
 // Step is the next step of a rollout over many clusters.
 type Step struct {
 	// Start and RollBack are the uids of clusters whose activities begin now.
@@ -37,6 +42,11 @@ func Next(s *protocol.FleetState, now time.Time) Step {
 	return step
 }
 
+// NextRollbacks is Next for the time in which the plan is read. Only rollbacks do not wait for the plan.
+func NextRollbacks(s *protocol.FleetState, now time.Time) Step {
+	return Step{RollBack: rollBack(s, now)}
+}
+
 func advance(s *protocol.FleetState, now time.Time) Step {
 	switch s.Phase {
 	case protocol.FleetPaused, protocol.FleetRollingBack, protocol.FleetFailed:
@@ -59,10 +69,13 @@ func roll(s *protocol.FleetState, now time.Time) Step {
 	if !now.Before(end) {
 		skipAbsent(s, now)
 	}
-	clusters := count(s)
+	clusters := count(s, now.Before(end))
 	if limit, ok := maxSkipped(s, clusters.own); ok && clusters.skipped > limit {
 		s.Message = fmt.Sprintf("stage %s waits: %d clusters are skipped, and unreachable.max is %s", stage.Name, clusters.skipped, s.Spec.Unreachable.Max.String())
 		return Step{}
+	}
+	if s.Rules > 0 && clusters.completed == 0 && clusters.own+clusters.later > 0 {
+		s.Reached, s.Gates = nil, nil // the last completed cluster of the stage begins again
 	}
 	start := clusters.pending[:min(len(clusters.pending), max(limitOf(stage.MaxConcurrentClusters, clusters.own)-clusters.running, 0))]
 	begun(s, start, now)
@@ -102,12 +115,14 @@ func absent(s *protocol.FleetState, cluster *protocol.FleetCluster) bool {
 
 // counts are the clusters of a rollout as the current stage sees them. Running, pending and absent
 // clusters may also belong to earlier stages. Clusters that never had the SidecarSet are not skipped.
+// Clusters that roll earlier content back are absent.
 type counts struct {
 	running, absent, completed, skipped, later, own int
 	pending                                         []string
 }
 
-func count(s *protocol.FleetState) (c counts) {
+// count counts the clusters. awaitsUndo is set while the stage waits for the end of earlier rollbacks.
+func count(s *protocol.FleetState, awaitsUndo bool) (c counts) {
 	for _, uid := range sorted(s) {
 		cluster := s.Clusters[uid]
 		own := cluster.Stage == s.Stage
@@ -118,11 +133,14 @@ func count(s *protocol.FleetState) (c counts) {
 		case own:
 			c.own++
 		}
+		undoes := s.Rules > 0 && cluster.Undo != nil && cluster.Stage != protocol.UnknownStage
 		switch {
 		case cluster.State == protocol.ClusterRunning:
 			c.running++
-		case absent(s, cluster):
+		case absent(s, cluster), undoes && awaitsUndo:
 			c.absent++
+		case undoes && own:
+			c.skipped++
 		case cluster.State == protocol.ClusterPending && cluster.Stage != protocol.UnknownStage:
 			c.pending = append(c.pending, uid)
 		case cluster.State == protocol.ClusterCompleted && own:

@@ -43,7 +43,7 @@ func Report(s *protocol.FleetState, content protocol.FleetContent, now time.Time
 		s.Clusters[content.Member] = cluster
 	}
 	former := cluster.Hash
-	cluster.Hash = content.Hash
+	cluster.Hash, cluster.Settled = content.Hash, content.Settled
 	recordOwn(s, cluster, content, now)
 	if content.Hash == s.Hash {
 		switch again := cluster.State == protocol.ClusterCompleted && !content.Settled; {
@@ -174,18 +174,22 @@ func Adopt(s *protocol.FleetState, plan *protocol.FleetPlan) {
 	}
 }
 
-// Resume prepares the state for the next run of the workflow, in which no activity is running. The
-// activities have the same effect if they are repeated.
-func Resume(s *protocol.FleetState) {
+// Resume prepares the state for the next run of the workflow, in which no activity is running. It returns
+// the clusters whose rollout continues, so that no other cluster begins instead. The activities have the same
+// effect if they are repeated.
+func Resume(s *protocol.FleetState) (rollOut []string) {
 	for _, uid := range Keys(s.Clusters) {
 		cluster := s.Clusters[uid]
-		switch cluster.State {
-		case protocol.ClusterRunning:
-			cluster.State = protocol.ClusterPending
-		case protocol.ClusterRollingBack:
+		switch {
+		case cluster.State == protocol.ClusterRollingBack:
 			cluster.State = protocol.ClusterRollbackDue
+		case cluster.State == protocol.ClusterRunning && s.Rules == 0:
+			cluster.State = protocol.ClusterPending
+		case cluster.State == protocol.ClusterRunning:
+			rollOut = append(rollOut, uid)
 		}
 	}
+	return rollOut
 }
 
 // Finish records the result of an activity of a cluster. A failure before the content is through stops
@@ -235,8 +239,8 @@ func title(cluster *protocol.FleetCluster, uid string) string {
 }
 
 // stop stops the rollout, and no further cluster begins. With action Pause, the default, the clusters stay
-// as they are. With RollbackAll, all clusters that may have a permit are rolled back, even if they do not
-// answer now. With RollbackStage, only those of the current stage are rolled back, and those of other stages
+// as they are. With RollbackAll, all clusters that may have rolled the content out are rolled back, even if
+// they do not answer now. With RollbackStage, only those of the current stage are rolled back, and those of other stages
 // that are running or have failed (SPEC §12.4).
 func stop(s *protocol.FleetState, reason string, action outriggerv1.FleetAction) {
 	s.Message = reason
@@ -250,10 +254,15 @@ func stop(s *protocol.FleetState, reason string, action outriggerv1.FleetAction)
 		cluster := s.Clusters[uid]
 		inStage := action == outriggerv1.FleetRollbackAll || cluster.Stage == s.Stage ||
 			cluster.State == protocol.ClusterRunning || cluster.State == protocol.ClusterFailed
-		if cluster.Begun && inStage {
+		if (cluster.Begun || s.Rules > 0 && rolledOutItself(s, cluster)) && inStage {
 			cluster.State = protocol.ClusterRollbackDue
 		}
 	}
+}
+
+// rolledOutItself reports whether a cluster needed no permit of the fleet to roll the content out.
+func rolledOutItself(s *protocol.FleetState, cluster *protocol.FleetCluster) bool {
+	return cluster.Hash == s.Hash && (cluster.Own != nil || cluster.Settled)
 }
 
 // CheckText rejects names and reasons that are too long.
