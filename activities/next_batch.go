@@ -118,7 +118,7 @@ func (n *nextBatch) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result 
 	}
 	again = n.migrationDelay(&plan, n.batchDelay(&plan))
 	if again == 0 && (plan.Phase == protocol.PhaseWaiting || len(plan.Pods) > 0) || plan.Phase == protocol.PhaseStepReached || plan.Phase == protocol.PhaseQuarantined {
-		if err := n.describeWait(set, population, &plan); err != nil {
+		if err := n.confirm(set, population, &plan); err != nil {
 			return result, 0, err
 		}
 	}
@@ -132,10 +132,10 @@ func (n *nextBatch) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result 
 	return result, again, nil
 }
 
-// describeWait adds to the message of a waiting plan the pods whose sidecars cannot start. It fails
-// while the cache is known to be stale, because the run would wait for a change that has happened, or
-// would fill slots that other pods occupy.
-func (n *nextBatch) describeWait(set *v1alpha1.SidecarSet, population []rollout.Pod, plan *rollout.Plan) error {
+// confirm fails while the cache is known to be stale, because the run would wait for a change that has
+// happened, or would fill slots that other pods occupy. It adds to the message of a waiting plan the pods
+// whose sidecars cannot start.
+func (n *nextBatch) confirm(set *v1alpha1.SidecarSet, population []rollout.Pod, plan *rollout.Plan) error {
 	if err := n.Current(); err != nil || plan.Phase != protocol.PhaseWaiting {
 		return err
 	}

@@ -50,9 +50,7 @@ func (m *Member) Freeze(ctx context.Context, wanted protocol.FleetFreeze) error 
 	return nil
 }
 
-// reasonOf returns the reason for the RolloutFreeze of the fleet. The definition of RolloutFreezes limits spec.reason to
-// 1024 characters.
+// reasonOf returns the reason for the RolloutFreeze of the fleet.
 func reasonOf(freeze protocol.FleetFreeze) string {
-	reason := []rune("the fleet" + protocol.Pause{By: freeze.By, Reason: freeze.Reason}.Details())
-	return string(reason[:min(len(reason), 1024)])
+	return bounded("the fleet" + protocol.Pause{By: freeze.By, Reason: freeze.Reason}.Details())
 }

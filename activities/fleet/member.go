@@ -236,7 +236,7 @@ func (m *Member) startRollback(ctx context.Context, local *localRun, reason stri
 	return result, nil
 }
 
-// bounded cuts a reason to the bytes that a run accepts. The fleet adds names to a reason.
+// bounded cuts a reason to the bytes that a run and a RolloutFreeze accept. The fleet adds names to a reason.
 func bounded(reason string) string {
 	const limit = 1024
 	if len(reason) <= limit {
