@@ -116,6 +116,8 @@ func (r *evictionRun) view(plan *protocol.EvictionPlan, result *protocol.EvictPo
 	v := &r.input.View
 	v.Message, v.Remaining, v.Overdue = plan.Message, plan.Remaining, plan.Overdue
 	v.Evicted, v.Since, v.Failed = r.input.State.Evicted, r.input.State.Since, r.input.State.Failed
+	// A change of Left changes the message, too.
+	v.Left = plan.Left
 	if n := len(result.Rejected); n > 0 {
 		first := &result.Rejected[0]
 		v.Message += fmt.Sprintf("; %d evictions were rejected, such as %s: %s", n, first.PodReference, first.Reason)

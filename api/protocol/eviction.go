@@ -124,6 +124,8 @@ type EvictionPlan struct {
 	Evict []Eviction    `json:"evict,omitempty"`
 	// Remaining counts the pods that still have to be recreated.
 	Remaining int `json:"remaining,omitempty"`
+	// Left names the SidecarSets all of whose outdated pods are never evicted.
+	Left []string `json:"left,omitempty"`
 	// Owners counts the owners with pods that may be evicted, now or later.
 	Owners  int           `json:"owners,omitempty"`
 	Overdue bool          `json:"overdue,omitempty"`
@@ -154,4 +156,6 @@ type EvictionView struct {
 	Overdue   bool                         `json:"overdue,omitempty"`
 	Pause     *Pause                       `json:"pause,omitempty"`
 	Failed    []outriggerv1.FailedEviction `json:"failed,omitempty"`
+	// Left names the SidecarSets all of whose outdated pods are never evicted.
+	Left []string `json:"left,omitempty"`
 }

@@ -214,6 +214,11 @@ func TestSpec13_2_OnlyPodsThatAControllerRecreates(t *testing.T) {
 	assert.Empty(t, plan.Evict)
 	assert.Equal(t, "3 pods have to be recreated; 3 pods are not evicted: no controller recreates the pods", plan.Message)
 	assert.Zero(t, plan.State.Since, "these pods cannot meet a deadline")
+	assert.Equal(t, []string{"logs"}, plan.Left)
+	c.addOld("web", 1)
+	assert.Empty(t, c.step().Left)
+	c.pods = c.pods[:3]
+	assert.Empty(t, c.step().Left, "the eviction is in flight")
 }
 
 func TestSpec13_2_MaxUnavailablePerOwner(t *testing.T) {

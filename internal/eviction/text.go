@@ -23,7 +23,7 @@ func (p *planner) plan() protocol.EvictionPlan {
 	case !open && p.unknown() == "":
 		s.Since = time.Time{}
 	}
-	plan := protocol.EvictionPlan{State: *s, Evict: p.evict, Remaining: p.remaining, Owners: p.candidates, Wait: idleWait}
+	plan := protocol.EvictionPlan{State: *s, Evict: p.evict, Remaining: p.remaining, Left: p.leftSets(), Owners: p.candidates, Wait: idleWait}
 	if evictable > 0 {
 		plan.Wait = remainingWait
 	}
@@ -37,6 +37,25 @@ func (p *planner) plan() protocol.EvictionPlan {
 	plan.Overdue = deadline > 0 && !s.Since.IsZero() && p.Now.Sub(s.Since) >= deadline
 	plan.Message = p.message(plan.Overdue)
 	return plan
+}
+
+// leftSets returns the names of the SidecarSets all of whose outdated pods are never evicted. Pods that the
+// API server does not call the webhook for wait for a change of the webhook.
+func (p *planner) leftSets() (left []string) {
+	evictable := map[string]bool{}
+	for _, of := range p.owners {
+		for _, pod := range of.pods {
+			for _, set := range pod.Outdated {
+				evictable[set] = evictable[set] || of.recreates() || p.podsInFlight(set) > 0
+			}
+		}
+	}
+	for _, set := range slices.Sorted(maps.Keys(evictable)) {
+		if !evictable[set] {
+			left = append(left, set)
+		}
+	}
+	return left
 }
 
 // message describes the remaining pods. It names at most three reasons for which pods wait.

@@ -43,15 +43,15 @@ func (e *Evicting) store(sets map[string]bool) {
 }
 
 // evictingSets returns the names of the SidecarSets whose pods are evicted. statuses belong to the
-// policies.
-func evictingSets(sets []v1alpha1.SidecarSet, policies []outriggerv1.RolloutPolicy, statuses []outriggerv1.RolloutPolicyStatus) (map[string]bool, error) {
+// policies. left names the SidecarSets all of whose outdated pods are never evicted.
+func evictingSets(sets []v1alpha1.SidecarSet, policies []outriggerv1.RolloutPolicy, statuses []outriggerv1.RolloutPolicyStatus, left []string) (map[string]bool, error) {
 	evicting := map[string]bool{}
 	for i := range sets {
 		applies, err := stage.PolicyOf(&sets[i], policies)
 		if err != nil {
 			return nil, err
 		}
-		if applies == nil || !applies.Spec.Evicts() {
+		if applies == nil || !applies.Spec.Evicts() || slices.Contains(left, sets[i].Name) {
 			continue
 		}
 		at := slices.IndexFunc(policies, func(p outriggerv1.RolloutPolicy) bool { return p.Name == applies.Name })

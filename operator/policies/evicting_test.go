@@ -23,12 +23,15 @@ func TestSpec8_8_OnlyEvictionsThatContinueAreKnown(t *testing.T) {
 		"paused":    {&outriggerv1.EvictionStatus{Paused: true}, map[string]bool{}},
 		"failed":    {&outriggerv1.EvictionStatus{Failed: []outriggerv1.FailedEviction{{SidecarSet: "logs"}}}, map[string]bool{"mesh": true}},
 	} {
-		got, err := evictingSets(sets, policies, []outriggerv1.RolloutPolicyStatus{{Evictions: c.status}})
+		got, err := evictingSets(sets, policies, []outriggerv1.RolloutPolicyStatus{{Evictions: c.status}}, nil)
 		require.NoError(t, err)
 		assert.Equal(t, c.want, got, name)
 	}
+	got, err := evictingSets(sets, policies, make([]outriggerv1.RolloutPolicyStatus, 1), []string{"mesh"})
+	require.NoError(t, err)
+	assert.Equal(t, map[string]bool{"logs": true}, got, "the outdated pods of the other SidecarSet are never evicted")
 	policies[0].Spec.NotUpgradable.Action = outriggerv1.LeaveNotUpgradable
-	got, err := evictingSets(sets, policies, make([]outriggerv1.RolloutPolicyStatus, 1))
+	got, err = evictingSets(sets, policies, make([]outriggerv1.RolloutPolicyStatus, 1), nil)
 	require.NoError(t, err)
 	assert.Empty(t, got)
 }

@@ -66,17 +66,17 @@ func (m *Metrics) observe(statuses []outriggerv1.RolloutPolicyStatus) {
 
 // evictionsOf returns the state of the evictions of a policy, and starts the workflow that evicts the
 // pods. A workflow that Temporal has lost continues from status. If the workflow cannot be read,
-// status stays unchanged.
-func (w *Writer) evictionsOf(ctx context.Context, policy *outriggerv1.RolloutPolicy, sets appliedSets) (*outriggerv1.EvictionStatus, error) {
+// status stays unchanged. left names the SidecarSets all of whose outdated pods are never evicted.
+func (w *Writer) evictionsOf(ctx context.Context, policy *outriggerv1.RolloutPolicy, sets appliedSets) (status *outriggerv1.EvictionStatus, left []string, err error) {
 	known := policy.Status.Evictions
 	if !policy.Spec.Evicts() || policy.DeletionTimestamp != nil || !sets.any && known == nil {
-		return nil, nil
+		return nil, nil, nil
 	}
 	view, err := w.evictions.Evictions(ctx, startOf(policy), sets.outdated)
 	if err != nil || view == nil {
-		return known, err
+		return known, nil, err
 	}
-	status := &outriggerv1.EvictionStatus{
+	status = &outriggerv1.EvictionStatus{
 		WorkflowID: protocol.EvictionWorkflowID(policy.Name, policy.UID),
 		Message:    view.Message, Remaining: int32(view.Remaining), Evicted: int32(view.Evicted), Overdue: view.Overdue, Failed: view.Failed,
 	}
@@ -86,7 +86,7 @@ func (w *Writer) evictionsOf(ctx context.Context, policy *outriggerv1.RolloutPol
 	if view.Pause != nil {
 		status.Paused, status.PausedBy, status.PauseReason = true, view.Pause.By, view.Pause.Reason
 	}
-	return status, nil
+	return status, view.Left, nil
 }
 
 // appliedSets tells whether a policy applies to any SidecarSet, and whether the status of such a

@@ -41,8 +41,11 @@ func (r *recorded) status(t *testing.T, policy *outriggerv1.RolloutPolicy, sets 
 	w := &Writer{evictions: r}
 	applied, err := applied(sets, []outriggerv1.RolloutPolicy{*policy})
 	require.NoError(t, err)
-	status, err := w.evictionsOf(t.Context(), policy, applied[policy.Name])
+	status, left, err := w.evictionsOf(t.Context(), policy, applied[policy.Name])
 	require.ErrorIs(t, err, r.err)
+	if r.view != nil {
+		assert.Equal(t, r.view.Left, left)
+	}
 	return status
 }
 
@@ -58,7 +61,7 @@ func TestSpec13_5_NoRunWithoutEvict(t *testing.T) {
 func TestSpec13_5_StatusShowsTheRun(t *testing.T) {
 	failed := []outriggerv1.FailedEviction{{SidecarSet: "logs", Generation: 2, Namespace: "shop", Kind: "ReplicaSet", Name: "web", Reason: "no better"}}
 	r := &recorded{view: &protocol.EvictionView{
-		Message: "5 pods have to be recreated", Remaining: 5, Evicted: 2, Since: since, Overdue: true, Failed: failed, Pause: &protocol.Pause{By: "ann", Reason: "lunch"},
+		Message: "5 pods have to be recreated", Remaining: 5, Evicted: 2, Since: since, Overdue: true, Failed: failed, Pause: &protocol.Pause{By: "ann", Reason: "lunch"}, Left: []string{"logs"},
 	}}
 	want := &outriggerv1.EvictionStatus{
 		WorkflowID: "eviction/edge/p1", Message: "5 pods have to be recreated", Remaining: 5, Evicted: 2, Since: new(metav1.NewTime(since)),

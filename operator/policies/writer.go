@@ -102,8 +102,8 @@ func (w *Writer) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 	if err != nil {
 		return reconcile.Result{}, reconcile.TerminalError(err)
 	}
-	result := w.readEvictions(ctx, applied, policies.Items, statuses)
-	evicting, err := evictingSets(sets.Items, policies.Items, statuses)
+	result, left := w.readEvictions(ctx, applied, policies.Items, statuses)
+	evicting, err := evictingSets(sets.Items, policies.Items, statuses, left)
 	if err != nil {
 		return reconcile.Result{}, reconcile.TerminalError(err)
 	}
@@ -127,12 +127,13 @@ func (w *Writer) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 }
 
 // readEvictions adds the evictions to the statuses of the policies that evict pods. These policies are
-// read again after evictionInterval.
-func (w *Writer) readEvictions(ctx context.Context, applied map[string]appliedSets, policies []outriggerv1.RolloutPolicy, statuses []outriggerv1.RolloutPolicyStatus) (result reconcile.Result) {
+// read again after evictionInterval. left names the SidecarSets all of whose outdated pods are never evicted.
+func (w *Writer) readEvictions(ctx context.Context, applied map[string]appliedSets, policies []outriggerv1.RolloutPolicy, statuses []outriggerv1.RolloutPolicyStatus) (result reconcile.Result, left []string) {
 	for i := range policies {
 		policy := &policies[i]
-		var err error
-		if statuses[i].Evictions, err = w.evictionsOf(ctx, policy, applied[policy.Name]); err != nil {
+		evictions, leftOf, err := w.evictionsOf(ctx, policy, applied[policy.Name])
+		statuses[i].Evictions, left = evictions, append(left, leftOf...)
+		if err != nil {
 			log.FromContext(ctx).Info("the evictions of a RolloutPolicy are not known", "policy", policy.Name, "cause", err.Error())
 		}
 		if policy.Spec.Evicts() {
@@ -140,5 +141,5 @@ func (w *Writer) readEvictions(ctx context.Context, applied map[string]appliedSe
 		}
 	}
 	w.metrics.observe(statuses)
-	return result
+	return result, left
 }
