@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/mock"
@@ -17,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -240,4 +242,44 @@ func TestSpec12_4_ARetryOfTheFleetResumesARunThatItCouldNotRollBack(t *testing.T
 	_, err := c.advance(2)
 	require.NoError(t, err)
 	assert.Equal(t, []string{protocol.ResumeUpdate, protocol.PermitUpdate}, c.updates)
+}
+
+// steppedClock sends ticks without a buffer, so that a second tick arrives only after the work of the first.
+type steppedClock struct {
+	*clocktesting.FakeClock
+	ticks chan time.Time
+}
+
+func (c steppedClock) NewTicker(time.Duration) clock.Ticker { return c }
+func (c steppedClock) C() <-chan time.Time                  { return c.ticks }
+func (c steppedClock) Stop()                                {}
+
+// second lets a second pass, in which the member checks its run twice.
+func (c steppedClock) second() {
+	c.Step(time.Second)
+	for range 2 {
+		c.ticks <- c.Now()
+	}
+}
+
+// A fleet of hundreds of clusters may be paused for days.
+func TestSpec12_4_AMemberAsksAPausedFleetEveryThirtySeconds(t *testing.T) {
+	c := newCluster(t)
+	c.run(&protocol.RolloutStatus{Generation: 3, Phase: protocol.PhaseFrozen})
+	c.state = protocol.FleetState{Phase: protocol.FleetPaused, Hash: c.hash, Attempt: 1}
+	stepped := steppedClock{clocktesting.NewFakeClock(time.Unix(1000, 0)), make(chan time.Time)}
+	c.Clock = stepped
+	c.do(func(ctx context.Context) error {
+		ctx, cancel := context.WithCancel(ctx)
+		go func() {
+			for range 61 {
+				stepped.second()
+			}
+			cancel()
+		}()
+		_, err := c.Rollout(ctx, protocol.FleetRolloutInput{Set: "envoy", Permit: protocol.Permit{Hash: c.hash, Attempt: 1}})
+		require.ErrorIs(t, err, context.Canceled)
+		return nil
+	})
+	c.fleet.AssertNumberOfCalls(t, "QueryWorkflow", 3)
 }
