@@ -112,20 +112,27 @@ func (f *fleetRun) long(ctx workflow.Context) bool {
 
 // readPlan reads the policy at the begin of the rollout, and the members at the begin of each stage and
 // once a new member reports content. The registry may be unreadable for a long time, so rollbacks and
-// requests do not wait for the answer.
+// requests do not wait for the answer, except under the first rules.
 func (f *fleetRun) readPlan(ctx workflow.Context) error {
 	if f.reading != nil || f.state.Planned && !f.refresh || f.state.Hash == "" {
 		return f.readError()
 	}
 	f.refresh = false
-	reading, cancel := workflow.WithCancel(ctx)
-	self := &activeRead{cancel: cancel}
-	f.reading = self
-	answer := workflow.ExecuteActivity(workflow.WithActivityOptions(reading, workflow.ActivityOptions{
+	var plan protocol.FleetPlan
+	ctx, cancel := workflow.WithCancel(ctx)
+	answer := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: time.Minute, Summary: "read the policy and the members", RetryPolicy: retryForever(),
 	}), protocol.FleetPlanActivity, f.state.Set)
+	if f.state.Rules == 0 {
+		if err := answer.Get(ctx, &plan); err != nil {
+			return fmt.Errorf("read the members of the fleet: %w", err)
+		}
+		f.adopt(&plan)
+		return nil
+	}
+	self := &activeRead{cancel: cancel}
+	f.reading = self
 	workflow.Go(ctx, func(ctx workflow.Context) {
-		var plan protocol.FleetPlan
 		err := answer.Get(ctx, &plan)
 		if f.reading != self {
 			return // a retry reads the plan again
@@ -135,18 +142,20 @@ func (f *fleetRun) readPlan(ctx workflow.Context) error {
 			return
 		}
 		f.reading = nil
-		fleet.Adopt(&f.state, &plan)
-		for _, uid := range fleet.Keys(f.active) {
-			if f.state.Clusters[uid] == nil {
-				f.end(uid) // the cluster has left
-			}
-		}
+		f.adopt(&plan)
 	})
-	if f.state.Rules > 0 {
-		return nil
+	return nil
+}
+
+// adopt adopts a plan. If a member has reported content since the begin of the read, the plan is read again
+// and does not remove this member.
+func (f *fleetRun) adopt(plan *protocol.FleetPlan) {
+	fleet.Adopt(&f.state, plan, f.refresh)
+	for _, uid := range fleet.Keys(f.active) {
+		if f.state.Clusters[uid] == nil {
+			f.end(uid) // the cluster has left
+		}
 	}
-	err := workflow.Await(ctx, func() bool { return f.reading == nil || self.err != nil })
-	return cmp.Or(err, f.readError())
 }
 
 func (f *fleetRun) readError() error {

@@ -342,6 +342,24 @@ func (s *fleetSuite) TestSpec12_4_AnAbortAndARetryDoNotWaitForTheMembers() {
 	s.Equal(6, s.count("rollout"))
 }
 
+// Cluster late announces itself and reports while the members are read. The answer lacks it.
+func (s *fleetSuite) TestSpec12_2_AMemberThatJoinsDuringAReadBegins() {
+	s.members("canary", 1)
+	s.deliver(time.Second, "canary-000", "h1")
+	reads := 0
+	s.env.OnActivity(protocol.FleetPlanActivity, mock.Anything, mock.Anything).After(time.Minute).Return(func(context.Context, string) (protocol.FleetPlan, error) {
+		plan := s.plan
+		if reads++; reads == 1 {
+			s.members("late", 1)
+		}
+		return plan, nil
+	})
+	s.report(30*time.Second, "late-000", "h1")
+	state := s.run(3 * time.Hour)
+	s.Equal(protocol.FleetThrough, state.Phase, state.Message)
+	s.Equal([]string{"canary-000", "late-000"}, s.clusters())
+}
+
 // Cluster rest-001 was running when the earlier run continued as new.
 func (s *fleetSuite) TestSpec12_2_ANewRunContinuesInTheSameCluster() {
 	s.plan.Spec.Stages[1].MaxConcurrentClusters = new(intstr.FromInt32(1))

@@ -37,6 +37,8 @@ const (
 	// maxClockSkew is the difference between the clocks of the worker and of Temporal up to which requests
 	// are in time.
 	maxClockSkew = time.Minute
+	// signalInterval is the time between two signals that begin the same rollback.
+	signalInterval = 10 * time.Second
 	// recordTimeout is the longest time that a completed rollout waits until status records its end.
 	// Later content that fails is rolled back to the revision that status records.
 	recordTimeout = time.Minute
@@ -165,48 +167,59 @@ func (m *Member) wanted(ctx context.Context, set string, permit protocol.Permit)
 
 // Rollback rolls the content of a SidecarSet back, also after the end of its run.
 func (m *Member) Rollback(ctx context.Context, input protocol.FleetRolloutInput) (protocol.FleetResult, error) {
-	aborted := false
-	input.Reason = bounded(input.Reason)
+	attempt := &rollback{FleetRolloutInput: input}
+	attempt.Reason = bounded(input.Reason)
 	return m.poll(ctx, input.Set, func() (result protocol.FleetResult, err error) {
 		local, err := m.read(ctx, input.Set)
 		if err != nil {
 			return result, err
 		}
-		return m.rollBack(ctx, local, input, &aborted)
+		return m.rollBack(ctx, local, attempt)
 	})
 }
 
-// rollBack makes one attempt to roll back. aborted is set before the first request is sent to an open run.
-func (m *Member) rollBack(ctx context.Context, local *localRun, input protocol.FleetRolloutInput, aborted *bool) (result protocol.FleetResult, err error) {
+// rollback is the progress of Rollback.
+type rollback struct {
+	protocol.FleetRolloutInput
+	// aborted is set before the first abort is sent to the run. signalled is the time of the newest signal to
+	// the run.
+	aborted   bool
+	signalled time.Time
+}
+
+// rollBack makes one attempt to roll back.
+func (m *Member) rollBack(ctx context.Context, local *localRun, input *rollback) (result protocol.FleetResult, err error) {
 	switch {
 	case local.hash() != input.Permit.Hash:
 		return protocol.FleetResult{State: protocol.ClusterSuperseded, Reason: "the cluster has other content"}, nil
 	case local.forgotten():
-		return m.startRollback(ctx, local, input.Reason)
+		return m.startRollback(ctx, local, input)
 	case !local.current():
 		return result, nil
 	case local.quarantined() && local.status.Phase == protocol.PhaseQuarantined:
 		return protocol.FleetResult{State: protocol.ClusterRolledBack}, nil
-	case local.quarantined(), local.aborting():
+	case local.aborting():
 		return result, nil
-	case local.ended():
-		return m.startRollback(ctx, local, input.Reason)
-	case local.good():
-		// The run itself rolls back only content that has not been rolled out before.
-		if *aborted {
-			return result, nil
-		}
-		*aborted = true
-		return m.startRollback(ctx, local, input.Reason)
-	case *aborted && local.status.Pause != nil:
+	case local.pausedBeforeQuarantine():
+		return result, m.update(ctx, local, protocol.ResumeUpdate, protocol.Pause{By: byFleet, Reason: input.Reason, NotAfter: m.notAfter()})
+	case local.quarantined():
+		return result, nil
+	case input.aborted && local.status.Pause != nil:
 		return protocol.FleetResult{State: protocol.ClusterFailed, Reason: local.status.Pause.Reason}, nil
+	case local.ended(), local.good():
+		// An open run itself rolls back only content that has not been rolled out before.
+		return m.startRollback(ctx, local, input)
 	}
-	*aborted = true
+	input.aborted = true
 	return result, m.update(ctx, local, protocol.AbortUpdate, m.request(local, protocol.Approval{By: byFleet, Reason: input.Reason}))
 }
 
 // startRollback rolls back content whose rollout has ended once. It starts a run, or signals the open run.
-func (m *Member) startRollback(ctx context.Context, local *localRun, reason string) (result protocol.FleetResult, err error) {
+// The run may have read the signal in a later generation, so the signal is repeated.
+func (m *Member) startRollback(ctx context.Context, local *localRun, input *rollback) (result protocol.FleetResult, err error) {
+	if m.Clock.Since(input.signalled) < signalInterval {
+		return result, nil
+	}
 	target := ""
 	for _, good := range local.set.Status.GoodRevisions {
 		if good.Hash != local.hash() && good.ResourceVersion != "" {
@@ -222,17 +235,18 @@ func (m *Member) startRollback(ctx context.Context, local *localRun, reason stri
 	}
 	generation := local.set.Generation
 	stage := &protocol.Stage{Generation: generation, Steps: 1, Quarantine: &protocol.Quarantine{
-		Hash: local.hash(), Revision: target, Reason: reason, Since: m.Clock.Now(),
+		Hash: local.hash(), Revision: target, Reason: input.Reason, Since: m.Clock.Now(),
 	}}
 	options := sdk.StartWorkflowOptions{ID: local.id(), TaskQueue: m.TaskQueue, Memo: map[string]any{protocol.StageMemo: stage}}
-	input := protocol.RolloutInput{
+	start := protocol.RolloutInput{
 		SidecarSet: protocol.SetReference{Name: local.set.Name, UID: local.set.UID}, Generation: generation, Progress: protocol.Progress{Stage: stage},
 	}
 	_, err = m.Local.SignalWithStartWorkflow(ctx, local.id(), protocol.GenerationSignal,
-		protocol.GenerationInput{Generation: generation, Stage: stage}, options, protocol.RolloutWorkflow, input)
+		protocol.GenerationInput{Generation: generation, Stage: stage}, options, protocol.RolloutWorkflow, start)
 	if err != nil {
 		return result, fmt.Errorf("start the rollback of SidecarSet %s: %w", local.set.Name, err)
 	}
+	input.signalled = m.Clock.Now()
 	return result, nil
 }
 
@@ -389,6 +403,12 @@ func (l *localRun) good() bool {
 func (l *localRun) quarantined() bool {
 	s := l.status.Stage
 	return s != nil && s.Quarantine != nil && s.Quarantine.Hash == l.hash()
+}
+
+// pausedBeforeQuarantine reports whether the run is paused, and received its quarantine during the pause. An
+// abort ends a pause, but the signal that begins the rollback of good content does not.
+func (l *localRun) pausedBeforeQuarantine() bool {
+	return l.quarantined() && l.status.Pause != nil && l.status.Pause.At.Before(l.status.Stage.Quarantine.Since)
 }
 
 func (l *localRun) aborting() bool { return l.status.Stage != nil && l.status.Stage.Aborted != nil }

@@ -153,26 +153,27 @@ func testRollbackOfGoodContent(t *testing.T, run *protocol.RolloutStatus) {
 	c.set.Status.GoodRevisions = []v1alpha1.GoodRevision{{Hash: c.hash, ResourceVersion: "2"}, {Hash: "before", Revision: "envoy-1", ResourceVersion: "1"}}
 	require.NoError(t, c.Live.(client.Client).Status().Update(t.Context(), c.set))
 	started := c.local.On("SignalWithStartWorkflow", mock.Anything, mock.Anything, protocol.GenerationSignal, mock.Anything, mock.Anything, mock.Anything, mock.Anything)
-	started.Return(nil, nil)
+	started.Return(nil, errors.New("no answer"))
 	c.do(func(ctx context.Context) error {
 		local, err := c.read(ctx, "envoy")
 		if err != nil {
 			return err
 		}
-		attempts, signalled := 1, false
-		if run != nil {
-			attempts = 2 // the open run has not read the signal yet
-		}
-		for range attempts {
-			if _, err = c.rollBack(ctx, local, protocol.FleetRolloutInput{Set: "envoy", Permit: protocol.Permit{Hash: c.hash}}, &signalled); err != nil {
+		attempt := &rollback{FleetRolloutInput: protocol.FleetRolloutInput{Set: "envoy", Permit: protocol.Permit{Hash: c.hash}}}
+		_, err = c.rollBack(ctx, local, attempt)
+		require.ErrorContains(t, err, "no answer")
+		started.Return(nil, nil)
+		for range 2 {
+			// The second attempt finds a run that has not read the signal yet.
+			if _, err = c.rollBack(ctx, local, attempt); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	require.Len(t, c.local.Calls, 2)
+	require.Len(t, c.local.Calls, 3, "one read, one failed signal, one signal")
 	assert.Empty(t, c.updates)
-	signal := c.local.Calls[1].Arguments.Get(3).(protocol.GenerationInput)
+	signal := c.local.Calls[2].Arguments.Get(3).(protocol.GenerationInput)
 	assert.Equal(t, "envoy-1", signal.Stage.Quarantine.Revision)
 }
 
@@ -282,4 +283,23 @@ func TestSpec12_4_AMemberAsksAPausedFleetEveryThirtySeconds(t *testing.T) {
 		return nil
 	})
 	c.fleet.AssertNumberOfCalls(t, "QueryWorkflow", 3)
+}
+
+// A quarantine that a run receives by a signal ends no pause. A pause during the rollback stays.
+func TestSpec12_4_ARollbackEndsThePauseBeforeIt(t *testing.T) {
+	since := time.Unix(1000, 0)
+	for at, want := range map[time.Duration][]string{-time.Second: {protocol.ResumeUpdate}, time.Second: nil} {
+		c := newCluster(t)
+		c.reachable(nil)
+		c.run(&protocol.RolloutStatus{Generation: 3, Phase: protocol.PhasePaused, Pause: &protocol.Pause{By: "ann", At: since.Add(at)},
+			Stage: &protocol.Stage{Generation: 3, Quarantine: &protocol.Quarantine{Hash: c.hash, Since: since}}})
+		c.do(func(ctx context.Context) error {
+			local, err := c.read(ctx, "envoy")
+			if err == nil {
+				_, err = c.rollBack(ctx, local, &rollback{FleetRolloutInput: protocol.FleetRolloutInput{Set: "envoy", Permit: protocol.Permit{Hash: c.hash}}})
+			}
+			return err
+		})
+		assert.Equal(t, want, c.updates, at)
+	}
 }

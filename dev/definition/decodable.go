@@ -9,9 +9,9 @@ import (
 // A client that lists objects fails as a whole if it cannot decode one of them. The schemas therefore
 // reject values that no client decodes, also if no webhook is installed.
 
-// quantity is the pattern of the strings with a digit that resource.ParseQuantity accepts. The pattern of
-// Kubernetes is longer and also admits fractions in exponents, which ParseQuantity rejects.
-const quantity = `^[+-]?(\d+\.?\d*|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d{1,18})?$`
+// quantity is the pattern of the strings with a digit that a client decodes as a quantity. The pattern of
+// Kubernetes is longer and also admits fractions in exponents, which no client decodes.
+const quantity = `^ *[+-]?(\d+\.?\d*|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d{1,18})? *$`
 
 // decodable returns the pattern that a value needs to be decoded. Only quantities need one.
 func decodable(value *apiextensionsv1.JSONSchemaProps) string {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -63,13 +64,14 @@ func TestFieldsThatGoEncodesAsNullAreNullable(t *testing.T) {
 func TestTheSchemaAcceptsTheQuantitiesThatAClientDecodes(t *testing.T) {
 	accepts := regexp.MustCompile(quantity).MatchString
 	parts := [][]string{{"", "+", "-", " "}, {"", "0", "1", "12", "1.", ".5", "1.5", ".", "1..5", "x"},
-		{"", "n", "u", "m", "k", "K", "Ki", "M", "Mi", "G", "Gi", "T", "Ti", "P", "Pi", "E", "Ei", "e", "e3", "E3", "e+3", "e-3", "e1.5", "mi", "i", " ", "e9999999999"}}
+		{"", "n", "u", "m", "k", "K", "Ki", "M", "Mi", "G", "Gi", "T", "Ti", "P", "Pi", "E", "Ei", "e", "e3", "E3", "e+3", "e-3", "e1.5", "mi", "i", " ", "\t\n", "e9999999999"}}
 	for _, sign := range parts[0] {
 		for _, number := range parts[1] {
 			for _, suffix := range parts[2] {
 				text := sign + number + suffix
-				_, err := resource.ParseQuantity(text)
-				// ParseQuantity decodes a suffix without a number as 0.
+				var decoded resource.Quantity
+				err := json.Unmarshal([]byte(strconv.Quote(text)), &decoded)
+				// A client decodes a suffix without a number as 0.
 				decodes := err == nil && strings.ContainsAny(number, "01235")
 				assert.Equal(t, decodes, accepts(text), "%q: %v", text, err)
 			}

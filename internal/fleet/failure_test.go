@@ -160,6 +160,20 @@ func TestSpec12_4_AnAbortReachesClustersWithoutAPermitOfTheFleet(t *testing.T) {
 	Report(s, protocol.FleetContent{Member: "other", Hash: "h0", Settled: true}, time.Now())
 	Abort(s, protocol.Approval{}, time.Now())
 	assert.ElementsMatch(t, []string{"away", "bad", "canary", "joined", "next", "settled"}, due(s))
+	for _, uid := range due(s) {
+		Finish(s, uid, protocol.FleetResult{State: protocol.ClusterRolledBack}, time.Now())
+	}
+	Retry(s, protocol.Approval{}, time.Now())
+	Abort(s, protocol.Approval{}, time.Now())
+	assert.Empty(t, due(s), "no cluster has begun since its rollback")
+}
+
+// The content returns to the canary, as after a revert, and fails there. The other clusters never left it.
+func TestSpec12_4_AFailureSparesClustersThatHadTheContentBefore(t *testing.T) {
+	s := rolling(outriggerv1.FleetRollbackAll)
+	Report(s, protocol.FleetContent{Member: "settled", Hash: "h1", Settled: true}, time.Now())
+	Finish(s, "bad", protocol.FleetResult{State: protocol.ClusterFailed, Reason: "bad"}, time.Now())
+	assert.Equal(t, []string{"away", "bad", "canary", "joined"}, due(s))
 }
 
 // The cluster would otherwise begin after the bake time of its stage.
@@ -180,6 +194,7 @@ func TestSpec12_2_AStageWaitsForRollbacksOfEarlierContent(t *testing.T) {
 	step := Next(s, now)
 	assert.Nil(t, s.Reached, "the canary still rolls the earlier content back")
 	assert.Equal(t, now.Add(UnreachableAfter(&s.Spec)), step.Until)
+	assert.Equal(t, "stage canary waits for 1 clusters that roll earlier content back", s.Message)
 	Next(s, step.Until)
 	assert.NotNil(t, s.Reached, "a cluster that does not answer blocks no stage")
 	Finish(s, "canary", protocol.FleetResult{State: protocol.ClusterSuperseded}, step.Until)

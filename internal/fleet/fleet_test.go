@@ -98,7 +98,7 @@ func (f *fleetOf) join(i int) {
 func (f *fleetOf) refresh() {
 	registry := &protocol.FleetRegistry{Members: f.members, Policies: map[string]protocol.AppliedFleetPolicy{"edge": {Spec: policy().Spec}}}
 	plan := PlanOf("envoy", registry)
-	Adopt(&f.state, &plan)
+	Adopt(&f.state, &plan, false)
 }
 
 func (f *fleetOf) report(uid, hash string) {

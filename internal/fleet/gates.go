@@ -59,7 +59,7 @@ func Measured(s *protocol.FleetState, input *protocol.FleetGateInput, measured p
 	switch state.Phase {
 	case protocol.GateFailure:
 		event.What = "failed"
-		stop(s, event.Reason, s.Spec.Failure.Action)
+		stop(s, event.Reason, s.Spec.Failure.Action, began)
 	case protocol.GateInconclusive:
 		event.What = "paused"
 		s.Phase, s.Message = protocol.FleetPaused, event.Reason

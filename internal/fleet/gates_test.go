@@ -95,7 +95,7 @@ func measuring(t *testing.T, change func(*outriggerv1.FleetPolicySpec)) (s *prot
 	registry := members()
 	registry.Policies["edge"] = protocol.AppliedFleetPolicy{Spec: p.Spec}
 	plan := PlanOf("envoy", registry)
-	Adopt(s, &plan)
+	Adopt(s, &plan, false)
 	Next(s, now)
 	Finish(s, "canary", protocol.FleetResult{State: protocol.ClusterCompleted}, now)
 	require.Nil(t, Next(s, now).Measure, "the stage bakes")

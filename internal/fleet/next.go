@@ -74,18 +74,21 @@ func roll(s *protocol.FleetState, now time.Time) Step {
 		s.Message = fmt.Sprintf("stage %s waits: %d clusters are skipped, and unreachable.max is %s", stage.Name, clusters.skipped, s.Spec.Unreachable.Max.String())
 		return Step{}
 	}
-	if s.Rules > 0 && clusters.completed == 0 && clusters.own+clusters.later > 0 {
-		s.Reached, s.Gates = nil, nil // the last completed cluster of the stage begins again
+	if s.Rules > 0 && s.Reached != nil && clusters.completed == 0 && clusters.own+clusters.later > 0 {
+		s.Reached, s.Gates, s.Approval = nil, nil, nil // the only completed cluster of the stage begins again
 	}
 	start := clusters.pending[:min(len(clusters.pending), max(limitOf(stage.MaxConcurrentClusters, clusters.own)-clusters.running, 0))]
 	begun(s, start, now)
 	step := Step{Start: start}
-	if clusters.absent > 0 {
+	if clusters.absent+clusters.undoing > 0 {
 		step.Until = end
 	}
 	switch {
 	case clusters.running+len(start) > 0:
 		s.Message = fmt.Sprintf("stage %s: %d of %d clusters completed", stage.Name, clusters.completed, clusters.own)
+		return step
+	case clusters.undoing > 0:
+		s.Message = fmt.Sprintf("stage %s waits for %d clusters that roll earlier content back", stage.Name, clusters.undoing)
 		return step
 	case clusters.absent > 0:
 		s.Message = fmt.Sprintf("stage %s waits for %d clusters that do not have the content", stage.Name, clusters.absent)
@@ -115,41 +118,46 @@ func absent(s *protocol.FleetState, cluster *protocol.FleetCluster) bool {
 
 // counts are the clusters of a rollout as the current stage sees them. Running, pending and absent
 // clusters may also belong to earlier stages. Clusters that never had the SidecarSet are not skipped.
-// Clusters that roll earlier content back are absent.
+// The stage waits for the undoing clusters, which roll earlier content back, as for absent ones.
 type counts struct {
-	running, absent, completed, skipped, later, own int
-	pending                                         []string
+	running, absent, undoing, completed, skipped, later, own int
+	pending                                                  []string
 }
 
-// count counts the clusters. awaitsUndo is set while the stage waits for the end of earlier rollbacks.
-func count(s *protocol.FleetState, awaitsUndo bool) (c counts) {
+// count counts the clusters. waits is set until the stage skips clusters that do not begin.
+func count(s *protocol.FleetState, waits bool) (c counts) {
 	for _, uid := range sorted(s) {
 		cluster := s.Clusters[uid]
-		own := cluster.Stage == s.Stage
-		switch {
-		case cluster.Stage > s.Stage:
+		if cluster.Stage > s.Stage {
 			c.later++
 			continue
-		case own:
-			c.own++
 		}
-		undoes := s.Rules > 0 && cluster.Undo != nil && cluster.Stage != protocol.UnknownStage
+		if cluster.Stage == s.Stage {
+			c.own++
+			c.addOwn(s, cluster, waits)
+		}
 		switch {
 		case cluster.State == protocol.ClusterRunning:
 			c.running++
-		case absent(s, cluster), undoes && awaitsUndo:
+		case absent(s, cluster):
 			c.absent++
-		case undoes && own:
-			c.skipped++
 		case cluster.State == protocol.ClusterPending && cluster.Stage != protocol.UnknownStage:
 			c.pending = append(c.pending, uid)
-		case cluster.State == protocol.ClusterCompleted && own:
-			c.completed++
-		case cluster.State == protocol.ClusterSkipped && own && cluster.Hash != "":
-			c.skipped++
 		}
 	}
 	return c
+}
+
+// addOwn counts a cluster of the current stage that neither rolls out nor is about to.
+func (c *counts) addOwn(s *protocol.FleetState, cluster *protocol.FleetCluster, waits bool) {
+	switch {
+	case s.Rules > 0 && cluster.Undo != nil && waits:
+		c.undoing++
+	case s.Rules > 0 && cluster.Undo != nil, cluster.State == protocol.ClusterSkipped && cluster.Hash != "":
+		c.skipped++
+	case cluster.State == protocol.ClusterCompleted:
+		c.completed++
+	}
 }
 
 // bake ends the current stage once its bake time is over, its gates have succeeded, and it is approved.

@@ -164,7 +164,7 @@ func Plan(s *protocol.FleetState, registry *protocol.FleetRegistry, now time.Tim
 		}
 	}
 	plan := PlanOf(s.Set, registry)
-	Adopt(s, &plan)
+	Adopt(s, &plan, false)
 	p := Preview{Set: s.Set, Hash: s.Hash, Attempt: s.Attempt, Phase: s.Phase, Policy: s.Policy, Stages: Stages(s, now)}
 	if s.Stage >= len(p.Stages) {
 		p.Message = s.Message // no stage shows it

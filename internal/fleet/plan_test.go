@@ -58,7 +58,7 @@ func TestSpec12_8_APlanOfARolloutInProgressKeepsItsPolicy(t *testing.T) {
 		Report(s, protocol.FleetContent{Member: uid, Hash: "h1"}, now)
 	}
 	plan := PlanOf("envoy", registry)
-	Adopt(s, &plan)
+	Adopt(s, &plan, false)
 	Next(s, now)
 	Finish(s, "canary", protocol.FleetResult{State: protocol.ClusterCompleted}, now)
 	Next(s, now)

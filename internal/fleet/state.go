@@ -148,8 +148,9 @@ func forget(s *protocol.FleetState, hash string) {
 }
 
 // Adopt adopts a plan. The rollout of content keeps the policy with which the rollout began. The members
-// change with each plan, because members join and leave at any time (SPEC 12.2.3).
-func Adopt(s *protocol.FleetState, plan *protocol.FleetPlan) {
+// change with each plan, because members join and leave at any time (SPEC 12.2.3). With outdated, members
+// without a stage stay, because the plan may be older than their reports.
+func Adopt(s *protocol.FleetState, plan *protocol.FleetPlan, outdated bool) {
 	if !s.Planned {
 		s.Planned, s.Policy, s.Spec = true, plan.Policy, plan.Spec
 	}
@@ -168,7 +169,7 @@ func Adopt(s *protocol.FleetState, plan *protocol.FleetPlan) {
 		cluster.Name, cluster.Stage = member.Name, stageOf(&s.Spec, member)
 	}
 	for _, uid := range Keys(s.Clusters) {
-		if !members[uid] {
+		if !members[uid] && !(outdated && s.Clusters[uid].Stage == protocol.UnknownStage) {
 			delete(s.Clusters, uid)
 		}
 	}
@@ -205,7 +206,7 @@ func Finish(s *protocol.FleetState, uid string, result protocol.FleetResult, now
 		return
 	}
 	if result.State == protocol.ClusterRolledBack || result.State == protocol.ClusterSuperseded {
-		cluster.Begun = false
+		cluster.Begun, cluster.Own, cluster.Settled = false, nil, false
 	}
 	if result.State != protocol.ClusterFailed || s.Phase != protocol.FleetRolling {
 		return
@@ -218,7 +219,7 @@ func Finish(s *protocol.FleetState, uid string, result protocol.FleetResult, now
 	if limit > 0 {
 		reason += fmt.Sprintf("; %d clusters failed, and failure.maxFailedClusters is %d", failed, limit)
 	}
-	stop(s, reason, s.Spec.Failure.Action)
+	stop(s, reason, s.Spec.Failure.Action, began)
 	note(s, protocol.FleetEvent{Time: now, Hash: s.Hash, What: "failed", Cluster: title(cluster, uid), Reason: result.Reason})
 }
 
@@ -239,10 +240,10 @@ func title(cluster *protocol.FleetCluster, uid string) string {
 }
 
 // stop stops the rollout, and no further cluster begins. With action Pause, the default, the clusters stay
-// as they are. With RollbackAll, all clusters that may have rolled the content out are rolled back, even if
-// they do not answer now. With RollbackStage, only those of the current stage are rolled back, and those of other stages
+// as they are. With RollbackAll, all clusters with the content are rolled back, even if they do not answer
+// now. With RollbackStage, only those of the current stage are rolled back, and those of other stages
 // that are running or have failed (SPEC §12.4).
-func stop(s *protocol.FleetState, reason string, action outriggerv1.FleetAction) {
+func stop(s *protocol.FleetState, reason string, action outriggerv1.FleetAction, has func(*protocol.FleetState, *protocol.FleetCluster) bool) {
 	s.Message = reason
 	record(s, protocol.FleetFailed)
 	if action == outriggerv1.FleetPause || action == "" {
@@ -254,15 +255,20 @@ func stop(s *protocol.FleetState, reason string, action outriggerv1.FleetAction)
 		cluster := s.Clusters[uid]
 		inStage := action == outriggerv1.FleetRollbackAll || cluster.Stage == s.Stage ||
 			cluster.State == protocol.ClusterRunning || cluster.State == protocol.ClusterFailed
-		if (cluster.Begun || s.Rules > 0 && rolledOutItself(s, cluster)) && inStage {
+		if has(s, cluster) && inStage {
 			cluster.State = protocol.ClusterRollbackDue
 		}
 	}
 }
 
-// rolledOutItself reports whether a cluster needed no permit of the fleet to roll the content out.
-func rolledOutItself(s *protocol.FleetState, cluster *protocol.FleetCluster) bool {
-	return cluster.Hash == s.Hash && (cluster.Own != nil || cluster.Settled)
+// began reports whether a cluster may have a permit of the fleet or of a user for the content.
+func began(s *protocol.FleetState, cluster *protocol.FleetCluster) bool {
+	return cluster.Begun || s.Rules > 0 && cluster.Own != nil && cluster.Hash == s.Hash
+}
+
+// hasContent reports whether a cluster may have rolled the content out, also before the fleet did.
+func hasContent(s *protocol.FleetState, cluster *protocol.FleetCluster) bool {
+	return began(s, cluster) || s.Rules > 0 && cluster.Settled && cluster.Hash == s.Hash
 }
 
 // CheckText rejects names and reasons that are too long.
@@ -308,10 +314,11 @@ func CheckAbort(s *protocol.FleetState, request protocol.FleetStepRequest) error
 	return checkContent(s, request)
 }
 
-// Abort rolls back all clusters.
+// Abort rolls back all clusters with the content. A failure spares the clusters that had the content before,
+// because they are healthy with it.
 func Abort(s *protocol.FleetState, by protocol.Approval, now time.Time) {
 	note(s, protocol.FleetEvent{Time: now, Hash: s.Hash, What: "aborted", By: by.By, Reason: by.Reason})
-	stop(s, "aborted"+protocol.Pause{By: by.By, Reason: by.Reason}.Details(), outriggerv1.FleetRollbackAll)
+	stop(s, "aborted"+protocol.Pause{By: by.By, Reason: by.Reason}.Details(), outriggerv1.FleetRollbackAll, hasContent)
 }
 
 // CheckRetry rejects a retry of content that has not failed. A rollback may wait for ever for a cluster
