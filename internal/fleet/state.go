@@ -169,7 +169,7 @@ func Adopt(s *protocol.FleetState, plan *protocol.FleetPlan, outdated bool) {
 		cluster.Name, cluster.Stage = member.Name, stageOf(&s.Spec, member)
 	}
 	for _, uid := range Keys(s.Clusters) {
-		if !members[uid] && !(outdated && s.Clusters[uid].Stage == protocol.UnknownStage) {
+		if joining := s.Clusters[uid].Stage == protocol.UnknownStage; !members[uid] && (!outdated || !joining) {
 			delete(s.Clusters, uid)
 		}
 	}
