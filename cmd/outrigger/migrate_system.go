@@ -13,8 +13,8 @@ import (
 	"github.com/outrigger/outrigger/internal/switchover"
 )
 
-// readSystemNamespace adds the facts of the system namespace. A missing permission for
-// Deployments is reported but is no error, because Deployments only show the flags of OpenKruise.
+// readSystemNamespace adds the facts of the system namespace. Without the permission to read Deployments,
+// the other facts are still checked, and the report blocks the switchover.
 func readSystemNamespace(ctx context.Context, reader client.Reader, system string, facts *switchover.Facts) error {
 	revisions := &appsv1.ControllerRevisionList{}
 	if err := reader.List(ctx, revisions, client.InNamespace(system)); err != nil {
@@ -30,7 +30,7 @@ func readSystemNamespace(ctx context.Context, reader client.Reader, system strin
 	deployments := &appsv1.DeploymentList{}
 	switch err := reader.List(ctx, deployments, client.InNamespace(system)); {
 	case apierrors.IsForbidden(err):
-		facts.Unread = append(facts.Unread, fmt.Sprintf("the Deployments in namespace %s, and so OpenKruise's feature gates, for lack of rights", system))
+		facts.Unread = append(facts.Unread, fmt.Sprintf("the Deployments in namespace %s, and so OpenKruise's manager and feature gates, for lack of rights", system))
 	case err != nil:
 		return fmt.Errorf("list the Deployments in namespace %s: %w", system, err)
 	}

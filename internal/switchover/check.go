@@ -75,7 +75,7 @@ func (c *Check) Report() *Report {
 		c.noteStrategy(set)
 	}
 	for _, object := range c.facts.Unread {
-		c.find(Note, "unread", "", "Not checked: %s.", object)
+		c.find(Blocks, "unread", "", "Not checked: %s.", object)
 	}
 	c.report.sort()
 	return &c.report

@@ -287,6 +287,18 @@ func TestAHeldRollout(t *testing.T) {
 	assert.Empty(t, checked(served(cold), pod).about("steps"))
 }
 
+// OpenKruise knows only the pause in the spec.
+func TestARolloutThatIsPausedBySignal(t *testing.T) {
+	cold := stored(t, "cold")
+	cold.Status.Rollout = &v1alpha1.RolloutStatus{Pause: &v1alpha1.RolloutPause{By: "ann", Reason: "incident"}}
+	pod := injected(t, cold, annotated(v1alpha1.HashAnnotation, `{"cold":{"hash":"before","sidecarSetName":"cold"}}`))
+	report := checked(served(cold), pod)
+	assert.Equal(t, []string{"differs SidecarSet/cold: The rollout is paused by signal from ann: incident. OpenKruise does not know this pause, " +
+		"and would upgrade the remaining 1 pod. Before you start OpenKruise, set spec.updateStrategy.paused or a partition."}, report.about("steps"))
+	cold.Spec.UpdateStrategy.Paused = true
+	assert.Empty(t, checked(served(cold), pod).about("steps"))
+}
+
 func TestSidecarSetsThatBreakRulesForNewOnes(t *testing.T) {
 	one := stored(t, "one", func(s *v1alpha1.SidecarSet) {
 		s.Spec.UpdateStrategy.MaxUnavailable = &intstr.IntOrString{Type: intstr.String, StrVal: "5"}
@@ -424,8 +436,7 @@ func TestTheTextNamesBlockersFirst(t *testing.T) {
 	facts.Unread = []string{"the Deployments"}
 	var text strings.Builder
 	require.NoError(t, checked(facts).Write(&text))
-	way, differs, known := strings.Index(text.String(), "\nBlockers\n- hash: SidecarSet/set: "), strings.Index(text.String(), "Differences"), strings.Index(text.String(), "\nNotes\n")
+	way, differs, known := strings.Index(text.String(), "\nBlockers\n- hash: SidecarSet/set: "), strings.Index(text.String(), "Differences"), strings.Index(text.String(), "- unread: Not checked: the Deployments.\n")
 	assert.True(t, way > 0 && way < known && differs < 0, text.String())
-	assert.Contains(t, text.String(), "- unread: Not checked: the Deployments.\n")
-	assert.True(t, strings.HasSuffix(text.String(), "\n1 blocker.\n"))
+	assert.True(t, strings.HasSuffix(text.String(), "\n2 blockers.\n"))
 }
