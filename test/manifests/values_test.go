@@ -27,8 +27,9 @@ func TestValuesThatMeanNothingAreRejected(t *testing.T) {
 
 func TestValuesThatContradictEachOtherOrTheRolesAreRejected(t *testing.T) {
 	for values, message := range map[string]string{
-		"temporal.setup.enabled=true,temporal.setup.retention=23h":           "temporal.setup.retention is 23h: use at least 24h",
-		"webhook.autoscaling.enabled=true,webhook.autoscaling.maxReplicas=1": "webhook.autoscaling: minReplicas 2 is greater than maxReplicas 1",
+		"temporal.setup.enabled=true,temporal.setup.retention=23h":                          "temporal.setup.retention is 23h: use at least 24h",
+		"webhook.certManager.enabled=true,webhook.certManager.issuerRef.kind=ClusterIssuer": "webhook.certManager.issuerRef.name is empty",
+		"webhook.autoscaling.enabled=true,webhook.autoscaling.maxReplicas=1":                "webhook.autoscaling: minReplicas 2 is greater than maxReplicas 1",
 	} {
 		out, err := output(t, "helm", "template", "outrigger", chart, "--set="+values)
 		require.Error(t, err, values)
