@@ -80,7 +80,7 @@ func (p *Prune) list(ctx context.Context) (runs []*workflow.WorkflowExecutionInf
 	for {
 		answer, err := call(ctx, p.Client.WorkflowService().ListWorkflowExecutions, &workflowservice.ListWorkflowExecutionsRequest{
 			Namespace: p.Namespace, NextPageToken: page,
-			Query: fmt.Sprintf("WorkflowType='%s' AND ExecutionStatus='Running' AND TaskQueue='%s'", protocol.RolloutWorkflow, p.Cluster),
+			Query: fmt.Sprintf("WorkflowType IN ('%s', '%s') AND ExecutionStatus='Running' AND TaskQueue='%s'", protocol.RolloutWorkflow, protocol.EvictionWorkflow, p.Cluster),
 		})
 		if err != nil {
 			return nil, fmt.Errorf("list the open runs in namespace %s: %w", p.Namespace, explained(err))
