@@ -78,10 +78,13 @@ func (s *shared) updates(update string, cmd *cobra.Command) *cobra.Command {
 		answer, err := s.update(ctx, c, set, update, reason)
 		if update == protocol.PauseUpdate && errors.Is(err, errNoOpenRun) {
 			answer, err := c.pauseSpec(ctx, set, true)
-			if reason != "" && err == nil {
+			if err != nil {
+				return nil, err
+			}
+			if reason != "" {
 				answer.Message += "; the spec has no reason, so the reason is not kept"
 			}
-			return answer, err
+			return answer, nil
 		}
 		if err != nil {
 			return nil, err
@@ -93,12 +96,18 @@ func (s *shared) updates(update string, cmd *cobra.Command) *cobra.Command {
 // resumeSpec ends a pause by the spec, and then the pause of the run, if status shows one.
 func (s *shared) resumeSpec(ctx context.Context, c *cluster, set *v1alpha1.SidecarSet, reason string) (model, error) {
 	answer, err := c.pauseSpec(ctx, set, false)
-	if err != nil || set.Status.Rollout == nil || set.Status.Rollout.Pause == nil {
-		return answer, err
+	if err != nil {
+		return nil, err
+	}
+	if set.Status.Rollout == nil || set.Status.Rollout.Pause == nil {
+		return answer, nil
 	}
 	set = set.DeepCopy()
 	set.Spec.UpdateStrategy.Paused = false
-	return s.update(ctx, c, set, protocol.ResumeUpdate, reason)
+	if answer, err = s.update(ctx, c, set, protocol.ResumeUpdate, reason); err != nil {
+		return nil, fmt.Errorf("spec.updateStrategy.paused is false now, and the run is still paused: %w", err)
+	}
+	return answer, nil
 }
 
 // pauseSpec changes spec.updateStrategy.paused, which pauses rollouts without a run.

@@ -254,7 +254,7 @@ func (c *cluster) cacheOf(set *v1alpha1.SidecarSet, cancel context.CancelCauseFu
 			},
 		},
 		DefaultWatchErrorHandler: func(ctx context.Context, reflector *toolscache.Reflector, err error) {
-			if apierrors.IsForbidden(err) {
+			if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
 				cancel(explain(err, "watch SidecarSet "+set.Name))
 			}
 		},
