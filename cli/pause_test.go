@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -8,8 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/serviceerror"
 	sdk "go.temporal.io/sdk/temporal"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -41,6 +47,17 @@ func TestTheErrorOfAnUpdateHasItsRemedy(t *testing.T) {
 	} {
 		require.EqualError(t, localRuns.explainUpdate(sidecarSet(t, "logs"), c.update, c.err), c.want)
 	}
+}
+
+func TestAFailedResumeOfTheSpecPrintsNoAnswer(t *testing.T) {
+	paused := sidecarSet(t, "logs", func(s *v1alpha1.SidecarSet) { s.Spec.UpdateStrategy.Paused = true })
+	got := newInterceptedCluster(t, interceptor.Funcs{
+		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "sidecarsets"}, "logs", errors.New("no right"))
+		},
+	}, paused).run("resume", "logs")
+	require.ErrorContains(t, got.err, "no right")
+	assert.Empty(t, got.out)
 }
 
 func TestAnUpdateOfAllRunsHasALineForEach(t *testing.T) {
