@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/reference"
 
+	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/match"
 	"github.com/outrigger/outrigger/internal/podstate"
@@ -35,6 +36,7 @@ type decisions struct {
 	plan, refill string
 	chosen       int
 	pods         []podDecisions
+	illnesses    []rollout.Illness
 }
 
 type podDecisions struct {
@@ -57,6 +59,7 @@ func decide(t *testing.T, set *v1alpha1.SidecarSet, pods []*corev1.Pod) (made de
 	for i := range population {
 		made.population = append(made.population, population[i].State)
 	}
+	made.illnesses = illnesses(t, set, pods)
 	plan, err := rollout.Next(set, population, nil)
 	require.NoError(t, err)
 	made.chosen = len(plan.Pods)
@@ -70,6 +73,30 @@ func decide(t *testing.T, set *v1alpha1.SidecarSet, pods []*corev1.Pod) (made de
 		made.pods = append(made.pods, one)
 	}
 	return made
+}
+
+// illnesses returns the illness of each pod whose containers had not restarted before.
+func illnesses(t *testing.T, set *v1alpha1.SidecarSet, pods []*corev1.Pod) (all []rollout.Illness) {
+	t.Helper()
+	before := make([]*corev1.Pod, len(pods))
+	for i := range pods {
+		before[i] = pods[i].DeepCopy()
+		for j := range before[i].Status.ContainerStatuses {
+			before[i].Status.ContainerStatuses[j].RestartCount = 0
+		}
+	}
+	var health rollout.Health
+	step, now := &protocol.Step{AppRestarts: 1}, time.Unix(1_800_000_000, 0)
+	for _, observed := range [][]*corev1.Pod{before, pods} {
+		population, err := rollout.Population(set, observed, nil)
+		require.NoError(t, err)
+		health.Observe(set.Name, "h", population, step, now)
+		all = nil
+		for i := range population {
+			all = append(all, population[i].Unhealthy)
+		}
+	}
+	return all
 }
 
 func encoded(t *testing.T, value any) string {

@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/inject"
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
@@ -75,15 +77,18 @@ func (p *stringPool) labels(own map[string]string) map[string]string {
 	return add(p.labelMaps, string(key), p.annotations(own))
 }
 
-// containers returns containers with only names, images, restart policies, and what a resize reads.
-// Pods for which these fields are equal share the result.
+// sidecarEnv is the only variable of a sidecar that a decision reads.
+var sidecarEnv = []corev1.EnvVar{{Name: v1alpha1.InjectedEnv, Value: "true"}}
+
+// containers returns containers with only names, images, restart policies, what a resize reads, and whether
+// the container is a sidecar. Pods for which these fields are equal share the result.
 func (p *stringPool) containers(own []corev1.Container) []corev1.Container {
 	if len(own) == 0 {
 		return nil
 	}
 	var key []byte
 	for i := range own {
-		key = appendParts(key, own[i].Name, own[i].Image, string(ptr.Deref(own[i].RestartPolicy, "")))
+		key = appendParts(key, own[i].Name, own[i].Image, string(ptr.Deref(own[i].RestartPolicy, "")), strconv.FormatBool(inject.Injected(&own[i])))
 		key = appendAmounts(appendAmounts(key, own[i].Resources.Requests), own[i].Resources.Limits)
 		key = binary.AppendUvarint(key, uint64(len(own[i].ResizePolicy)))
 		for _, policy := range own[i].ResizePolicy {
@@ -98,6 +103,9 @@ func (p *stringPool) containers(own []corev1.Container) []corev1.Container {
 		kept[i] = corev1.Container{
 			Name: p.text(own[i].Name), Image: p.text(own[i].Image), RestartPolicy: own[i].RestartPolicy, ResizePolicy: own[i].ResizePolicy,
 			Resources: corev1.ResourceRequirements{Requests: resizable(own[i].Resources.Requests), Limits: resizable(own[i].Resources.Limits)},
+		}
+		if inject.Injected(&own[i]) {
+			kept[i].Env = sidecarEnv
 		}
 	}
 	return add(p.containerSets, string(key), kept)

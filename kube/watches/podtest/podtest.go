@@ -144,6 +144,9 @@ func (p *Pods) containers(names ...string) []corev1.Container {
 			drawn[i].ResizePolicy[0] = corev1.ContainerResizePolicy{ResourceName: corev1.ResourceMemory, RestartPolicy: corev1.RestartContainer}
 		}
 		drawn[i].Name, drawn[i].Image = name, p.pick("side:v1", "side:v2", "hot:v1", "empty:v1", "side@sha256:aa")
+		if !p.one(3) {
+			drawn[i].Env[0] = corev1.EnvVar{Name: v1alpha1.InjectedEnv, Value: p.pick("true", "true", "false")}
+		}
 	}
 	return drawn
 }
