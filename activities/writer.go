@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -170,9 +171,9 @@ func (w *writer) attempt(ctx context.Context, reference protocol.PodReference, p
 	case err == nil:
 		outcome.wrote(reference, pod.ResourceVersion)
 		return resultWritten, nil
-	case apierrors.IsConflict(err), errors.Is(err, errOtherContent) && !arrived:
+	case !denied(err) && apierrors.IsConflict(err), errors.Is(err, errOtherContent) && !arrived:
 		return resultConflict, nil
-	case apierrors.IsNotFound(err):
+	case !denied(err) && apierrors.IsNotFound(err):
 		return resultSkipped, nil
 	case rejected(err):
 		outcome.failed(reference, reason(err))
@@ -226,6 +227,8 @@ func (w *writer) patchStatus(ctx context.Context, pod *corev1.Pod, patch []byte)
 // the API server.
 func rejected(err error) bool {
 	switch {
+	case denied(err):
+		return true
 	case apierrors.IsUnexpectedServerError(err) && statusCode(err) >= http.StatusInternalServerError:
 		// A proxy, or a server that has crashed, answered. The write may have arrived.
 		return false
@@ -240,6 +243,18 @@ func rejected(err error) bool {
 		return code == http.StatusBadRequest || code == http.StatusForbidden || code == http.StatusUnprocessableEntity
 	}
 	return true
+}
+
+// denied reports whether an admission webhook or policy rejected the write. A webhook chooses the code, such
+// as 404, 409 or 500, so the code does not tell what happened to the pod.
+func denied(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	message := status.Status().Message
+	return strings.HasPrefix(message, "admission webhook ") && strings.Contains(message, " denied the request") ||
+		strings.Contains(message, "ValidatingAdmissionPolicy '") && strings.Contains(message, " denied request")
 }
 
 // reason returns the reason for which a write was rejected. It omits the message of the server,

@@ -37,6 +37,10 @@ func TestResultsOfGuardedWrites(t *testing.T) {
 	}}
 	// A webhook denies the patch with a message and no reason.
 	denied := &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 400, Message: "the pod quotes a password"}}
+	// The webhook chooses the code. The API server begins the message with the name of the webhook.
+	deniedWith := func(code int32) error {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Message: `admission webhook "owners.example.com" denied the request: a password`}}
+	}
 	// A proxy answers with HTML, without a status object.
 	gateway := apierrors.NewGenericServerResponse(http.StatusBadGateway, "patch", podResource, "a", "<html>", 0, true)
 	patch := decision{patch: []byte("{}")}
@@ -71,6 +75,10 @@ func TestResultsOfGuardedWrites(t *testing.T) {
 		"rejected, the pod is not named": {reference, patch, nil, []error{invalid}, nil, failed("Invalid; spec.containers: FieldValueInvalid"), "", 1},
 		"forbidden":                      {reference, patch, nil, []error{apierrors.NewForbidden(podResource, "a", errors.New("policy"))}, nil, failed("Forbidden"), "", 1},
 		"denied without a reason":        {reference, patch, nil, []error{denied}, nil, failed("HTTP 400 Bad Request"), "", 1},
+		"denied with 404":                {reference, patch, nil, []error{deniedWith(404)}, nil, failed("HTTP 404 Not Found"), "", 1},
+		"denied with 409":                {reference, patch, nil, []error{deniedWith(409)}, nil, failed("HTTP 409 Conflict"), "", 1},
+		"denied with 429":                {reference, patch, nil, []error{deniedWith(429)}, nil, failed("HTTP 429 Too Many Requests"), "", 1},
+		"denied with 500":                {reference, patch, nil, []error{deniedWith(500)}, nil, failed("HTTP 500 Internal Server Error"), "", 1},
 		"a proxy fails":                  {reference, patch, nil, []error{gateway}, wrote(""), nil, "write pod d/a: " + gateway.Error(), 1},
 		"perhaps written":                {reference, patch, nil, []error{errors.New("connection reset")}, wrote(""), nil, "write pod d/a: connection reset", 1},
 		"undone by another component":    {reference, decision{patch: []byte("{}"), more: true}, nil, []error{nil, nil, nil}, nil, failed("another component changes the resources of the sidecars back"), "", 3},

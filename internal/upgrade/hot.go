@@ -46,7 +46,7 @@ func Empty(pod *corev1.Pod, target Target, now metav1.Time) ([]byte, error) {
 	var twins []podstate.StandbyToReset
 	for _, sidecar := range target.Sidecars {
 		active := w.read.Active[sidecar.Name]
-		if !sidecar.Hot() || imageOf(pod, active) == sidecar.Image {
+		if !sidecar.Hot() || imageOf(pod, active) == sidecar.Image || sidecar.Image == sidecar.EmptyImage {
 			continue
 		}
 		if standby := standbyTwin(pod, sidecar, active); standby != active && imageOf(pod, standby) == sidecar.Image {

@@ -204,7 +204,8 @@ func TestSpec7_7_EmptiesNoTwinThatAnUpgradeRestarts(t *testing.T) {
 		"the active twin is not ready": {target: hotTarget("envoy:2", "77"), change: func(pod *corev1.Pod) {
 			pod.Spec.Containers[2].Image, pod.Status.ContainerStatuses[1].Ready = "envoy:2", false
 		}},
-		"a cold sidecar": {target: target()},
+		"a cold sidecar":                 {target: target()},
+		"the new image is the empty one": {target: hotTarget("empty:1", "77")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := hotPod()
@@ -216,4 +217,22 @@ func TestSpec7_7_EmptiesNoTwinThatAnUpgradeRestarts(t *testing.T) {
 			assert.Nil(t, patch)
 		})
 	}
+}
+
+// A user turns a hot sidecar off without a restart of the pods.
+func TestSpec7_7_AnUpgradeToTheEmptyImageEnds(t *testing.T) {
+	target := hotTarget("empty:1", "77")
+	patch, err := Patch(hotPod(), target, now)
+	require.NoError(t, err)
+	pod := apply(t, hotPod(), patch)
+	run(pod)
+	if migrated := state(t, pod, target); migrated.Migrated {
+		patch, err = Reset(pod, target.Version, now)
+		require.NoError(t, err)
+		pod = apply(t, pod, patch)
+		run(pod)
+	}
+	ended := state(t, pod, target)
+	assert.True(t, ended.Updated && ended.Converged(), "%+v", ended)
+	assert.Equal(t, []string{"app:1", "empty:1", "empty:1"}, images(pod))
 }
