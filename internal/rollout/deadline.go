@@ -15,13 +15,18 @@ const maxNamedUnready = 3
 
 // ProgressDue reports whether the progress deadline of a stage applies to a plan: pods can be upgraded
 // now, or the rollout waits for upgraded pods. It does not apply while pods of other versions occupy
-// all slots, or while another limit of the policy has no slot (SPEC §11.6).
+// all slots, while another limit of the policy has no slot, or while the remaining pods are rejected or wait
+// for the end of an earlier upgrade (SPEC §11.6).
 func ProgressDue(plan *Plan, current *protocol.Stage) bool {
 	if current.ProgressDeadline() == 0 || plan.Phase != protocol.PhaseProgressing && plan.Phase != protocol.PhaseWaiting {
 		return false
 	}
 	counts := &plan.Counts
-	return len(plan.Pods) > 0 || counts.Converging > 0 || counts.Remaining > 0 && plan.OpenSlots > 0 && plan.blocked == ""
+	if len(plan.Pods) > 0 || counts.Converging > 0 {
+		return true
+	}
+	return counts.Remaining > 0 && plan.OpenSlots > 0 && plan.blocked == "" &&
+		slices.ContainsFunc(plan.candidates, func(c candidate) bool { return !c.Waits() && !c.InBackoff })
 }
 
 // Overdue returns the failure of a rollout whose progress deadline is over. It is nil if the deadline

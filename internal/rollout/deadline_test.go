@@ -37,6 +37,9 @@ func TestSpec11_6_WhenTheProgressDeadlineApplies(t *testing.T) {
 		{"the last upgraded pods are not ready", withDeadline("100%"), nil, []podstate.State{updated, restart}, true},
 		{"a step waits for its pods", withDeadline("50%"), nil, []podstate.State{restart, old}, true},
 		{"pods of an earlier version occupy the slots", withDeadline("100%"), nil, []podstate.State{previous, old}, false},
+		{"the other pod waits for its earlier upgrade, and slots are open", withDeadline("100%"), func(s *v1alpha1.SidecarSetUpdateStrategy) {
+			s.MaxUnavailable = ptr(intstr.FromInt32(9))
+		}, []podstate.State{previous, updated}, false},
 		{"a reached step bakes or waits for its approval", withDeadline("50%"), nil, []podstate.State{updated, old}, false},
 		{"nothing remains", withDeadline("100%"), nil, []podstate.State{updated, updated}, false},
 		{"the spec is paused", withDeadline("100%"), paused, []podstate.State{restart, old}, false},

@@ -131,9 +131,12 @@ func (p *planner) migrates() bool {
 	return p.plan.Counts.Migrating > 0 && (p.quarantine == nil || p.migratesToVersion())
 }
 
-// migratesToVersion reports whether a pod is in a hot upgrade to the version.
+// migratesToVersion reports whether a pod is in a hot upgrade to the version. A pod that was unavailable
+// before its upgrade may never migrate, so a step does not wait for this pod (SPEC 11.2.4).
 func (p *planner) migratesToVersion() bool {
-	return p.plan.Counts.Migrating > 0 && slices.ContainsFunc(p.pods, func(pod Pod) bool { return pod.Migrating && pod.Updated })
+	return p.plan.Counts.Migrating > 0 && slices.ContainsFunc(p.pods, func(pod Pod) bool {
+		return pod.Migrating && pod.Updated && (pod.Migrated || !pod.UnavailableBefore)
+	})
 }
 
 // ordered returns the candidates within the partition and the current step, in order.

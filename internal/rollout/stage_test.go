@@ -127,6 +127,20 @@ func TestSpec11_2_AHotUpgradeToAnotherVersionDoesNotStopAStep(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, protocol.PhaseStepReached, plan.Phase)
 
+	// The app of an upgraded pod was dead before.
+	dead := deadWhen
+	dead.Migrating, dead.Upgradable = true, false
+	stuck := step(intstr.FromInt32(2))
+	stuck.Step.ProgressDeadline = time.Minute
+	plan, err = NextInStage(unavailable(intstr.FromInt32(9)), []Pod{newPod("a", dead), newPod("b", updated), newPod("c", old)}, nil, stuck)
+	require.NoError(t, err)
+	assert.Equal(t, protocol.PhaseStepReached, plan.Phase)
+	assert.False(t, ProgressDue(&plan, stuck))
+	dead.Migrated = true
+	plan, err = NextInStage(unavailable(intstr.FromInt32(9)), []Pod{newPod("a", dead), newPod("b", updated), newPod("c", old)}, nil, stuck)
+	require.NoError(t, err)
+	assert.Equal(t, protocol.PhaseWaiting, plan.Phase, "the standby twin has to be emptied")
+
 	set := unavailable(intstr.FromInt32(9))
 	back := rollingBack(set)
 	plan, err = NextInStage(set, []Pod{newPod("a", migrating, withHash(set.Name, "older")), newPod("b", updated)}, nil, back)
