@@ -45,9 +45,9 @@ func (a *Activities) AwaitMigration(ctx context.Context, input protocol.AwaitMig
 
 // migrating lists the hot pods of a SidecarSet that have a standby twin to reset.
 type migrating struct {
-	pending int
-	// others is the number of pending pods that are not excluded.
-	others int
+	pending        int
+	population     []rollout.Pod
+	maxUnavailable int
 	// migrated lists at most MaxBatch pods that can be reset. migratedExcluded lists excluded
 	// pods that can be reset.
 	migrated, migratedExcluded []protocol.PodReference
@@ -62,6 +62,10 @@ func (a *Activities) findMigrating(ctx context.Context, recent *recentSet, exclu
 	if err != nil {
 		return found, err
 	}
+	found.population = population
+	if found.maxUnavailable, err = rollout.MaxUnavailable(&set.Spec.UpdateStrategy, len(population)); err != nil {
+		return found, err
+	}
 	for i := range population {
 		pod := &population[i]
 		if !pod.Migrating {
@@ -70,7 +74,6 @@ func (a *Activities) findMigrating(ctx context.Context, recent *recentSet, exclu
 		found.pending++
 		list := &found.migratedExcluded
 		if !excluded(pod.Reference()) {
-			found.others++
 			list = &found.migrated
 		}
 		if pod.Migrated && len(*list) < rollout.MaxBatch {

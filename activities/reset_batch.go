@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,15 +31,15 @@ const (
 
 // ResetBatch writes the empty image into the standby twins of migrated pods, with one guarded
 // write and one event for each pod. It resets the pods of the input first, and then, for
-// resetTime, pods that migrate during the batch. A reset advances no hash and makes no pod
-// unavailable, so it needs no slot. A cancelled batch finishes the writes that it has begun.
+// resetTime, pods that migrate during the batch. A reset advances no hash. It restarts the standby twin, so
+// at most maxUnavailable resets, and at least one, are in progress at the same time. A pod that needed a slot
+// for its upgrade still has the slot. A cancelled batch finishes the writes that it has begun.
 func (a *Activities) ResetBatch(ctx context.Context, input protocol.ResetBatchInput) (protocol.ResetBatchResult, error) {
 	defer keepHeartbeating(ctx, a.Clock)()
 	defer a.Metrics.time(changeReset, a.Clock)()
 	b := a.newResetBatch(input)
 	pool, writing := newPool(ctx, a.Writers)
 	b.pool = pool
-	b.reset(input.Pods)
 	err := a.poll(writing, input.SidecarSet.Name, func() (time.Duration, error) { return b.check(writing) })
 	if err = pool.finish(err); endedEarly(ctx, err) {
 		err = nil
@@ -49,8 +50,8 @@ func (a *Activities) ResetBatch(ctx context.Context, input protocol.ResetBatchIn
 func (a *Activities) newResetBatch(input protocol.ResetBatchInput) *resetBatch {
 	now := a.Clock.Now()
 	return &resetBatch{
-		writer: a.writer(changeReset), upgrading: input.Upgrading, set: a.recentSet(input.SidecarSet), rejected: input.Rejected.Set(),
-		done: map[protocol.PodReference]bool{}, skipped: map[protocol.PodReference]time.Time{}, end: now.Add(resetTime), busy: now,
+		writer: a.writer(changeReset), upgrading: input.Upgrading, queue: input.Pods, set: a.recentSet(input.SidecarSet), rejected: input.Rejected.Set(),
+		done: map[protocol.PodReference]bool{}, skipped: map[protocol.PodReference]time.Time{}, refused: map[protocol.PodReference]bool{}, end: now.Add(resetTime), busy: now,
 	}
 }
 
@@ -61,9 +62,11 @@ type resetBatch struct {
 	set  *recentSet
 	// upgrading is set if an upgrade batch is running. The pods of that batch will migrate.
 	upgrading bool
-	end       time.Time
-	outcome   outcome
-	tried     []protocol.PodReference
+	// queue contains the pods of the input that the batch has not reset yet.
+	queue   []protocol.PodReference
+	end     time.Time
+	outcome outcome
+	tried   []protocol.PodReference
 	// rejected contains pods that earlier batches could not reset. done contains pods that this
 	// batch has reset, because the cache may not show their reset yet. The batch skips both.
 	rejected map[protocol.Fingerprint]bool
@@ -71,7 +74,9 @@ type resetBatch struct {
 	// skipped contains the time at which a pod was skipped, because the cache was behind or
 	// because other clients kept writing the pod. The time is zero once the pod is a candidate
 	// again.
-	skipped   map[protocol.PodReference]time.Time
+	skipped map[protocol.PodReference]time.Time
+	// refused contains the pods whose reset the API server has rejected during this batch.
+	refused   map[protocol.PodReference]bool
 	skippedMu sync.Mutex
 	// busy is the last time at which a pod was migrating.
 	busy time.Time
@@ -87,16 +92,45 @@ func (b *resetBatch) check(ctx context.Context) (again time.Duration, err error)
 	if err != nil {
 		return 0, err
 	}
-	now := b.Clock.Now()
-	if found.others > 0 {
+	slots := b.slots(&found)
+	reset := b.queue[:min(len(b.queue), slots)]
+	b.reset(reset)
+	b.queue = b.queue[len(reset):]
+	now, others := b.Clock.Now(), b.others(&found)
+	if others > 0 {
 		b.busy = now
 	}
 	left := b.end.Sub(now)
-	if left <= 0 || found.others == 0 && (!b.upgrading || now.Sub(b.busy) >= resetIdleTimeout) {
+	if left <= 0 || len(b.queue)+others == 0 && (!b.upgrading || now.Sub(b.busy) >= resetIdleTimeout) {
 		return 0, nil
 	}
-	b.reset(found.migrated)
+	migrated := slices.DeleteFunc(found.migrated, b.isDone)
+	b.reset(migrated[:min(len(migrated), slots-len(reset))])
 	return min(left, heartbeatInterval), nil
+}
+
+// others returns the number of migrating pods that the batch has neither reset nor left out.
+func (b *resetBatch) others(found *migrating) (n int) {
+	for i := range found.population {
+		if pod := &found.population[i]; pod.Migrating && !b.isDone(pod.Reference()) {
+			n++
+		}
+	}
+	return n
+}
+
+// slots returns how many further pods may be reset now.
+func (b *resetBatch) slots(found *migrating) int {
+	b.skippedMu.Lock()
+	defer b.skippedMu.Unlock()
+	slots := max(found.maxUnavailable, 1)
+	for i := range found.population {
+		pod := &found.population[i]
+		if inProgress := b.done[pod.Reference()] && !b.refused[pod.Reference()]; inProgress && (pod.Migrating || pod.UnavailableByUpgrade()) {
+			slots--
+		}
+	}
+	return max(slots, 0)
 }
 
 func (b *resetBatch) isDone(pod protocol.PodReference) bool {
@@ -108,8 +142,11 @@ func (b *resetBatch) reset(pods []protocol.PodReference) {
 		b.try(pod)
 		b.pool.submit(func(ctx context.Context) error {
 			result, err := b.apply(ctx, pod, &b.outcome, change{wanted: b.wanted, decide: b.decide, write: b.write})
-			if result == resultSkipped {
+			switch result {
+			case resultSkipped:
 				b.skip(pod)
+			case resultRejected:
+				b.reject(pod)
 			}
 			return err
 		})
@@ -123,6 +160,12 @@ func (b *resetBatch) try(pod protocol.PodReference) {
 		b.tried = append(b.tried, pod)
 	}
 	b.done[pod] = true
+}
+
+func (b *resetBatch) reject(pod protocol.PodReference) {
+	b.skippedMu.Lock()
+	defer b.skippedMu.Unlock()
+	b.refused[pod] = true
 }
 
 func (b *resetBatch) skip(pod protocol.PodReference) {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -21,7 +22,7 @@ import (
 
 // hotSet is webSet with a hot sidecar.
 func hotSet() *v1alpha1.SidecarSet {
-	set := webSet(2)
+	set := webSet(5)
 	set.Spec.Containers[0].UpgradeStrategy = v1alpha1.SidecarContainerUpgradeStrategy{
 		UpgradeType: v1alpha1.SidecarContainerHotUpgrade, HotUpgradeEmptyImage: "empty:1",
 	}
@@ -59,8 +60,9 @@ func TestMigratedPodsAreFound(t *testing.T) {
 		}))
 	found, err := cluster.findMigrating(t.Context(), cluster.recentSet(webSetReference), func(pod protocol.PodReference) bool { return pod.Name == "rejected" })
 	require.NoError(t, err)
+	found.population = nil
 	assert.Equal(t, migrating{
-		pending: 3, others: 2,
+		pending: 3, maxUnavailable: 5,
 		migrated: []protocol.PodReference{refTo("migrated")}, migratedExcluded: []protocol.PodReference{refTo("rejected")},
 	}, found)
 }
@@ -171,4 +173,41 @@ func TestAResetBatchRunsConcurrentlyWithAnUpgradeBatch(t *testing.T) {
 	cluster.clock.Step(resetIdleTimeout / 2)
 	assert.Zero(t, look(), "no pod has been migrating for a while")
 	assert.Equal(t, protocol.ResetBatchResult{Reset: 1}, b.result())
+}
+
+// The backend of an app was down during the upgrade, so that all pods were upgraded without slots. They become
+// ready in the same second.
+func TestSpec7_5_AtMostMaxUnavailableTwinsRestartAtTheSameTime(t *testing.T) {
+	set := hotSet()
+	set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(2))
+	pods := []*corev1.Pod{hotPod("a"), hotPod("b"), hotPod("c"), hotPod("d"), hotPod("e")}
+	cluster := newTestCluster(t, interceptor.Funcs{}, set, pods[0], pods[1], pods[2], pods[3], pods[4])
+	cluster.Events = events.NewFakeRecorder(10)
+	empty := func() (n int) {
+		for _, image := range cluster.images() {
+			if image == "empty:1" {
+				n++
+			}
+		}
+		return n
+	}
+	b := cluster.newResetBatch(protocol.ResetBatchInput{SidecarSet: webSetReference, Pods: []protocol.PodReference{refTo("a"), refTo("b"), refTo("c")}})
+	for range 3 {
+		lookOnce(t, b)
+		cluster.sync()
+		assert.Equal(t, 2, empty(), "the emptied twins are not running yet")
+	}
+	for want := 4; want <= 5; want++ {
+		for _, pod := range pods {
+			cluster.edit(pod, func() {
+				if pod.Spec.Containers[0].Image == "empty:1" {
+					pod.Status.ContainerStatuses[0] = corev1.ContainerStatus{Name: "side-1", Image: "empty:1", ImageID: "id-empty", RestartCount: 1, Ready: true}
+				}
+			})
+		}
+		cluster.sync()
+		lookOnce(t, b)
+		assert.Equal(t, want, empty())
+		cluster.sync()
+	}
 }
