@@ -171,9 +171,9 @@ func (w *writer) attempt(ctx context.Context, reference protocol.PodReference, p
 	case err == nil:
 		outcome.wrote(reference, pod.ResourceVersion)
 		return resultWritten, nil
-	case !denied(err) && apierrors.IsConflict(err), errors.Is(err, errOtherContent) && !arrived:
+	case isConflict(err), errors.Is(err, errOtherContent) && !arrived:
 		return resultConflict, nil
-	case !denied(err) && apierrors.IsNotFound(err):
+	case isGone(err):
 		return resultSkipped, nil
 	case rejected(err):
 		outcome.failed(reference, reason(err))
@@ -244,6 +244,10 @@ func rejected(err error) bool {
 	}
 	return true
 }
+
+func isConflict(err error) bool { return apierrors.IsConflict(err) && !denied(err) }
+
+func isGone(err error) bool { return apierrors.IsNotFound(err) && !denied(err) }
 
 // denied reports whether an admission webhook or policy rejected the write. A webhook chooses the code, such
 // as 404, 409 or 500, so the code does not tell what happened to the pod.

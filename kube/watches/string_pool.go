@@ -28,10 +28,15 @@ type stringPool struct {
 	texts         map[string]string
 	labelMaps     map[string]map[string]string
 	containerSets map[string][]corev1.Container
+	// sidecarEnv is the only variable of a sidecar that a decision reads.
+	sidecarEnv []corev1.EnvVar
 }
 
 func newStringPool() *stringPool {
-	return &stringPool{texts: map[string]string{}, labelMaps: map[string]map[string]string{}, containerSets: map[string][]corev1.Container{}}
+	return &stringPool{
+		texts: map[string]string{}, labelMaps: map[string]map[string]string{}, containerSets: map[string][]corev1.Container{},
+		sidecarEnv: []corev1.EnvVar{{Name: v1alpha1.InjectedEnv, Value: "true"}},
+	}
 }
 
 func add[V any](pool map[string]V, key string, value V) V {
@@ -77,9 +82,6 @@ func (p *stringPool) labels(own map[string]string) map[string]string {
 	return add(p.labelMaps, string(key), p.annotations(own))
 }
 
-// sidecarEnv is the only variable of a sidecar that a decision reads.
-var sidecarEnv = []corev1.EnvVar{{Name: v1alpha1.InjectedEnv, Value: "true"}}
-
 // containers returns containers with only names, images, restart policies, what a resize reads, and whether
 // the container is a sidecar. Pods for which these fields are equal share the result.
 func (p *stringPool) containers(own []corev1.Container) []corev1.Container {
@@ -105,7 +107,7 @@ func (p *stringPool) containers(own []corev1.Container) []corev1.Container {
 			Resources: corev1.ResourceRequirements{Requests: resizable(own[i].Resources.Requests), Limits: resizable(own[i].Resources.Limits)},
 		}
 		if inject.Injected(&own[i]) {
-			kept[i].Env = sidecarEnv
+			kept[i].Env = p.sidecarEnv
 		}
 	}
 	return add(p.containerSets, string(key), kept)
