@@ -219,10 +219,16 @@ func (r *run) rejectedConditions() rejections { return rejections{&r.progress.Re
 
 // written records the pods that a batch wrote. The cache must show these writes before the next
 // plan. If the batch has certainly written a pod, the writes of earlier batches are dropped,
-// because a cache that shows a later write also shows earlier writes.
+// because a cache that shows a later write also shows earlier writes. Each pod has one entry, so that batches
+// which no worker takes do not let the list grow. Only inputs contain the list, so replays do not compare it.
 func (r *run) written(pods []protocol.WrittenPod) {
 	if countWritten(pods) == 0 {
-		pods = slices.Concat(r.progress.Written, pods)
+		newest := map[protocol.PodReference]bool{}
+		for _, pod := range pods {
+			newest[pod.PodReference] = true
+		}
+		earlier := slices.DeleteFunc(slices.Clone(r.progress.Written), func(pod protocol.WrittenPod) bool { return newest[pod.PodReference] })
+		pods = slices.Concat(earlier, pods)
 	}
 	r.progress.Written = pods
 }
