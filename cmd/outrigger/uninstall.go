@@ -1,9 +1,15 @@
 package main
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
+	"io"
+	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/kube"
@@ -11,16 +17,26 @@ import (
 )
 
 func newUninstall(shared *flags) *cobra.Command {
-	return &cobra.Command{
+	var yes bool
+	cmd := &cobra.Command{
 		Use:   "uninstall",
 		Short: "Remove the roles of a cluster; SidecarSets, their definition and their revisions stay",
 		Long: "Deletes the webhook configurations, then the Deployments, and makes the API server serve SidecarSets without\n" +
 			"conversion. All other manifests can then be deleted in any order. Keep the CustomResourceDefinition: its\n" +
-			"deletion deletes all SidecarSets.",
+			"deletion deletes all SidecarSets. At a terminal, the command first names the cluster and asks.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			options, err := shared.options(args)
 			if err != nil {
 				return err
+			}
+			config, err := options.RESTConfig()
+			if err != nil {
+				return err
+			}
+			if in, ok := cmd.InOrStdin().(*os.File); !yes && ok && term.IsTerminal(int(in.Fd())) {
+				if err := confirmUninstall(in, cmd.OutOrStdout(), config.Host, options.SystemNamespace); err != nil {
+					return err
+				}
 			}
 			direct, err := directClient(options)
 			if err != nil {
@@ -29,6 +45,21 @@ func newUninstall(shared *flags) *cobra.Command {
 			return crd.Uninstallation{Client: direct, SystemNamespace: options.SystemNamespace, Out: cmd.OutOrStdout()}.Run(cmd.Context())
 		},
 	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "uninstall without confirmation")
+	return cmd
+}
+
+// confirmUninstall asks whether to uninstall from a cluster. Any answer but yes is an error.
+func confirmUninstall(in io.Reader, out io.Writer, server, namespace string) error {
+	_, _ = fmt.Fprintf(out, "Remove Outrigger from the cluster at %s, namespace %s? (yes or no) ", server, namespace)
+	answer, err := bufio.NewReader(in).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	if strings.TrimSpace(answer) != "yes" {
+		return errors.New("nothing was removed")
+	}
+	return nil
 }
 
 // directClient returns a client that reads from the API server, without a cache.
