@@ -63,9 +63,8 @@ func (a *Activities) findMigrating(ctx context.Context, recent *recentSet, exclu
 		return found, err
 	}
 	found.population = population
-	if found.maxUnavailable, err = rollout.MaxUnavailable(&set.Spec.UpdateStrategy, len(population)); err != nil {
-		return found, err
-	}
+	// Hot upgrades that have begun also finish with an invalid maxUnavailable, which counts as 0.
+	found.maxUnavailable, _ = rollout.MaxUnavailable(&set.Spec.UpdateStrategy, len(population))
 	for i := range population {
 		pod := &population[i]
 		if !pod.Migrating {

@@ -32,8 +32,8 @@ const (
 // ResetBatch writes the empty image into the standby twins of migrated pods, with one guarded
 // write and one event for each pod. It resets the pods of the input first, and then, for
 // resetTime, pods that migrate during the batch. A reset advances no hash. It restarts the standby twin, so
-// at most maxUnavailable resets, and at least one, are in progress at the same time. A pod that needed a slot
-// for its upgrade still has the slot. A cancelled batch finishes the writes that it has begun.
+// maxUnavailable limits the resets, except that 0 counts as 1. A pod that needed a slot for its upgrade still
+// has the slot. A cancelled batch finishes the writes that it has begun.
 func (a *Activities) ResetBatch(ctx context.Context, input protocol.ResetBatchInput) (protocol.ResetBatchResult, error) {
 	defer keepHeartbeating(ctx, a.Clock)()
 	defer a.Metrics.time(changeReset, a.Clock)()
@@ -126,7 +126,10 @@ func (b *resetBatch) slots(found *migrating) int {
 	slots := max(found.maxUnavailable, 1)
 	for i := range found.population {
 		pod := &found.population[i]
-		if inProgress := b.done[pod.Reference()] && !b.refused[pod.Reference()]; inProgress && (pod.Migrating || pod.UnavailableByUpgrade()) {
+		reference := pod.Reference()
+		// The cache may not show the writes of this batch yet. Resets of earlier batches count, too.
+		written := b.done[reference] && !b.refused[reference] && b.skipped[reference].IsZero()
+		if pod.Migrating && written || !pod.Migrating && pod.UnavailableByUpgrade() {
 			slots--
 		}
 	}

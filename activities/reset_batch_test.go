@@ -197,6 +197,10 @@ func TestSpec7_5_AtMostMaxUnavailableTwinsRestartAtTheSameTime(t *testing.T) {
 		cluster.sync()
 		assert.Equal(t, 2, empty(), "the emptied twins are not running yet")
 	}
+	next := cluster.newResetBatch(protocol.ResetBatchInput{SidecarSet: webSetReference})
+	lookOnce(t, next)
+	cluster.sync()
+	assert.Equal(t, 2, empty(), "another batch does not know the resets of the first batch")
 	for want := 4; want <= 5; want++ {
 		for _, pod := range pods {
 			cluster.edit(pod, func() {

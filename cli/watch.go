@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -23,6 +24,8 @@ import (
 )
 
 const (
+	// maxUnauthorized is the number of answers 401 after which a watch ends.
+	maxUnauthorized = 5
 	// showInterval is the minimum time between two updates of the output.
 	showInterval = 250 * time.Millisecond
 	// readInterval is the time between two reads of the run.
@@ -238,6 +241,7 @@ func (c *cluster) cacheOf(set *v1alpha1.SidecarSet, cancel context.CancelCauseFu
 	if err != nil {
 		return nil, err
 	}
+	var unauthorized atomic.Int32
 	pods := cache.ByObject{Label: scope.PodSelector()}
 	if namespace := scope.OneNamespace(); namespace != "" {
 		pods.Namespaces = map[string]cache.Config{namespace: {}}
@@ -254,7 +258,8 @@ func (c *cluster) cacheOf(set *v1alpha1.SidecarSet, cancel context.CancelCauseFu
 			},
 		},
 		DefaultWatchErrorHandler: func(ctx context.Context, reflector *toolscache.Reflector, err error) {
-			if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+			// A plugin may renew the credentials after an answer 401.
+			if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) && unauthorized.Add(1) > maxUnauthorized {
 				cancel(explain(err, "watch SidecarSet "+set.Name))
 			}
 		},

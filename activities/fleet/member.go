@@ -182,9 +182,36 @@ func (m *Member) Rollback(ctx context.Context, input protocol.FleetRolloutInput)
 type rollback struct {
 	protocol.FleetRolloutInput
 	// aborted is set before the first abort is sent to the run. signalled is the time of the newest signal to
-	// the run.
+	// the run. before is the time of the pause of the run before these requests, if any.
 	aborted   bool
 	signalled time.Time
+	before    time.Time
+}
+
+// endsPause reports whether the run is paused since before the signal with its quarantine. An abort ends a
+// pause, but such a signal does not. A pause during the rollback stays.
+func (r *rollback) endsPause(local *localRun) bool {
+	pause := local.status.Pause
+	switch {
+	case pause == nil || !local.quarantined():
+		return false
+	case r.signalled.IsZero(): // an earlier attempt sent the signal
+		return pause.At.Before(local.status.Stage.Quarantine.Since)
+	}
+	return pause.At.Equal(r.before)
+}
+
+// failed reports whether the run has paused after an abort, because it found no earlier revision.
+func (r *rollback) failed(local *localRun) bool {
+	pause := local.status.Pause
+	return r.aborted && pause != nil && pause.By == byFleet && !pause.At.Equal(r.before)
+}
+
+// sends records the pause of the run before a request.
+func (r *rollback) sends(local *localRun) {
+	if r.before = (time.Time{}); local.status.Pause != nil {
+		r.before = local.status.Pause.At
+	}
 }
 
 // rollBack makes one attempt to roll back.
@@ -200,17 +227,18 @@ func (m *Member) rollBack(ctx context.Context, local *localRun, input *rollback)
 		return protocol.FleetResult{State: protocol.ClusterRolledBack}, nil
 	case local.aborting():
 		return result, nil
-	case local.pausedBeforeQuarantine():
+	case input.endsPause(local):
 		return result, m.update(ctx, local, protocol.ResumeUpdate, protocol.Pause{By: byFleet, Reason: input.Reason, NotAfter: m.notAfter()})
 	case local.quarantined():
 		return result, nil
-	case input.aborted && local.status.Pause != nil:
+	case input.failed(local):
 		return protocol.FleetResult{State: protocol.ClusterFailed, Reason: local.status.Pause.Reason}, nil
 	case local.ended(), local.good():
 		// An open run itself rolls back only content that has not been rolled out before.
 		return m.startRollback(ctx, local, input)
 	}
 	input.aborted = true
+	input.sends(local)
 	return result, m.update(ctx, local, protocol.AbortUpdate, m.request(local, protocol.Approval{By: byFleet, Reason: input.Reason}))
 }
 
@@ -233,6 +261,7 @@ func (m *Member) startRollback(ctx context.Context, local *localRun, input *roll
 	if err := m.confirm(ctx); err != nil {
 		return result, err
 	}
+	input.sends(local)
 	generation := local.set.Generation
 	stage := &protocol.Stage{Generation: generation, Steps: 1, Quarantine: &protocol.Quarantine{
 		Hash: local.hash(), Revision: target, Reason: input.Reason, Since: m.Clock.Now(),
@@ -403,12 +432,6 @@ func (l *localRun) good() bool {
 func (l *localRun) quarantined() bool {
 	s := l.status.Stage
 	return s != nil && s.Quarantine != nil && s.Quarantine.Hash == l.hash()
-}
-
-// pausedBeforeQuarantine reports whether the run is paused, and received its quarantine during the pause. An
-// abort ends a pause, but the signal that begins the rollback of good content does not.
-func (l *localRun) pausedBeforeQuarantine() bool {
-	return l.quarantined() && l.status.Pause != nil && l.status.Pause.At.Before(l.status.Stage.Quarantine.Since)
 }
 
 func (l *localRun) aborting() bool { return l.status.Stage != nil && l.status.Stage.Aborted != nil }

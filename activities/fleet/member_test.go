@@ -147,7 +147,8 @@ func TestSpec12_4_ContentThatWasRolledOutIsRolledBack(t *testing.T) {
 }
 
 func testRollbackOfGoodContent(t *testing.T, run *protocol.RolloutStatus) {
-	c := newCluster(t, ended())
+	c, now := newCluster(t, ended()), clocktesting.NewFakeClock(time.Unix(1000, 0))
+	c.Clock = now
 	c.run(run)
 	c.reachable(nil)
 	c.set.Status.GoodRevisions = []v1alpha1.GoodRevision{{Hash: c.hash, ResourceVersion: "2"}, {Hash: "before", Revision: "envoy-1", ResourceVersion: "1"}}
@@ -169,9 +170,12 @@ func testRollbackOfGoodContent(t *testing.T, run *protocol.RolloutStatus) {
 				return err
 			}
 		}
-		return nil
+		require.Len(t, c.local.Calls, 3, "one read, one failed signal, one signal")
+		now.Step(signalInterval)
+		_, err = c.rollBack(ctx, local, attempt)
+		return err
 	})
-	require.Len(t, c.local.Calls, 3, "one read, one failed signal, one signal")
+	require.Len(t, c.local.Calls, 4, "the run may have read the signal in another generation")
 	assert.Empty(t, c.updates)
 	signal := c.local.Calls[2].Arguments.Get(3).(protocol.GenerationInput)
 	assert.Equal(t, "envoy-1", signal.Stage.Quarantine.Revision)
@@ -283,6 +287,40 @@ func TestSpec12_4_AMemberAsksAPausedFleetEveryThirtySeconds(t *testing.T) {
 		return nil
 	})
 	c.fleet.AssertNumberOfCalls(t, "QueryWorkflow", 3)
+}
+
+// The policy of the cluster has paused the run. The abort did not reach the run.
+func TestSpec12_4_AnAbortIsRepeatedUntilTheRunHasAnswered(t *testing.T) {
+	policy := protocol.Pause{By: "RolloutPolicy edge", At: time.Unix(1000, 0)}
+	fleet := protocol.Pause{By: byFleet, At: time.Unix(2000, 0), Reason: "no earlier revision"}
+	attempt := &rollback{FleetRolloutInput: protocol.FleetRolloutInput{Set: "envoy"}}
+	for _, step := range []struct {
+		pause   protocol.Pause
+		refused bool
+		result  protocol.FleetClusterState
+		updates []string
+	}{
+		{policy, true, "", nil},
+		{policy, false, "", []string{protocol.AbortUpdate}},
+		{fleet, false, protocol.ClusterFailed, nil},
+	} {
+		c := newCluster(t)
+		c.reachable(nil)
+		attempt.Permit.Hash = c.hash
+		c.refused[protocol.AbortUpdate] = step.refused
+		c.run(&protocol.RolloutStatus{Generation: 3, Phase: protocol.PhasePaused, Pause: &step.pause})
+		c.do(func(ctx context.Context) error {
+			local, err := c.read(ctx, "envoy")
+			if err != nil {
+				return err
+			}
+			result, err := c.rollBack(ctx, local, attempt)
+			assert.Equal(t, step.refused, err != nil)
+			assert.Equal(t, step.result, result.State)
+			return nil
+		})
+		assert.Equal(t, step.updates, c.updates)
+	}
 }
 
 // A quarantine that a run receives by a signal ends no pause. A pause during the rollback stays.

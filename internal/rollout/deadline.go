@@ -25,8 +25,14 @@ func ProgressDue(plan *Plan, current *protocol.Stage) bool {
 	if len(plan.Pods) > 0 || counts.Converging > 0 {
 		return true
 	}
-	return counts.Remaining > 0 && plan.OpenSlots > 0 && plan.blocked == "" &&
-		slices.ContainsFunc(plan.candidates, func(c candidate) bool { return !c.Waits() && !c.InBackoff })
+	// The partition keeps some candidates. Pods that wait are not among them, because they are first.
+	upgradable := counts.Remaining - len(plan.candidates)
+	for i := range plan.candidates {
+		if c := &plan.candidates[i]; !c.Waits() && !c.InBackoff {
+			upgradable++
+		}
+	}
+	return upgradable > 0 && plan.OpenSlots > 0 && plan.blocked == ""
 }
 
 // Overdue returns the failure of a rollout whose progress deadline is over. It is nil if the deadline

@@ -40,6 +40,9 @@ func TestSpec11_6_WhenTheProgressDeadlineApplies(t *testing.T) {
 		{"the other pod waits for its earlier upgrade, and slots are open", withDeadline("100%"), func(s *v1alpha1.SidecarSetUpdateStrategy) {
 			s.MaxUnavailable = ptr(intstr.FromInt32(9))
 		}, []podstate.State{previous, updated}, false},
+		{"the partition keeps the pod that does not wait", withDeadline("100%"), func(s *v1alpha1.SidecarSetUpdateStrategy) {
+			s.MaxUnavailable, s.Partition = ptr(intstr.FromInt32(9)), ptr(intstr.FromInt32(1))
+		}, []podstate.State{previous, old}, false},
 		{"a reached step bakes or waits for its approval", withDeadline("50%"), nil, []podstate.State{updated, old}, false},
 		{"nothing remains", withDeadline("100%"), nil, []podstate.State{updated, updated}, false},
 		{"the spec is paused", withDeadline("100%"), paused, []podstate.State{restart, old}, false},
