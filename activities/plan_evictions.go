@@ -300,7 +300,7 @@ func (s *evictionScan) add(pod *corev1.Pod, ready bool, set string, outdated boo
 	}
 }
 
-// waits returns the reason for which no pod may be evicted for a SidecarSet now.
+// waits returns the reason why no pod may be evicted for a SidecarSet now, or an empty string.
 func (s *evictionScan) waits(set *v1alpha1.SidecarSet, plan *rollout.Plan) (string, error) {
 	reason, err := s.notEvictable(set, s.installed, s.policies, s.freezes)
 	if err == nil && reason == "" && plan.Phase != protocol.PhaseComplete {

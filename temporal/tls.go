@@ -133,9 +133,9 @@ func (c *transportCredentials) Clone() credentials.TransportCredentials {
 	return newTransportCredentials(c.tls)
 }
 
-// alertConn returns the TLS alert of the server from a failed write. Since TLS 1.3, the server
-// verifies the client certificate after the handshake of the client is complete. gRPC may write
-// to the connection before it reads the alert.
+// alertConn is a connection whose Write returns the TLS alert of the server instead of the write error, if
+// the server has sent an alert. In TLS 1.3, the server verifies the client certificate after the client has
+// completed its handshake. gRPC may therefore write to the connection before it reads the alert.
 type alertConn struct{ net.Conn }
 
 // Write implements net.Conn.

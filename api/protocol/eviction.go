@@ -49,7 +49,8 @@ type EvictionState struct {
 	Failed []outriggerv1.FailedEviction `json:"failed,omitempty"`
 	// Evicted counts the evictions.
 	Evicted int `json:"evicted,omitempty"`
-	// Since is the time of the first plan with remaining pods. It is zero if no pod remains.
+	// Since is the time of the first plan with pods that may be evicted, now or later. It is zero without such
+	// pods.
 	Since time.Time `json:"since,omitzero"`
 	// Rejected counts the owners in a row whose evictions were rejected. Rotations counts how often this
 	// happened to all owners in a row.

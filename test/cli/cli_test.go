@@ -126,7 +126,7 @@ func eventually(t *testing.T, args []string, words ...string) {
 	require.True(t, shown, "%v to show %q, not %s", args, words, out)
 }
 
-// watch runs the plugin until its output has a line that is enough.
+// watch runs the plugin until enough returns true for a line of its output.
 func watch(t *testing.T, enough func(line string) bool, args ...string) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)

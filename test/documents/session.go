@@ -8,7 +8,7 @@ import (
 
 // session is one fenced block of a document.
 type session struct {
-	// line is the number of the line with the fence, from 1.
+	// line is the line number of the opening fence. The first line is 1.
 	line     int
 	language string
 	lines    []string

@@ -17,7 +17,7 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster"
 )
 
-// bare is a cluster without an installation, in which pods are created all the time.
+// bare is a cluster in which Outrigger is not installed yet. A client continuously creates pods in it.
 type bare struct {
 	t       *testing.T
 	cluster *cluster.Cluster
