@@ -15,8 +15,8 @@ import (
 	"github.com/outrigger/outrigger/config/webhook"
 )
 
-// InstallWebhooks applies config/webhook with a URL in place of the Service. A webhook
-// configuration that already has a URL is not changed, because the webhook role updates it.
+// InstallWebhooks applies config/webhook with a URL in place of the Service. A webhook that already has a URL
+// keeps it, because the webhook role updates the URL.
 func (c *Cluster) InstallWebhooks(ctx context.Context, url string) error {
 	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(webhook.Manifests), len(webhook.Manifests))
 	for {

@@ -121,7 +121,8 @@ func TestSpec1_ThePullPolicyFollowsTheTag(t *testing.T) {
 	}
 }
 
-// OpenKruise hashes these probes as they are written. Pods get the defaults from Kubernetes.
+// OpenKruise computes hashes without the defaults of startup probes, and without the default service of gRPC
+// probes. Kubernetes writes these defaults into pods.
 func TestSpec1_ProbesThatStayAsTheyAreWritten(t *testing.T) {
 	for _, list := range []string{"containers", "initContainers"} {
 		for written, inPods := range map[string]string{

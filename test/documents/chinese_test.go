@@ -91,7 +91,7 @@ type outline struct {
 	headings []int
 	// tables are the numbers of rows of the tables.
 	tables []int
-	// blocks are the texts of the fenced blocks; of a diagram, the number of lines.
+	// blocks are the texts of the fenced blocks. For a diagram, the text is the number of its lines.
 	blocks []string
 	// quoted are the distinct texts between backquotes, sorted.
 	quoted []string
