@@ -116,7 +116,9 @@ func (c *Check) noteGates() {
 	}
 }
 
-// checkControllers reports two controllers that upgrade the same pods.
+// checkControllers reports a manager of OpenKruise that upgrades pods of SidecarSets. This blocks the
+// switchover while the worker of Outrigger runs, too. If OpenKruise answers, and its manager is not in the
+// system namespace, checkControllers reports what was not checked.
 func (c *Check) checkControllers() {
 	theirs := managers(c.facts.Deployments)
 	if len(theirs) == 0 && len(c.facts.Unread) == 0 && slices.ContainsFunc(c.report.Answerers, func(a Answerer) bool { return a.Whose == openKruise }) {

@@ -117,9 +117,9 @@ func (b *bare) bundles() map[string]int {
 	return all
 }
 
-// The test creates pods during three changes. cert-manager replaces the certificate of the
-// webhook. Replicas with --external-certificate replace the earlier replicas. cert-manager
-// replaces its certificate with a certificate of another CA. Then, the earlier CAs are removed.
+// The test creates pods during four changes: a certificate of cert-manager replaces the certificate that the
+// webhook issued, replicas with --external-certificate replace the earlier replicas, cert-manager issues a
+// certificate of another CA, and the earlier CAs are removed.
 func TestSpec4_14_NoPodIsRejectedWhileCertManagerReplacesCertificates(t *testing.T) {
 	b := newBare(t, cluster.Options{WithoutTemporal: true})
 	kubectl(t, b.cluster, definitions(), "apply", "-f", "-")
