@@ -26,6 +26,10 @@ const (
 	// restart of Temporal.
 	pickupTimeout     = 8 * time.Second
 	pollerGracePeriod = 20 * time.Second
+	// stopMargin is the time after the schedule of a task during which a poll does not prove that its worker
+	// still runs. Temporal records the end of a poll, too, so the worker may have stopped before Temporal
+	// added the task to the queue.
+	stopMargin = 2 * time.Second
 	// attemptGracePeriod is the time that an attempt has to last, after several failed attempts,
 	// before the failure counts as over.
 	attemptGracePeriod = 15 * time.Second
@@ -172,12 +176,12 @@ func (d *diagnoser) Diagnose(ctx context.Context, r *Run, ages *TaskAges, before
 }
 
 // faultOfWaiting returns the fault if a task has waited for a worker too long. A worker that
-// still polled when the task was scheduled should have received the task. A worker of a version
+// still polled stopMargin after the task was scheduled should have received the task. A worker of a version
 // to which the task is not routed does not receive it.
 func (d *diagnoser) faultOfWaiting(queue *taskQueue, waiting *task, pinned *version) Fault {
 	wanted, polling := queue.wanted(pinned), queue.polledBy(waiting.scheduled)
 	missing, others := without(wanted, polling), without(polling, wanted)
-	switch taken := polledSince(queue.of(wanted), waiting.scheduled); {
+	switch taken := polledSince(queue.of(wanted), waiting.scheduled.Add(stopMargin)); {
 	case !taken && len(others) > 0:
 		return d.otherVersions(waiting.queue, wanted, others, pinned != nil)
 	case !taken:

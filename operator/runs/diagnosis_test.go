@@ -130,7 +130,8 @@ func TestSpec8_WorkersOfOtherVersionsAreNone(t *testing.T) {
 		v1, v2  = version{"d", "1"}, version{"d", "2"}
 		at      = time.Unix(1000, 0)
 		before  = at.Add(-time.Minute)
-		after   = at.Add(time.Second)
+		after   = at.Add(stopMargin + time.Second)
+		stops   = at.Add(stopMargin)
 		longAgo = at.Add(-4 * time.Minute)
 	)
 	polled := func(times map[version]time.Time) (pollers []*taskqueue.PollerInfo) {
@@ -152,6 +153,7 @@ func TestSpec8_WorkersOfOtherVersionsAreNone(t *testing.T) {
 		{"busy without versions", []version{none}, nil, map[version]time.Time{none: after}, well, well},
 		{"no worker", []version{none}, nil, nil, "Temporal answers, but no worker polls task queue q (Temporal at ", "no worker polls"},
 		{"gone", []version{v1}, nil, map[version]time.Time{v1: before}, "no worker claims", well},
+		{"stopped while the task was scheduled", []version{v1}, nil, map[version]time.Time{v1: stops}, "no worker claims", well},
 		{"before the first is current", []version{none}, nil, map[version]time.Time{v1: before}, "current version (unversioned)", "current version (unversioned)"},
 		{"replaced in place", []version{v1}, nil, map[version]time.Time{v1: before, v2: after}, "poll the task queue (d:2)", well},
 		{"replaced long ago", []version{v1}, nil, map[version]time.Time{v2: after}, "current version (d:1)", "poll the task queue (d:2)"},
