@@ -45,7 +45,8 @@ func (a *Activities) AwaitMigration(ctx context.Context, input protocol.AwaitMig
 
 // migrating lists the hot pods of a SidecarSet that have a standby twin to reset.
 type migrating struct {
-	pending        int
+	pending int
+	// population contains all pods of the SidecarSet, and maxUnavailable its limit for them.
 	population     []rollout.Pod
 	maxUnavailable int
 	// migrated lists at most MaxBatch pods that can be reset. migratedExcluded lists excluded

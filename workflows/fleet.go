@@ -77,11 +77,13 @@ type fleetRun struct {
 
 type activeMember struct{ cancel workflow.CancelFunc }
 
+// activeRead is a read of the plan. err is its error, which no retry corrects.
 type activeRead struct {
 	cancel workflow.CancelFunc
 	err    error
 }
 
+// next returns the next step. Until the plan is read, only rollbacks are due.
 func (f *fleetRun) next(now time.Time) fleet.Step {
 	if f.reading != nil {
 		return fleet.NextRollbacks(&f.state, now)

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"github.com/stretchr/testify/suite"
@@ -16,7 +15,6 @@ import (
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/outrigger/outrigger/api/protocol"
@@ -429,18 +427,6 @@ func (s *rolloutSuite) TestASignalEndsABatchAndAllQueuedPodsMayHaveBeenWritten()
 	}, 4*time.Minute)
 	s.run()
 	s.Equal([]protocol.WrittenPod{{PodReference: pod("a")}, {PodReference: pod("b")}, {PodReference: pod("c")}}, s.asked[1].Written)
-}
-
-// No worker takes write tasks, and signals end one batch after the other.
-func TestPodsOfManyCancelledBatchesHaveOneEntryEach(t *testing.T) {
-	pod := func(name, version string) protocol.WrittenPod {
-		return protocol.WrittenPod{PodReference: protocol.PodReference{Name: name, UID: types.UID(name)}, ResourceVersion: version}
-	}
-	r := &run{progress: protocol.Progress{Written: []protocol.WrittenPod{pod("a", "7"), pod("b", "8")}}}
-	for range 3 {
-		r.written([]protocol.WrittenPod{pod("b", ""), pod("c", "")})
-	}
-	assert.Equal(t, []protocol.WrittenPod{pod("a", "7"), pod("b", ""), pod("c", "")}, r.progress.Written)
 }
 
 // A batch without queued pods may wait for slots, too.

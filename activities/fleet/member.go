@@ -182,10 +182,10 @@ func (m *Member) Rollback(ctx context.Context, input protocol.FleetRolloutInput)
 type rollback struct {
 	protocol.FleetRolloutInput
 	// aborted is set before the first abort is sent to the run. signalled is the time of the newest signal to
-	// the run. before is the time of the pause of the run before these requests, if any.
+	// the run. pausedAt is the time of the pause of the run before the newest of these requests, if any.
 	aborted   bool
 	signalled time.Time
-	before    time.Time
+	pausedAt  time.Time
 }
 
 // endsPause reports whether the run is paused since before the signal with its quarantine. An abort ends a
@@ -198,19 +198,19 @@ func (r *rollback) endsPause(local *localRun) bool {
 	case r.signalled.IsZero(): // an earlier attempt sent the signal
 		return pause.At.Before(local.status.Stage.Quarantine.Since)
 	}
-	return pause.At.Equal(r.before)
+	return pause.At.Equal(r.pausedAt)
 }
 
 // failed reports whether the run has paused after an abort, because it found no earlier revision.
 func (r *rollback) failed(local *localRun) bool {
 	pause := local.status.Pause
-	return r.aborted && pause != nil && pause.By == byFleet && !pause.At.Equal(r.before)
+	return r.aborted && pause != nil && pause.By == byFleet && !pause.At.Equal(r.pausedAt)
 }
 
-// sends records the pause of the run before a request.
-func (r *rollback) sends(local *localRun) {
-	if r.before = (time.Time{}); local.status.Pause != nil {
-		r.before = local.status.Pause.At
+// recordPause records the pause of the run before a request.
+func (r *rollback) recordPause(local *localRun) {
+	if r.pausedAt = (time.Time{}); local.status.Pause != nil {
+		r.pausedAt = local.status.Pause.At
 	}
 }
 
@@ -238,7 +238,7 @@ func (m *Member) rollBack(ctx context.Context, local *localRun, input *rollback)
 		return m.startRollback(ctx, local, input)
 	}
 	input.aborted = true
-	input.sends(local)
+	input.recordPause(local)
 	return result, m.update(ctx, local, protocol.AbortUpdate, m.request(local, protocol.Approval{By: byFleet, Reason: input.Reason}))
 }
 
@@ -261,7 +261,7 @@ func (m *Member) startRollback(ctx context.Context, local *localRun, input *roll
 	if err := m.confirm(ctx); err != nil {
 		return result, err
 	}
-	input.sends(local)
+	input.recordPause(local)
 	generation := local.set.Generation
 	stage := &protocol.Stage{Generation: generation, Steps: 1, Quarantine: &protocol.Quarantine{
 		Hash: local.hash(), Revision: target, Reason: input.Reason, Since: m.Clock.Now(),

@@ -46,12 +46,12 @@ func (p *planner) leftSets() (left []string) {
 	for _, of := range p.owners {
 		for _, pod := range of.pods {
 			for _, set := range pod.Outdated {
-				evictable[set] = evictable[set] || of.recreates() || p.podsInFlight(set) > 0
+				evictable[set] = evictable[set] || of.recreates()
 			}
 		}
 	}
 	for _, set := range slices.Sorted(maps.Keys(evictable)) {
-		if !evictable[set] {
+		if !evictable[set] && p.podsInFlight(set) == 0 {
 			left = append(left, set)
 		}
 	}

@@ -226,12 +226,11 @@ func TestSpec7_7_AnUpgradeToTheEmptyImageEnds(t *testing.T) {
 	require.NoError(t, err)
 	pod := apply(t, hotPod(), patch)
 	run(pod)
-	if migrated := state(t, pod, target); migrated.Migrated {
-		patch, err = Reset(pod, target.Version, now)
-		require.NoError(t, err)
-		pod = apply(t, pod, patch)
-		run(pod)
-	}
+	require.True(t, state(t, pod, target).Migrated)
+	patch, err = Reset(pod, target.Version, now)
+	require.NoError(t, err)
+	pod = apply(t, pod, patch)
+	run(pod)
 	ended := state(t, pod, target)
 	assert.True(t, ended.Updated && ended.Converged(), "%+v", ended)
 	assert.Equal(t, []string{"app:1", "empty:1", "empty:1"}, images(pod))
