@@ -169,7 +169,7 @@ func (r *runs) status(ctx context.Context, set *v1alpha1.SidecarSet) (*protocol.
 	switch {
 	case temporal.IsNotFound(err):
 		return nil, nil
-	case temporal.IsSilent(err):
+	case temporal.IsSilent(ctx, err):
 		return nil, errNotResponding
 	case err != nil:
 		return nil, r.explain(err)

@@ -26,12 +26,14 @@ func IsNotFound(err error) bool {
 	return none
 }
 
-// IsSilent reports whether a query failed because no worker responds for the run. Soon after the last
-// poll, Temporal rejects queries. It also rejects them after failed attempts of the workflow task.
-func IsSilent(err error) bool {
+// IsSilent reports whether a query with a context failed because no worker responds for the run. Soon after
+// the last poll, Temporal rejects queries. It also rejects them after failed attempts of the workflow task, and
+// cancels a query whose worker stops.
+func IsSilent(ctx context.Context, err error) bool {
 	_, unpolled := errors.AsType[*serviceerror.FailedPrecondition](err)
 	_, failing := errors.AsType[*serviceerror.WorkflowNotReady](err)
-	return unpolled || failing || IsUnreachable(err)
+	_, stopped := errors.AsType[*serviceerror.Canceled](err)
+	return unpolled || failing || stopped && ctx.Err() == nil || IsUnreachable(err)
 }
 
 // NoWorker is the text about a task queue whose workers do not respond, although Temporal does. does names

@@ -22,7 +22,17 @@ func TestARunIsSilentIfNoWorkerResponds(t *testing.T) {
 		},
 	} {
 		for _, err := range errs {
-			assert.Equal(t, want, IsSilent(err), "%v", err)
+			assert.Equal(t, want, IsSilent(t.Context(), err), "%v", err)
 		}
 	}
+}
+
+// Temporal cancels a query whose worker stops. A caller that cancels its own query learns nothing about the
+// workers.
+func TestACancelledQueryIsSilentOnlyIfTemporalCancelledIt(t *testing.T) {
+	cancelled := serviceerror.NewCanceled("context canceled")
+	assert.True(t, IsSilent(t.Context(), cancelled))
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	assert.False(t, IsSilent(ended, cancelled))
 }

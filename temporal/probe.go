@@ -67,7 +67,7 @@ func RunResponds(ctx context.Context, reader RunReader, namespace string, run *c
 	switch {
 	case err == nil, failed: // a worker answered
 		return true, nil
-	case IsSilent(err):
+	case IsSilent(ctx, err):
 		return false, nil
 	}
 	return false, fmt.Errorf("query run %s: %w", run.GetWorkflowId(), err)
