@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -24,8 +24,10 @@ import (
 )
 
 const (
-	// maxUnauthorized is the number of answers 401 after which a watch ends.
+	// A watch ends after maxUnauthorized answers 401, if no time between two of them is longer than
+	// unauthorizedGap.
 	maxUnauthorized = 5
+	unauthorizedGap = 2 * time.Minute
 	// showInterval is the minimum time between two updates of the output.
 	showInterval = 250 * time.Millisecond
 	// readInterval is the time between two reads of the run.
@@ -236,12 +238,31 @@ func (c *cluster) watched(ctx context.Context, set *v1alpha1.SidecarSet, cancel 
 	return &cached, changed, nil
 }
 
+// refusals counts answers 401 that follow each other. A plugin may renew the credentials after such an answer,
+// so a long watch gets one at each expiry. refusals is safe for concurrent use.
+type refusals struct {
+	mu    sync.Mutex
+	count int
+	at    time.Time
+}
+
+// last adds an answer 401, and reports whether the credentials count as lost.
+func (r *refusals) last(now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now.Sub(r.at) > unauthorizedGap {
+		r.count = 0
+	}
+	r.count, r.at = r.count+1, now
+	return r.count > maxUnauthorized
+}
+
 func (c *cluster) cacheOf(set *v1alpha1.SidecarSet, cancel context.CancelCauseFunc) (cache.Cache, error) {
 	scope, err := match.NewScope(&set.Spec)
 	if err != nil {
 		return nil, err
 	}
-	var unauthorized atomic.Int32
+	var answers refusals
 	pods := cache.ByObject{Label: scope.PodSelector()}
 	if namespace := scope.OneNamespace(); namespace != "" {
 		pods.Namespaces = map[string]cache.Config{namespace: {}}
@@ -258,8 +279,7 @@ func (c *cluster) cacheOf(set *v1alpha1.SidecarSet, cancel context.CancelCauseFu
 			},
 		},
 		DefaultWatchErrorHandler: func(ctx context.Context, reflector *toolscache.Reflector, err error) {
-			// A plugin may renew the credentials after an answer 401.
-			if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) && unauthorized.Add(1) > maxUnauthorized {
+			if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) && answers.last(time.Now()) {
 				cancel(explain(err, "watch SidecarSet "+set.Name))
 			}
 		},

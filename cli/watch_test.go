@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -46,4 +47,21 @@ func TestAWatchEndsWithTheRun(t *testing.T) {
 	rollout.Pause, rollout.Run = nil, nil
 	ended, _ = end.reached(rollout)
 	assert.True(t, ended)
+}
+
+// A plugin renews credentials every hour, after one answer 401 to each of three watches.
+func TestAWatchEndsOnceItsCredentialsAreLost(t *testing.T) {
+	var renewed, lost refusals
+	at := time.Unix(1000, 0)
+	for range 10 {
+		for range 3 {
+			assert.False(t, renewed.last(at))
+		}
+		at = at.Add(time.Hour)
+	}
+	for range maxUnauthorized {
+		assert.False(t, lost.last(at))
+		at = at.Add(30 * time.Second)
+	}
+	assert.True(t, lost.last(at))
 }
