@@ -1,4 +1,4 @@
-// Package output adds the flag --output to commands, and writes JSON and YAML.
+// Package output adds the flag --output to commands, writes JSON and YAML, and asks for confirmation.
 package output
 
 import (

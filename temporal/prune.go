@@ -1,7 +1,6 @@
 package temporal
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +18,7 @@ import (
 	"go.temporal.io/sdk/converter"
 
 	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/output"
 )
 
 // pruneReason is the reason of each terminated run.
@@ -132,12 +132,7 @@ func (p *Prune) ask(runs int) (agreed bool, err error) {
 	if p.Yes {
 		return true, nil
 	}
-	_, _ = fmt.Fprintf(p.Out, "End %d runs in namespace %s? (yes or no) ", runs, p.Namespace)
-	answer, err := bufio.NewReader(p.In).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return false, fmt.Errorf("read the answer: %w", err)
-	}
-	return strings.TrimSpace(answer) == "yes", nil
+	return output.Confirm(p.In, p.Out, fmt.Sprintf("End %d runs in namespace %s?", runs, p.Namespace))
 }
 
 // end terminates the current run of the workflow, if it continues the listed run.

@@ -178,6 +178,13 @@ func testPrune(t *testing.T, server string) {
 		assert.NotEqual(collect, newest.GetExecution().GetRunId(), newest.GetFirstRunId())
 	}, timeout, 50*time.Millisecond)
 	assert.Contains(t, prune("continued", "", true), "ended 1 runs")
+
+	evicts, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "eviction/edge/1", TaskQueue: "evicts"}, protocol.EvictionWorkflow)
+	require.NoError(t, err)
+	require.EventuallyWithT(t, func(collect *assert.CollectT) {
+		assert.Contains(collect, prune("evicts", "no\n", false), evicts.GetID())
+	}, timeout, 50*time.Millisecond)
+	assert.Contains(t, prune("evicts", "", true), "ended 1 runs")
 	assert.Equal(t, enums.WORKFLOW_EXECUTION_STATUS_TERMINATED, status("e/5"))
 
 	for _, cluster := range []string{"", "x' OR TaskQueue='y"} {

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/outrigger/outrigger/kube"
 	"github.com/outrigger/outrigger/kube/crd"
+	"github.com/outrigger/outrigger/output"
 )
 
 func newUninstall(shared *flags) *cobra.Command {
@@ -51,15 +50,11 @@ func newUninstall(shared *flags) *cobra.Command {
 
 // confirmUninstall asks whether to uninstall from a cluster. Any answer but yes is an error.
 func confirmUninstall(in io.Reader, out io.Writer, server, namespace string) error {
-	_, _ = fmt.Fprintf(out, "Remove Outrigger from the cluster at %s, namespace %s? (yes or no) ", server, namespace)
-	answer, err := bufio.NewReader(in).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("read the answer: %w", err)
+	agreed, err := output.Confirm(in, out, fmt.Sprintf("Remove Outrigger from the cluster at %s, namespace %s?", server, namespace))
+	if err == nil && !agreed {
+		err = errors.New("nothing was removed")
 	}
-	if strings.TrimSpace(answer) != "yes" {
-		return errors.New("nothing was removed")
-	}
-	return nil
+	return err
 }
 
 // directClient returns a client that reads from the API server, without a cache.
