@@ -157,16 +157,17 @@ func runInput(status *protocol.RolloutStatus, err error) view.RunInput {
 func (r *runs) status(ctx context.Context, set *v1alpha1.SidecarSet) (*protocol.RolloutStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
+	ctx, cause := temporal.NoteThrottling(ctx)
 	id := protocol.WorkflowID(set.Name, set.UID)
 	described, err := r.DescribeWorkflowExecution(ctx, id, "")
 	if err == nil && described.WorkflowExecutionInfo.Status != enums.WORKFLOW_EXECUTION_STATUS_RUNNING || temporal.IsNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, r.explain(err)
+		return nil, r.explain(cause(err))
 	}
 	answer, err := r.QueryWorkflow(ctx, id, "", protocol.StatusQuery)
-	switch {
+	switch err = cause(err); {
 	case temporal.IsNotFound(err):
 		return nil, nil
 	case temporal.IsSilent(ctx, err):
@@ -225,18 +226,30 @@ func (r *runs) rejected(ctx context.Context, set *v1alpha1.SidecarSet) ([]protoc
 func (r *runs) update(ctx context.Context, set *v1alpha1.SidecarSet, name string, pause protocol.Pause) (protocol.PauseResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, updateTimeout)
 	defer cancel()
+	ctx, cause := temporal.NoteThrottling(ctx)
 	var result protocol.PauseResult
 	id := protocol.WorkflowID(set.Name, set.UID)
 	if err := r.SignalWorkflow(ctx, id, "", name, pause); err != nil {
-		return result, err
+		return result, cause(err)
 	}
 	pause.Sent = true
-	err := temporal.Update(ctx, r.Client, sdk.UpdateWorkflowOptions{WorkflowID: id, UpdateName: name, Args: []any{pause}}, &result)
-	switch {
-	case temporal.IsNotFound(err) && name == protocol.ResumeUpdate:
+	err := r.await(ctx, sdk.UpdateWorkflowOptions{WorkflowID: id, UpdateName: name, Args: []any{pause}}, &result)
+	if temporal.IsNotFound(err) && name == protocol.ResumeUpdate {
 		return protocol.PauseResult{Message: "resumed"}, nil // and nothing was left to do
-	case temporal.IsUnreachable(err):
-		return result, errUnread
 	}
 	return result, err
+}
+
+// await sends an update, and waits for its result. The error is errUnread if the run may have received the
+// update.
+func (r *runs) await(ctx context.Context, options sdk.UpdateWorkflowOptions, result any) error {
+	ctx, cause := temporal.NoteThrottling(ctx)
+	err := temporal.Update(ctx, r.Client, options, result)
+	switch throttled := cause(err); {
+	case throttled != err:
+		return &explainedError{"not confirmed: " + r.explain(throttled).Error(), errUnread}
+	case temporal.IsUnreachable(err): // Temporal answered an earlier call
+		return errUnread
+	}
+	return err
 }

@@ -149,13 +149,9 @@ func (r *runs) updateStep(ctx context.Context, set *v1alpha1.SidecarSet, name st
 	ctx, cancel := context.WithTimeout(ctx, updateTimeout)
 	defer cancel()
 	var result protocol.StepResult
-	err := temporal.Update(ctx, r.Client, sdk.UpdateWorkflowOptions{
+	return result, r.await(ctx, sdk.UpdateWorkflowOptions{
 		WorkflowID: protocol.WorkflowID(set.Name, set.UID), UpdateName: name, Args: []any{request},
 	}, &result)
-	if temporal.IsUnreachable(err) { // Temporal has answered before
-		return result, errUnread
-	}
-	return result, err
 }
 
 // explainStep adds a remedy to the error of an approval, a promotion, an abort or a retry.

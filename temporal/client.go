@@ -98,7 +98,9 @@ func (o Options) sdk(logger logr.Logger) client.Options {
 		Logger:         log.NewStructuredLogger(slog.New(logr.ToSlogHandler(logger))),
 		// With an API key the SDK turns TLS on by default.
 		ConnectionOptions: client.ConnectionOptions{
-			Authority: o.Authority, TLSDisabled: o.TLS == nil, DialOptions: []grpc.DialOption{grpc.WithConnectParams(connectParams())},
+			Authority: o.Authority, TLSDisabled: o.TLS == nil, DialOptions: []grpc.DialOption{
+				grpc.WithConnectParams(connectParams()), grpc.WithChainUnaryInterceptor(noteThrottling),
+			},
 		},
 	}
 	if o.TLS != nil {

@@ -14,7 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
 	sdk "go.temporal.io/sdk/client"
+	"google.golang.org/grpc"
 	"k8s.io/utils/clock"
 
 	"github.com/outrigger/outrigger/api/protocol"
@@ -69,17 +71,22 @@ func newClientOn(t *testing.T, settings ...string) *Client {
 	}
 	group := process.NewGroup(t.TempDir())
 	t.Cleanup(group.Shutdown)
+	rollouts := connectTo(t, address)
+	require.NoError(t, group.Start(t.Context(), process.Spec{
+		Name: "temporal", Path: filepath.Join("..", "..", "bin", "temporal"), Args: args,
+		Ready: func(ctx context.Context) error {
+			_, err := rollouts.client.CheckHealth(ctx, &sdk.CheckHealthRequest{})
+			return err
+		},
+	}))
+	return rollouts
+}
+
+func connectTo(t *testing.T, address string) *Client {
 	o := temporal.Options{Address: address, Namespace: "default"}
 	client, err := temporal.NewLazyClient(o, logr.Discard())
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
-	require.NoError(t, group.Start(t.Context(), process.Spec{
-		Name: "temporal", Path: filepath.Join("..", "..", "bin", "temporal"), Args: args,
-		Ready: func(ctx context.Context) error {
-			_, err := client.CheckHealth(ctx, &sdk.CheckHealthRequest{})
-			return err
-		},
-	}))
 	return NewClient(client, Options{Temporal: o, TaskQueue: "queue", Logger: logr.Discard(), Clock: clock.RealClock{}}, NewMetrics(prometheus.NewRegistry()))
 }
 
@@ -103,4 +110,33 @@ func TestSpec8_AThrottlingTemporalIsDistinguishedFromAnUnreachableOne(t *testing
 		_, err := rollouts.StartOrSignal(t.Context(), Start{SidecarSet: set, Generation: protocol.GenerationInput{Generation: 1}})
 		assert.NoError(c, err)
 	}, soon, tick)
+}
+
+// throttlingFrontend accepts connections, and rejects each call until the test ends. It returns its address.
+func throttlingFrontend(t *testing.T) string {
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	server := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
+		if method, _ := grpc.MethodFromServerStream(stream); method == workflowservice.WorkflowService_GetSystemInfo_FullMethodName {
+			return stream.SendMsg(&workflowservice.GetSystemInfoResponse{})
+		}
+		return serviceerror.NewResourceExhausted(enums.RESOURCE_EXHAUSTED_CAUSE_RPS_LIMIT, "namespace rate limit exceeded").(*serviceerror.ResourceExhausted).Status().Err()
+	}))
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+	return listener.Addr().String()
+}
+
+func TestSpec8_AThrottledUpdateIsDistinguishedFromMissingWorkers(t *testing.T) {
+	rollouts := connectTo(t, throttlingFrontend(t))
+	set := protocol.SetReference{Name: "busy", UID: "uid"}
+	throttled := ThrottledError{rollouts.address, "default"}
+	_, err := rollouts.Update(t.Context(), set, protocol.PauseUpdate, "id", protocol.Pause{})
+	require.ErrorIs(t, err, throttled)
+	require.Positive(t, rollouts.Throttled())
+	_, err = rollouts.AnswerTo(t.Context(), set, "id")
+	require.ErrorIs(t, err, throttled, "no call is made during the backoff")
+
+	_, err = connectTo(t, rollouts.address).Status(t.Context(), set)
+	require.True(t, IsThrottled(err), err)
 }

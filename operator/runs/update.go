@@ -55,10 +55,11 @@ func (c *Client) await(ctx context.Context, name string, call func(ctx context.C
 	}
 	short, cancel := context.WithTimeout(ctx, updateTimeout)
 	defer cancel()
+	short, cause := temporal.NoteThrottling(short)
 	var result struct {
 		Message string `json:"message"`
 	}
-	err := call(short, &result)
+	err := cause(call(short, &result))
 	rejected, isAnswer := errors.AsType[*sdktemporal.ApplicationError](err)
 	switch {
 	case isAnswer && rejected.Type() == protocol.LateRequest:

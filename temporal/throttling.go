@@ -1,0 +1,40 @@
+package temporal
+
+import (
+	"context"
+	"sync/atomic"
+
+	"go.temporal.io/api/serviceerror"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// lastThrottling is the error of the last attempt of a call, if Temporal throttled the attempt.
+type lastThrottling = atomic.Pointer[serviceerror.ResourceExhausted]
+
+type throttlingKey struct{}
+
+// NoteThrottling returns a context for calls, and a function that returns the cause of a failed call. The SDK
+// retries throttled calls until the deadline, and then returns only the deadline. The function returns
+// the ResourceExhausted error of Temporal instead.
+func NoteThrottling(ctx context.Context) (context.Context, func(error) error) {
+	last := &lastThrottling{}
+	return context.WithValue(ctx, throttlingKey{}, last), func(err error) error {
+		if throttled := last.Load(); throttled != nil && IsLate(err) {
+			return throttled
+		}
+		return err
+	}
+}
+
+// noteThrottling sees each attempt of a call. An attempt without an answer keeps the last throttling.
+func noteThrottling(ctx context.Context, method string, request, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+	err := invoke(ctx, method, request, answer, conn, options...)
+	last, ok := ctx.Value(throttlingKey{}).(*lastThrottling)
+	if code := status.Code(err); ok && code != codes.DeadlineExceeded && code != codes.Canceled {
+		throttled, _ := serviceerror.FromStatus(status.Convert(err)).(*serviceerror.ResourceExhausted)
+		last.Store(throttled)
+	}
+	return err
+}
