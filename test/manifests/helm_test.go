@@ -29,12 +29,10 @@ type bare struct {
 
 func newBare(t *testing.T, options cluster.Options) *bare {
 	t.Helper()
-	options.Dir, options.Nodes = t.TempDir(), 2
+	options.Dir, options.Nodes, options.Manifests = t.TempDir(), 2, []string{}
 	c, err := cluster.Start(t.Context(), options)
 	require.NoError(t, err)
 	t.Cleanup(c.Shutdown)
-	kubectl(t, c, "", "delete", "-k", "../../config/rbac")
-	kubectl(t, c, "", "delete", "-k", "../../config/crd")
 	client := clientOf(t, c)
 	return &bare{t: t, cluster: c, client: client, service: newService(t, client), pods: newStream(t, client, 2)}
 }

@@ -109,15 +109,11 @@ func (h *Handler) admit(ctx context.Context, index *setIndex, request *podReques
 	if request.specErr != nil {
 		return h.rejected(sets, request.specErr, admission.Errored(http.StatusBadRequest, request.specErr))
 	}
-	versions, newest, err := h.resolve(ctx, request.UID, pod, sets)
+	content, err := h.resolve(ctx, request.UID, pod, sets)
 	if err != nil {
 		return h.rejected(sets, err, admission.Denied(err.Error()))
 	}
-	injection, err := inject.Pod(pod, versions, h.now())
-	if err != nil && newest != nil {
-		// The former content may conflict with content of another SidecarSet that was validated later.
-		injection, err = inject.Pod(pod, newest, h.now())
-	}
+	injection, err := content.inject(pod, h.now())
 	if err != nil {
 		return h.rejected(sets, err, admission.Denied(err.Error()))
 	}

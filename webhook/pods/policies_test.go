@@ -29,12 +29,21 @@ import (
 
 // edited is a SidecarSet with image side:v2, generation 2, and the last good revision side:v1.
 func edited(t testing.TB) (set *v1alpha1.SidecarSet, good *appsv1.ControllerRevision) {
-	set = fixture.SidecarSet("s", fixture.Sidecar("side"))
-	require.NoError(t, revision.Complete(set, nil))
-	good, err := revision.New(set, "system", 1)
+	return editedSet(t, "s", "side", func(*v1alpha1.SidecarSet) {})
+}
+
+// editedSet is edited with the name of a SidecarSet and of its container, and with more content that only the
+// good revision has.
+func editedSet(t testing.TB, name, container string, more func(*v1alpha1.SidecarSet)) (set *v1alpha1.SidecarSet, good *appsv1.ControllerRevision) {
+	set = fixture.SidecarSet(name, fixture.Sidecar(container))
+	former := set.DeepCopy()
+	more(former)
+	require.NoError(t, revision.Complete(former, nil))
+	good, err := revision.New(former, "system", 1)
 	require.NoError(t, err)
-	set.Status.GoodRevisions = []v1alpha1.GoodRevision{{Revision: good.Name, Hash: set.Annotations[v1alpha1.HashAnnotation], ResourceVersion: "1"}}
-	set.Spec.Containers[0].Image = "side:v2"
+	set.Status.GoodRevisions = []v1alpha1.GoodRevision{{Revision: good.Name, Hash: former.Annotations[v1alpha1.HashAnnotation], ResourceVersion: "1"}}
+	set.Spec.Containers[0].Image = container + ":v2"
+	require.NoError(t, revision.Complete(set, nil))
 	require.NoError(t, revision.WriteHashes(set))
 	set.Generation, set.Status.MatchedPods = 2, 20
 	return set, good
@@ -148,36 +157,38 @@ func TestSpec11_5_WithoutALastGoodRevisionNewPodsGetTheCurrentContent(t *testing
 
 // The newest content no longer has the volume with which the other SidecarSet conflicts.
 func TestSpec11_5_AFormerRevisionThatConflictsRejectsNoPod(t *testing.T) {
-	volume := func(name string) []corev1.Volume {
-		return []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}}}}
+	mounting := func(content string) func(*v1alpha1.SidecarSet) {
+		return func(s *v1alpha1.SidecarSet) {
+			s.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
+			s.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: content}}}}}
+		}
 	}
-	mounting := func(c *v1alpha1.SidecarContainer) {
-		c.VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
-	}
-	set, _ := edited(t)
-	former := set.DeepCopy()
-	mounting(&former.Spec.Containers[0])
-	former.Spec.Containers[0].Image = "side:v1"
-	former.Spec.Volumes = volume("one")
-	good, err := revision.New(former, "system", 1)
-	require.NoError(t, err)
-	set.Status.GoodRevisions[0].Revision, set.Status.GoodRevisions[0].Hash = good.Name, "former"
-	inStep(set, protocol.Stage{Generation: 2, Policy: "steps", Steps: 1, Step: &protocol.Step{UpTo: intstr.FromString("0%")}})
-	other := fixture.SidecarSet("t", fixture.Sidecar("other", mounting))
-	other.Spec.Volumes = volume("two")
+	step := protocol.Stage{Generation: 2, Policy: "steps", Steps: 1, Step: &protocol.Step{UpTo: intstr.FromString("0%")}}
+	set, good := editedSet(t, "s", "side", mounting("one"))
+	inStep(set, step)
+	other := fixture.SidecarSet("t", fixture.Sidecar("other"))
+	mounting("two")(other)
 	require.NoError(t, revision.Complete(other, nil))
-	handler := handlerFor(t, interceptor.Funcs{}, []client.Object{good}, set, other)
-	image := func() string {
+	image := func(handler *Handler, container string) string {
 		for _, c := range injectedPod(t, handler, "request").Spec.Containers {
-			if c.Name == "side" {
+			if c.Name == container {
 				return c.Image
 			}
 		}
 		return ""
 	}
-	assert.Equal(t, "side:v2", image())
+	handler := handlerFor(t, interceptor.Funcs{}, []client.Object{good}, set, other)
+	assert.Equal(t, "side:v2", image(handler, "side"))
 	handler = handlerFor(t, interceptor.Funcs{}, []client.Object{good}, set)
-	assert.Equal(t, "side:v1", image())
+	assert.Equal(t, "side:v1", image(handler, "side"))
+
+	for want, more := range map[string]func(*v1alpha1.SidecarSet){"third:v1": func(*v1alpha1.SidecarSet) {}, "third:v2": mounting("three")} {
+		third, thirdGood := editedSet(t, "a", "third", more)
+		inStep(third, step)
+		handler = handlerFor(t, interceptor.Funcs{}, []client.Object{good, thirdGood}, set, other, third)
+		assert.Equal(t, want, image(handler, "third"))
+		assert.Equal(t, "side:v2", image(handler, "side"))
+	}
 }
 
 func TestSpec11_5_ARevisionThatCannotBeListedRejectsNoPod(t *testing.T) {

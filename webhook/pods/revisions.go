@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/outrigger/outrigger/internal/inject"
@@ -20,31 +21,58 @@ type recordedSet struct {
 	set                   *inject.Set
 }
 
-// resolve returns the version of each SidecarSet for the pod of a request (SPEC §4.11, §11.5). If former
-// revisions are among them, newest contains the newest content in place of these revisions.
-func (h *Handler) resolve(ctx context.Context, request types.UID, pod *corev1.Pod, sets []*compiledSet) (versions, newest []*inject.Set, err error) {
-	versions = make([]*inject.Set, 0, len(sets))
+// resolved are the contents that a pod gets.
+type resolved struct {
+	versions []*inject.Set
+	// newest contains the newest content of each former revision, at the same index. It is nil for other
+	// versions.
+	newest []*inject.Set
+}
+
+// resolve returns the version of each SidecarSet for the pod of a request (SPEC §4.11, §11.5).
+func (h *Handler) resolve(ctx context.Context, request types.UID, pod *corev1.Pod, sets []*compiledSet) (resolved, error) {
+	r := resolved{versions: make([]*inject.Set, 0, len(sets)), newest: make([]*inject.Set, 0, len(sets))}
 	for _, set := range sets {
 		if set.paused() {
 			continue
 		}
 		version, isFormer, err := h.version(ctx, request, pod, set)
 		if err != nil {
-			return nil, nil, inject.SetError{Set: set.name, Err: err}
+			return resolved{}, inject.SetError{Set: set.name, Err: err}
 		}
-		instead := version
-		if isFormer && set.newestErr == nil {
-			instead = set.newest
+		var newest *inject.Set
+		if isFormer && set.newestErr == nil && set.newest != version {
+			newest = set.newest
 		}
-		if newest == nil && instead != version {
-			newest = slices.Clone(versions)
-		}
-		versions = append(versions, version)
-		if newest != nil {
-			newest = append(newest, instead)
-		}
+		r.versions, r.newest = append(r.versions, version), append(r.newest, newest)
 	}
-	return versions, newest, nil
+	return r, nil
+}
+
+// inject injects the versions. A former revision may conflict with content of another SidecarSet that was
+// validated later. The newest content then replaces this former revision, or all of them if several
+// conflict (SPEC 11.5.2).
+func (r resolved) inject(pod *corev1.Pod, now metav1.Time) (*inject.Injection, error) {
+	injection, err := inject.Pod(pod, r.versions, now)
+	if err == nil {
+		return injection, nil
+	}
+	all, replaced := slices.Clone(r.versions), 0
+	for i, newest := range r.newest {
+		if newest == nil {
+			continue
+		}
+		one := slices.Clone(r.versions)
+		one[i], all[i] = newest, newest
+		if injection, err = inject.Pod(pod, one, now); err == nil {
+			return injection, nil
+		}
+		replaced++
+	}
+	if replaced > 1 {
+		return inject.Pod(pod, all, now)
+	}
+	return nil, err
 }
 
 func (h *Handler) version(ctx context.Context, request types.UID, pod *corev1.Pod, set *compiledSet) (version *inject.Set, isFormer bool, err error) {
