@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,8 +22,9 @@ type PlannedStep struct {
 	Pods    int `json:"pods"`
 	Updated int `json:"updated"`
 	Of      int `json:"of"`
-	// Bake and Approval are not set for a step in which the rollout ends.
+	// Bake, Gates and Approval are not set for a step in which the rollout ends.
 	Bake     *metav1.Duration `json:"bake,omitempty"`
+	Gates    []string         `json:"gates,omitempty"`
 	Approval bool             `json:"approval,omitempty"`
 }
 
@@ -53,6 +55,9 @@ func (p *Plan) addStep(current *protocol.Stage, end *rollout.Plan) {
 		if current.Step.Bake > 0 {
 			step.Bake = &metav1.Duration{Duration: current.Step.Bake}
 		}
+		for _, gate := range current.Step.Gates {
+			step.Gates = append(step.Gates, gate.Name)
+		}
 	}
 	if p.Policy = current.Policy; step.Title != "" || step.Pods > 0 {
 		p.PolicySteps = append(p.PolicySteps, step)
@@ -73,6 +78,9 @@ func (p *Plan) stepLines() []string {
 		}
 		if step.Bake != nil {
 			line += ", bakes " + duration.HumanDuration(step.Bake.Duration)
+		}
+		if len(step.Gates) > 0 {
+			line += ", waits for gate " + strings.Join(step.Gates, " and gate ")
 		}
 		if step.Approval {
 			line += ", waits for approval"

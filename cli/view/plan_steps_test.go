@@ -38,13 +38,15 @@ func TestAPlanHasThePodsOfEachStep(t *testing.T) {
 
 	// The plan of the stored version continues in the current step.
 	in.Set, in.Pods = set, in.Pods[:0]
-	stage.ToStatus(withRollout(set), &protocol.Stage{Generation: 2, Policy: "edge", Steps: 4, Index: 1, Reached: new(noon), Step: copyOf(&policy.Spec.Steps[1])})
+	current := copyOf(&policy.Spec.Steps[1])
+	current.Gates = []outriggerv1.RolloutGate{{Name: "errors", Prometheus: &outriggerv1.PrometheusGate{}}}
+	stage.ToStatus(withRollout(set), &protocol.Stage{Generation: 2, Policy: "edge", Steps: 4, Index: 1, Reached: new(noon), Step: current})
 	for i, image := range []string{"agent:v2", "agent:v1", "agent:v1"} {
 		in.Pods = append(in.Pods, pod(t, string(rune('a'+i)), image))
 	}
 	p, err = NewPlan(in)
 	require.NoError(t, err)
-	assert.Equal(t, []string{"RolloutPolicy edge:", "  step 2 of 4: 0 more pods (1 of 3), waits for approval", "  step 3 of 4: 2 more pods (3 of 3)"}, p.stepLines())
+	assert.Equal(t, []string{"RolloutPolicy edge:", "  step 2 of 4: 0 more pods (1 of 3), waits for gate errors, waits for approval", "  step 3 of 4: 2 more pods (3 of 3)"}, p.stepLines())
 }
 
 func withRollout(set *v1alpha1.SidecarSet) *v1alpha1.SidecarSet {
