@@ -164,6 +164,12 @@ func TestSpec11_6_AResumeAcceptsThePodsThatHaveFailedByThen(t *testing.T) {
 	result, _, err = cluster.newNextBatch(input).check(t.Context())
 	require.NoError(t, err)
 	assert.Nil(t, result.Stage, "the next resume accepts the pods")
+
+	resumed.Failed, input.Paused = new(5), false
+	result, _, err = cluster.newNextBatch(input).check(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, 5, result.Stage.Tolerated, "another worker observed pods that were unready for too long")
+	assert.Nil(t, result.Stage.Failed)
 }
 
 func TestSpec11_6_FailedPodsStopABatch(t *testing.T) {

@@ -47,7 +47,7 @@ func (r *run) awaitGate(ctx workflow.Context) error {
 		case measured && wait >= left:
 			return nil
 		}
-		counted, err := r.measure(ctx, open, state, wait)
+		counted, err := r.measure(ctx, open, state, wait, left)
 		if err != nil || !counted || r.hasSignals() || r.progress.Stage.StateOf(open.Name).Phase != protocol.GateRunning {
 			return err
 		}
@@ -55,13 +55,14 @@ func (r *run) awaitGate(ctx workflow.Context) error {
 }
 
 // measure takes one sample after a wait, and reports whether the sample has an answer. The wait is part of
-// the activity, because a timer of the run would double the events of each sample.
-func (r *run) measure(ctx workflow.Context, open *outriggerv1.RolloutGate, state protocol.GateState, wait time.Duration) (counted bool, err error) {
+// the activity, because a timer of the run would double the events of each sample. left is the time until the
+// run plans again.
+func (r *run) measure(ctx workflow.Context, open *outriggerv1.RolloutGate, state protocol.GateState, wait, left time.Duration) (counted bool, err error) {
 	s, input := r.progress.Stage, r.gateInput(open, state)
 	if wait > 0 {
 		input.NotBefore = workflow.Now(ctx).Add(wait)
 	}
-	measuring, cancel := workflow.WithCancel(gateOptions(ctx, open, state, wait))
+	measuring, cancel := workflow.WithCancel(gateOptions(ctx, open, state, wait, left))
 	defer cancel()
 	answer := workflow.ExecuteActivity(measuring, protocol.MeasureGateActivity, input)
 	if err := workflow.Await(ctx, func() bool { return answer.IsReady() || r.hasSignals() }); err != nil || !answer.IsReady() || r.progress.Stage != s {
@@ -69,13 +70,24 @@ func (r *run) measure(ctx workflow.Context, open *outriggerv1.RolloutGate, state
 	}
 	var measured protocol.Measurement
 	if err := answer.Get(ctx, &measured); err != nil {
-		if failed, ok := errors.AsType[*temporal.ActivityError](err); ok && failed.RetryState() != enums.RETRY_STATE_NON_RETRYABLE_FAILURE {
-			return false, nil // the provider or the workers are unavailable
+		if withoutSample(err) {
+			return false, nil
 		}
 		return false, fmt.Errorf("measure gate %s of generation %d: %w", open.Name, r.input.Generation, err)
 	}
 	measured.Time = workflow.Now(ctx)
 	return true, r.recordMeasurement(ctx, open, state, measured)
+}
+
+// withoutSample reports whether a measurement failed because the provider or the workers were unavailable. The
+// error of an activity whose time is over in the middle of an attempt has the retry state of an error that
+// is not retried.
+func withoutSample(err error) bool {
+	if _, late := errors.AsType[*temporal.TimeoutError](err); late {
+		return true
+	}
+	failed, ok := errors.AsType[*temporal.ActivityError](err)
+	return ok && failed.RetryState() != enums.RETRY_STATE_NON_RETRYABLE_FAILURE
 }
 
 // recordMeasurement adds a measurement to the stage. After a failure, the next plan rolls the rollout
@@ -100,10 +112,11 @@ func (r *run) gateInput(open *outriggerv1.RolloutGate, state protocol.GateState)
 }
 
 // measureAgain removes the measurements of a step whose gate has no clear answer, or whose failed gate
-// paused the run. Its gates measure again from the beginning. A failure without a pause of the policy is
-// kept, because the next plan still has to act upon it.
+// paused the run. Its gates measure again from the beginning. A failure that has not paused the run is
+// kept, because the next plan still has to act upon it. The pause of a user may have replaced that of the
+// policy.
 func measureAgain(s *protocol.Stage, pausedByPolicy bool) {
-	if s.EndedGate(protocol.GateInconclusive) != nil || pausedByPolicy && s.EndedGate(protocol.GateFailure) != nil {
+	if s.EndedGate(protocol.GateInconclusive) != nil || (pausedByPolicy || s.Failed != nil) && s.EndedGate(protocol.GateFailure) != nil {
 		s.Gates, s.GateAttempt = nil, s.GateAttempt+1
 	}
 }
@@ -114,12 +127,13 @@ func (r *run) pausedByGate() bool {
 	return r.paused != nil && r.paused.ByPolicy() && (s.EndedGate(protocol.GateInconclusive) != nil || s.EndedGate(protocol.GateFailure) != nil)
 }
 
-// gateOptions gives a measurement the wait before it and checkInterval, also if its provider is
-// unavailable.
-func gateOptions(ctx workflow.Context, open *outriggerv1.RolloutGate, state protocol.GateState, wait time.Duration) workflow.Context {
+// gateOptions gives a measurement the time until the run plans again, and at least the time of one request
+// after the wait. During an outage of the provider, the run therefore still counts failed pods.
+func gateOptions(ctx workflow.Context, open *outriggerv1.RolloutGate, state protocol.GateState, wait, left time.Duration) workflow.Context {
+	attempt := gate.Timeout(open) + gateMargin
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		ScheduleToCloseTimeout: wait + checkInterval,
-		StartToCloseTimeout:    gate.Timeout(open) + gateMargin,
+		ScheduleToCloseTimeout: max(left, wait+attempt),
+		StartToCloseTimeout:    attempt,
 		HeartbeatTimeout:       protocol.HeartbeatTimeout,
 		Summary:                fmt.Sprintf("measure gate %s, sample %d", open.Name, state.Samples+1),
 		RetryPolicy:            &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: gateRetryInterval},

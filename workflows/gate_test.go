@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/mock"
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/failure/v1"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -149,6 +151,22 @@ func (s *stageSuite) TestSpec11_14_AnUnavailableProviderIsAskedAgain() {
 	s.GreaterOrEqual(s.upgradedAt[1], 10*time.Minute+15*time.Second, "the backoff is 1, 2, 4 and 8 seconds")
 }
 
+// The server gives the timeout of an activity in the middle of an attempt the retry state of an error that is
+// not retried. The test environment does not.
+func (s *stageSuite) TestSpec11_14_ARequestThatHangsDecidesNothing() {
+	hangs := func(cause *failure.Failure) error {
+		return temporal.GetDefaultFailureConverter().FailureToError(&failure.Failure{Message: "activity error", Cause: cause, FailureInfo: &failure.Failure_ActivityFailureInfo{
+			ActivityFailureInfo: &failure.ActivityFailureInfo{RetryState: enums.RETRY_STATE_NON_RETRYABLE_FAILURE},
+		}})
+	}
+	s.True(withoutSample(hangs(&failure.Failure{FailureInfo: &failure.Failure_TimeoutFailureInfo{
+		TimeoutFailureInfo: &failure.TimeoutFailureInfo{TimeoutType: enums.TIMEOUT_TYPE_SCHEDULE_TO_CLOSE},
+	}})))
+	s.False(withoutSample(hangs(&failure.Failure{Message: "no such gate", FailureInfo: &failure.Failure_ApplicationFailureInfo{
+		ApplicationFailureInfo: &failure.ApplicationFailureInfo{NonRetryable: true},
+	}})))
+}
+
 // The run plans again during an outage, because failed pods count.
 func (s *stageSuite) TestSpec11_14_TheRunPlansDuringAnOutageOfTheProvider() {
 	s.gated()
@@ -163,6 +181,28 @@ func (s *stageSuite) TestSpec11_14_TheRunPlansDuringAnOutageOfTheProvider() {
 	})
 	s.complete(input(1))
 	s.GreaterOrEqual(plans, 4, "one plan in five minutes, after the plan of the step and of its bake time")
+}
+
+func (s *stageSuite) TestSpec11_6_TheRunPlansEachMinuteWhileAPodMayFailDuringAnOutageOfTheProvider() {
+	s.gated()
+	s.policies[0].Spec.Gates[0].Prometheus.Samples = 1
+	plan, plans := s.next, 0
+	for i := range s.script {
+		s.script[i] = func(ctx context.Context, input protocol.NextBatchInput) (protocol.NextBatchResult, error) {
+			result, err := plan(ctx, input)
+			result.Again = time.Minute
+			return result, err
+		}
+	}
+	s.env.OnActivity(protocol.MeasureGateActivity, mock.Anything, mock.Anything).Return(func(_ context.Context, input protocol.MeasureGateInput) (protocol.Measurement, error) {
+		if s.env.Now().Sub(s.begin) < 20*time.Minute {
+			plans = len(s.asked)
+			return protocol.Measurement{}, errors.New("connection refused")
+		}
+		return gate.Judge(input.Gate.Prometheus, 0.1, input.Previous, input.Pods), nil
+	})
+	s.complete(input(1))
+	s.GreaterOrEqual(plans, 15, "one plan each minute, also after the bake time of ten minutes")
 }
 
 // The plan decides whether a failed gate rolls back or pauses.
@@ -191,13 +231,15 @@ func (s *stageSuite) TestSpec11_14_AResumeKeepsAFailureThatDidNotPauseTheRun() {
 	for name, c := range map[string]struct {
 		phase    protocol.GatePhase
 		byPolicy bool
+		failed   *int
 		kept     bool
 	}{
-		"a failure before a pause by a user": {protocol.GateFailure, false, true},
-		"a failure that paused the run":      {protocol.GateFailure, true, false},
-		"no clear answer":                    {protocol.GateInconclusive, false, false},
+		"a failure before a pause by a user":                   {protocol.GateFailure, false, nil, true},
+		"a failure that paused the run":                        {protocol.GateFailure, true, nil, false},
+		"a failure that paused the run before a user did, too": {protocol.GateFailure, false, new(0), false},
+		"no clear answer":                                      {protocol.GateInconclusive, false, nil, false},
 	} {
-		stage := &protocol.Stage{Step: &protocol.Step{}, Gates: []protocol.GateState{{Name: "errors", Phase: c.phase}}}
+		stage := &protocol.Stage{Step: &protocol.Step{}, Failed: c.failed, Gates: []protocol.GateState{{Name: "errors", Phase: c.phase}}}
 		measureAgain(stage, c.byPolicy)
 		s.Equal(c.kept, len(stage.Gates) > 0, name)
 	}

@@ -64,6 +64,9 @@ func (r *run) beginNextStep(ctx workflow.Context) error {
 
 // pauseFailing pauses a rollout that has failed (SPEC §11.6).
 func (r *run) pauseFailing(ctx workflow.Context, failure *protocol.Failure) error {
+	failing := *r.progress.Stage
+	failing.Failed = &failure.Pods
+	r.progress.Stage = &failing
 	return r.pause(ctx, protocol.PauseByPolicy(r.progress.Stage.Policy, failure.Reason))
 }
 
@@ -145,6 +148,8 @@ func (r *run) checkStep(request protocol.StepRequest) error {
 	switch {
 	case s == nil:
 		return fmt.Errorf("the rollout of generation %d has no steps", r.input.Generation)
+	case s.Aborted != nil:
+		return fmt.Errorf("the rollout of generation %d is aborted", r.input.Generation)
 	case s.Steps == 0 && s.Quarantine == nil && !s.Done: // the next plan reads the steps
 		return fmt.Errorf("the first step of generation %d has not begun; try again", r.input.Generation)
 	case s.Quarantine != nil:
@@ -193,7 +198,7 @@ func (r *run) promote(ctx workflow.Context, request protocol.StepRequest) (proto
 	r.progress.Stage = next
 	if resumes {
 		// The pause waits only for an answer about the gates that the promotion skips.
-		r.paused = nil
+		r.paused, next.Failed = nil, nil
 		if err := r.recordPause(ctx, &protocol.Pause{By: request.By, Reason: request.Reason}); err != nil {
 			return protocol.StepResult{}, err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -381,6 +382,16 @@ func (s *stageSuite) TestSpec11_6_FailedPodsPauseTheRunUntilAResumeAcceptsThem()
 	last := s.asked[len(s.asked)-1].Stage
 	s.Equal(3, last.Tolerated, "later steps keep the accepted pods, also those that failed during the pause")
 	s.False(last.Accept)
+	resumed := slices.IndexFunc(s.asked, func(input protocol.NextBatchInput) bool { return input.Stage != nil && input.Stage.Accept })
+	s.Equal(new(2), s.asked[resumed].Stage.Failed, "the worker of this plan may not know which pods failed")
+}
+
+func (s *stageSuite) TestSpec11_12_ARequestForAStepDoesNotEndAnAbort() {
+	r := &run{input: input(1)}
+	r.progress.Stage = &protocol.Stage{Generation: 1, Steps: 2, Aborted: &protocol.Approval{By: "ann"}, Step: &protocol.Step{}}
+	s.ErrorContains(r.checkStep(approval(0)), "the rollout of generation 1 is aborted")
+	r.progress.Stage.Aborted = nil
+	s.NoError(r.checkStep(approval(0)))
 }
 
 // A worker must not answer a workflow of an earlier version with phases that this version does not

@@ -48,7 +48,11 @@ type Stage struct {
 	// Tolerated is the number of failed pods that a person accepted by a resume. The limit of
 	// failed pods increases by this number.
 	Tolerated int `json:"tolerated,omitempty"`
-	// Accept is set by a resume. The next plan counts the pods that have failed, and sets Tolerated.
+	// Failed is the number of failed pods when a failure paused the run. It is nil without such a failure. The
+	// worker of the next plan may not have observed these pods long enough to count them (SPEC 11.6.7).
+	Failed *int `json:"failed,omitempty"`
+	// Accept is set by a resume. The next plan counts the pods that have failed, sets Tolerated to at least
+	// Failed, and clears Failed.
 	Accept bool `json:"accept,omitempty"`
 	// Done is set once no step limits the rollout any more.
 	Done bool `json:"done,omitempty"`
@@ -135,7 +139,7 @@ type Window struct {
 
 // Next returns the stage at the start of the next step.
 func (s *Stage) Next() *Stage {
-	return &Stage{Generation: s.Generation, Hash: s.Hash, Policy: s.Policy, Steps: s.Steps, Index: s.Index + 1, Tolerated: s.Tolerated, Accept: s.Accept, Retried: s.Retried}
+	return &Stage{Generation: s.Generation, Hash: s.Hash, Policy: s.Policy, Steps: s.Steps, Index: s.Index + 1, Tolerated: s.Tolerated, Failed: s.Failed, Accept: s.Accept, Retried: s.Retried}
 }
 
 // Stall is the time during which no pod became updated and ready, although a run with a

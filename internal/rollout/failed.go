@@ -105,7 +105,7 @@ func (c *controlGroup) expected(updated int) int {
 // that have failed.
 func Accept(set *v1alpha1.SidecarSet, pods []Pod, current *protocol.Stage) (*protocol.Stage, error) {
 	accepted := *current
-	accepted.Accept = false
+	accepted.Accept, accepted.Failed = false, nil
 	if _, limited, err := stage.MaxFailed(current, len(pods)); err != nil || !limited {
 		return &accepted, err
 	}
@@ -114,6 +114,9 @@ func Accept(set *v1alpha1.SidecarSet, pods []Pod, current *protocol.Stage) (*pro
 		return nil, err
 	}
 	accepted.Tolerated = max(current.Tolerated, FindFailed(version, pods, current.Step).Count)
+	if current.Failed != nil {
+		accepted.Tolerated = max(accepted.Tolerated, *current.Failed)
+	}
 	return &accepted, nil
 }
 
