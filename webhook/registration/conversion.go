@@ -24,6 +24,16 @@ func (e endpoint) conversion(bundle []byte) *apiextensionsv1.CustomResourceConve
 	}
 }
 
+// noteConversion notes the time at which another replica has written the first conversion. The API server
+// then ends the watches of this process, too.
+func (r *Reconciler) noteConversion(live *apiextensionsv1.CustomResourceDefinition) {
+	missing := live.Spec.Conversion == nil || live.Spec.Conversion.Webhook == nil
+	if r.conversionMissing && !missing {
+		r.conversionWritten, r.watchLost = r.now(), false
+	}
+	r.conversionMissing = missing
+}
+
 // writeConversion corrects spec.conversion of the definition.
 func (r *Reconciler) writeConversion(ctx context.Context, live *apiextensionsv1.CustomResourceDefinition, bundle []byte) error {
 	wanted := live.DeepCopy()
@@ -31,7 +41,7 @@ func (r *Reconciler) writeConversion(ctx context.Context, live *apiextensionsv1.
 	if equality.Semantic.DeepEqual(live.Spec.Conversion, wanted.Spec.Conversion) {
 		return nil
 	}
-	r.conversionWritten, r.watchLost = r.now(), false
+	r.conversionWritten, r.watchLost, r.conversionMissing = r.now(), false, false
 	patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
 	if err := r.client.Patch(ctx, wanted, patch); err != nil {
 		return fmt.Errorf("write the conversion of CustomResourceDefinition %s: %w", wanted.Name, err)

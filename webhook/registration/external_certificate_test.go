@@ -135,6 +135,19 @@ func TestARenewedExternalCertificateIsServed(t *testing.T) {
 // At each step, all replicas serve certificates that the configurations trust. This includes a
 // replica with an earlier certificate, after a replica without a certificate has written the
 // configurations.
+// withExpiredCA adds a CA that has expired to the first file.
+func withExpiredCA(t *testing.T) func([]byte) []byte {
+	old := newAuthority(t, time.Now().Add(-time.Hour))
+	expired, _ := old.sign(&x509.Certificate{IsCA: true, NotAfter: time.Now().Add(-time.Minute)}, nil, nil)
+	return func(ca []byte) []byte {
+		defer func() { expired = nil }()
+		if expired == nil {
+			return ca
+		}
+		return append(encode(expired), ca...)
+	}
+}
+
 func TestSpec4_14_TheChangeToAnotherCAIsSeamless(t *testing.T) {
 	external := func(r *fixture) (*Reconciler, *Reconciler) { return r.external(), r.external() }
 	own := func(r *fixture) (*Reconciler, *Reconciler) { return r.replica(""), r.external() }
@@ -147,6 +160,7 @@ func TestSpec4_14_TheChangeToAnotherCAIsSeamless(t *testing.T) {
 		"without a final newline": {external, bytes.TrimSpace},
 		"with a comment":          {external, func(ca []byte) []byte { return append([]byte("# root\n"), ca...) }},
 		"from its own":            {own, bytes.Clone},
+		"after a CA expired":      {external, withExpiredCA(t)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := installedFixture(t)

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -64,8 +65,10 @@ func (r *Reconciler) AddTo(mgr *kube.Manager, serving healthz.Checker) error {
 		Watches(&apiextensionsv1.CustomResourceDefinition{}, toSecret).
 		WatchesRawSource(atStart)
 	if r.matchConditions {
-		// Changes of the status do not change the selectors.
-		keeper.Watches(&v1alpha1.SidecarSet{}, toSecret, builder.WithPredicates(predicate.GenerationChangedPredicate{}))
+		// Changes of the status do not change the selectors. A recreated SidecarSet may have the generation of
+		// the deleted one.
+		recreated := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() }}
+		keeper.Watches(&v1alpha1.SidecarSet{}, toSecret, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, recreated)))
 	}
 	if err := keeper.Complete(r); err != nil {
 		return fmt.Errorf("set up the reconciler of the registration: %w", err)

@@ -5,9 +5,11 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -99,9 +101,11 @@ type Reconciler struct {
 	trustedCA    []byte
 	trustedSince time.Time
 	// conversionWritten is the time of the last change of the conversion. watchLost is true once
-	// the watch of SidecarSets has been down after this change.
+	// the watch of SidecarSets has been down after this change. conversionMissing is true until a replica
+	// has written a conversion.
 	conversionWritten time.Time
 	watchLost         bool
+	conversionMissing bool
 	// watchDown returns the time for which the watch of SidecarSets has been down.
 	watchDown func() time.Duration
 	// matchConditions is set if the match condition follows the SidecarSets.
@@ -169,6 +173,7 @@ func (r *Reconciler) step(ctx context.Context) (wait time.Duration, err error) {
 	if err != nil {
 		return 0, err
 	}
+	r.noteConversion(live.definition)
 	active := live.callsPodWebhook()
 	if !active {
 		if wait, err := r.untilReachable(ctx, secret); err != nil || wait > 0 {
@@ -284,8 +289,8 @@ func (r *Reconciler) serveTrusted(ctx context.Context, secret *corev1.Secret) (t
 		r.trustedCA, r.trustedSince = ca, r.now()
 	}
 	// A replica serves the new certificate at once if it has no certificate, or if its current
-	// certificate is no longer trusted.
-	renewal := r.servedCA != nil && !bytes.Equal(r.servedCA, ca) && live.trusts(r.servedCA)
+	// certificate is no longer trusted. A former ca.crt may contain CAs that have expired since.
+	renewal := !bytes.Equal(r.servedCA, ca) && slices.ContainsFunc(certificates(r.servedCA), func(c *x509.Certificate) bool { return live.trusts(encode(c)) })
 	if wait := propagationDelay - r.now().Sub(r.trustedSince); renewal && wait > 0 {
 		return wait, nil
 	}

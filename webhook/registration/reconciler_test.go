@@ -163,6 +163,29 @@ func TestTheWebhookIsActivatedAfterTheWatchOfSidecarSetsHasRestarted(t *testing.
 	assert.NoError(t, other.Registered(nil))
 }
 
+func TestAReplicaAwaitsTheRestartOfItsWatchAfterAnotherReplicaWroteTheConversion(t *testing.T) {
+	r := installedFixture(t)
+	writer, other := r.replica(""), r.replica("")
+	writer.watchDown = func() time.Duration { return 0 }
+	down := time.Duration(0)
+	other.watchDown = func() time.Duration { return down }
+	reachable := false
+	other.reachable = func(context.Context) (bool, error) { return reachable, nil }
+	r.step(writer)
+	r.step(other)
+	require.Nil(t, r.conversion())
+	reachable = true
+	r.step(writer)
+	require.NotNil(t, r.conversion())
+	r.step(other)
+	assert.Empty(t, r.mutating().Webhooks[0].Rules, "the API server has not ended the watch yet")
+	r.now, down = r.now.Add(time.Second), 100*time.Millisecond
+	r.step(other)
+	down = 0
+	r.step(other)
+	assert.NotEmpty(t, r.mutating().Webhooks[0].Rules)
+}
+
 func TestRenewalIsSeamlessForAllReplicas(t *testing.T) {
 	r := installedFixture(t)
 	a, b := r.replica(""), r.replica("")
