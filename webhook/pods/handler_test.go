@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -45,7 +46,7 @@ func handlerFor(t testing.TB, functions interceptor.Funcs, objects []client.Obje
 		index.put(set)
 	}
 	reader := builder.Build()
-	cached := fallback.Reader{Cached: reader, Stale: func() error { return nil }}
+	cached := fallback.Reader{Cached: reader, Live: reader, Stale: func() error { return nil }}
 	return &Handler{
 		sets: &setSource{Reader: cached, informed: index}, namespaces: cached, metrics: metrics, now: metav1.Now,
 		revisions: fallback.Revisions{Reader: cached, SystemNamespace: "system"},
@@ -193,6 +194,25 @@ func TestSpec4_11_APinnedRevisionIsInjectedOrThePodIsRejected(t *testing.T) {
 	response := admitted(t, handlerFor(t, interceptor.Funcs{}, nil, set), fixture.Pod())
 	assert.False(t, response.Allowed)
 	assert.Contains(t, response.Result.Message, "SidecarSet s: inject revision "+old.Name+": it does not exist")
+
+	live, reads := handler.revisions.Live, 0
+	handler = handlerFor(t, interceptor.Funcs{}, nil, set)
+	handler.revisions.Live = interceptor.NewClient(handler.revisions.Live.(client.WithWatch), interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			if reads++; reads > 1 {
+				return live.List(ctx, list, options...)
+			}
+			return c.List(ctx, list, options...)
+		},
+	})
+	now := time.Now()
+	handler.now = func() metav1.Time { return metav1.NewTime(now) }
+	for range 3 {
+		assert.False(t, admitted(t, handler, fixture.Pod()).Allowed)
+	}
+	assert.Equal(t, 1, reads)
+	now = now.Add(time.Second)
+	assert.True(t, admitted(t, handler, fixture.Pod()).Allowed, "the cache does not contain the revision yet")
 
 	set.Spec.InjectionStrategy.Paused = true
 	response = admitted(t, handlerFor(t, interceptor.Funcs{}, nil, set), fixture.Pod())

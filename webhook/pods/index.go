@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/singleflight"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -38,7 +39,11 @@ type compiledSet struct {
 	share atomic.Pointer[stepShare]
 	// recorded is the last revision that was injected, either pinned or former.
 	recorded atomic.Pointer[recordedSet]
-	metrics  setMetrics
+	// missed is the time at which the API server last had no pinned revision, in Unix nanoseconds. pin shares
+	// a search between requests.
+	missed  atomic.Int64
+	pin     singleflight.Group
+	metrics setMetrics
 }
 
 func (s *compiledSet) paused() bool { return s.declared.Spec.InjectionStrategy.Paused }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -13,7 +14,11 @@ import (
 
 	"github.com/outrigger/outrigger/internal/inject"
 	"github.com/outrigger/outrigger/internal/revision"
+	"github.com/outrigger/outrigger/webhook/fallback"
 )
+
+// missedFor is the time between two searches of a missing pinned revision on the API server.
+const missedFor = time.Second
 
 // recordedSet is a SidecarSet, prepared with the content of a revision.
 type recordedSet struct {
@@ -103,10 +108,41 @@ func (h *Handler) pinned(ctx context.Context, set *compiledSet) (*inject.Set, er
 		// The operator has not recorded the newest version yet.
 		return set.newest, set.newestErr
 	}
+	if errors.Is(err, revision.ErrNoSuchRevision) {
+		found, err = h.livePinned(ctx, set, err)
+	}
 	if err != nil {
 		return nil, err
 	}
 	return set.withContentOf(found)
+}
+
+// livePinned searches the pinned revision on the API server, because the cache may miss a new revision.
+// The validation of a SidecarSet reads the API server, too. While the revision is missing, livePinned returns the
+// error missing, and reads once in missedFor.
+func (h *Handler) livePinned(ctx context.Context, set *compiledSet, missing error) (*appsv1.ControllerRevision, error) {
+	now := h.now().UnixNano()
+	if last := set.missed.Load(); last != 0 && now-last < int64(missedFor) {
+		return nil, missing
+	}
+	found, err, _ := set.pin.Do("", func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fallback.Timeout)
+		defer cancel()
+		listed, err := h.revisions.LiveOf(ctx, set.name)
+		if err != nil {
+			return nil, fmt.Errorf("SidecarSet %s: list its revisions: %w", set.name, err)
+		}
+		found, err := revision.FindPinned(set.declared, revision.Of(set.declared, listed))
+		if err != nil {
+			set.missed.Store(now)
+			return nil, err
+		}
+		return found, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return found.(*appsv1.ControllerRevision), nil
 }
 
 // former returns the former revision. If the former revision is missing, or if revisions cannot be
