@@ -122,7 +122,9 @@ func (o Options) sdk(logger logr.Logger) client.Options {
 		options.HeadersProvider = headers(o.Headers)
 	}
 	if o.Codec != nil {
-		o.Codec.Log = logger
+		if o.Codec.Log.IsZero() { // several clients may share the codec
+			o.Codec.Log = logger
+		}
 		options.DataConverter = o.Codec.DataConverter()
 		if o.HostsWorkflows {
 			options.DataConverter = o.Codec.WorkflowDataConverter()

@@ -49,6 +49,15 @@ func Explain(err error) (cause, remedy string) {
 	return "", ""
 }
 
+// WithoutSecrets returns the text of an error, for a log or a heartbeat. A server may quote the credentials that
+// it rejects, so that the text of a rejection contains only its cause and its remedy.
+func WithoutSecrets(err error) string {
+	if cause, remedy := Explain(err); cause != "" {
+		return fmt.Sprintf("%s (%s)", cause, remedy)
+	}
+	return err.Error()
+}
+
 // ExplainCall returns the cause of one failed call, and a remedy. Unlike the texts of Explain, the
 // texts of an outage may change with the next attempt.
 func ExplainCall(err error) (cause, remedy string) {

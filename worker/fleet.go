@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
 	sdk "go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 	"golang.org/x/sync/errgroup"
@@ -20,6 +21,10 @@ import (
 	"github.com/outrigger/outrigger/temporal"
 	"github.com/outrigger/outrigger/workflows"
 )
+
+// maxFleetActivities limits the activities of a member in its fleet. The activity of a rollout lasts as long as
+// the rollout. Rollbacks and freezes must not wait for its slot.
+const maxFleetActivities = 10_000
 
 // FleetOptions are the options of a member of a fleet.
 type FleetOptions struct {
@@ -47,16 +52,26 @@ func (h *host) joinFleet(ctx context.Context, mgr *kube.Manager, state *fleet.Co
 	o := h.options.Fleet
 	connection := o.Temporal
 	connection.Metrics, connection.HostsWorkflows, connection.Tracer = h.options.Temporal.Metrics, true, h.options.Temporal.Tracer
-	client, err := temporal.NewLazyClient(connection, h.log.WithName("fleet"))
+	hosting, err := temporal.NewLazyClient(connection, h.log.WithName("fleet"))
 	if err != nil {
 		return err
 	}
-	defer client.Close()
+	defer hosting.Close()
+	local, err := h.newReader(h.options.Temporal)
+	if err != nil {
+		return err
+	}
+	defer local.Close()
+	reader, err := h.newReader(connection)
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
 	uid, err := kube.TaskQueue(ctx, mgr.GetAPIReader(), "")
 	if err != nil {
 		return err
 	}
-	member := &fleet.Member{Live: mgr.GetAPIReader(), Writer: mgr.GetClient(), Local: h.client, Fleet: client, TaskQueue: h.taskQueue, Clock: clock.RealClock{}}
+	member := &fleet.Member{Live: mgr.GetAPIReader(), Writer: mgr.GetClient(), Local: local, Fleet: reader, TaskQueue: h.taskQueue, Clock: clock.RealClock{}}
 	reporter := &fleet.Reporter{
 		Member: member, Cache: mgr.GetClient(), Log: h.log.WithName("fleet"), Connection: state,
 		Self: protocol.FleetMember{UID: uid, Name: cmp.Or(o.ClusterName, uid), Labels: o.ClusterLabels},
@@ -66,18 +81,18 @@ func (h *host) joinFleet(ctx context.Context, mgr *kube.Manager, state *fleet.Co
 	hosted := *h
 	hosted.fleet = true
 	hosted.options.Temporal, hosted.taskQueue, hosted.log = connection, protocol.FleetMemberTaskQueue(uid), h.log.WithName("fleet")
-	hosting, ctx := errgroup.WithContext(ctx)
-	hosting.Go(func() error { return reporter.Run(ctx) })
-	hosting.Go(func() error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return reporter.Run(ctx) })
+	group.Go(func() error {
 		return hosted.keep(ctx, func(fatal chan<- error) (stop func(), err error) {
-			deciding := sdk.New(client, protocol.FleetTaskQueue, hosted.fleetOptions(fatal))
+			deciding := sdk.New(hosting, protocol.FleetTaskQueue, hosted.fleetOptions(fatal))
 			deciding.RegisterWorkflowWithOptions(workflows.Fleet, workflow.RegisterOptions{Name: protocol.FleetWorkflow})
 			deciding.RegisterWorkflowWithOptions(workflows.FleetRegistry, workflow.RegisterOptions{Name: protocol.FleetRegistryWorkflow})
 			deciding.RegisterActivityWithOptions(member.Plan, activity.RegisterOptions{Name: protocol.FleetPlanActivity})
 			deciding.RegisterActivityWithOptions(gates.MeasureFleetGate, activity.RegisterOptions{Name: protocol.FleetGateActivity})
 			options := hosted.fleetOptions(fatal)
-			options.DisableWorkflowWorker = true
-			working := sdk.New(client, hosted.taskQueue, options)
+			options.DisableWorkflowWorker, options.MaxConcurrentActivityExecutionSize = true, maxFleetActivities
+			working := sdk.New(hosting, hosted.taskQueue, options)
 			working.RegisterActivityWithOptions(member.Rollout, activity.RegisterOptions{Name: protocol.FleetRolloutActivity})
 			working.RegisterActivityWithOptions(member.Rollback, activity.RegisterOptions{Name: protocol.FleetRollbackActivity})
 			working.RegisterActivityWithOptions(member.Freeze, activity.RegisterOptions{Name: protocol.FleetFreezeActivity})
@@ -91,7 +106,14 @@ func (h *host) joinFleet(ctx context.Context, mgr *kube.Manager, state *fleet.Co
 			return func() { deciding.Stop(); working.Stop() }, nil
 		})
 	})
-	return hosting.Wait()
+	return group.Wait()
+}
+
+// newReader returns a client of a Temporal whose workflows this process hosts. A payload that the client cannot
+// decode is an error. In a client of a worker it is a panic, which would end the process here.
+func (h *host) newReader(o temporal.Options) (client.Client, error) {
+	o.HostsWorkflows = false
+	return temporal.NewLazyClient(o, h.log.WithName("fleet"))
 }
 
 // fleetOptions are the options of the workers of a fleet, which have no worker deployment.

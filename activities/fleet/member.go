@@ -332,7 +332,7 @@ func (m *Member) poll(ctx context.Context, set string, check func() (protocol.Fl
 		}
 		detail := ""
 		if err != nil {
-			detail = err.Error()
+			detail = temporal.WithoutSecrets(err)
 		}
 		activity.RecordHeartbeat(ctx, detail)
 		select {

@@ -17,6 +17,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/fleet"
 	"github.com/outrigger/outrigger/internal/revision"
+	"github.com/outrigger/outrigger/temporal"
 )
 
 const (
@@ -91,7 +92,7 @@ func (r *Reporter) Run(ctx context.Context) error {
 		r.check(ctx)
 		r.tell(ctx, sets)
 		if err != nil && !r.down && ctx.Err() == nil {
-			r.Log.Info("cannot report to the fleet; retrying", "cause", err.Error())
+			r.Log.Info("cannot report to the fleet; retrying", "cause", temporal.WithoutSecrets(err))
 		}
 		r.down, r.endedAt = err != nil, r.Clock.Now()
 		select {
@@ -230,6 +231,8 @@ func (r *Reporter) known(ctx context.Context, set string, content protocol.Fleet
 		err = answer.QueryResult.Get(&cluster)
 	}
 	if err != nil {
+		r.failed = true
+		r.Connection.record(err)
 		return false, fmt.Errorf("read the cluster in workflow %s: %w", protocol.FleetWorkflowID(set), err)
 	}
 	return fleet.Knows(cluster, content), nil

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/common/v1"
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/query/v1"
 	"go.temporal.io/api/serviceerror"
@@ -29,7 +30,7 @@ func TestSpec12_3_AMemberReportsOnlyWhatTheFleetDoesNotKnow(t *testing.T) {
 	c := newCluster(t)
 	now := clocktesting.NewFakeClock(time.Unix(1_700_000_000, 0))
 	c.Clock = now
-	r := &Reporter{Member: c.Member, Cache: c.Live, Self: protocol.FleetMember{UID: "u"}, Log: logr.Discard(), reported: map[types.UID]report{}}
+	r := &Reporter{Member: c.Member, Cache: c.Live, Self: protocol.FleetMember{UID: "u"}, Log: logr.Discard(), reported: map[types.UID]report{}, Connection: NewConnection(prometheus.NewRegistry())}
 	var answer *sdk.QueryWorkflowWithOptionsResponse
 	var failure error
 	failure = serviceerror.NewNotFound("no run")
@@ -70,6 +71,14 @@ func TestSpec12_3_AMemberReportsOnlyWhatTheFleetDoesNotKnow(t *testing.T) {
 	calls := c.fleet.Calls
 	require.Equal(t, &protocol.Approval{By: "ann", Reason: "hotfix"}, calls[len(calls)-1].Arguments.Get(3).(protocol.FleetContent).Own)
 	reports(4, "reported")
+
+	// The worker that hosts the rollout encrypts its answers with a key that the member does not have.
+	answer, failure = &sdk.QueryWorkflowWithOptionsResponse{QueryResult: sdk.NewValue(&common.Payloads{Payloads: []*common.Payload{{Metadata: map[string][]byte{"encoding": []byte("binary/other")}}}})}, nil
+	now.Step(time.Hour)
+	sets, err := r.completed(t.Context())
+	require.NoError(t, err)
+	require.ErrorContains(t, r.reportAll(t.Context(), sets), "read the cluster in workflow fleet/envoy")
+	assert.Contains(t, r.Connection.Fault(), "see the log of the worker")
 }
 
 // The fleet skips a member that does not answer, and gives it no permit until it reports its content again. The
