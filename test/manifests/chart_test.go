@@ -413,4 +413,12 @@ func TestOnlyTheRolesReachTheEmbeddedTemporal(t *testing.T) {
 	for _, component := range []string{"setup", "ui", "test"} {
 		assert.True(t, clients.Matches(labels.Set{"app.kubernetes.io/name": "outrigger", "app.kubernetes.io/component": component}), component)
 	}
+
+	for _, role := range []string{"operator", "worker"} {
+		policy = networkingv1.NetworkPolicy{}
+		hosted := rendered(t, "--set=temporal.embedded.enabled=true,"+role+".podSpec.hostNetwork=true")
+		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(hosted[name], &policy, true))
+		assert.Empty(t, policy.Spec.Ingress[0].From, "connections of the role come from the address of a node")
+		assert.Len(t, policy.Spec.Ingress[0].Ports, 1)
+	}
 }
