@@ -121,6 +121,7 @@ func (b *bare) bundles() map[string]int {
 // webhook issued, replicas with --external-certificate replace the earlier replicas, cert-manager issues a
 // certificate of another CA, and the earlier CAs are removed.
 func TestSpec4_14_NoPodIsRejectedWhileCertManagerReplacesCertificates(t *testing.T) {
+	t.Parallel()
 	b := newBare(t, cluster.Options{WithoutTemporal: true})
 	kubectl(t, b.cluster, definitions(), "apply", "-f", "-")
 	kubectl(t, b.cluster, "", "wait", "--for=condition=Established", "crd/certificates.cert-manager.io", "crd/issuers.cert-manager.io")

@@ -20,6 +20,7 @@ const switchOn = `[{"op":"add","path":"/webhooks/0/rules","value":[{"apiGroups":
 // All nodes are new. The pods that make a node ready are created without the webhook. Ordinary
 // pods wait for their sidecars.
 func TestSpec4_13_AColdClusterCreatesThePodsThatMakeItsNodesReady(t *testing.T) {
+	t.Parallel()
 	c, err := cluster.Start(t.Context(), cluster.Options{Dir: t.TempDir(), WithoutNodes: true, WithoutTemporal: true})
 	require.NoError(t, err)
 	t.Cleanup(c.Shutdown)

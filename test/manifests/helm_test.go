@@ -221,6 +221,7 @@ func (b *bare) holdPods(finalizers string) {
 
 // Pods are created all the time, and none is rejected.
 func TestHelmInstallsUpgradesAndUninstalls(t *testing.T) {
+	t.Parallel()
 	b := newBare(t, cluster.Options{WithoutTemporal: true})
 	release := packaged(t)
 	// The simulated nodes have no volumes.
@@ -268,6 +269,7 @@ func (b *bare) assertRights() {
 
 // The test runs the commands in docs/install.md.
 func TestKubectlInstallsAndUninstallsAsDocumented(t *testing.T) {
+	t.Parallel()
 	b := newBare(t, cluster.Options{WithoutTemporal: true})
 	kubectl(t, b.cluster, "", "apply", "-k", "../../config/default")
 	for _, role := range []string{"operator", "worker", "webhook"} {

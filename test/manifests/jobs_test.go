@@ -106,6 +106,7 @@ func (b *bare) environment(container corev1.Container) (variables []string) {
 
 // Helm waits for the Job, whose program calls a Temporal server without the namespace.
 func TestTheSetupJobPreparesTheNamespaceOfTemporal(t *testing.T) {
+	t.Parallel()
 	b := newBare(t, cluster.Options{})
 	installed := b.goHelm("install", "outrigger", packaged(t), "--create-namespace",
 		"--set=temporal.setup.enabled=true,temporal.setup.retention=168h,temporal.namespace=sidecars,temporal.address="+b.cluster.TemporalAddress)

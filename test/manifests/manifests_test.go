@@ -121,6 +121,7 @@ func tryKubectl(t *testing.T, c *cluster.Cluster, stdin string, args ...string) 
 
 // The webhook configurations are installed before a webhook is running, and must not reject pods.
 func TestDefaultInstallationRejectsNoPodOfOthers(t *testing.T) {
+	t.Parallel()
 	c, err := cluster.Start(t.Context(), cluster.Options{Dir: t.TempDir(), Nodes: 2, WithoutTemporal: true})
 	require.NoError(t, err)
 	t.Cleanup(c.Shutdown)

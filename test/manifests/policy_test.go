@@ -221,6 +221,7 @@ spec:
 `
 
 func TestThePolicyOfTheWorkerAllowsRollouts(t *testing.T) {
+	t.Parallel()
 	p := newPoliced(t, cluster.Options{Nodes: 1}, "../../config/policy/worker.yaml", "outrigger-worker")
 	for _, role := range []string{cluster.Operator, cluster.Webhook, cluster.Worker} {
 		_, err := p.cluster.StartRole(t.Context(), role)

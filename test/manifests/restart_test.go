@@ -151,6 +151,7 @@ func (s *service) start(c *cluster.Cluster, name string, flags ...string) {
 // The API server reaches the webhook through its Service, as in a cluster, and
 // pods are created all the time.
 func TestNoPodIsRejectedByAFirstInstallationAndRollingRestarts(t *testing.T) {
+	t.Parallel()
 	c, err := cluster.Start(t.Context(), cluster.Options{Dir: t.TempDir(), Nodes: 1, WithoutTemporal: true})
 	require.NoError(t, err)
 	t.Cleanup(c.Shutdown)

@@ -51,6 +51,7 @@ func TestTheAutoscalerSetsTheReplicasOfTheWebhook(t *testing.T) {
 
 // kubectl scale writes the same subresource as the autoscaler.
 func TestUpgradesKeepTheReplicasThatTheAutoscalerSets(t *testing.T) {
+	t.Parallel()
 	b := newBare(t, cluster.Options{WithoutTemporal: true})
 	release := packaged(t)
 	const enabled = "--set=webhook.autoscaling.enabled=true"

@@ -305,6 +305,7 @@ func namedNamespace(selector *metav1.LabelSelector) string {
 // The first role finds unreadable SidecarSets, and the webhook role makes them readable. Half of
 // the rounds use OpenKruise's CRD, and half use Outrigger's CRD.
 func TestRolesStartInEveryOrderOverADeadConversion(t *testing.T) {
+	t.Parallel()
 	s := newSwitching(t)
 	for i, order := range [][]string{
 		{cluster.Operator, cluster.Worker, cluster.Webhook},
@@ -340,6 +341,7 @@ func TestRolesStartInEveryOrderOverADeadConversion(t *testing.T) {
 
 // The certificate in the definition always belongs to another installation.
 func TestTheDefinitionCanBeAppliedOverTheirs(t *testing.T) {
+	t.Parallel()
 	s := newSwitching(t)
 	for _, before := range []string{"create", "apply", "apply --server-side --field-manager=" + installer} {
 		for _, how := range []string{
@@ -360,6 +362,7 @@ func TestTheDefinitionCanBeAppliedOverTheirs(t *testing.T) {
 
 // The roles run outside the cluster, so the applied definition names no Service.
 func TestAnInstallerLeavesSetsThatCanBeRead(t *testing.T) {
+	t.Parallel()
 	s := newSwitching(t)
 	s.storeBoth()
 	require.NoError(t, s.cluster.Apply(s.ctx, "../../config/crd"))
