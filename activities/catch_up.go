@@ -28,37 +28,37 @@ func (b *upgradeBatch) acquireLease(ctx context.Context, attempt int32) error {
 	return b.awaitWritesOfOthers(ctx)
 }
 
-// awaitWritesOfOthers waits until the cache shows the writes of other processes. If the cache
-// stays behind, the batch lists the pods from the API server. The list contains the
-// resourceVersions that the cache does not show yet.
-func (b *upgradeBatch) awaitWritesOfOthers(ctx context.Context) (err error) {
-	if b.cacheCurrent, err = b.cacheCatchesUp(ctx); err != nil || b.cacheCurrent {
+// awaitWritesOfOthers waits until the cache shows the writes of other processes.
+func (b *upgradeBatch) awaitWritesOfOthers(ctx context.Context) error {
+	current, listed, err := b.writesOfOthers(ctx, b.input.SidecarSet)
+	if b.cacheCurrent = current; err != nil || current {
 		return err
 	}
-	set, err := b.liveSet(ctx, b.input.SidecarSet)
-	if err != nil || set == nil {
-		return err
-	}
-	pods, err := b.livePods(ctx, set)
-	if err != nil {
-		return err
-	}
-	b.listed = make(map[protocol.PodReference]string, len(pods))
-	for _, pod := range pods {
+	b.listed = make(map[protocol.PodReference]string, len(listed))
+	for _, pod := range listed {
 		b.listed[pod.PodReference] = pod.ResourceVersion
 	}
-	b.before.add(pods)
+	b.before.add(listed)
 	return nil
 }
 
-// cacheCatchesUp waits, at most for catchUpTime, until the cache shows the API server's current
-// state.
-func (b *upgradeBatch) cacheCatchesUp(ctx context.Context) (bool, error) {
-	version, err := b.podsVersion(ctx)
-	if err != nil || version == "" {
-		return false, err
+// writesOfOthers waits, at most for catchUpTime, until the cache shows the API server's current state. If
+// the cache stays behind, it lists the pods of a SidecarSet from the API server. The list contains the
+// resourceVersions that the cache may not show yet.
+func (a *Activities) writesOfOthers(ctx context.Context, reference protocol.SetReference) (current bool, listed []protocol.WrittenPod, err error) {
+	version, err := a.podsVersion(ctx)
+	if err == nil && version != "" {
+		current, err = a.await(ctx, reference.Name, catchUpTime, func() (bool, error) { return a.Index.Shows(version) })
 	}
-	return b.await(ctx, b.input.SidecarSet.Name, catchUpTime, func() (bool, error) { return b.Index.Shows(version) })
+	if err != nil || current {
+		return current, nil, err
+	}
+	set, err := a.liveSet(ctx, reference)
+	if err != nil || set == nil {
+		return false, nil, err
+	}
+	listed, err = a.livePods(ctx, set)
+	return false, listed, err
 }
 
 // catchUp finds the pods that an earlier attempt has written. It reads a pod from the cache if

@@ -33,14 +33,27 @@ const (
 // write and one event for each pod. It resets the pods of the input first, and then, for
 // resetTime, pods that migrate during the batch. A reset advances no hash. It restarts the standby twin, so
 // maxUnavailable limits the resets, except that 0 counts as 1. A pod that needed a slot for its upgrade still
-// has the slot. A cancelled batch finishes the writes that it has begun.
+// has the slot. The batch fills no slot without an answered heartbeat, and before the cache shows the writes of
+// other workers. A cancelled batch finishes the writes that it has begun.
 func (a *Activities) ResetBatch(ctx context.Context, input protocol.ResetBatchInput) (protocol.ResetBatchResult, error) {
-	defer keepHeartbeating(ctx, a.Clock)()
-	defer a.Metrics.time(changeReset, a.Clock)()
 	b := a.newResetBatch(input)
-	pool, writing := newPool(ctx, a.Writers)
+	ctx, stop := b.deadline.keep(ctx, answeredHeartbeat(ctx, &outcome{}))
+	defer stop()
+	return b.resetAll(ctx, input.SidecarSet)
+}
+
+func (b *resetBatch) resetAll(ctx context.Context, set protocol.SetReference) (protocol.ResetBatchResult, error) {
+	defer b.Metrics.time(changeReset, b.Clock)()
+	current, listed, err := b.writesOfOthers(ctx, set)
+	if err != nil {
+		return b.result(), err
+	}
+	if !current {
+		b.before.add(listed)
+	}
+	pool, writing := newPool(ctx, b.Writers)
 	b.pool = pool
-	err := a.poll(writing, input.SidecarSet.Name, func() (time.Duration, error) { return b.check(writing) })
+	err = b.poll(writing, set.Name, func() (time.Duration, error) { return b.check(writing) })
 	if err = pool.finish(err); endedEarly(ctx, err) {
 		err = nil
 	}
@@ -51,6 +64,7 @@ func (a *Activities) newResetBatch(input protocol.ResetBatchInput) *resetBatch {
 	now := a.Clock.Now()
 	return &resetBatch{
 		writer: a.writer(changeReset), upgrading: input.Upgrading, queue: input.Pods, set: a.recentSet(input.SidecarSet), rejected: input.Rejected.Set(),
+		deadline: newWriteDeadline(a.Clock), before: a.unseenWrites(nil),
 		done: map[protocol.PodReference]bool{}, skipped: map[protocol.PodReference]time.Time{}, refused: map[protocol.PodReference]bool{}, end: now.Add(resetTime), busy: now,
 	}
 }
@@ -63,8 +77,11 @@ type resetBatch struct {
 	// upgrading is set if an upgrade batch is running. The pods of that batch will migrate.
 	upgrading bool
 	// queue contains the pods of the input that the batch has not reset yet.
-	queue   []protocol.PodReference
-	end     time.Time
+	queue    []protocol.PodReference
+	end      time.Time
+	deadline *writeDeadline
+	// before contains the writes of other workers that the cache does not show yet.
+	before  *unseenWrites
 	outcome outcome
 	tried   []protocol.PodReference
 	// rejected contains pods that earlier batches could not reset. done contains pods that this
@@ -84,8 +101,11 @@ type resetBatch struct {
 
 // check resets the pods that have migrated.
 func (b *resetBatch) check(ctx context.Context) (again time.Duration, err error) {
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || b.deadline.left() <= 0 {
 		return 0, nil
+	}
+	if unseen, err := b.before.count(ctx); err != nil || unseen > 0 || b.Current() != nil {
+		return max(0, min(b.end.Sub(b.Clock.Now()), heartbeatInterval)), err
 	}
 	b.retrySkipped()
 	found, err := b.findMigrating(ctx, b.set, b.isDone)
@@ -191,6 +211,9 @@ func (b *resetBatch) retrySkipped() {
 
 // wanted returns the SidecarSet, or nil if it is gone. A pause does not stop resets.
 func (b *resetBatch) wanted(ctx context.Context) (*v1alpha1.SidecarSet, error) {
+	if b.deadline.left() <= 0 {
+		return nil, stopped("")
+	}
 	if err := b.Limit.check(); err != nil {
 		return nil, err
 	}

@@ -103,9 +103,9 @@ func TestSpec7_7_ResetEmptiesTheStandbyTwin(t *testing.T) {
 	cluster.Events = recorder
 	var result protocol.ResetBatchResult
 	err := inActivity(t, nil, func(ctx context.Context) (err error) {
-		result, err = cluster.ResetBatch(ctx, protocol.ResetBatchInput{
+		result, err = cluster.resetBatchOf(protocol.ResetBatchInput{
 			SidecarSet: webSetReference, Pods: []protocol.PodReference{refTo("a"), refTo("b"), refTo("c")}, Rejected: rejectedAgain(refTo("d")).Pods,
-		})
+		}).resetAll(ctx, webSetReference)
 		return err
 	})
 	require.NoError(t, err)
@@ -113,6 +113,39 @@ func TestSpec7_7_ResetEmptiesTheStandbyTwin(t *testing.T) {
 	assert.Equal(t, map[string]string{"a": "empty:1", "b": "side:v1", "c": "side:v1", "d": "side:v1"}, cluster.images())
 	recorded := map[string]bool{(<-recorder.Events)[:len("Warning ResetContainer")]: true, (<-recorder.Events)[:len("Warning ResetContainer")]: true}
 	assert.Len(t, recorded, 2, "one of success, one of failure")
+}
+
+// resetBatchOf returns a batch whose heartbeat the server has answered.
+func (c *testCluster) resetBatchOf(input protocol.ResetBatchInput) *resetBatch {
+	b := c.newResetBatch(input)
+	b.deadline = answeredDeadline(c.clock)
+	return b
+}
+
+// A worker without Temporal may not know that another worker resets further pods. Its cache may miss the writes of
+// that worker.
+func TestSpec7_5_AResetBatchFillsNoSlotThatAnotherWorkerMayFill(t *testing.T) {
+	behind := func(b *resetBatch) {
+		b.before.add([]protocol.WrittenPod{{PodReference: refTo("a"), ResourceVersion: "99999"}})
+	}
+	for name, c := range map[string]struct {
+		change func(*resetBatch)
+		again  time.Duration
+	}{
+		"without a heartbeat":   {func(b *resetBatch) { b.deadline = newWriteDeadline(b.Clock) }, 0},
+		"with a stale cache":    {func(b *resetBatch) { b.Current = func() error { return errors.New("the watch is down") } }, heartbeatInterval},
+		"with a cache too late": {behind, heartbeatInterval},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := newTestCluster(t, interceptor.Funcs{}, hotSet(), hotPod("a"))
+			b := cluster.resetBatchOf(protocol.ResetBatchInput{SidecarSet: webSetReference, Pods: []protocol.PodReference{refTo("a")}})
+			c.change(b)
+			assert.Equal(t, c.again, lookOnce(t, b))
+			assert.Equal(t, "side:v1", cluster.images()["a"])
+			_, err := b.wanted(t.Context())
+			assert.Equal(t, c.again == 0, err != nil, "a frozen process may wake up in the middle of a write")
+		})
+	}
 }
 
 // lookOnce runs one check of the batch and waits for its writes.
@@ -141,7 +174,7 @@ func TestAResetBatchRetriesPodsThatItSkipped(t *testing.T) {
 	}}
 	cluster := newTestCluster(t, busy, hotSet(), hotPod("a"), hotPod("slow", migratingYet))
 	cluster.Events = events.NewFakeRecorder(10)
-	b := cluster.newResetBatch(protocol.ResetBatchInput{SidecarSet: webSetReference})
+	b := cluster.resetBatchOf(protocol.ResetBatchInput{SidecarSet: webSetReference})
 	assert.NotZero(t, lookOnce(t, b))
 	assert.Equal(t, protocol.ResetBatchResult{Skipped: 1}, b.result())
 	lookOnce(t, b)
@@ -160,7 +193,7 @@ func TestAResetBatchRunsConcurrentlyWithAnUpgradeBatch(t *testing.T) {
 	pod := hotPod("a", migratingYet)
 	cluster := newTestCluster(t, interceptor.Funcs{}, hotSet(), pod)
 	cluster.Events = events.NewFakeRecorder(10)
-	b := cluster.newResetBatch(protocol.ResetBatchInput{SidecarSet: webSetReference, Upgrading: true})
+	b := cluster.resetBatchOf(protocol.ResetBatchInput{SidecarSet: webSetReference, Upgrading: true})
 	look := func() time.Duration { return lookOnce(t, b) }
 	assert.Equal(t, heartbeatInterval, look())
 	cluster.edit(pod, func() { pod.Status.ContainerStatuses = hotPod("a").Status.ContainerStatuses })
@@ -191,13 +224,13 @@ func TestSpec7_5_AtMostMaxUnavailableTwinsRestartAtTheSameTime(t *testing.T) {
 		}
 		return n
 	}
-	b := cluster.newResetBatch(protocol.ResetBatchInput{SidecarSet: webSetReference, Pods: []protocol.PodReference{refTo("a"), refTo("b"), refTo("c")}})
+	b := cluster.resetBatchOf(protocol.ResetBatchInput{SidecarSet: webSetReference, Pods: []protocol.PodReference{refTo("a"), refTo("b"), refTo("c")}})
 	for range 3 {
 		lookOnce(t, b)
 		cluster.sync()
 		assert.Equal(t, 2, empty(), "the emptied twins are not running yet")
 	}
-	next := cluster.newResetBatch(protocol.ResetBatchInput{SidecarSet: webSetReference})
+	next := cluster.resetBatchOf(protocol.ResetBatchInput{SidecarSet: webSetReference})
 	lookOnce(t, next)
 	cluster.sync()
 	assert.Equal(t, 2, empty(), "another batch does not know the resets of the first batch")

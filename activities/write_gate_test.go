@@ -234,7 +234,7 @@ func TestAWriteThatIsTriedAgainNeedsTheLead(t *testing.T) {
 		"reset": {hotSet(), hotPod("a"), func(c *testCluster) error {
 			c.Events = events.NewFakeRecorder(1)
 			return inActivity(t, nil, func(ctx context.Context) error {
-				_, err := c.ResetBatch(ctx, protocol.ResetBatchInput{SidecarSet: webSetReference, Pods: []protocol.PodReference{refTo("a")}})
+				_, err := c.resetBatchOf(protocol.ResetBatchInput{SidecarSet: webSetReference, Pods: []protocol.PodReference{refTo("a")}}).resetAll(ctx, webSetReference)
 				return err
 			})
 		}},
@@ -309,7 +309,7 @@ func TestSpec7_1_AResetContinuesWhileTheSetIsPaused(t *testing.T) {
 		return tooManyRequests(w)
 	})
 	err := inActivity(t, nil, func(ctx context.Context) error {
-		result, err := cluster.ResetBatch(ctx, protocol.ResetBatchInput{SidecarSet: webSetReference, Pods: []protocol.PodReference{refTo("a")}})
+		result, err := cluster.resetBatchOf(protocol.ResetBatchInput{SidecarSet: webSetReference, Pods: []protocol.PodReference{refTo("a")}}).resetAll(ctx, webSetReference)
 		assert.Equal(t, protocol.ResetBatchResult{Reset: 1}, result)
 		return err
 	})
