@@ -47,11 +47,29 @@ func (a *Activities) PlanEvictions(ctx context.Context, input protocol.PlanEvict
 	if err := scan.read(ctx); err != nil {
 		return protocol.EvictionPlan{}, err
 	}
-	plan := eviction.Next(eviction.Input{State: input.State, Policy: policy, Sets: scan.sets, Pods: scan.sorted(), Terminating: scan.terminating, TerminatingOf: scan.terminatingOf, Replicas: a.replicas(ctx, eviction.Late(&input.State, input.Now)), Now: input.Now})
+	late := eviction.Late(&input.State, input.Now)
+	plan := eviction.Next(eviction.Input{
+		State: input.State, Policy: policy, Sets: scan.sets, Pods: scan.sorted(), Terminating: scan.terminating, TerminatingOf: scan.terminatingOf,
+		Replicas: a.replicas(ctx, late), ReadyOf: readyOf(scan.all, late), Now: input.Now,
+	})
 	for i := range plan.Evict {
 		plan.Evict[i].Since = activity.GetInfo(ctx).StartedTime
 	}
 	return plan, nil
+}
+
+// readyOf counts the ready pods of the owners of evictions, also pods that no SidecarSet selects.
+func readyOf(all []*corev1.Pod, late []protocol.Eviction) map[protocol.Owner]int {
+	ready := map[protocol.Owner]int{}
+	if len(late) == 0 {
+		return ready
+	}
+	for _, pod := range all {
+		if pod.DeletionTimestamp == nil && podstate.Ready(pod) {
+			ready[eviction.OwnerOf(pod)]++
+		}
+	}
+	return ready
 }
 
 // replicas reads the replicas of the owners of evictions. It leaves out owners of other APIs than apps/v1,
@@ -158,25 +176,24 @@ func (s *evictionScan) read(ctx context.Context) error {
 			activity.GetLogger(ctx).Warn("no pods are evicted for a SidecarSet", "sidecarset", set.Name, "cause", err.Error())
 		}
 	}
-	return s.markNotCalled(kube.NamespaceLabels(ctx, s.Cache))
+	s.markNotCalled(kube.NamespaceLabels(ctx, s.Cache))
+	return nil
 }
 
 // markNotCalled marks the outdated pods for whose replacements the API server does not call the
-// webhook.
-func (s *evictionScan) markNotCalled(labels func(string) (map[string]string, error)) error {
+// webhook, or may not call it. The cache may lack a namespace that was removed without its pods.
+func (s *evictionScan) markNotCalled(labels func(string) (map[string]string, error)) {
 	for _, pod := range s.pods {
 		if len(pod.Outdated) == 0 {
 			continue
 		}
-		called, err := s.called(pod.Pod, labels)
-		if err != nil {
-			return err
-		}
-		if !called {
+		switch called, err := s.called(pod.Pod, labels); {
+		case err != nil:
+			pod.Waits = err.Error()
+		case !called:
 			pod.Waits = notCalled
 		}
 	}
-	return nil
 }
 
 // set adds one SidecarSet and the pods in its scope.

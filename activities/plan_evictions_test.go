@@ -86,6 +86,18 @@ func TestSpec13_3_ASidecarSetThatCannotBeReadKeepsItsFailures(t *testing.T) {
 	assert.Empty(t, plan.Evict)
 }
 
+// The namespace of one pod was removed without its pods. The SidecarSet selects no namespaces, so the plan looks the
+// namespace up only to find out whether the API server calls the webhook.
+func TestSpec13_2_ANamespaceThatIsMissingStopsNoOtherEviction(t *testing.T) {
+	gone := ownedPod("web-0")
+	gone.Namespace, gone.UID = "gone", "gone"
+	a, _ := plannedCluster(t, []*corev1.Pod{gone, ownedPod("web-1")})
+	plan := planEvictions(t, a, protocol.EvictionState{})
+	require.Len(t, plan.Evict, 1, plan.Message)
+	assert.Equal(t, "shop", plan.Evict[0].Owner.Namespace)
+	assert.Contains(t, plan.Message, "namespace gone")
+}
+
 func TestSpec13_3_ThePlanReadsTheReplicasOfALateOwner(t *testing.T) {
 	deployment := func(replicas int32) client.Object {
 		return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: appsv1.DeploymentSpec{Replicas: &replicas}}
@@ -95,21 +107,23 @@ func TestSpec13_3_ThePlanReadsTheReplicasOfALateOwner(t *testing.T) {
 		return &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-5d"}, Spec: appsv1.ReplicaSetSpec{Replicas: &replicas}}
 	}
 	apps, kruise := "apps/v1", "apps.kruise.io/v1alpha1"
+	unselected := ownedPod("web-3")
+	unselected.Labels["app"] = "other"
 	for name, c := range map[string]struct {
 		apiVersion string
 		stored     []client.Object
 		failed     int
 	}{
-		"scaled down":                 {apps, []client.Object{deployment(1)}, 0},
-		"not scaled down":             {apps, []client.Object{deployment(2)}, 1},
-		"without a Deployment":        {apps, []client.Object{replicaSet(2)}, 1},
-		"scaled without a Deployment": {apps, []client.Object{replicaSet(1)}, 0},
+		"scaled down":                 {apps, []client.Object{deployment(2)}, 0},
+		"not scaled down":             {apps, []client.Object{deployment(3)}, 1},
+		"without a Deployment":        {apps, []client.Object{replicaSet(3)}, 1},
+		"scaled without a Deployment": {apps, []client.Object{replicaSet(2)}, 0},
 		"deleted":                     {apps, nil, 0},
 		"a workload of another API":   {kruise, nil, 1},
 		"its namesake in another API": {kruise, []client.Object{deployment(1)}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, input := plannedCluster(t, []*corev1.Pod{ownedPod("web-2")}, c.stored...)
+			a, input := plannedCluster(t, []*corev1.Pod{ownedPod("web-2"), unselected}, c.stored...)
 			e := input.Evictions[0]
 			e.Owner, e.Controller = protocol.Owner{Namespace: "shop", Kind: "Deployment", Name: "web"}, protocol.Controller{APIVersion: c.apiVersion, Kind: "ReplicaSet", Name: "web-5d"}
 			e.Others, e.Newest, e.Since = 1, noon, noon.Add(-11*time.Minute)

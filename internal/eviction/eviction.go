@@ -35,6 +35,7 @@ const (
 	// row, after which an owner that is not healthy may be the canary.
 	healthyRotations = 3
 	statefulSet      = "StatefulSet"
+	daemonSet        = "DaemonSet"
 )
 
 // These are the times until the next plan. InFlightWait is the time after an eviction. It grows with
@@ -84,7 +85,10 @@ type Input struct {
 	// Replicas contains the number of replicas of each owner that is late to replace an evicted pod. Owners
 	// whose number of replicas is not known are left out.
 	Replicas map[protocol.Owner]int
-	Now      time.Time
+	// ReadyOf contains the number of ready pods of each of these owners. They include pods that no SidecarSet
+	// selects.
+	ReadyOf map[protocol.Owner]int
+	Now     time.Time
 }
 
 // Next returns the next evictions of a policy. It first judges the evictions in flight by the pods
@@ -210,13 +214,15 @@ func (p *planner) candidate(of *owner, set string) bool {
 }
 
 // healthier reports whether another owner is a better canary for a SidecarSet, because all its pods are
-// ready. An app that crashes anyway says nothing about the newest content.
+// ready and one of them may be evicted now. An app that crashes anyway says nothing about the newest
+// content.
 func (p *planner) healthier(of *owner, set string) bool {
 	return !of.healthy() && slices.ContainsFunc(p.owners, func(other *owner) bool {
-		if !other.recreates() || !other.healthy() || p.failed(other.Owner) {
+		if !other.recreates() || !other.healthy() || p.failed(other.Owner) || p.inFlight(other.Owner) {
 			return false
 		}
-		return slices.ContainsFunc(other.pods, func(pod *Pod) bool { return p.evictedFor(pod) == set && pod.Waits == "" })
+		waits := func(pod *Pod) bool { return p.evictedFor(pod) != set || pod.Waits != "" }
+		return len(p.limitPerOwner(other, slices.DeleteFunc(slices.Clone(other.pods), waits), 1)) > 0
 	})
 }
 
@@ -268,8 +274,8 @@ func (p *planner) limitPerOwner(of *owner, pods []*Pod, slots int) []*Pod {
 			limit--
 		}
 	}
-	if of.Kind == statefulSet {
-		// The controller replaces a pod only after its end.
+	if of.Kind == statefulSet || of.Kind == daemonSet {
+		// These controllers replace a pod only after its end.
 		limit -= p.TerminatingOf[of.Owner]
 	}
 	return pods[:max(min(len(pods), most, limit), 0)]

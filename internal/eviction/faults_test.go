@@ -319,7 +319,11 @@ func TestSpec13_3_AnOwnerThatIsScaledDownHasNotFailed(t *testing.T) {
 		cluster.now = cluster.now.Add(10*time.Minute + time.Second)
 		cluster.state.Due = cluster.now
 		assert.Len(t, Late(&cluster.state, cluster.now), 1)
-		plan := Next(Input{State: cluster.state, Policy: cluster.policy, Sets: cluster.sets, Pods: cluster.pods, Replicas: map[protocol.Owner]int{owner: c.replicas}, Now: cluster.now})
+		ready := map[protocol.Owner]int{owner: 2}
+		if c.unready {
+			ready[owner] = 1
+		}
+		plan := Next(Input{State: cluster.state, Policy: cluster.policy, Sets: cluster.sets, Pods: cluster.pods, Replicas: map[protocol.Owner]int{owner: c.replicas}, ReadyOf: ready, Now: cluster.now})
 		assert.Len(t, plan.State.Failed, c.failed, c)
 		assert.Empty(t, plan.State.Proven)
 	}
@@ -338,9 +342,10 @@ func TestSpec13_2_AnUnhealthyOwnerIsTheCanaryIfAllOthersAreRejected(t *testing.T
 	assert.Equal(t, map[string]int{"b": 2}, c.evicted)
 }
 
-// A StatefulSet replaces a pod only after its end, so its own update makes the pod unavailable for as long.
-func TestSpec13_2_TerminatingPodsOfAStatefulSetCount(t *testing.T) {
-	for kind, evicted := range map[string]int{"StatefulSet": 0, "DaemonSet": 1} {
+// The controller of a StatefulSet or of a DaemonSet replaces a pod only after its end, so its own update makes the pod
+// unavailable for as long.
+func TestSpec13_2_TerminatingPodsCountIfTheyAreReplacedAfterTheirEnd(t *testing.T) {
+	for kind, evicted := range map[string]int{"StatefulSet": 0, "DaemonSet": 0, "ReplicaSet": 1} {
 		c := newCluster(1)
 		c.add(kind, "db", "logs", true)
 		c.add(kind, "db", "logs", true)
@@ -349,6 +354,22 @@ func TestSpec13_2_TerminatingPodsOfAStatefulSetCount(t *testing.T) {
 		plan := Next(Input{State: c.state, Policy: c.policy, Sets: c.sets, Pods: c.pods, TerminatingOf: map[protocol.Owner]int{owner: 1}, Now: c.now})
 		assert.Len(t, plan.Evict, evicted, kind)
 	}
+}
+
+// A healthy StatefulSet with a terminating pod on a lost node cannot be chosen, and must not stop the others.
+func TestSpec13_2_AnOwnerThatCannotBeChosenIsNoBetterCanary(t *testing.T) {
+	c := newCluster(1)
+	c.add("StatefulSet", "db", "logs", true)
+	c.add("ReplicaSet", "web", "logs", false)
+	c.add("ReplicaSet", "web", "logs", true)
+	db, web := OwnerOf(c.pods[0].Pod), OwnerOf(c.pods[1].Pod)
+	evicted := func(terminating int) protocol.Owner {
+		plan := Next(Input{State: c.state, Policy: c.policy, Sets: c.sets, Pods: c.pods, TerminatingOf: map[protocol.Owner]int{db: terminating}, Now: c.now})
+		require.Len(t, plan.Evict, 1)
+		return plan.Evict[0].Owner
+	}
+	assert.Equal(t, db, evicted(0))
+	assert.Equal(t, web, evicted(1))
 }
 
 // etcd was restored to an older generation, whose content may have been edited since.

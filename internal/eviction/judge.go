@@ -53,7 +53,7 @@ func (p *planner) open(e *protocol.Eviction) bool {
 		return e.Failed && !worse.Ready
 	case newer >= len(e.Pods), good >= e.Good+len(e.Pods):
 		p.prove(e)
-	case p.scaledDown(e.Owner, of):
+	case p.scaledDown(e.Owner):
 	case e.Failed:
 		return true
 	case late && terminating && e.Unready:
@@ -85,15 +85,9 @@ func (p *planner) late(e *protocol.Eviction, terminating bool) (timeout time.Dur
 
 // scaledDown reports whether the owner of an evicted pod needs no replacement, because it has as many
 // ready pods as replicas, or is gone.
-func (p *planner) scaledDown(name protocol.Owner, of *owner) bool {
+func (p *planner) scaledDown(name protocol.Owner) bool {
 	replicas, known := p.Replicas[name]
-	ready := 0
-	for _, pod := range of.pods {
-		if pod.Ready {
-			ready++
-		}
-	}
-	return known && ready >= replicas
+	return known && p.ReadyOf[name] >= replicas
 }
 
 // NewestGeneration returns the newest generation of a SidecarSet in the state, or 0.
