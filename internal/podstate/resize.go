@@ -79,6 +79,9 @@ func (v *Version) notResizable(pod *corev1.Pod) string {
 			return "the kubelet of the pod does not resize containers"
 		}
 	}
+	if pod.Spec.OS != nil && pod.Spec.OS.Name == corev1.Windows {
+		return "Kubernetes does not resize pods of Windows"
+	}
 	if pod.Spec.Resources != nil && len(pod.Spec.Resources.Requests)+len(pod.Spec.Resources.Limits) > 0 {
 		return "the pod has resources of its own in spec.resources"
 	}

@@ -50,6 +50,7 @@ func (t *podTransform) strip(o any) (any, error) {
 			InitContainers:    t.pool.containers(pod.Spec.InitContainers),
 			Containers:        t.pool.containers(pod.Spec.Containers),
 			Resources:         pod.Spec.Resources,
+			OS:                windows(pod.Spec.OS),
 		},
 		Status: corev1.PodStatus{
 			Phase:                 corev1.PodPhase(t.pool.text(string(pod.Status.Phase))),
@@ -62,6 +63,14 @@ func (t *podTransform) strip(o any) (any, error) {
 		},
 	}
 	return pod, nil
+}
+
+// windows keeps the operating system if no kubelet resizes its pods.
+func windows(os *corev1.PodOS) *corev1.PodOS {
+	if os != nil && os.Name == corev1.Windows {
+		return os
+	}
+	return nil
 }
 
 // controller keeps the controller of a pod, and drops other owners.

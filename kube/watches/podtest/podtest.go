@@ -96,6 +96,9 @@ func (p *Pods) Pod() *corev1.Pod {
 	if p.one(2) {
 		pod.Spec.Resources = nil
 	}
+	if pod.Spec.OS = nil; p.one(5) {
+		pod.Spec.OS = &corev1.PodOS{Name: corev1.Windows}
+	}
 	status.QOSClass, status.ObservedGeneration = corev1.PodQOSClass(p.pick("", "Burstable")), int64(p.below(3))
 	pod.Generation = int64(1 + p.below(2))
 	status.Phase = corev1.PodPhase(p.pick("Running", "Running", "Running", "Pending", "Unknown", "Failed"))
