@@ -153,6 +153,9 @@ type sender struct {
 
 // sender connects to Temporal. The caller closes the connection.
 func (s *shared) sender(ctx context.Context, c *cluster, update, reason string) (*sender, error) {
+	if len(reason) > protocol.MaxPauseText {
+		return nil, fmt.Errorf("--reason has %d bytes, and may have %d", len(reason), protocol.MaxPauseText)
+	}
 	r, err := s.connect()
 	if err != nil {
 		return nil, err

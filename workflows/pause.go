@@ -11,10 +11,6 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// maxPauseText limits the name and the reason of a pause, in bytes each, because a condition
-// shows both.
-const maxPauseText = 1024
-
 var errNotPaused = errors.New(protocol.NotPaused)
 
 // handleUpdates sets the handlers of the updates pause and resume. The signals of the same names
@@ -71,8 +67,8 @@ func (r *run) readSignalsBefore(ctx workflow.Context, sent bool) error {
 }
 
 func checkPause(pause protocol.Pause) error {
-	if len(pause.By) > maxPauseText || len(pause.Reason) > maxPauseText {
-		return fmt.Errorf("the name and the reason may have %d bytes each", maxPauseText)
+	if pause != pause.Bounded() {
+		return fmt.Errorf("the name and the reason may have %d bytes each", protocol.MaxPauseText)
 	}
 	return nil
 }
@@ -99,6 +95,7 @@ func (r *run) answerPause() protocol.PauseResult {
 }
 
 func (r *run) pause(ctx workflow.Context, pause protocol.Pause) error {
+	pause = pause.Bounded()
 	pause.NotAfter = time.Time{} // NotAfter belongs to the request, and not to the pause
 	pause.At = workflow.Now(ctx).UTC()
 	r.paused = &pause
@@ -110,6 +107,7 @@ func (r *run) resume(ctx workflow.Context, by protocol.Pause) error {
 	if err := r.acceptFailed(ctx); err != nil {
 		return err
 	}
+	by = by.Bounded()
 	by.NotAfter = time.Time{}
 	r.paused = nil
 	r.log(ctx).Info("rollout resumed", "by", by.By, "reason", by.Reason)

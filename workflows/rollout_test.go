@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
@@ -284,12 +285,28 @@ func (s *rolloutSuite) TestPauseThatArrivesWhileTheRunContinuesAsNewIsKept() {
 	s.Equal(&protocol.Pause{By: "ann"}, untimed(next.Pause))
 }
 
+// Temporal accepts any signal. The API server rejects a condition with a long message.
+func (s *rolloutSuite) TestSpec7_1_ALongReasonOfASignalIsShortened() {
+	s.waits()
+	s.answers(ends(protocol.PhaseComplete))
+	s.env.RegisterDelayedCallback(func() {
+		s.env.SignalWorkflow(protocol.PauseSignal, protocol.Pause{By: "ann", Reason: strings.Repeat("é", 40_000)})
+	}, time.Minute)
+	s.env.RegisterDelayedCallback(func() {
+		reason := s.query().Pause.Reason
+		s.LessOrEqual(len(reason), protocol.MaxPauseText)
+		s.True(utf8.ValidString(reason) && strings.HasSuffix(reason, "é…"))
+		s.env.SignalWorkflow(protocol.ResumeSignal, protocol.Pause{})
+	}, 2*time.Minute)
+	s.run()
+}
+
 func (s *rolloutSuite) TestUpdatesPauseAndResumeAndAreAnswered() {
 	s.waits()
 	s.answers(ends(protocol.PhaseComplete))
 	s.update(protocol.ResumeUpdate, time.Second, protocol.Pause{By: "ann"}, nil, "the run is not paused")
 	s.update(protocol.PauseUpdate, time.Minute, protocol.Pause{By: "ann", Reason: "lunch"}, &protocol.PauseResult{Paused: true, Message: "paused"}, "")
-	s.update(protocol.PauseUpdate, 2*time.Minute, protocol.Pause{By: strings.Repeat("a", maxPauseText+1)}, nil, "1024 bytes")
+	s.update(protocol.PauseUpdate, 2*time.Minute, protocol.Pause{By: strings.Repeat("a", protocol.MaxPauseText+1)}, nil, "1024 bytes")
 	s.env.RegisterDelayedCallback(func() {
 		s.Equal(&protocol.Pause{By: "ann", Reason: "lunch"}, untimed(s.query().Pause))
 		s.Equal(protocol.PhasePaused, s.query().Phase)

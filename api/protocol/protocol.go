@@ -227,6 +227,16 @@ type Pause struct {
 	At time.Time `json:"at,omitzero"`
 }
 
+// MaxPauseText limits the name and the reason of a pause, in bytes each, because a condition shows both.
+const MaxPauseText = 1024
+
+// Bounded returns a pause with a shortened name and reason. A signal, which cannot be rejected, may have longer
+// ones.
+func (p Pause) Bounded() Pause {
+	p.By, p.Reason = shortened(p.By, MaxPauseText), shortened(p.Reason, MaxPauseText)
+	return p
+}
+
 // Details returns a suffix for messages, with the user and the reason. It omits a part that is
 // unknown.
 func (p Pause) Details() (text string) {

@@ -12,11 +12,16 @@ const MaxSummary = 200
 // Summary turns a text into one line of at most MaxSummary bytes.
 func Summary(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
-	if len(text) <= MaxSummary {
+	return shortened(text, MaxSummary)
+}
+
+// shortened returns a text with at most this number of bytes.
+func shortened(text string, most int) string {
+	if len(text) <= most {
 		return text
 	}
-	cut := MaxSummary - len("…")
-	for !utf8.RuneStart(text[cut]) {
+	cut := most - len("…")
+	for cut > 0 && !utf8.RuneStart(text[cut]) {
 		cut--
 	}
 	return text[:cut] + "…"
