@@ -1,6 +1,8 @@
 package operator
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -12,6 +14,9 @@ import (
 	"go.temporal.io/api/workflow/v1"
 	"go.temporal.io/sdk/converter"
 	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -240,6 +245,41 @@ func TestCorrectionsBecomeRare(t *testing.T) {
 		assert.False(t, state.mayCorrect(now.Add(-time.Millisecond)))
 		assert.True(t, state.mayCorrect(now))
 	}
+}
+
+func TestSpec8_1_AfterARestoreOfEtcdTheNextGenerationIsStarted(t *testing.T) {
+	var states runStates
+	set := setAt(generation)
+	set.UID, set.Generation = "uid", 7
+	now := time.Unix(1000, 0)
+	state := states.of(set)
+	state.observeGeneration(7, now)
+	state.recordStart(7, now)
+	assert.Equal(t, int64(7), states.of(set).started)
+	set.Generation = 6
+	states.of(set).observeGeneration(6, now)
+	set.Generation = 7 // the content may differ from that of the former generation 7
+	assert.Zero(t, states.of(set).started)
+}
+
+func TestSpec8_2_AWriteOfStatusThatFailedReadsAnEndedRunAgain(t *testing.T) {
+	now, state, set := time.Unix(1000, 0), &runState{}, setAt(generation)
+	run := &runs.Run{Generation: set.Generation, Status: enums.WORKFLOW_EXECUTION_STATUS_COMPLETED}
+	_, due := state.untilEndCheck(set.Generation, false, now)
+	assert.True(t, due)
+	state.recordEndCheck(set, run, false, now)
+	_, due = state.untilEndCheck(set.Generation, false, now)
+	assert.False(t, due)
+	failing := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+		SubResourceUpdate: func(context.Context, client.Client, string, client.Object, ...client.SubResourceUpdateOption) error {
+			return errors.New("conflict")
+		},
+	}).Build()
+	step := &statusStep{statusWriter: &statusWriter{client: failing}, metrics: newRolloutMetrics(clocktesting.NewFakePassiveClock(now)), evicts: func(string) (bool, bool) { return false, true }}
+	err := step.reconcile(t.Context(), &pass{set: set, before: setAt(0), state: state, now: now})
+	assert.ErrorContains(t, err, "conflict")
+	left, due := state.untilEndCheck(set.Generation, false, now)
+	assert.True(t, due && left <= 0)
 }
 
 // A run that ends just as a generation is started is no fault of Temporal.

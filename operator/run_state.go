@@ -64,9 +64,10 @@ const (
 type runStates struct{ sync.Map }
 
 // of returns the state of the run of a SidecarSet. Only the reconcile of that SidecarSet uses the
-// state.
+// state. After a restore of etcd, the next generations may have other content than the generations that
+// this process has started, so the state begins again.
 func (s *runStates) of(set *v1alpha1.SidecarSet) *runState {
-	if known, ok := s.Load(set.Name); ok && known.(*runState).uid == set.UID {
+	if known, ok := s.Load(set.Name); ok && known.(*runState).uid == set.UID && known.(*runState).observed <= set.Generation {
 		return known.(*runState)
 	}
 	state := &runState{uid: set.UID, fault: faultOf(set)}
@@ -147,6 +148,10 @@ func (s *runState) observeGeneration(generation int64, now time.Time) {
 		s.observed, s.observedAt = generation, now
 	}
 }
+
+// readRunAgain lets the next pass of a finished SidecarSet read its run again, because status does not show what
+// this pass has read.
+func (s *runState) readRunAgain(now time.Time) { s.ended, s.end.nextAt = 0, now }
 
 func (s *runState) recordStart(generation int64, now time.Time) {
 	s.started, s.start, s.checkedAt, s.checkInterval = generation, outcome{}, now, runs.Backoff(minCheckInterval)

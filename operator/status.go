@@ -58,6 +58,9 @@ func (s *statusStep) reconcile(ctx context.Context, p *pass) error {
 	s.metrics.observe(p.set, &p.observation)
 	describe(p)
 	if err := s.write(ctx, p.before, p.set); err != nil {
+		if p.state != nil {
+			p.state.readRunAgain(p.now)
+		}
 		// A SidecarSet that has been deleted since needs no status.
 		return client.IgnoreNotFound(err)
 	}

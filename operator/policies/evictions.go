@@ -102,7 +102,9 @@ func applied(sets []v1alpha1.SidecarSet, policies []outriggerv1.RolloutPolicy) (
 			return nil, err
 		}
 		if policy != nil {
-			byName[policy.Name] = appliedSets{any: true, outdated: byName[policy.Name].outdated || hasOutdatedPods(&sets[i])}
+			// A SidecarSet that is being deleted evicts no pods, and its status is not written any more.
+			outdated := sets[i].DeletionTimestamp == nil && hasOutdatedPods(&sets[i])
+			byName[policy.Name] = appliedSets{any: true, outdated: byName[policy.Name].outdated || outdated}
 		}
 	}
 	return byName, nil

@@ -99,5 +99,8 @@ func TestSpec13_5_OutdatedPodsWakeTheRun(t *testing.T) {
 		set.Status.Conditions = []metav1.Condition{{Type: kind, Reason: reason}}
 		r.status(t, evicting(), set)
 		assert.True(t, r.outdated, reason)
+		set.DeletionTimestamp = &metav1.Time{Time: since}
+		r.status(t, evicting(), set)
+		assert.False(t, r.outdated, "a finalizer may keep a deleted SidecarSet for days")
 	}
 }
