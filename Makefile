@@ -98,22 +98,10 @@ precommit: ## Check formatting, vet, lint, and the tests of the pure packages, i
 	go test -skip ThroughTheAPIServer ./api/... ./internal/... ./cli/... ./workflows ./test/architecture ./test/conformance
 
 # This target needs Go, git, make and coreutils. All other programs are downloaded or compiled.
-# Two chains of suites run at the same time. The integration tests are the first chain. The tests of the
-# manifests mostly wait, so several of them run at the same time. The tests that match second_stack run after the others on a stack of their own,
-# because they start further control planes or make servers slow. The tests that match alone run before
-# all others: an API server of a busy machine takes longer to replace a definition than a webhook may wait.
-alone := AnUpgradeRejectsNoPod
-second_stack := FleetRollsOut|ConnectionToTheFleet|ClusterWideLimit|LateCache|OlderThanAnOutage|ClaimedAgain|MissingWorkers|CertificatesRotate|ShareATemporal
 .PHONY: test
 test: controlplane build ## Run all tests except those of the browser
 	@tools/build.sh helm prometheus
-	@go test -c -o /dev/null ./test/integration
-	@code=0; go test -timeout 60m ./test/manifests -run '$(alone)' || code=1; \
-	(code=0; go test -timeout 60m ./test/integration -skip '$(second_stack)' || code=1; \
-	go test -timeout 60m ./test/integration -run '$(second_stack)' || code=1; exit $$code) & integration=$$!; \
-	go test -timeout 60m -skip '$(alone)' -parallel 3 ./test/manifests || code=1; \
-	go test -timeout 60m -p 1 $$(go list ./... | grep -vE '/test/(integration|manifests)$$') || code=1; \
-	wait $$integration || code=1; exit $$code
+	@tools/test.sh
 
 .PHONY: test-large
 test-large: controlplane build ## Test policies with hundreds of pods and SidecarSets, in ten minutes (RUN=TestLargeFreeze)
