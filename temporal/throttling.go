@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 
+	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -28,12 +29,21 @@ func NoteThrottling(ctx context.Context) (context.Context, func(error) error) {
 	}
 }
 
+// ofOneRun reports whether a limit is that of one workflow run, such as the limit of its updates without an
+// answer.
+func ofOneRun(cause enums.ResourceExhaustedCause) bool {
+	return cause == enums.RESOURCE_EXHAUSTED_CAUSE_BUSY_WORKFLOW || cause == enums.RESOURCE_EXHAUSTED_CAUSE_CONCURRENT_LIMIT
+}
+
 // noteThrottling sees each attempt of a call. An attempt without an answer keeps the last throttling.
 func noteThrottling(ctx context.Context, method string, request, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
 	err := invoke(ctx, method, request, answer, conn, options...)
 	last, ok := ctx.Value(throttlingKey{}).(*lastThrottling)
 	if code := status.Code(err); ok && code != codes.DeadlineExceeded && code != codes.Canceled {
 		throttled, _ := serviceerror.FromStatus(status.Convert(err)).(*serviceerror.ResourceExhausted)
+		if throttled != nil && ofOneRun(throttled.Cause) {
+			throttled = nil
+		}
 		last.Store(throttled)
 	}
 	return err

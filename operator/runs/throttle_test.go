@@ -113,14 +113,14 @@ func TestSpec8_AThrottlingTemporalIsDistinguishedFromAnUnreachableOne(t *testing
 }
 
 // throttlingFrontend accepts connections, and rejects each call until the test ends. It returns its address.
-func throttlingFrontend(t *testing.T) string {
+func throttlingFrontend(t *testing.T, cause enums.ResourceExhaustedCause) string {
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	server := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
 		if method, _ := grpc.MethodFromServerStream(stream); method == workflowservice.WorkflowService_GetSystemInfo_FullMethodName {
 			return stream.SendMsg(&workflowservice.GetSystemInfoResponse{})
 		}
-		return serviceerror.NewResourceExhausted(enums.RESOURCE_EXHAUSTED_CAUSE_RPS_LIMIT, "namespace rate limit exceeded").(*serviceerror.ResourceExhausted).Status().Err()
+		return serviceerror.NewResourceExhausted(cause, "limit exceeded").(*serviceerror.ResourceExhausted).Status().Err()
 	}))
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
@@ -128,7 +128,7 @@ func throttlingFrontend(t *testing.T) string {
 }
 
 func TestSpec8_AThrottledUpdateIsDistinguishedFromMissingWorkers(t *testing.T) {
-	rollouts := connectTo(t, throttlingFrontend(t))
+	rollouts := connectTo(t, throttlingFrontend(t, enums.RESOURCE_EXHAUSTED_CAUSE_RPS_LIMIT))
 	set := protocol.SetReference{Name: "busy", UID: "uid"}
 	throttled := ThrottledError{rollouts.address, "default"}
 	_, err := rollouts.Update(t.Context(), set, protocol.PauseUpdate, "id", protocol.Pause{})
@@ -139,4 +139,10 @@ func TestSpec8_AThrottledUpdateIsDistinguishedFromMissingWorkers(t *testing.T) {
 
 	_, err = connectTo(t, rollouts.address).Status(t.Context(), set)
 	require.True(t, IsThrottled(err), err)
+
+	// Without workers, the updates of one run reach a limit of the run.
+	rollouts = connectTo(t, throttlingFrontend(t, enums.RESOURCE_EXHAUSTED_CAUSE_CONCURRENT_LIMIT))
+	_, err = rollouts.Update(t.Context(), set, protocol.PauseUpdate, "id", protocol.Pause{})
+	require.ErrorIs(t, err, ErrUnanswered)
+	require.Zero(t, rollouts.Throttled())
 }
