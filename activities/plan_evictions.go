@@ -43,13 +43,13 @@ func (a *Activities) PlanEvictions(ctx context.Context, input protocol.PlanEvict
 	if policy == nil {
 		return protocol.EvictionPlan{Ended: true, Message: "the policy evicts no pods any more"}, nil
 	}
-	scan := &evictionScan{Activities: a, policies: policies, policy: policy, state: &input.State, sets: map[string]eviction.Set{}, pods: map[types.UID]*eviction.Pod{}, namespaces: map[string]bool{}, terminating: map[types.UID]bool{}, terminatingOf: map[protocol.Owner]int{}}
+	scan := &evictionScan{Activities: a, policies: policies, policy: policy, state: &input.State, sets: map[string]eviction.Set{}, pods: map[types.UID]*eviction.Pod{}, namespaces: map[string]bool{}, terminating: map[types.UID]bool{}, terminatingOf: map[protocol.Owner]int{}, stuck: map[protocol.Owner]bool{}}
 	if err := scan.read(ctx); err != nil {
 		return protocol.EvictionPlan{}, err
 	}
 	late := eviction.Late(&input.State, input.Now)
 	plan := eviction.Next(eviction.Input{
-		State: input.State, Policy: policy, Sets: scan.sets, Pods: scan.sorted(), Terminating: scan.terminating, TerminatingOf: scan.terminatingOf,
+		State: input.State, Policy: policy, Sets: scan.sets, Pods: scan.sorted(), Terminating: scan.terminating, TerminatingOf: scan.terminatingOf, Stuck: scan.stuck,
 		Replicas: a.replicas(ctx, late), ReadyOf: readyOf(scan.all, late), Now: input.Now,
 	})
 	for i := range plan.Evict {
@@ -133,6 +133,8 @@ type evictionScan struct {
 	all           []*corev1.Pod
 	terminating   map[types.UID]bool
 	terminatingOf map[protocol.Owner]int
+	// stuck contains the owners with a pod that terminates for too long.
+	stuck map[protocol.Owner]bool
 	// state is the state of the evictions before the plan.
 	state *protocol.EvictionState
 }
@@ -152,7 +154,9 @@ func (s *evictionScan) read(ctx context.Context) error {
 	for _, pod := range s.all {
 		if pod.DeletionTimestamp != nil {
 			s.terminating[pod.UID] = true
-			s.terminatingOf[eviction.OwnerOf(pod)]++
+			owner := eviction.OwnerOf(pod)
+			s.terminatingOf[owner]++
+			s.stuck[owner] = s.stuck[owner] || eviction.IsStuck(pod, s.Clock.Now())
 		}
 	}
 	var sets v1alpha1.SidecarSetList

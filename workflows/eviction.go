@@ -64,7 +64,7 @@ func (r *evictionRun) readSignals(ctx workflow.Context) {
 	pauses := drainPauses(r.signals.pause)
 	drainPauses(r.signals.resume)
 	if names[len(names)-1] == protocol.PauseSignal {
-		pause := pauses[len(pauses)-1]
+		pause := pauses[len(pauses)-1].Bounded()
 		pause.At = workflow.Now(ctx).UTC()
 		r.input.View.Pause = &pause
 		return

@@ -231,8 +231,10 @@ func (r *Reporter) known(ctx context.Context, set string, content protocol.Fleet
 		err = answer.QueryResult.Get(&cluster)
 	}
 	if err != nil {
-		r.failed = true
-		r.Connection.record(err)
+		if !temporal.IsSilent(ctx, err) { // Temporal answers, although no worker of the fleet does
+			r.failed = true
+			r.Connection.record(err)
+		}
 		return false, fmt.Errorf("read the cluster in workflow %s: %w", protocol.FleetWorkflowID(set), err)
 	}
 	return fleet.Knows(cluster, content), nil

@@ -79,9 +79,11 @@ type Input struct {
 	Policy *outriggerv1.RolloutPolicy
 	Sets   map[string]Set
 	Pods   []Pod
-	// Terminating contains the pods that are being deleted. TerminatingOf counts them by owner.
+	// Terminating contains the pods that are being deleted. TerminatingOf counts them by owner. Stuck contains
+	// the owners with a pod for which IsStuck is true.
 	Terminating   map[types.UID]bool
 	TerminatingOf map[protocol.Owner]int
+	Stuck         map[protocol.Owner]bool
 	// Replicas contains the number of replicas of each owner that is late to replace an evicted pod. Owners
 	// whose number of replicas is not known are left out.
 	Replicas map[protocol.Owner]int
@@ -89,6 +91,12 @@ type Input struct {
 	// selects.
 	ReadyOf map[protocol.Owner]int
 	Now     time.Time
+}
+
+// IsStuck reports whether a pod still terminates long after its grace period, for example because its node was
+// lost.
+func IsStuck(pod *corev1.Pod, now time.Time) bool {
+	return pod.DeletionTimestamp != nil && now.Sub(pod.DeletionTimestamp.Time) >= replacementTimeout
 }
 
 // Next returns the next evictions of a policy. It first judges the evictions in flight by the pods
@@ -214,15 +222,13 @@ func (p *planner) candidate(of *owner, set string) bool {
 }
 
 // healthier reports whether another owner is a better canary for a SidecarSet, because all its pods are
-// ready and one of them may be evicted now. An app that crashes anyway says nothing about the newest
-// content.
+// ready. An app that crashes anyway says nothing about the newest content.
 func (p *planner) healthier(of *owner, set string) bool {
 	return !of.healthy() && slices.ContainsFunc(p.owners, func(other *owner) bool {
-		if !other.recreates() || !other.healthy() || p.failed(other.Owner) || p.inFlight(other.Owner) {
+		if !other.recreates() || !other.healthy() || p.failed(other.Owner) || p.Stuck[other.Owner] {
 			return false
 		}
-		waits := func(pod *Pod) bool { return p.evictedFor(pod) != set || pod.Waits != "" }
-		return len(p.limitPerOwner(other, slices.DeleteFunc(slices.Clone(other.pods), waits), 1)) > 0
+		return slices.ContainsFunc(other.pods, func(pod *Pod) bool { return p.evictedFor(pod) == set && pod.Waits == "" })
 	})
 }
 

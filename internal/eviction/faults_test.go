@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
@@ -357,19 +359,30 @@ func TestSpec13_2_TerminatingPodsCountIfTheyAreReplacedAfterTheirEnd(t *testing.
 }
 
 // A healthy StatefulSet with a terminating pod on a lost node cannot be chosen, and must not stop the others.
-func TestSpec13_2_AnOwnerThatCannotBeChosenIsNoBetterCanary(t *testing.T) {
+func TestSpec13_2_AnOwnerWithAPodThatIsStuckIsNoBetterCanary(t *testing.T) {
 	c := newCluster(1)
 	c.add("StatefulSet", "db", "logs", true)
 	c.add("ReplicaSet", "web", "logs", false)
 	c.add("ReplicaSet", "web", "logs", true)
 	db, web := OwnerOf(c.pods[0].Pod), OwnerOf(c.pods[1].Pod)
-	evicted := func(terminating int) protocol.Owner {
-		plan := Next(Input{State: c.state, Policy: c.policy, Sets: c.sets, Pods: c.pods, TerminatingOf: map[protocol.Owner]int{db: terminating}, Now: c.now})
-		require.Len(t, plan.Evict, 1)
-		return plan.Evict[0].Owner
+	evicted := func(terminating int, stuck bool) (owners []protocol.Owner) {
+		for _, e := range Next(Input{
+			State: c.state, Policy: c.policy, Sets: c.sets, Pods: c.pods, Now: c.now,
+			TerminatingOf: map[protocol.Owner]int{db: terminating}, Stuck: map[protocol.Owner]bool{db: stuck},
+		}).Evict {
+			owners = append(owners, e.Owner)
+		}
+		return owners
 	}
-	assert.Equal(t, db, evicted(0))
-	assert.Equal(t, web, evicted(1))
+	assert.Equal(t, []protocol.Owner{db}, evicted(0, false))
+	assert.Empty(t, evicted(1, false), "the StatefulSet restarts a pod itself")
+	assert.Equal(t, []protocol.Owner{web}, evicted(1, true))
+
+	pod := &corev1.Pod{}
+	assert.False(t, IsStuck(pod, c.now))
+	pod.DeletionTimestamp = &metav1.Time{Time: c.now}
+	assert.False(t, IsStuck(pod, c.now))
+	assert.True(t, IsStuck(pod, c.now.Add(replacementTimeout)))
 }
 
 // etcd was restored to an older generation, whose content may have been edited since.

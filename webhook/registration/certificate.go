@@ -65,8 +65,12 @@ func (i issuer) verify(data map[string][]byte, times ...time.Time) error {
 	if err != nil {
 		return err
 	}
+	return i.verifyPair(pair, data[caKey], times...)
+}
+
+func (i issuer) verifyPair(pair *tls.Certificate, ca []byte, times ...time.Time) error {
 	options := x509.VerifyOptions{DNSName: i.hosts[0], Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool()}
-	if !options.Roots.AppendCertsFromPEM(data[caKey]) {
+	if !options.Roots.AppendCertsFromPEM(ca) {
 		return fmt.Errorf("entry %s contains no CA", caKey)
 	}
 	for _, der := range pair.Certificate[1:] {

@@ -132,9 +132,6 @@ func TestARenewedExternalCertificateIsServed(t *testing.T) {
 	assert.False(t, first.Equal(replica.serving.Load().Leaf))
 }
 
-// At each step, all replicas serve certificates that the configurations trust. This includes a
-// replica with an earlier certificate, after a replica without a certificate has written the
-// configurations.
 // withExpiredCA adds a CA that has expired to the first file.
 func withExpiredCA(t *testing.T) func([]byte) []byte {
 	old := newAuthority(t, time.Now().Add(-time.Hour))
@@ -148,6 +145,9 @@ func withExpiredCA(t *testing.T) func([]byte) []byte {
 	}
 }
 
+// At each step, all replicas serve certificates that the configurations trust. This includes a
+// replica with an earlier certificate, after a replica without a certificate has written the
+// configurations.
 func TestSpec4_14_TheChangeToAnotherCAIsSeamless(t *testing.T) {
 	external := func(r *fixture) (*Reconciler, *Reconciler) { return r.external(), r.external() }
 	own := func(r *fixture) (*Reconciler, *Reconciler) { return r.replica(""), r.external() }

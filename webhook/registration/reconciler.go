@@ -5,11 +5,9 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -289,12 +287,28 @@ func (r *Reconciler) serveTrusted(ctx context.Context, secret *corev1.Secret) (t
 		r.trustedCA, r.trustedSince = ca, r.now()
 	}
 	// A replica serves the new certificate at once if it has no certificate, or if its current
-	// certificate is no longer trusted. A former ca.crt may contain CAs that have expired since.
-	renewal := !bytes.Equal(r.servedCA, ca) && slices.ContainsFunc(certificates(r.servedCA), func(c *x509.Certificate) bool { return live.trusts(encode(c)) })
+	// certificate is no longer trusted.
+	renewal := !bytes.Equal(r.servedCA, ca) && r.servesTrusted(live)
 	if wait := propagationDelay - r.now().Sub(r.trustedSince); renewal && wait > 0 {
 		return wait, nil
 	}
 	return 0, r.serve(secret)
+}
+
+// servesTrusted reports whether the API server trusts the serving certificate. Its ca.crt may contain further CAs, which
+// may have expired since.
+func (r *Reconciler) servesTrusted(live *registered) bool {
+	pair := r.serving.Load()
+	if pair == nil {
+		return false
+	}
+	var trusted []byte
+	for _, ca := range certificates(r.servedCA) {
+		if live.trusts(encode(ca)) {
+			trusted = add(trusted, ca)
+		}
+	}
+	return r.issuer.verifyPair(pair, trusted, r.now()) == nil
 }
 
 func (r *Reconciler) serve(secret *corev1.Secret) error {
