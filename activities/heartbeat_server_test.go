@@ -2,7 +2,6 @@ package activities
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -23,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/dev/devserver"
 )
 
 const timeout = 30 * time.Second
@@ -40,14 +40,9 @@ func (h *heartbeats) intercept(ctx context.Context, method string, request, answ
 
 // startTemporal runs the dev server until the test ends.
 func startTemporal(t *testing.T, sent *heartbeats) temporalclient.Client {
-	logger := log.NewStructuredLogger(slog.New(slog.DiscardHandler))
-	server, err := testsuite.StartDevServer(t.Context(), testsuite.DevServerOptions{
-		ExistingPath: "../bin/temporal", LogLevel: "error", Stdout: io.Discard, Stderr: io.Discard, ClientOptions: &temporalclient.Options{Logger: logger},
-	})
-	require.NoError(t, err, "make builds it")
-	t.Cleanup(func() { _ = server.Stop() })
+	server := devserver.Start(t, "../bin/temporal", testsuite.DevServerOptions{})
 	c, err := temporalclient.Dial(temporalclient.Options{
-		HostPort: server.FrontendHostPort(), Logger: logger,
+		HostPort: server.FrontendHostPort(), Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler)),
 		ConnectionOptions: temporalclient.ConnectionOptions{DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(sent.intercept)}},
 	})
 	require.NoError(t, err)

@@ -5,9 +5,6 @@ import (
 	"crypto/tls"
 	"io"
 	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -16,28 +13,17 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/testsuite"
 	"google.golang.org/grpc"
+
+	"github.com/outrigger/outrigger/dev/devserver"
 )
 
 const timeout = time.Minute
 
 // startTemporal runs the dev server until the test ends, and returns its address.
 func startTemporal(t *testing.T) string {
-	address := freeAddress(t)
-	_, port, err := net.SplitHostPort(address)
-	require.NoError(t, err)
-	binary, err := filepath.Abs("../bin/temporal")
-	require.NoError(t, err)
-	server := exec.Command(binary, "server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", port, "--log-level", "error")
-	server.Stdout, server.Stderr = os.Stderr, os.Stderr
-	require.NoError(t, server.Start(), "make builds it")
-	t.Cleanup(func() {
-		_ = server.Process.Kill()
-		_ = server.Wait()
-	})
-	connected := connect(t, &Flags{Address: address})
-	retry(t, func(ctx context.Context) error { return describeDefault(ctx, connected, grpc.WaitForReady(true)) })
-	return address
+	return devserver.Start(t, "../bin/temporal", testsuite.DevServerOptions{}).FrontendHostPort()
 }
 
 func freeAddress(t *testing.T) string {

@@ -2,8 +2,6 @@ package worker
 
 import (
 	"context"
-	"io"
-	"log/slog"
 	"os/exec"
 	"slices"
 	"sync"
@@ -18,11 +16,11 @@ import (
 	"go.temporal.io/api/taskqueue/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
-	sdklog "go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/dev/devserver"
 )
 
 const (
@@ -34,9 +32,7 @@ const (
 
 // startTemporal runs the dev server, as the local stack does, until the test ends.
 func startTemporal(t *testing.T) *testsuite.DevServer {
-	server, err := testsuite.StartDevServer(t.Context(), testsuite.DevServerOptions{
-		ExistingPath: temporalBinary, LogLevel: "error", Stdout: io.Discard, Stderr: io.Discard,
-		ClientOptions: &client.Options{Logger: sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler))},
+	return devserver.Start(t, temporalBinary, testsuite.DevServerOptions{
 		SearchAttributes: temporal.NewSearchAttributes(
 			temporal.NewSearchAttributeKeyKeyword(protocol.SidecarSetAttribute).ValueSet(""),
 			temporal.NewSearchAttributeKeyInt64(protocol.GenerationAttribute).ValueSet(0),
@@ -49,9 +45,6 @@ func startTemporal(t *testing.T) *testsuite.DevServer {
 			"--dynamic-config-value", "matching.numTaskqueueWritePartitions=1",
 		},
 	})
-	require.NoError(t, err, "make builds it")
-	t.Cleanup(func() { _ = server.Stop() })
-	return server
 }
 
 // batch is an UpgradeBatch that a build runs until it is released.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
-	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
@@ -18,7 +16,6 @@ import (
 	"go.temporal.io/api/history/v1"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
-	sdklog "go.temporal.io/sdk/log"
 	sdk "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/worker"
@@ -27,6 +24,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/dev/devserver"
 	"github.com/outrigger/outrigger/temporal"
 	"github.com/outrigger/outrigger/temporal/codec"
 )
@@ -45,17 +43,13 @@ type encryptedRun struct {
 }
 
 func startEncrypted(t *testing.T) *encryptedRun {
-	server, err := testsuite.StartDevServer(t.Context(), testsuite.DevServerOptions{
-		ExistingPath: "../bin/temporal", LogLevel: "error", Stdout: io.Discard, Stderr: io.Discard,
-		ClientOptions: &client.Options{Logger: sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler))},
+	server := devserver.Start(t, "../bin/temporal", testsuite.DevServerOptions{
 		SearchAttributes: sdk.NewSearchAttributes(
 			sdk.NewSearchAttributeKeyKeyword(protocol.SidecarSetAttribute).ValueSet(""),
 			sdk.NewSearchAttributeKeyInt64(protocol.GenerationAttribute).ValueSet(0),
 			sdk.NewSearchAttributeKeyKeyword(protocol.RolloutPhaseAttribute).ValueSet(""),
 		),
 	})
-	require.NoError(t, err, "make builds it")
-	t.Cleanup(func() { _ = server.Stop() })
 	e := &encryptedRun{t: t, address: server.FrontendHostPort(), keys: t.TempDir()}
 	for _, id := range []string{"a", "b"} {
 		key := make([]byte, 32)

@@ -1,7 +1,6 @@
 package runs
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -15,12 +14,12 @@ import (
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
-	sdk "go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/testsuite"
 	"google.golang.org/grpc"
 	"k8s.io/utils/clock"
 
 	"github.com/outrigger/outrigger/api/protocol"
-	"github.com/outrigger/outrigger/dev/cluster/process"
+	"github.com/outrigger/outrigger/dev/devserver"
 	"github.com/outrigger/outrigger/temporal"
 )
 
@@ -59,27 +58,11 @@ func TestBusyWorkflowsAreNoThrottle(t *testing.T) {
 
 // newClientOn connects to a separate Temporal server.
 func newClientOn(t *testing.T, settings ...string) *Client {
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	address := listener.Addr().String()
-	require.NoError(t, listener.Close())
-	_, port, err := net.SplitHostPort(address)
-	require.NoError(t, err)
-	args := []string{"server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", port, "--log-level", "error"}
+	var options testsuite.DevServerOptions
 	for _, setting := range settings {
-		args = append(args, "--dynamic-config-value", setting)
+		options.ExtraArgs = append(options.ExtraArgs, "--dynamic-config-value", setting)
 	}
-	group := process.NewGroup(t.TempDir())
-	t.Cleanup(group.Shutdown)
-	rollouts := connectTo(t, address)
-	require.NoError(t, group.Start(t.Context(), process.Spec{
-		Name: "temporal", Path: filepath.Join("..", "..", "bin", "temporal"), Args: args,
-		Ready: func(ctx context.Context) error {
-			_, err := rollouts.client.CheckHealth(ctx, &sdk.CheckHealthRequest{})
-			return err
-		},
-	}))
-	return rollouts
+	return connectTo(t, devserver.Start(t, filepath.Join("..", "..", "bin", "temporal"), options).FrontendHostPort())
 }
 
 func connectTo(t *testing.T, address string) *Client {
@@ -144,5 +127,5 @@ func TestSpec8_AThrottledUpdateIsDistinguishedFromMissingWorkers(t *testing.T) {
 	rollouts = connectTo(t, throttlingFrontend(t, enums.RESOURCE_EXHAUSTED_CAUSE_CONCURRENT_LIMIT))
 	_, err = rollouts.Update(t.Context(), set, protocol.PauseUpdate, "id", protocol.Pause{})
 	require.ErrorIs(t, err, ErrUnanswered)
-	require.Zero(t, rollouts.Throttled())
+	require.LessOrEqual(t, rollouts.Throttled(), time.Duration(0))
 }

@@ -5,8 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
-	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -20,10 +18,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	sdk "go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/dev/devserver"
 	outrigger "github.com/outrigger/outrigger/temporal"
 	"github.com/outrigger/outrigger/temporal/codec"
 )
@@ -50,16 +48,11 @@ type sealedRun struct {
 
 func startSealedRun(t *testing.T, change func(*testsuite.DevServerOptions)) *sealedRun {
 	t.Helper()
-	options := testsuite.DevServerOptions{
-		ExistingPath: filepath.Join(bin, "temporal"), LogLevel: "error", Stdout: io.Discard, Stderr: io.Discard,
-		ClientOptions: &sdk.Options{Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler))},
-	}
+	var options testsuite.DevServerOptions
 	if change != nil {
 		change(&options)
 	}
-	server, err := testsuite.StartDevServer(t.Context(), options)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = server.Stop() })
+	server := devserver.Start(t, filepath.Join(bin, "temporal"), options)
 	r := &sealedRun{t: t, keys: makeKey(t), address: server.FrontendHostPort()}
 	opened, err := codec.Open(r.keys)
 	require.NoError(t, err)

@@ -1,0 +1,43 @@
+// Package devserver starts Temporal's dev server for one test.
+package devserver
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/testsuite"
+)
+
+const (
+	attempts     = 3
+	startTimeout = time.Minute
+)
+
+// Start returns a dev server that runs until the test ends. The server and the SDK choose free ports. The server
+// exits if another process takes one of them first, and the SDK would wait for it for most of an hour.
+func Start(t testing.TB, path string, options testsuite.DevServerOptions) *testsuite.DevServer {
+	t.Helper()
+	options.ExistingPath, options.LogLevel, options.Stdout, options.Stderr = path, "error", io.Discard, io.Discard
+	options.ClientOptions = &client.Options{Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler))}
+	start := func() (*testsuite.DevServer, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+		defer cancel()
+		return testsuite.StartDevServer(ctx, options)
+	}
+	server, err := start()
+	for range attempts - 1 {
+		if err == nil {
+			break
+		}
+		server, err = start()
+	}
+	require.NoError(t, err, "make builds it")
+	t.Cleanup(func() { _ = server.Stop() })
+	return server
+}
