@@ -245,11 +245,11 @@ func (r *runs) update(ctx context.Context, set *v1alpha1.SidecarSet, name string
 func (r *runs) await(ctx context.Context, options sdk.UpdateWorkflowOptions, result any) error {
 	ctx, cause := temporal.NoteThrottling(ctx)
 	err := temporal.Update(ctx, r.Client, options, result)
-	switch throttled := cause(err); {
-	case throttled != err:
-		return &explainedError{"not confirmed: " + r.explain(throttled).Error(), errUnread}
-	case temporal.IsUnreachable(err): // Temporal answered an earlier call
-		return errUnread
+	if !temporal.IsUnreachable(err) {
+		return err
 	}
-	return err
+	if throttled := cause(err); !temporal.IsUnreachable(throttled) {
+		return &explainedError{"not confirmed: " + r.explain(throttled).Error(), errUnread}
+	}
+	return errUnread // Temporal answered an earlier call
 }

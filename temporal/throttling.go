@@ -2,6 +2,7 @@ package temporal
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 
 	"go.temporal.io/api/enums/v1"
@@ -40,7 +41,7 @@ func noteThrottling(ctx context.Context, method string, request, answer any, con
 	err := invoke(ctx, method, request, answer, conn, options...)
 	last, ok := ctx.Value(throttlingKey{}).(*lastThrottling)
 	if code := status.Code(err); ok && code != codes.DeadlineExceeded && code != codes.Canceled {
-		throttled, _ := serviceerror.FromStatus(status.Convert(err)).(*serviceerror.ResourceExhausted)
+		throttled, _ := errors.AsType[*serviceerror.ResourceExhausted](serviceerror.FromStatus(status.Convert(err)))
 		if throttled != nil && ofOneRun(throttled.Cause) {
 			throttled = nil
 		}

@@ -103,7 +103,7 @@ func throttlingFrontend(t *testing.T, cause enums.ResourceExhaustedCause) string
 		if method, _ := grpc.MethodFromServerStream(stream); method == workflowservice.WorkflowService_GetSystemInfo_FullMethodName {
 			return stream.SendMsg(&workflowservice.GetSystemInfoResponse{})
 		}
-		return serviceerror.NewResourceExhausted(cause, "limit exceeded").(*serviceerror.ResourceExhausted).Status().Err()
+		return serviceerror.ToStatus(serviceerror.NewResourceExhausted(cause, "limit exceeded")).Err()
 	}))
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
