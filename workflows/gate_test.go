@@ -167,11 +167,10 @@ func (s *stageSuite) TestSpec11_14_ARequestThatHangsDecidesNothing() {
 	}})))
 }
 
-// The run plans again during an outage, because failed pods count.
-func (s *stageSuite) TestSpec11_14_TheRunPlansDuringAnOutageOfTheProvider() {
-	s.gated()
+// plansUntilProvider completes the rollout with a gate of one sample, whose provider is unavailable for twenty
+// minutes. It returns the number of plans in this time.
+func (s *stageSuite) plansUntilProvider() (plans int) {
 	s.policies[0].Spec.Gates[0].Prometheus.Samples = 1
-	plans := 0
 	s.env.OnActivity(protocol.MeasureGateActivity, mock.Anything, mock.Anything).Return(func(_ context.Context, input protocol.MeasureGateInput) (protocol.Measurement, error) {
 		if s.env.Now().Sub(s.begin) < 20*time.Minute {
 			plans = len(s.asked)
@@ -180,13 +179,19 @@ func (s *stageSuite) TestSpec11_14_TheRunPlansDuringAnOutageOfTheProvider() {
 		return gate.Judge(input.Gate.Prometheus, 0.1, input.Previous, input.Pods), nil
 	})
 	s.complete(input(1))
+	return plans
+}
+
+// The run plans again during an outage, because failed pods count.
+func (s *stageSuite) TestSpec11_14_TheRunPlansDuringAnOutageOfTheProvider() {
+	s.gated()
+	plans := s.plansUntilProvider()
 	s.GreaterOrEqual(plans, 4, "one plan in five minutes, after the plan of the step and of its bake time")
 }
 
 func (s *stageSuite) TestSpec11_6_TheRunPlansEachMinuteWhileAPodMayFailDuringAnOutageOfTheProvider() {
 	s.gated()
-	s.policies[0].Spec.Gates[0].Prometheus.Samples = 1
-	plan, plans := s.next, 0
+	plan := s.next
 	for i := range s.script {
 		s.script[i] = func(ctx context.Context, input protocol.NextBatchInput) (protocol.NextBatchResult, error) {
 			result, err := plan(ctx, input)
@@ -194,14 +199,7 @@ func (s *stageSuite) TestSpec11_6_TheRunPlansEachMinuteWhileAPodMayFailDuringAnO
 			return result, err
 		}
 	}
-	s.env.OnActivity(protocol.MeasureGateActivity, mock.Anything, mock.Anything).Return(func(_ context.Context, input protocol.MeasureGateInput) (protocol.Measurement, error) {
-		if s.env.Now().Sub(s.begin) < 20*time.Minute {
-			plans = len(s.asked)
-			return protocol.Measurement{}, errors.New("connection refused")
-		}
-		return gate.Judge(input.Gate.Prometheus, 0.1, input.Previous, input.Pods), nil
-	})
-	s.complete(input(1))
+	plans := s.plansUntilProvider()
 	s.GreaterOrEqual(plans, 15, "one plan each minute, also after the bake time of ten minutes")
 }
 
