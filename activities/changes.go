@@ -84,8 +84,8 @@ func (a *Activities) Watch(ctx context.Context, informers cache.Cache) error {
 	return nil
 }
 
-// setChanged frees the cached population of a SidecarSet without a rollout in progress. A later
-// plan for the SidecarSet rebuilds the population.
+// setChanged wakes the activities that wait for a change of the SidecarSet. If no rollout of the SidecarSet is in
+// progress, setChanged also removes its pods from the cache of populations. A later plan adds the pods again.
 func (a *Activities) setChanged(o any) {
 	set, ok := o.(*v1alpha1.SidecarSet)
 	if !ok {

@@ -143,7 +143,7 @@ func pausesOf(set *v1alpha1.SidecarSet, phase protocol.Phase) (found []string) {
 }
 
 const (
-	// attentionPaused is the problem of a paused rollout with pods left.
+	// attentionPaused is the problem of a paused rollout that still has pods to upgrade.
 	attentionPaused = "Paused"
 	// notObserved is the problem of a SidecarSet whose generation the operator has not observed. An operator that
 	// runs needs less than a second.

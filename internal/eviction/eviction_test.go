@@ -385,7 +385,7 @@ func TestSpec13_3_AnOutageIsNoFailure(t *testing.T) {
 	assert.Len(t, plan.Evict, 1)
 }
 
-// The pod of a StatefulSet is replaced only after its end.
+// A StatefulSet recreates a pod only after the evicted pod has terminated, so the time for the replacement starts then.
 func TestSpec13_3_ATerminatingPodHasMoreTime(t *testing.T) {
 	c := newCluster(1)
 	c.addOld("a", 1)

@@ -95,7 +95,7 @@ func gateErrors(g *outriggerv1.RolloutGate) (wrong [][2]string) {
 	return wrong
 }
 
-// noCredentials is the cause for which a gate of a fleet has no credentials.
+// noCredentials is the error message for a gate of a fleet that has credentials.
 const noCredentials = "a gate of a fleet has no credentials, because each client with write access to the Temporal namespace of the fleet could choose the address that receives them"
 
 func tooShort(interval *metav1.Duration) bool {

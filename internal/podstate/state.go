@@ -159,8 +159,8 @@ type StandbyToReset struct {
 	Container string
 }
 
-// StandbysToReset lists the twins of a pod to reset. active is the active twin of each hot
-// sidecar.
+// StandbysToReset returns the standby twins of a pod that must be reset to the empty image. active maps each hot
+// sidecar to its active twin.
 func (v *Version) StandbysToReset(pod *corev1.Pod, active map[string]string) []StandbyToReset {
 	var standbys []StandbyToReset
 	for _, s := range v.Sidecars {

@@ -11,10 +11,11 @@ import (
 	"github.com/outrigger/outrigger/internal/inject"
 )
 
-// Former returns the revision that new pods get while they do not get the current content of a
-// SidecarSet (SPEC §11.5). This is the last good revision. Former returns nil if all new pods get
-// the current content, whatever the policies are. hash is the hash of the current content. During and
-// after a rollback, it is the revision of the rollback, also for the pods that get no pinned revision.
+// Former returns the revision for new pods that do not get the current content of a SidecarSet (SPEC
+// §11.5). During and after a rollback, Former returns the revision of the rollback, also for the pods
+// that get no pinned revision. Otherwise, Former returns the last good revision. Former returns nil
+// if no RolloutPolicy can withhold the current content from a new pod, or if no good revision exists.
+// hash is the hash of the current content.
 func Former(set *v1alpha1.SidecarSet, hash string) *v1alpha1.GoodRevision {
 	if q := QuarantineOf(set); q != nil {
 		return &v1alpha1.GoodRevision{Revision: q.Revision}

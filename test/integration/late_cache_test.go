@@ -109,7 +109,7 @@ func lateKubeconfig(t *testing.T, role, resource string, lag time.Duration) stri
 	return file
 }
 
-// late passes on each chunk of a stream once it is old enough.
+// late delays each chunk of a stream by the lag.
 func late(stream io.ReadCloser, lag time.Duration) io.ReadCloser {
 	type chunk struct {
 		data []byte

@@ -148,7 +148,7 @@ func (s *scenario) awaitComplete() {
 	}
 }
 
-// check runs outrigger migrate check, which has to find no blockers.
+// check runs outrigger migrate check, and returns its output. The test fails if the command finds blockers.
 func (s *scenario) check(args ...string) string {
 	s.t.Helper()
 	cmd := exec.CommandContext(s.ctx, filepath.Join(bin, "outrigger"), append([]string{"migrate", "check", "--kubeconfig=" + s.cluster.Kubeconfig}, args...)...)
