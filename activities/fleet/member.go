@@ -124,11 +124,11 @@ func (m *Member) advance(ctx context.Context, local *localRun, permit protocol.P
 	case !local.current():
 		return result, nil // the operator has not started the run of the generation yet
 	case failed && local.attempt() >= permit.Attempt:
-		return protocol.FleetResult{State: protocol.ClusterFailed, Reason: reason}, nil
+		return protocol.FleetResult{State: protocol.ClusterFailed, Reason: reason, Attempt: local.attempt()}, nil
 	case !failed && local.ended():
 		return protocol.FleetResult{State: protocol.ClusterCompleted}, nil
-	case local.attempt() >= permit.Attempt:
-		return result, nil
+	case local.attempt() >= permit.Attempt, local.aborting():
+		return result, nil // a retry can only end an abort that has begun
 	}
 	if err := m.wanted(ctx, local.set.Name, permit); err != nil {
 		return result, err
@@ -413,7 +413,7 @@ func (l *localRun) forgotten() bool {
 		return false
 	}
 	switch progressing.Reason {
-	case v1alpha1.ReasonRolloutComplete, v1alpha1.ReasonPartitionReached:
+	case v1alpha1.ReasonRolloutComplete, v1alpha1.ReasonPartitionReached, v1alpha1.ReasonNotUpgradablePods, v1alpha1.ReasonNotUpdate:
 		return true
 	}
 	return false

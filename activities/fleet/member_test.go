@@ -128,6 +128,18 @@ func TestSpec12_2_ARolloutWhoseRunTemporalDeletedHasCompleted(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, protocol.ClusterCompleted, result.State)
 
+	for reason, state := range map[string]protocol.FleetClusterState{
+		v1alpha1.ReasonNotUpgradablePods: protocol.ClusterCompleted, v1alpha1.ReasonNotUpdate: protocol.ClusterCompleted, v1alpha1.ReasonPaused: "",
+	} {
+		condition := ended()
+		condition.Reason = reason
+		c = newCluster(t, condition)
+		c.run(nil)
+		result, err = c.advance(1)
+		require.NoError(t, err)
+		assert.Equal(t, state, result.State, reason)
+	}
+
 	c = newCluster(t)
 	c.run(nil)
 	result, err = c.advance(1)
@@ -229,7 +241,7 @@ func TestSpec12_4_ARetryOfTheFleetRetriesTheRunFirst(t *testing.T) {
 		Stage: &protocol.Stage{Generation: 3, Quarantine: &protocol.Quarantine{Hash: c.hash, Reason: "bad"}}})
 	result, err := c.advance(1)
 	require.NoError(t, err)
-	assert.Equal(t, protocol.FleetResult{State: protocol.ClusterFailed, Reason: "bad"}, result)
+	assert.Equal(t, protocol.FleetResult{State: protocol.ClusterFailed, Reason: "bad", Attempt: 1}, result)
 	c.refused[protocol.RetryUpdate] = true
 	_, err = c.advance(2)
 	require.ErrorContains(t, err, "refused")
@@ -238,6 +250,18 @@ func TestSpec12_4_ARetryOfTheFleetRetriesTheRunFirst(t *testing.T) {
 	_, err = c.advance(2)
 	require.NoError(t, err)
 	assert.Equal(t, []string{protocol.RetryUpdate, protocol.PermitUpdate}, c.updates)
+}
+
+// The fleet retries right after an abort. The run has received the abort, and has not begun to roll back.
+func TestSpec12_4_ARetryOfTheFleetAwaitsAnAbort(t *testing.T) {
+	c := newCluster(t)
+	c.reachable(nil)
+	c.run(&protocol.RolloutStatus{Generation: 3, Phase: protocol.PhaseProgressing, Permit: &protocol.Permit{Hash: c.hash, Attempt: 1},
+		Stage: &protocol.Stage{Generation: 3, Aborted: &protocol.Approval{By: byFleet}}})
+	result, err := c.advance(2)
+	require.NoError(t, err)
+	assert.Empty(t, result)
+	assert.Empty(t, c.updates)
 }
 
 func TestSpec12_4_ARetryOfTheFleetResumesARunThatItCouldNotRollBack(t *testing.T) {

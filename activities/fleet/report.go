@@ -140,7 +140,10 @@ func (r *Reporter) reportAll(ctx context.Context, sets []*v1alpha1.SidecarSet) e
 
 // report reports the content of a completed SidecarSet if the fleet does not know it.
 func (r *Reporter) report(ctx context.Context, set *v1alpha1.SidecarSet) error {
-	content := protocol.FleetContent{Member: r.Self.UID, Hash: set.Annotations[v1alpha1.HashAnnotation], Settled: fleet.Permitted(set, nil)}
+	content := protocol.FleetContent{
+		Member: r.Self.UID, Hash: set.Annotations[v1alpha1.HashAnnotation], Settled: fleet.Permitted(set, nil),
+		NotUpdate: set.Spec.UpdateStrategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType,
+	}
 	last, now := r.reported[set.UID], r.Clock.Now()
 	interval := r.confirmInterval(content.Settled, now)
 	_, unanswered := r.unanswered.LoadAndDelete(set.Name)
@@ -171,23 +174,31 @@ func (r *Reporter) inform(ctx context.Context, set *v1alpha1.SidecarSet, content
 	if known, err = r.known(ctx, set.Name, content); err != nil || known {
 		return known, err
 	}
-	if current, err := r.isCurrent(ctx, set); err != nil || !current {
+	if current, err := r.isCurrent(ctx, set, content.Settled); err != nil || !current {
 		return false, err
 	}
 	state := protocol.FleetState{Set: set.Name, Phase: protocol.FleetRolling}
 	return true, r.send(ctx, protocol.FleetWorkflowID(set.Name), protocol.ContentSignal, content, protocol.FleetWorkflow, state)
 }
 
-// isCurrent reports whether the API server has the content of a cached SidecarSet. The cache of a new
-// process may be old, and older content would supersede the current content of the fleet.
-func (r *Reporter) isCurrent(ctx context.Context, cached *v1alpha1.SidecarSet) (bool, error) {
+// isCurrent reports whether the API server has the content of a cached SidecarSet, and whether it is settled there,
+// too. The cache of a new process may be old. Older content would supersede the current content of the fleet, and
+// an older status would begin the rollout in this cluster again.
+func (r *Reporter) isCurrent(ctx context.Context, cached *v1alpha1.SidecarSet, settled bool) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	var live v1alpha1.SidecarSet
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(cached), &live); err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
-	return live.UID == cached.UID && live.Generation == cached.Generation, nil
+	if live.UID != cached.UID || live.Generation != cached.Generation {
+		return false, nil
+	}
+	completed, err := revision.Completed(&live)
+	if err != nil {
+		return false, err
+	}
+	return fleet.Permitted(completed, nil) == settled, nil
 }
 
 // confirmInterval is the time after which the member confirms that the fleet knows reported content.

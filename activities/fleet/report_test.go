@@ -174,6 +174,9 @@ func TestSpec12_3_AStaleCacheReportsNothing(t *testing.T) {
 		func(set *v1alpha1.SidecarSet) { set.Generation-- },
 		func(set *v1alpha1.SidecarSet) { set.UID = "0" },
 		func(set *v1alpha1.SidecarSet) { set.Name = "deleted" },
+		func(set *v1alpha1.SidecarSet) {
+			set.Status.GoodRevisions = []v1alpha1.GoodRevision{{Hash: c.hash, ResourceVersion: "1"}}
+		},
 	} {
 		old := sets[0].DeepCopy()
 		stale(old)

@@ -92,6 +92,8 @@ type FleetContent struct {
 	Hash   string `json:"hash"`
 	// Settled is set if the content needs no permit in the member (SPEC 12.5.4).
 	Settled bool `json:"settled,omitempty"`
+	// NotUpdate is set if the SidecarSet upgrades no pods. Its rollout then ends without a permit.
+	NotUpdate bool `json:"notUpdate,omitempty"`
 	// Own is the user that permitted the content in this member, if the fleet has not.
 	Own *Approval `json:"own,omitempty"`
 }
@@ -157,6 +159,9 @@ type FleetState struct {
 	// Hash is the hash of the content. It is empty until a member has reported content.
 	Hash    string `json:"hash,omitempty"`
 	Attempt int    `json:"attempt,omitempty"`
+	// Highest is the highest attempt that failed in a cluster. It is higher than Attempt if the fleet has lost its
+	// state. A retry exceeds both.
+	Highest int `json:"highest,omitempty"`
 	// Policy and Spec are a copy of the policy at the begin of the rollout of the content.
 	Planned bool                        `json:"planned,omitempty"`
 	Policy  string                      `json:"policy,omitempty"`
@@ -261,6 +266,8 @@ type FleetRolloutInput struct {
 type FleetResult struct {
 	State  FleetClusterState `json:"state"`
 	Reason string            `json:"reason,omitempty"`
+	// Attempt is the attempt that failed in the cluster, if it is known.
+	Attempt int `json:"attempt,omitempty"`
 }
 
 // FleetStepRequest is the payload of the updates approve, abort and retry of a rollout over many

@@ -38,6 +38,16 @@ func due(s *protocol.FleetState) (all []string) {
 	return all
 }
 
+// endRollbacks begins the rollbacks that are due, and ends all rollbacks.
+func endRollbacks(s *protocol.FleetState) {
+	Next(s, time.Now())
+	for _, uid := range sorted(s) {
+		if s.Clusters[uid].State == protocol.ClusterRollingBack {
+			Finish(s, uid, protocol.FleetResult{State: protocol.ClusterRolledBack}, time.Now())
+		}
+	}
+}
+
 // A cluster that was skipped may have a permit, and so may a cluster that an earlier attempt began.
 func TestSpec12_4_ARollbackReachesEachClusterThatBegan(t *testing.T) {
 	failed := protocol.FleetResult{State: protocol.ClusterFailed, Reason: "bad"}
@@ -55,14 +65,61 @@ func TestSpec12_4_ARollbackReachesEachClusterThatBegan(t *testing.T) {
 	assert.Equal(t, protocol.ClusterPending, s.Clusters["canary"].State)
 	Abort(s, protocol.Approval{}, time.Now())
 	assert.Equal(t, []string{"away", "bad", "canary", "joined"}, due(s), "an earlier attempt began these clusters")
-	for _, uid := range due(s) {
-		Finish(s, uid, protocol.FleetResult{State: protocol.ClusterRolledBack}, time.Now())
-	}
+	endRollbacks(s)
 	Next(s, time.Now())
 	assert.Equal(t, protocol.FleetFailed, s.Phase)
 	Retry(s, protocol.Approval{}, time.Now())
 	Abort(s, protocol.Approval{}, time.Now())
 	assert.Empty(t, due(s), "no cluster has begun since its rollback")
+}
+
+// The workflow handles all results of one workflow task before its next step.
+func TestSpec12_4_AResultDoesNotEndARollbackThatHasNotBegun(t *testing.T) {
+	for _, state := range []protocol.FleetClusterState{protocol.ClusterCompleted, protocol.ClusterFailed, protocol.ClusterSkipped} {
+		s := rolling(outriggerv1.FleetRollbackAll)
+		Finish(s, "bad", protocol.FleetResult{State: protocol.ClusterFailed, Reason: "bad"}, time.Now())
+		Finish(s, "joined", protocol.FleetResult{State: state}, time.Now())
+		assert.Equal(t, []string{"away", "bad", "canary", "joined"}, Next(s, time.Now()).RollBack, state)
+	}
+}
+
+func TestSpec12_4_AnAbortReachesTheClustersThatAFailureSpared(t *testing.T) {
+	s := rolling(outriggerv1.FleetRollbackStage)
+	Finish(s, "bad", protocol.FleetResult{State: protocol.ClusterFailed, Reason: "bad"}, time.Now())
+	assert.Equal(t, []string{"away", "bad", "joined"}, Next(s, time.Now()).RollBack)
+	for _, phase := range []protocol.FleetPhase{protocol.FleetRollingBack, protocol.FleetFailed} {
+		s.Phase = phase
+		require.NoError(t, CheckAbort(s, protocol.FleetStepRequest{}), phase)
+	}
+	Abort(s, protocol.Approval{}, time.Now())
+	assert.Equal(t, []string{"canary"}, Next(s, time.Now()).RollBack, "the other rollbacks continue")
+	require.ErrorContains(t, CheckAbort(s, protocol.FleetStepRequest{}), "no rollout of envoy is in progress")
+	endRollbacks(s)
+	Next(s, time.Now())
+	assert.Equal(t, protocol.FleetFailed, s.Phase)
+	require.Error(t, CheckAbort(s, protocol.FleetStepRequest{}))
+}
+
+// The Temporal of the fleet has lost its state, and the clusters keep the attempts of their permits.
+func TestSpec12_4_ARetryExceedsEachAttemptThatFailed(t *testing.T) {
+	s := rolling(outriggerv1.FleetPause)
+	Finish(s, "bad", protocol.FleetResult{State: protocol.ClusterFailed, Attempt: 3}, time.Now())
+	assert.Equal(t, 1, s.Attempt, "the other clusters roll out with the present attempt")
+	Retry(s, protocol.Approval{}, time.Now())
+	assert.Equal(t, 4, s.Attempt)
+	Report(s, protocol.FleetContent{Member: "canary", Hash: "h2"}, time.Now())
+	assert.Equal(t, 1, s.Attempt)
+}
+
+// The rollout of such a SidecarSet ends without a permit, so that its cluster would begin again for ever.
+func TestSpec12_3_AClusterThatUpgradesNoPodsDoesNotBeginAgain(t *testing.T) {
+	for notUpdate, state := range map[bool]protocol.FleetClusterState{true: protocol.ClusterCompleted, false: protocol.ClusterPending} {
+		s := rolling(outriggerv1.FleetPause)
+		content := protocol.FleetContent{Member: "canary", Hash: "h1", NotUpdate: notUpdate}
+		assert.Equal(t, notUpdate, Knows(s.Clusters["canary"], content))
+		Report(s, content, time.Now())
+		assert.Equal(t, state, s.Clusters["canary"].State)
+	}
 }
 
 // A cluster that never answers does not prevent a retry.
@@ -160,9 +217,7 @@ func TestSpec12_4_AnAbortReachesClustersWithoutAPermitOfTheFleet(t *testing.T) {
 	Report(s, protocol.FleetContent{Member: "other", Hash: "h0", Settled: true}, time.Now())
 	Abort(s, protocol.Approval{}, time.Now())
 	assert.ElementsMatch(t, []string{"away", "bad", "canary", "joined", "next", "settled"}, due(s))
-	for _, uid := range due(s) {
-		Finish(s, uid, protocol.FleetResult{State: protocol.ClusterRolledBack}, time.Now())
-	}
+	endRollbacks(s)
 	Retry(s, protocol.Approval{}, time.Now())
 	Abort(s, protocol.Approval{}, time.Now())
 	assert.Empty(t, due(s), "no cluster has begun since its rollback")

@@ -124,9 +124,7 @@ func TestSpec12_8_ARolloutEndsWithAVerdictAboutItsContent(t *testing.T) {
 	assert.Equal(t, protocol.FleetPaused, Ended(s, "h1"))
 	Abort(s, protocol.Approval{}, time.Now())
 	assert.Empty(t, Ended(s, "h1"), "the rollback has not ended")
-	for _, uid := range due(s) {
-		Finish(s, uid, protocol.FleetResult{State: protocol.ClusterRolledBack}, time.Now())
-	}
+	endRollbacks(s)
 	Next(s, time.Now())
 	assert.Equal(t, protocol.FleetFailed, Ended(s, "h1"))
 	Report(s, protocol.FleetContent{Member: "canary", Hash: "h2"}, time.Now())

@@ -46,7 +46,7 @@ func Report(s *protocol.FleetState, content protocol.FleetContent, now time.Time
 	cluster.Hash, cluster.Settled = content.Hash, content.Settled
 	recordOwn(s, cluster, content, now)
 	if content.Hash == s.Hash {
-		switch again := cluster.State == protocol.ClusterCompleted && !content.Settled; {
+		switch again := cluster.State == protocol.ClusterCompleted && !content.Settled && !content.NotUpdate; {
 		case again, cluster.State == protocol.ClusterSkipped, cluster.State == protocol.ClusterSuperseded:
 			cluster.State, cluster.Reason = protocol.ClusterPending, ""
 		}
@@ -83,7 +83,7 @@ func Knows(cluster *protocol.FleetCluster, content protocol.FleetContent) bool {
 	case protocol.ClusterSkipped, protocol.ClusterSuperseded:
 		return false
 	case protocol.ClusterCompleted:
-		return content.Settled
+		return content.Settled || content.NotUpdate
 	}
 	return true
 }
@@ -103,7 +103,7 @@ func supersede(s *protocol.FleetState, hash string) {
 		record(s, protocol.FleetSuperseded)
 	}
 	forget(s, hash)
-	s.Hash, s.Attempt, s.Planned, s.Policy, s.Spec = hash, 0, false, "", outriggerv1.FleetPolicySpec{}
+	s.Hash, s.Attempt, s.Highest, s.Planned, s.Policy, s.Spec = hash, 0, 0, false, "", outriggerv1.FleetPolicySpec{}
 	begin(s)
 	for _, uid := range Keys(s.Clusters) {
 		cluster := s.Clusters[uid]
@@ -116,7 +116,7 @@ func supersede(s *protocol.FleetState, hash string) {
 
 // begin begins an attempt with the first stage.
 func begin(s *protocol.FleetState) {
-	s.Attempt++
+	s.Attempt = max(s.Attempt, s.Highest) + 1
 	s.Stage, s.Began, s.Reached, s.Gates, s.Approval, s.Phase, s.Message = 0, nil, nil, nil, nil, protocol.FleetRolling, ""
 }
 
@@ -200,6 +200,12 @@ func Finish(s *protocol.FleetState, uid string, result protocol.FleetResult, now
 	if cluster == nil {
 		return // the cluster has left
 	}
+	if result.State == protocol.ClusterFailed {
+		s.Highest = max(s.Highest, result.Attempt)
+	}
+	if s.Rules > 1 && cluster.State == protocol.ClusterRollbackDue {
+		return // another result of the same workflow task has stopped the fleet
+	}
 	cluster.State, cluster.Reason, cluster.Since = result.State, result.Reason, now
 	if cluster.Undo != nil {
 		cluster.State, cluster.Undo = protocol.ClusterPending, nil
@@ -255,10 +261,15 @@ func stop(s *protocol.FleetState, reason string, action outriggerv1.FleetAction,
 		cluster := s.Clusters[uid]
 		inStage := action == outriggerv1.FleetRollbackAll || cluster.Stage == s.Stage ||
 			cluster.State == protocol.ClusterRunning || cluster.State == protocol.ClusterFailed
-		if has(s, cluster) && inStage {
+		if has(s, cluster) && inStage && (s.Rules < 2 || !rollsBack(cluster)) {
 			cluster.State = protocol.ClusterRollbackDue
 		}
 	}
+}
+
+// rollsBack reports whether the rollback of a cluster is due or in progress.
+func rollsBack(cluster *protocol.FleetCluster) bool {
+	return cluster.State == protocol.ClusterRollbackDue || cluster.State == protocol.ClusterRollingBack
 }
 
 // began reports whether a cluster may have a permit of the fleet or of a user for the content.
@@ -306,9 +317,12 @@ func Approve(s *protocol.FleetState, by protocol.Approval, now time.Time) {
 	note(s, protocol.FleetEvent{Time: now, Hash: s.Hash, What: "approved", Stage: s.Spec.Stages[s.Stage].Name, By: by.By, Reason: by.Reason})
 }
 
-// CheckAbort rejects an abort of a rollout that is rolled back already.
+// CheckAbort rejects an abort of a rollout that is rolled back in all clusters. A failure may roll back only
+// some of them.
 func CheckAbort(s *protocol.FleetState, request protocol.FleetStepRequest) error {
-	if s.Phase == protocol.FleetRollingBack || s.Phase == protocol.FleetFailed || s.Hash == "" {
+	stopped := s.Phase == protocol.FleetRollingBack || s.Phase == protocol.FleetFailed
+	left := func(uid string) bool { return hasContent(s, s.Clusters[uid]) && !rollsBack(s.Clusters[uid]) }
+	if s.Hash == "" || stopped && !slices.ContainsFunc(Keys(s.Clusters), left) {
 		return fmt.Errorf("no rollout of %s is in progress (phase %s)", s.Set, s.Phase)
 	}
 	return checkContent(s, request)
