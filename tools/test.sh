@@ -29,7 +29,7 @@ chain1() {
 
 chain2() {
 	suites ./test/integration -skip "^($half)\$|$disturbing"
-	suites ./test/documents ./operator/...
+	suites ./test/documents
 }
 
 chain3() {
@@ -39,7 +39,7 @@ chain3() {
 
 chain4() {
 	suites ./test/manifests -skip "$alone" -parallel 3
-	suites $(go list ./... | grep -vE '/(dev/.*|operator(/.*)?|test/(cli|conformance|documents|integration|manifests|metrics|switchover))$')
+	suites $(go list ./... | grep -vE '/(dev/.*|test/(cli|conformance|documents|integration|manifests|metrics|switchover))$')
 }
 
 go test -c -o /dev/null ./test/integration || exit 1
