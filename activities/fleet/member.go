@@ -127,7 +127,7 @@ func (m *Member) advance(ctx context.Context, local *localRun, permit protocol.P
 		return protocol.FleetResult{State: protocol.ClusterFailed, Reason: reason, Attempt: local.attempt()}, nil
 	case !failed && local.ended():
 		return protocol.FleetResult{State: protocol.ClusterCompleted}, nil
-	case local.attempt() >= permit.Attempt, local.aborting():
+	case local.attempt() >= permit.Attempt, local.aborting() && local.status.Stage.Aborted.By == byFleet:
 		return result, nil // a retry can only end an abort that has begun
 	}
 	if err := m.wanted(ctx, local.set.Name, permit); err != nil {
@@ -224,7 +224,7 @@ func (m *Member) rollBack(ctx context.Context, local *localRun, input *rollback)
 	case !local.current():
 		return result, nil
 	case local.quarantined() && local.status.Phase == protocol.PhaseQuarantined:
-		return protocol.FleetResult{State: protocol.ClusterRolledBack}, nil
+		return protocol.FleetResult{State: protocol.ClusterRolledBack, Attempt: local.attempt()}, nil
 	case local.aborting():
 		return result, nil
 	case input.endsPause(local):

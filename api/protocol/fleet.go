@@ -159,8 +159,8 @@ type FleetState struct {
 	// Hash is the hash of the content. It is empty until a member has reported content.
 	Hash    string `json:"hash,omitempty"`
 	Attempt int    `json:"attempt,omitempty"`
-	// Highest is the highest attempt that failed in a cluster. It is higher than Attempt if the fleet has lost its
-	// state. A retry exceeds both.
+	// Highest is the highest attempt that failed or was rolled back in a cluster. It is higher than Attempt if the
+	// fleet has lost its state. A retry exceeds both.
 	Highest int `json:"highest,omitempty"`
 	// Policy and Spec are a copy of the policy at the begin of the rollout of the content.
 	Planned bool                        `json:"planned,omitempty"`
@@ -266,7 +266,7 @@ type FleetRolloutInput struct {
 type FleetResult struct {
 	State  FleetClusterState `json:"state"`
 	Reason string            `json:"reason,omitempty"`
-	// Attempt is the attempt that failed in the cluster, if it is known.
+	// Attempt is the attempt of the permit in the cluster, if the rollout failed or was rolled back.
 	Attempt int `json:"attempt,omitempty"`
 }
 

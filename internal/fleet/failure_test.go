@@ -81,22 +81,33 @@ func TestSpec12_4_AResultDoesNotEndARollbackThatHasNotBegun(t *testing.T) {
 		Finish(s, "joined", protocol.FleetResult{State: state}, time.Now())
 		assert.Equal(t, []string{"away", "bad", "canary", "joined"}, Next(s, time.Now()).RollBack, state)
 	}
+
+	s := rolling(outriggerv1.FleetRollbackAll)
+	s.Rules = 1
+	Finish(s, "bad", protocol.FleetResult{State: protocol.ClusterFailed, Reason: "bad"}, time.Now())
+	Finish(s, "joined", protocol.FleetResult{State: protocol.ClusterCompleted}, time.Now())
+	assert.Equal(t, []string{"away", "bad", "canary"}, Next(s, time.Now()).RollBack, "an open run keeps its rules")
 }
 
 func TestSpec12_4_AnAbortReachesTheClustersThatAFailureSpared(t *testing.T) {
 	s := rolling(outriggerv1.FleetRollbackStage)
 	Finish(s, "bad", protocol.FleetResult{State: protocol.ClusterFailed, Reason: "bad"}, time.Now())
 	assert.Equal(t, []string{"away", "bad", "joined"}, Next(s, time.Now()).RollBack)
-	for _, phase := range []protocol.FleetPhase{protocol.FleetRollingBack, protocol.FleetFailed} {
-		s.Phase = phase
-		require.NoError(t, CheckAbort(s, protocol.FleetStepRequest{}), phase)
+	require.NoError(t, CheckAbort(s, protocol.FleetStepRequest{}))
+	former := *s
+	former.Rules, former.Clusters = 1, map[string]*protocol.FleetCluster{}
+	for uid, cluster := range s.Clusters {
+		former.Clusters[uid] = new(*cluster)
 	}
+	Abort(&former, protocol.Approval{}, time.Now())
+	assert.Equal(t, []string{"away", "bad", "canary", "joined"}, Next(&former, time.Now()).RollBack, "an open run keeps its rules")
 	Abort(s, protocol.Approval{}, time.Now())
 	assert.Equal(t, []string{"canary"}, Next(s, time.Now()).RollBack, "the other rollbacks continue")
 	require.ErrorContains(t, CheckAbort(s, protocol.FleetStepRequest{}), "no rollout of envoy is in progress")
 	endRollbacks(s)
 	Next(s, time.Now())
 	assert.Equal(t, protocol.FleetFailed, s.Phase)
+	Report(s, protocol.FleetContent{Member: "canary", Hash: "h1", Settled: true, Own: &protocol.Approval{By: "ann"}}, time.Now())
 	require.Error(t, CheckAbort(s, protocol.FleetStepRequest{}))
 }
 
@@ -107,6 +118,11 @@ func TestSpec12_4_ARetryExceedsEachAttemptThatFailed(t *testing.T) {
 	assert.Equal(t, 1, s.Attempt, "the other clusters roll out with the present attempt")
 	Retry(s, protocol.Approval{}, time.Now())
 	assert.Equal(t, 4, s.Attempt)
+	Abort(s, protocol.Approval{}, time.Now())
+	Next(s, time.Now())
+	Finish(s, "bad", protocol.FleetResult{State: protocol.ClusterRolledBack, Attempt: 6}, time.Now())
+	Retry(s, protocol.Approval{}, time.Now())
+	assert.Equal(t, 7, s.Attempt)
 	Report(s, protocol.FleetContent{Member: "canary", Hash: "h2"}, time.Now())
 	assert.Equal(t, 1, s.Attempt)
 }
@@ -119,6 +135,9 @@ func TestSpec12_3_AClusterThatUpgradesNoPodsDoesNotBeginAgain(t *testing.T) {
 		assert.Equal(t, notUpdate, Knows(s.Clusters["canary"], content))
 		Report(s, content, time.Now())
 		assert.Equal(t, state, s.Clusters["canary"].State)
+		s.Rules, s.Clusters["canary"].State = 1, protocol.ClusterCompleted
+		Report(s, content, time.Now())
+		assert.Equal(t, protocol.ClusterPending, s.Clusters["canary"].State, "an open run keeps its rules")
 	}
 }
 

@@ -14,7 +14,8 @@ import (
 // NewestRules is the version of the decisions of this package (SPEC 12.2, 12.4). Before version 1, an abort
 // reached only clusters with a permit of the fleet. A stage neither waited for rollbacks of earlier content,
 // nor repeated its bake time, and a new run of the workflow forgot which clusters were running. Before
-// version 2, a result of a cluster ended its rollback before it began.
+// version 2, a result of a cluster ended its rollback before it began, an abort began rollbacks again, and a
+// cluster that upgrades no pods began again for ever.
 const NewestRules = 2
 
 // Step is the next step of a rollout over many clusters.

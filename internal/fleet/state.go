@@ -46,7 +46,7 @@ func Report(s *protocol.FleetState, content protocol.FleetContent, now time.Time
 	cluster.Hash, cluster.Settled = content.Hash, content.Settled
 	recordOwn(s, cluster, content, now)
 	if content.Hash == s.Hash {
-		switch again := cluster.State == protocol.ClusterCompleted && !content.Settled && !content.NotUpdate; {
+		switch again := cluster.State == protocol.ClusterCompleted && !content.Settled && (s.Rules < 2 || !content.NotUpdate); {
 		case again, cluster.State == protocol.ClusterSkipped, cluster.State == protocol.ClusterSuperseded:
 			cluster.State, cluster.Reason = protocol.ClusterPending, ""
 		}
@@ -200,9 +200,7 @@ func Finish(s *protocol.FleetState, uid string, result protocol.FleetResult, now
 	if cluster == nil {
 		return // the cluster has left
 	}
-	if result.State == protocol.ClusterFailed {
-		s.Highest = max(s.Highest, result.Attempt)
-	}
+	s.Highest = max(s.Highest, result.Attempt)
 	if s.Rules > 1 && cluster.State == protocol.ClusterRollbackDue {
 		return // another result of the same workflow task has stopped the fleet
 	}
@@ -321,7 +319,10 @@ func Approve(s *protocol.FleetState, by protocol.Approval, now time.Time) {
 // some of them.
 func CheckAbort(s *protocol.FleetState, request protocol.FleetStepRequest) error {
 	stopped := s.Phase == protocol.FleetRollingBack || s.Phase == protocol.FleetFailed
-	left := func(uid string) bool { return hasContent(s, s.Clusters[uid]) && !rollsBack(s.Clusters[uid]) }
+	left := func(uid string) bool {
+		cluster := s.Clusters[uid]
+		return hasContent(s, cluster) && !rollsBack(cluster) && cluster.State != protocol.ClusterRolledBack
+	}
 	if s.Hash == "" || stopped && !slices.ContainsFunc(Keys(s.Clusters), left) {
 		return fmt.Errorf("no rollout of %s is in progress (phase %s)", s.Set, s.Phase)
 	}
