@@ -2,6 +2,7 @@ package pods
 
 import (
 	"sync/atomic"
+	"time"
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/singleflight"
@@ -39,9 +40,9 @@ type compiledSet struct {
 	share atomic.Pointer[stepShare]
 	// recorded is the last revision that was injected, either pinned or former.
 	recorded atomic.Pointer[recordedSet]
-	// missed is the time at which the API server last had no pinned revision, in Unix nanoseconds. pin shares
-	// a search between requests.
-	missed  atomic.Int64
+	// missed is the time at which the API server last had no pinned revision. pin shares a search between
+	// requests.
+	missed  atomic.Pointer[time.Time]
 	pin     singleflight.Group
 	metrics setMetrics
 }

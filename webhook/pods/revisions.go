@@ -29,14 +29,14 @@ type recordedSet struct {
 // resolved are the contents that a pod gets.
 type resolved struct {
 	versions []*inject.Set
-	// newest contains the newest content of each former revision, at the same index. It is nil for other
-	// versions.
+	// newest contains the newest content of each former revision, at the same index. An entry of another
+	// version is nil. Without a former revision, newest is empty.
 	newest []*inject.Set
 }
 
 // resolve returns the version of each SidecarSet for the pod of a request (SPEC §4.11, §11.5).
 func (h *Handler) resolve(ctx context.Context, request types.UID, pod *corev1.Pod, sets []*compiledSet) (resolved, error) {
-	r := resolved{versions: make([]*inject.Set, 0, len(sets)), newest: make([]*inject.Set, 0, len(sets))}
+	r := resolved{versions: make([]*inject.Set, 0, len(sets))}
 	for _, set := range sets {
 		if set.paused() {
 			continue
@@ -45,11 +45,13 @@ func (h *Handler) resolve(ctx context.Context, request types.UID, pod *corev1.Po
 		if err != nil {
 			return resolved{}, inject.SetError{Set: set.name, Err: err}
 		}
-		var newest *inject.Set
 		if isFormer && set.newestErr == nil && set.newest != version {
-			newest = set.newest
+			if r.newest == nil {
+				r.newest = make([]*inject.Set, len(sets))
+			}
+			r.newest[len(r.versions)] = set.newest
 		}
-		r.versions, r.newest = append(r.versions, version), append(r.newest, newest)
+		r.versions = append(r.versions, version)
 	}
 	return r, nil
 }
@@ -121,8 +123,8 @@ func (h *Handler) pinned(ctx context.Context, set *compiledSet) (*inject.Set, er
 // The validation of a SidecarSet reads the API server, too. While the revision is missing, livePinned returns the
 // error missing, and reads once in missedFor.
 func (h *Handler) livePinned(ctx context.Context, set *compiledSet, missing error) (*appsv1.ControllerRevision, error) {
-	now := h.now().UnixNano()
-	if last := set.missed.Load(); last != 0 && now-last < int64(missedFor) {
+	now := h.now().Time
+	if last := set.missed.Load(); last != nil && now.Sub(*last) < missedFor {
 		return nil, missing
 	}
 	found, err, _ := set.pin.Do("", func() (any, error) {
@@ -134,7 +136,7 @@ func (h *Handler) livePinned(ctx context.Context, set *compiledSet, missing erro
 		}
 		found, err := revision.FindPinned(set.declared, revision.Of(set.declared, listed))
 		if err != nil {
-			set.missed.Store(now)
+			set.missed.Store(&now)
 			return nil, err
 		}
 		return found, nil
