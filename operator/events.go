@@ -152,11 +152,5 @@ func reasonAndMessage(set *v1alpha1.SidecarSet, kind string) reasonMessage {
 	return reasonMessage{}
 }
 
-// boundedNote cuts a long note: it may quote a person or a failure.
-func boundedNote(note string) string {
-	const more = "…"
-	if len(note) <= maxNoteLength {
-		return note
-	}
-	return strings.ToValidUTF8(note[:maxNoteLength-len(more)], "") + more
-}
+// boundedNote shortens a long note: it may quote a person or a failure.
+func boundedNote(note string) string { return protocol.Shortened(note, maxNoteLength) }

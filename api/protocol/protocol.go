@@ -233,7 +233,7 @@ const MaxPauseText = 1024
 // Bounded returns a pause with a shortened name and reason. A signal, which cannot be rejected, may have longer
 // ones.
 func (p Pause) Bounded() Pause {
-	p.By, p.Reason = shortened(p.By, MaxPauseText), shortened(p.Reason, MaxPauseText)
+	p.By, p.Reason = Shortened(p.By, MaxPauseText), Shortened(p.Reason, MaxPauseText)
 	return p
 }
 

@@ -15,9 +15,6 @@ const maxVerdicts = 50
 // maxEvents limits the events that a state keeps.
 const maxEvents = 100
 
-// maxText limits names and reasons of people, in bytes each.
-const maxText = 1024
-
 // Effect is the effect of a report of content.
 type Effect int
 
@@ -282,8 +279,8 @@ func hasContent(s *protocol.FleetState, cluster *protocol.FleetCluster) bool {
 
 // CheckText rejects names and reasons that are too long.
 func CheckText(by protocol.Approval) error {
-	if len(by.By) > maxText || len(by.Reason) > maxText {
-		return fmt.Errorf("the name and the reason may have %d bytes each", maxText)
+	if len(by.By) > protocol.MaxPauseText || len(by.Reason) > protocol.MaxPauseText {
+		return fmt.Errorf("the name and the reason may have %d bytes each", protocol.MaxPauseText)
 	}
 	return nil
 }
