@@ -14,6 +14,9 @@ disturbing='FleetRollsOut|ConnectionToTheFleet|ClusterWideLimit|LateCache|OlderT
 # webhook may wait.
 alone='AnUpgradeRejectsNoPod'
 
+# Background processes of a script ignore an interrupt, so the script ends its process group.
+trap 'trap - INT; kill 0' INT
+
 code=0
 suites() { go test -timeout 60m -p 1 "$@" || code=1; }
 
