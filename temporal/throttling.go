@@ -36,7 +36,8 @@ func ofOneRun(cause enums.ResourceExhaustedCause) bool {
 	return cause == enums.RESOURCE_EXHAUSTED_CAUSE_BUSY_WORKFLOW || cause == enums.RESOURCE_EXHAUSTED_CAUSE_CONCURRENT_LIMIT
 }
 
-// noteThrottling sees each attempt of a call. An attempt without an answer keeps the last throttling.
+// noteThrottling is a gRPC interceptor of each attempt of a call. An attempt without an answer keeps the last
+// throttling.
 func noteThrottling(ctx context.Context, method string, request, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
 	err := invoke(ctx, method, request, answer, conn, options...)
 	last, ok := ctx.Value(throttlingKey{}).(*lastThrottling)

@@ -70,7 +70,7 @@ func (r *run) measure(ctx workflow.Context, open *outriggerv1.RolloutGate, state
 	}
 	var measured protocol.Measurement
 	if err := answer.Get(ctx, &measured); err != nil {
-		if withoutSample(err) {
+		if isUnavailable(err) {
 			return false, nil
 		}
 		return false, fmt.Errorf("measure gate %s of generation %d: %w", open.Name, r.input.Generation, err)
@@ -79,10 +79,10 @@ func (r *run) measure(ctx workflow.Context, open *outriggerv1.RolloutGate, state
 	return true, r.recordMeasurement(ctx, open, state, measured)
 }
 
-// withoutSample reports whether a measurement failed because the provider or the workers were unavailable. The
+// isUnavailable reports whether a measurement failed because the provider or the workers were unavailable. The
 // error of an activity whose time is over in the middle of an attempt has the retry state of an error that
 // is not retried.
-func withoutSample(err error) bool {
+func isUnavailable(err error) bool {
 	if _, late := errors.AsType[*temporal.TimeoutError](err); late {
 		return true
 	}

@@ -159,10 +159,10 @@ func (s *stageSuite) TestSpec11_14_ARequestThatHangsDecidesNothing() {
 			ActivityFailureInfo: &failure.ActivityFailureInfo{RetryState: enums.RETRY_STATE_NON_RETRYABLE_FAILURE},
 		}})
 	}
-	s.True(withoutSample(hangs(&failure.Failure{FailureInfo: &failure.Failure_TimeoutFailureInfo{
+	s.True(isUnavailable(hangs(&failure.Failure{FailureInfo: &failure.Failure_TimeoutFailureInfo{
 		TimeoutFailureInfo: &failure.TimeoutFailureInfo{TimeoutType: enums.TIMEOUT_TYPE_SCHEDULE_TO_CLOSE},
 	}})))
-	s.False(withoutSample(hangs(&failure.Failure{Message: "no such gate", FailureInfo: &failure.Failure_ApplicationFailureInfo{
+	s.False(isUnavailable(hangs(&failure.Failure{Message: "no such gate", FailureInfo: &failure.Failure_ApplicationFailureInfo{
 		ApplicationFailureInfo: &failure.ApplicationFailureInfo{NonRetryable: true},
 	}})))
 }

@@ -92,7 +92,7 @@ type FleetContent struct {
 	Hash   string `json:"hash"`
 	// Settled is set if the content needs no permit in the member (SPEC 12.5.4).
 	Settled bool `json:"settled,omitempty"`
-	// NotUpdate is set if the SidecarSet upgrades no pods. Its rollout then ends without a permit.
+	// NotUpdate is set if the SidecarSet upgrades no pods. The rollout of such a SidecarSet ends without a permit.
 	NotUpdate bool `json:"notUpdate,omitempty"`
 	// Own is the user that permitted the content in this member, if the fleet has not.
 	Own *Approval `json:"own,omitempty"`

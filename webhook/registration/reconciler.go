@@ -295,8 +295,8 @@ func (r *Reconciler) serveTrusted(ctx context.Context, secret *corev1.Secret) (t
 	return 0, r.serve(secret)
 }
 
-// servesTrusted reports whether the API server trusts the serving certificate. Its ca.crt may contain further CAs, which
-// may have expired since.
+// servesTrusted reports whether the API server trusts the serving certificate. The ca.crt of this certificate may
+// contain further CAs, also expired ones.
 func (r *Reconciler) servesTrusted(live *registered) bool {
 	pair := r.serving.Load()
 	if pair == nil {
