@@ -231,8 +231,15 @@ type outcome struct {
 	waits string
 	// fleetFault is the reason for which the workers cannot receive a permit of the fleet.
 	fleetFault string
-	events     []rolloutEvent
+	// rejected is the error of the newest start, if Temporal rejected it for this SidecarSet only.
+	rejected error
+	events   []rolloutEvent
 	// requeueAfter is zero if only the next change requeues the SidecarSet.
 	requeueAfter time.Duration
 	err          error
+}
+
+// addState adds what conditions report about the run.
+func (o *outcome) addState(state *runState) {
+	o.fault, o.waits, o.fleetFault, o.rejected = state.fault, state.waits, state.fleetFault, state.rejected
 }

@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -38,7 +39,10 @@ func (s *runStep) reconcileRun(ctx context.Context, p *pass) {
 	default:
 		p.out.err = err
 	}
-	p.out.fault, p.out.waits, p.out.fleetFault = p.state.fault, p.state.waits, p.state.fleetFault
+	if rejected, ok := errors.AsType[runs.RejectedError](err); ok {
+		p.state.rejected = rejected
+	}
+	p.out.addState(p.state)
 }
 
 func (s *runStep) callRun(ctx context.Context, p *pass) error {
@@ -191,6 +195,7 @@ func (s *runStep) reconcileOpenRun(ctx context.Context, p *pass) error {
 	if p.run.GenerationMismatch(p.set) {
 		return s.correctGeneration(ctx, p)
 	}
+	p.state.rejected = nil
 	if p.run.Phase == protocol.PhaseFrozen && !p.frozen() {
 		p.state.forgetWake(s.clock.Now()) // the run waits for a freeze that is over
 	}
@@ -276,6 +281,7 @@ func (s *runStep) correctGeneration(ctx context.Context, p *pass) error {
 	}
 	runID, err := s.client.StartOrSignal(ctx, p.start(p.pause))
 	if err == nil {
+		p.state.rejected = nil
 		log.FromContext(ctx).Info("signalled a run its generation again", "sidecarset", p.set.Name, "generation", p.set.Generation, "runID", runID, "runGeneration", p.run.Generation)
 	}
 	return err

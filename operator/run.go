@@ -70,6 +70,9 @@ func (s *runStep) reconcile(ctx context.Context, p *pass) error {
 	default:
 		s.finish(ctx, p, call, started)
 	}
+	if p.temporal == nil {
+		p.temporal = p.out.rejected
+	}
 	return nil
 }
 
@@ -78,7 +81,8 @@ func (s *runStep) reconcile(ctx context.Context, p *pass) error {
 func (s *runStep) start(ctx context.Context, p *pass) *call {
 	asked := *p
 	asked.set = p.set.DeepCopy()
-	started := &call{set: asked.set, startedAt: s.clock.Now(), before: outcome{fault: p.state.fault, waits: p.state.waits, fleetFault: p.state.fleetFault}}
+	started := &call{set: asked.set, startedAt: s.clock.Now()}
+	started.before.addState(p.state)
 	s.calls.start(ctx, started, func() (outcome, error) {
 		asked.now = s.clock.Now()
 		s.reconcileRun(ctx, &asked)

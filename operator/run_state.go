@@ -129,7 +129,9 @@ type runState struct {
 	// fleetFault is the reason for which the workers cannot receive a permit of the fleet. The operator has
 	// no connection to the fleet.
 	fleetFault string
-	tasks      runs.TaskAges
+	// rejected is the error of the newest start, if Temporal rejected it for this SidecarSet only.
+	rejected error
+	tasks    runs.TaskAges
 }
 
 // endCheck is the state of the checks of the run of a finished SidecarSet.
@@ -155,14 +157,14 @@ func (s *runState) readRunAgain(now time.Time) { s.ended, s.end.nextAt = 0, now 
 
 func (s *runState) recordStart(generation int64, now time.Time) {
 	s.started, s.start, s.checkedAt, s.checkInterval = generation, outcome{}, now, runs.Backoff(minCheckInterval)
-	s.ended, s.end = 0, endCheck{}
+	s.ended, s.end, s.rejected = 0, endCheck{}, nil
 	s.endedAt, s.correctedAt, s.correctionBackoff = time.Time{}, now, runs.Backoff(minCorrectionBackoff)
 	s.wokenAt = time.Time{}
 }
 
 func (s *runState) recordFinished(generation int64) {
 	s.finished, s.endedAt, s.checkedAt = generation, time.Time{}, time.Time{}
-	s.fault, s.faultMayChange, s.tasks = runs.Fault{}, false, runs.TaskAges{}
+	s.fault, s.faultMayChange, s.tasks, s.rejected = runs.Fault{}, false, runs.TaskAges{}, nil
 }
 
 // untilEndCheck returns the time until the next check whether the run of a finished SidecarSet

@@ -130,6 +130,14 @@ func newSlowEnv(t *testing.T, sets ...*v1alpha1.SidecarSet) *slowEnv {
 // observe reconciles run and status of a SidecarSet with pods to upgrade.
 func (e *slowEnv) observe(t *testing.T, name string) (*v1alpha1.SidecarSet, reconcile.Result) {
 	t.Helper()
+	set, p := e.pass(t, name)
+	require.NoError(t, p.out.err)
+	return set, p.result
+}
+
+// pass is observe, but returns the pass, in which the call to Temporal may have failed.
+func (e *slowEnv) pass(t *testing.T, name string) (*v1alpha1.SidecarSet, *pass) {
+	t.Helper()
 	var set v1alpha1.SidecarSet
 	require.NoError(t, e.status.client.Get(t.Context(), client.ObjectKey{Name: name}, &set))
 	p := &pass{before: set.DeepCopy(), set: set.DeepCopy(), now: e.clock.Now()}
@@ -138,9 +146,8 @@ func (e *slowEnv) observe(t *testing.T, name string) (*v1alpha1.SidecarSet, reco
 	if !p.ended {
 		require.NoError(t, e.status.reconcile(t.Context(), p))
 	}
-	require.NoError(t, p.out.err)
 	require.NoError(t, e.status.client.Get(t.Context(), client.ObjectKey{Name: name}, &set))
-	return &set, p.result
+	return &set, p
 }
 
 // outcomeOf is the outcome of a reconcile of the run of a SidecarSet.
@@ -219,6 +226,56 @@ func TestSpec8_UnansweredCallsAreReportedByTheirSetAlone(t *testing.T) {
 	<-env.calls.ended
 	slow, _ = env.observe(t, "slow")
 	assert.Equal(t, v1alpha1.ReasonRolloutProgress, reasonAndMessage(slow, v1alpha1.ConditionProgressing).reason)
+}
+
+// The data of the last run of one SidecarSet is damaged.
+func TestSpec8_5_ARejectedStartIsReportedByItsSetAlone(t *testing.T) {
+	env := newSlowEnv(t, named("damaged"), named("other"))
+	other, _ := env.observe(t, "other")
+	env.slowTemporal.rejected = serviceerror.NewDataLoss("the mutable state is damaged")
+	for range 2 {
+		damaged, p := env.pass(t, "damaged")
+		require.ErrorContains(t, p.out.err, "the mutable state is damaged")
+		assert.Equal(t, reasonMessage{v1alpha1.ReasonTemporalUnavailable, "Temporal at temporal:7233 rejects the rollout of this SidecarSet: the mutable state is damaged; check it: kubectl sidecarset check"},
+			reasonAndMessage(damaged, v1alpha1.ConditionDegraded))
+	}
+	again, _ := env.observe(t, "other")
+	assert.Equal(t, reasonAndMessage(other, v1alpha1.ConditionDegraded), reasonAndMessage(again, v1alpha1.ConditionDegraded))
+
+	env.slowTemporal.rejected = nil
+	damaged, _ := env.observe(t, "damaged")
+	assert.Equal(t, v1alpha1.ReasonRolloutProgress, reasonAndMessage(damaged, v1alpha1.ConditionProgressing).reason)
+	assert.Equal(t, int64(generation), damaged.Status.Rollout.Generation)
+}
+
+// Between two attempts, status continues to report that a run of another generation cannot be signalled.
+func TestSpec8_5_ARejectedCorrectionIsReportedUntilItSucceeds(t *testing.T) {
+	env, set := newSlowEnv(t), setAt(generation)
+	attribute, err := converter.GetDefaultDataConverter().ToPayload(generation - 1)
+	require.NoError(t, err)
+	env.run = &workflow.WorkflowExecutionInfo{
+		Status: opened, HistoryLength: 20,
+		SearchAttributes: &common.SearchAttributes{IndexedFields: map[string]*common.Payload{protocol.GenerationAttribute: attribute}},
+	}
+	env.slowTemporal.rejected = serviceerror.NewInternal("no")
+	p := &pass{set: set, state: env.states.of(set), observation: observation{plan: plan(protocol.PhaseProgressing, protocol.Counts{Matched: 2, Remaining: 2})}}
+	for _, rejects := range []bool{true, false, true} {
+		p.now, p.out = env.clock.Now(), outcome{}
+		env.reconcileRun(t.Context(), p)
+		assert.Equal(t, rejects, p.out.err != nil)
+		require.ErrorContains(t, p.out.rejected, "rejects the rollout of this SidecarSet: no")
+		if rejects {
+			env.clock.Step(time.Second)
+		} else {
+			env.clock.Step(maxCorrectionBackoff)
+		}
+	}
+	env.slowTemporal.rejected = nil
+	env.clock.Step(maxCorrectionBackoff)
+	p.now, p.out = env.clock.Now(), outcome{}
+	env.reconcileRun(t.Context(), p)
+	require.NoError(t, p.out.err)
+	assert.NoError(t, p.out.rejected)
 }
 
 func TestSpec8_1_APausedSidecarSetWithNothingLeftToDoCostsFewCalls(t *testing.T) {

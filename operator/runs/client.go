@@ -85,7 +85,8 @@ type Start struct {
 // StartOrSignal starts the rollout of a generation. If the SidecarSet has no open run,
 // StartOrSignal starts a run, which is paused if Pause is set. Otherwise, it signals the open
 // run. A run of an older generation then continues with the new generation. A run of the same
-// generation plans again. StartOrSignal returns the id of the run.
+// generation plans again. StartOrSignal returns the id of the run. It returns a RejectedError if Temporal
+// rejects this start, for a reason that does not apply to other starts.
 //
 // The call and the run belong to the trace of the edit that created the generation.
 func (c *Client) StartOrSignal(ctx context.Context, start Start) (runID string, err error) {
@@ -119,8 +120,12 @@ func (c *Client) StartOrSignal(ctx context.Context, start Start) (runID string, 
 		run, err = send()
 	}
 	c.metrics.starts.WithLabelValues(resultOf(err)).Inc()
-	if ctx.Err() == nil && !temporal.IsUnreachable(err) && !IsThrottled(err) && !IsBusy(err) {
+	switch {
+	case ctx.Err() != nil, temporal.IsUnreachable(err), IsThrottled(err), IsBusy(err):
+	case err == nil, rejectsEveryStart(err):
 		c.recordStart(err)
+	default:
+		err = RejectedError{c.address, err}
 	}
 	return run.GetRunId(), err
 }

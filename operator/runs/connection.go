@@ -36,7 +36,7 @@ type connection struct {
 	// answers counts the calls that Temporal answered.
 	answers int
 	// unreachableErr is set while Temporal does not answer. rejectedErr is set while Temporal
-	// answers, but has rejected the newest start of a rollout.
+	// answers, but rejects the start of every rollout.
 	unreachableErr, rejectedErr error
 	rejectedAt                  time.Time
 	throttle                    throttle
@@ -121,8 +121,8 @@ func (c *connection) recordAnswer(err error) {
 	})
 }
 
-// recordStart records the answer to the start of a rollout. err is nil if Temporal accepted the
-// rollout.
+// recordStart records whether Temporal accepts the starts of rollouts. err is nil if Temporal accepted the
+// newest start.
 func (c *connection) recordStart(err error) {
 	c.update(func() {
 		if c.rejectedErr = nil; err != nil {

@@ -52,16 +52,34 @@ func (e endpoint) unreachableError(err error) error {
 	return errors.New(message)
 }
 
+// rejectedError returns the error that conditions show while Temporal rejects the start of every rollout.
 func (e endpoint) rejectedError(err error) error {
 	message := fmt.Sprintf("Temporal at %s, namespace %s, rejects rollouts", e.address, e.namespace)
-	switch cause, remedy := temporal.Explain(err); {
-	case cause != "":
+	if cause, remedy := temporal.Explain(err); cause != "" {
 		return fmt.Errorf("%s: %s (%s)", message, cause, remedy)
-	case isUnknownAttribute(err):
-		return fmt.Errorf("%s: %w (%s)", message, err, attributesRemedy)
 	}
-	return fmt.Errorf("%s: %w (does the namespace exist, and may the operator use it?)", message, err)
+	return fmt.Errorf("%s: %w (%s)", message, err, attributesRemedy)
 }
+
+// rejectsEveryStart reports whether an error of the start of a rollout applies to all SidecarSets.
+func rejectsEveryStart(err error) bool {
+	cause, _ := temporal.Explain(err)
+	return cause != "" || isUnknownAttribute(err)
+}
+
+// RejectedError is returned if Temporal rejects the start of one rollout, for example because the data of
+// its last run is damaged.
+type RejectedError struct {
+	Address string
+	Cause   error
+}
+
+func (r RejectedError) Error() string {
+	return fmt.Sprintf("Temporal at %s rejects the rollout of this SidecarSet: %s", r.Address, singleLine(r.Cause.Error()))
+}
+
+// Unwrap returns the error of Temporal.
+func (r RejectedError) Unwrap() error { return r.Cause }
 
 // UnansweredError is returned if Temporal answers, but not the calls about one SidecarSet.
 func (e endpoint) UnansweredError() error {
