@@ -148,8 +148,19 @@ func (a *Activities) notInjected(ctx context.Context, installed *admissionregist
 
 // evict evicts one pod. evicted reports whether the pod is terminating or gone. Otherwise, rejection
 // is the reason. It is empty if the pod has changed since it was chosen, or if the choice is too old.
-// The pod is read after each error, because an earlier attempt may have evicted it.
+// The pod is read first, because the API server counts a disruption of the PodDisruptionBudget before it
+// compares the resourceVersion. The pod is read again after each error, because an earlier attempt may have
+// evicted it.
 func (a *Activities) evict(ctx context.Context, chosen protocol.WrittenPod, check func() error) (evicted bool, rejection string, err error) {
+	before, err := readPod(ctx, a.Live, chosen.PodReference)
+	switch {
+	case err != nil:
+		return false, "", err
+	case ends(before):
+		return true, "", nil
+	case before.ResourceVersion != chosen.ResourceVersion:
+		return false, "", nil
+	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: chosen.Namespace, Name: chosen.Name}}
 	request := &policyv1.Eviction{
 		ObjectMeta:    pod.ObjectMeta,
@@ -165,13 +176,16 @@ func (a *Activities) evict(ctx context.Context, chosen protocol.WrittenPod, chec
 	switch {
 	case readErr != nil:
 		return false, "", readErr
-	case now == nil || now.DeletionTimestamp != nil:
+	case ends(now):
 		return true, "", nil
 	case apierrors.IsConflict(err) && now.ResourceVersion != chosen.ResourceVersion, errors.Is(err, errChoiceTooOld):
 		return false, "", nil
 	}
 	return false, evictionRejection(err), nil
 }
+
+// ends reports whether a pod that was read is terminating or gone.
+func ends(pod *corev1.Pod) bool { return pod == nil || pod.DeletionTimestamp != nil }
 
 // evictionRejection is the reason of a rejected eviction. The API server names the
 // PodDisruptionBudget in a cause. It answers 500 for a pod with two PodDisruptionBudgets.

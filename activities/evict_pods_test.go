@@ -68,17 +68,65 @@ func evictPods(t *testing.T, a *Activities, input protocol.EvictPodsInput) (resu
 	return result, err
 }
 
+// livePod is the chosen pod of evictingCluster.
 func livePod() *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", UID: "w1"}}
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", UID: "w1", ResourceVersion: "7"}}
+}
+
+// readsOfPod answers each read of a pod with the next pod, and otherwise reads from the server. A pod that is
+// nil is not found.
+type readsOfPod struct {
+	client.Reader
+	pods []*corev1.Pod
+}
+
+func (r *readsOfPod) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	into, ok := object.(*corev1.Pod)
+	if !ok {
+		return r.Reader.Get(ctx, key, object, options...)
+	}
+	next := r.pods[0]
+	r.pods = r.pods[1:]
+	if next == nil {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, key.Name)
+	}
+	next.DeepCopyInto(into)
+	return nil
 }
 
 func TestSpec13_2_AnEvictionNamesTheChosenPod(t *testing.T) {
-	a, sent, input := evictingCluster(t)
+	a, sent, input := evictingCluster(t, livePod())
 	result, err := evictPods(t, a, input)
 	require.NoError(t, err)
 	assert.Equal(t, []types.UID{"w1"}, result.Evicted)
 	require.Len(t, sent.sent, 1)
 	assert.Equal(t, &metav1.Preconditions{UID: new(types.UID("w1")), ResourceVersion: new("7")}, sent.sent[0].DeleteOptions.Preconditions)
+}
+
+// The API server counts a disruption of the PodDisruptionBudget even if the preconditions do not hold.
+func TestSpec13_2_AnEvictionOfAChangedPodIsNotSent(t *testing.T) {
+	changed, terminating, recreated := livePod(), livePod(), livePod()
+	changed.ResourceVersion = "8"
+	terminating.DeletionTimestamp = new(metav1.Now())
+	recreated.UID = "w2"
+	for name, c := range map[string]struct {
+		pod     *corev1.Pod
+		evicted []types.UID
+	}{
+		"changed":     {changed, nil},
+		"terminating": {terminating, []types.UID{"w1"}},
+		"recreated":   {recreated, []types.UID{"w1"}},
+		"gone":        {nil, []types.UID{"w1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, sent, input := evictingCluster(t)
+			a.Live = &readsOfPod{a.Live, []*corev1.Pod{c.pod}}
+			result, err := evictPods(t, a, input)
+			require.NoError(t, err)
+			assert.Empty(t, sent.sent)
+			assert.Equal(t, protocol.EvictPodsResult{Evicted: c.evicted}, result)
+		})
+	}
 }
 
 func TestSpec13_5_AnEvictionIsNotSentAfterAChange(t *testing.T) {
@@ -198,8 +246,8 @@ func TestSpec13_2_AnswersToAnEviction(t *testing.T) {
 	alive := livePod()
 	terminating := alive.DeepCopy()
 	terminating.DeletionTimestamp, terminating.Finalizers = new(metav1.Now()), []string{"test/keep"}
-	recreated := alive.DeepCopy()
-	recreated.UID = "w2"
+	recreated, changed := alive.DeepCopy(), alive.DeepCopy()
+	recreated.UID, changed.ResourceVersion = "w2", "8"
 	for name, c := range map[string]struct {
 		answer   error
 		pod      *corev1.Pod
@@ -211,17 +259,14 @@ func TestSpec13_2_AnswersToAnEviction(t *testing.T) {
 		"the pod is gone":           {answer: apierrors.NewNotFound(pods, "web-1"), evicted: true},
 		"the pod is terminating":    {answer: apierrors.NewConflict(pods, "web-1", errors.New("resourceVersion")), pod: terminating, evicted: true},
 		"the pod was recreated":     {answer: apierrors.NewConflict(pods, "web-1", errors.New("uid")), pod: recreated, evicted: true},
-		"the pod has changed":       {answer: apierrors.NewConflict(pods, "web-1", errors.New("resourceVersion")), pod: alive},
+		"the pod has changed":       {answer: apierrors.NewConflict(pods, "web-1", errors.New("resourceVersion")), pod: changed},
 		"an internal error":         {answer: apierrors.NewInternalError(errors.New("etcd")), pod: alive, rejected: "InternalError"},
 		"two PodDisruptionBudgets":  {answer: &apierrors.StatusError{ErrStatus: metav1.Status{Code: 500, Message: "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."}}, pod: alive, rejected: "several PodDisruptionBudgets select the pod"},
 		"evicted by an earlier try": {answer: budget, pod: terminating, evicted: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var stored []client.Object
-			if c.pod != nil {
-				stored = []client.Object{c.pod}
-			}
-			a, sent, input := evictingCluster(t, stored...)
+			a, sent, input := evictingCluster(t)
+			a.Live = &readsOfPod{a.Live, []*corev1.Pod{livePod(), c.pod}}
 			sent.answer = c.answer
 			result, err := evictPods(t, a, input)
 			require.NoError(t, err)
