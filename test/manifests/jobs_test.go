@@ -45,6 +45,16 @@ func TestTheHooksRunWhereTheOperatorDoes(t *testing.T) {
 	}
 }
 
+// The check asks for workers on the task queue that the values give to the workers.
+func TestTheTestJobAsksTheWorkersOfTheValues(t *testing.T) {
+	args := func(values ...string) any {
+		return jobSpec(t, "test.yaml", "outrigger-test", values...)["containers"].([]any)[0].(object)["args"]
+	}
+	assert.NotContains(t, args(), "--task-queue=pipelines")
+	assert.Contains(t, args("--set=worker.args={--max-unavailable-pods=9,--task-queue=pipelines}"), "--task-queue=pipelines")
+	assert.NotContains(t, args("--set=worker.args={--max-unavailable-pods=9,--task-queue=pipelines}"), "--max-unavailable-pods=9")
+}
+
 // The setup Job connects to Temporal with the settings of the roles, and has no service account
 // token. The uninstall Job must start without the Secrets of Temporal.
 func TestOnlyTheSetupJobConnectsToTemporal(t *testing.T) {
