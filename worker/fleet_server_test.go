@@ -25,7 +25,7 @@ import (
 func TestSpec12_2_AFleetOf500MembersKeepsItsHistoryShort(t *testing.T) {
 	const members = 500
 	server := startTemporal(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
 	c := server.Client()
 	plan := protocol.FleetPlan{Policy: "edge", Spec: outriggerv1.FleetPolicySpec{Stages: []outriggerv1.FleetStage{
@@ -75,7 +75,7 @@ func TestSpec12_2_AFleetOf500MembersKeepsItsHistoryShort(t *testing.T) {
 		}
 		assert.Equal(t, members, completed)
 		assert.Equal(t, protocol.FleetThrough, state.Phase)
-	}, 2*time.Minute, 500*time.Millisecond)
+	}, 10*time.Minute, 500*time.Millisecond)
 	described, err := c.DescribeWorkflow(ctx, id, "")
 	require.NoError(t, err)
 	assert.Equal(t, enums.WORKFLOW_EXECUTION_STATUS_RUNNING, described.Status)
@@ -88,7 +88,9 @@ func TestSpec12_2_AFleetOf500MembersKeepsItsHistoryShort(t *testing.T) {
 		require.NoError(t, err)
 		recorded.Events = append(recorded.Events, event)
 	}
-	replayer := sdk.NewWorkflowReplayer()
+	// A busy machine may not run the replay for a second.
+	replayer, err := sdk.NewWorkflowReplayerWithOptions(sdk.WorkflowReplayerOptions{DisableDeadlockDetection: true})
+	require.NoError(t, err)
 	replayer.RegisterWorkflowWithOptions(workflows.Fleet, workflow.RegisterOptions{Name: protocol.FleetWorkflow})
 	require.NoError(t, replayer.ReplayWorkflowHistory(nil, &recorded))
 }

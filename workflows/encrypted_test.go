@@ -102,6 +102,8 @@ func replayWith(t *testing.T, keys string, recorded *history.History) error {
 		DataConverter:    payloads,
 		Interceptors:     Interceptors(),
 		FailureConverter: sdk.NewDefaultFailureConverter(sdk.DefaultFailureConverterOptions{DataConverter: payloads, EncodeCommonAttributes: true}),
+
+		DisableDeadlockDetection: true,
 	})
 	require.NoError(t, err)
 	replayer.RegisterWorkflowWithOptions(Rollout, workflow.RegisterOptions{Name: protocol.RolloutWorkflow})

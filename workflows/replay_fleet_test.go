@@ -14,8 +14,10 @@ import (
 // fleets are recorded histories of fleets, as histories are those of single rollouts.
 func fleets(t *testing.T) []string { return recordings(t, "fleets") }
 
-func newFleetReplayer(rollout, registry any) worker.WorkflowReplayer {
-	replayer := worker.NewWorkflowReplayer()
+func newFleetReplayer(t *testing.T, rollout, registry any) worker.WorkflowReplayer {
+	t.Helper()
+	replayer, err := worker.NewWorkflowReplayerWithOptions(worker.WorkflowReplayerOptions{DisableDeadlockDetection: true})
+	require.NoError(t, err)
 	replayer.RegisterWorkflowWithOptions(rollout, workflow.RegisterOptions{Name: protocol.FleetWorkflow})
 	replayer.RegisterWorkflowWithOptions(registry, workflow.RegisterOptions{Name: protocol.FleetRegistryWorkflow})
 	return replayer
@@ -25,7 +27,7 @@ func TestRecordedFleetsReplayUpToEachTask(t *testing.T) {
 	for _, file := range fleets(t) {
 		t.Run(nameOf(file), func(t *testing.T) {
 			whole := recorded(t, file)
-			replayer := newFleetReplayer(Fleet, FleetRegistry)
+			replayer := newFleetReplayer(t, Fleet, FleetRegistry)
 			require.NoError(t, replayer.ReplayWorkflowHistory(nil, whole))
 			replayUpToEachTask(t, replayer, whole)
 		})
@@ -48,7 +50,7 @@ func TestAChangedFleetDoesNotReplay(t *testing.T) {
 	}
 	for _, file := range fleets(t) {
 		t.Run(nameOf(file), func(t *testing.T) {
-			require.ErrorContains(t, newFleetReplayer(rollout, registry).ReplayWorkflowHistory(nil, recorded(t, file)), "TMPRL1100")
+			require.ErrorContains(t, newFleetReplayer(t, rollout, registry).ReplayWorkflowHistory(nil, recorded(t, file)), "TMPRL1100")
 		})
 	}
 }

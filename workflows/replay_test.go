@@ -41,7 +41,7 @@ func replay(t *testing.T, definition any, file string) error {
 
 func newReplayer(t *testing.T, name string, definition any) worker.WorkflowReplayer {
 	t.Helper()
-	replayer, err := worker.NewWorkflowReplayerWithOptions(worker.WorkflowReplayerOptions{Interceptors: Interceptors()})
+	replayer, err := worker.NewWorkflowReplayerWithOptions(worker.WorkflowReplayerOptions{Interceptors: Interceptors(), DisableDeadlockDetection: true})
 	require.NoError(t, err)
 	replayer.RegisterWorkflowWithOptions(definition, workflow.RegisterOptions{Name: name})
 	return replayer

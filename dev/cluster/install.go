@@ -19,7 +19,7 @@ import (
 
 const (
 	pollEvery  = 100 * time.Millisecond
-	pollWithin = time.Minute
+	pollWithin = 3 * time.Minute
 )
 
 // install prepares the cluster for the roles and for pods. It creates the system namespace,

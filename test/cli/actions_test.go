@@ -25,7 +25,7 @@ func TestActionsNeedNoAccessToTemporal(t *testing.T) {
 	assert.Contains(t, shows(t, "abort", "acted", "--via-cluster", nowhere), "generation 2 is aborted")
 	eventually(t, []string{"retry", "acted", "--via-cluster", nowhere}, "sidecarset/acted: the rollout of generation 2 begins again\n")
 	assert.Contains(t, shows(t, "promote", "acted", "--via-cluster", nowhere, "--full"), "all steps ended")
-	shows(t, "status", "acted", "--watch", "--timeout=30s")
+	shows(t, "status", "acted", "--watch", "--timeout=3m")
 	_, err = sidecarset(t, "pause", "--all", "--via-cluster")
 	require.ErrorContains(t, err, "--via-cluster is for one SidecarSet")
 }

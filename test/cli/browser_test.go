@@ -22,7 +22,7 @@ func TestThePagesInABrowser(t *testing.T) {
 	defer staged(t, "watched", `[{name: canary, upTo: 1, bake: 1h}, {upTo: 50%, bake: 30m}, {upTo: 100%, approval: {}}]`)()
 	p := startPages(t, "127.0.0.1")
 	setImage(t, "watched", "agent:v2")
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
 	page := browser.Open(ctx, t)
 	require.NoError(t, chromedp.Do(page, chromedp.Navigate(p.url)))

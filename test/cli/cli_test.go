@@ -51,7 +51,7 @@ func run(m *testing.M) (code int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	if stack.keys, err = makeKeys(dir); err != nil {
 		return 0, err
@@ -84,7 +84,7 @@ func sidecarset(t *testing.T, args ...string) (string, error) {
 
 func sidecarsetWith(t *testing.T, stdin string, args ...string) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	var out bytes.Buffer
 	err := command(t, strings.NewReader(stdin), &out, args...).ExecuteContext(ctx)
@@ -122,14 +122,24 @@ func eventually(t *testing.T, args []string, words ...string) {
 			}
 		}
 		return true
-	}, 30*time.Second, 100*time.Millisecond)
+	}, 3*time.Minute, 100*time.Millisecond)
 	require.True(t, shown, "%v to show %q, not %s", args, words, out)
+}
+
+// eventuallyMatches runs the plugin until its output matches the pattern. Between two commands, the operator may
+// have renewed its Lease, or may not have renewed it in time.
+func eventuallyMatches(t *testing.T, pattern string, args ...string) {
+	t.Helper()
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		out, _ := sidecarset(t, args...)
+		assert.Regexp(c, pattern, out)
+	}, 3*time.Minute, 100*time.Millisecond)
 }
 
 // watch runs the plugin until enough returns true for a line of its output.
 func watch(t *testing.T, enough func(line string) bool, args ...string) {
 	t.Helper()
-	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	ctx, stop := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer stop()
 	read, write := io.Pipe()
 	ended := make(chan error, 1)
@@ -178,7 +188,7 @@ spec: {containers: [{name: app, image: "app:1"}]}
 `)
 	require.Eventually(t, func() bool {
 		return strings.Contains(kubectl(t, pod, "create", "--dry-run=server", "-o", "yaml", "-f", "-"), "agent:v1")
-	}, 30*time.Second, 100*time.Millisecond)
+	}, 3*time.Minute, 100*time.Millisecond)
 	kubectl(t, named(`
 apiVersion: apps/v1
 kind: Deployment
@@ -226,7 +236,7 @@ func TestARolloutFromTheFirstLookToTheUndo(t *testing.T) {
 	assert.Contains(t, shows(t, "status", "logs"), "agent=agent:bad", "dry runs wrote something")
 	assert.Contains(t, shows(t, "undo", "logs"), "goes back to revision")
 	assert.JSONEq(t, `{"name": "logs", "held": false, "message": "resumed"}`, shows(t, "resume", "logs", "-o", "json"))
-	watched := shows(t, "status", "logs", "--watch", "--timeout=30s")
+	watched := shows(t, "status", "logs", "--watch", "--timeout=3m")
 	assert.True(t, strings.HasSuffix(watched, "sidecarset/logs: rollout ended\n"), watched)
 
 	eventually(t, []string{"resume", "logs"}, "no run is open, because no pod is left to upgrade")
@@ -253,7 +263,7 @@ func TestARolloutFromTheFirstLookToTheUndo(t *testing.T) {
 	setImage(t, "logs", "agent:v2")
 	eventually(t, []string{"status", "logs"}, "Status:    Paused", "by spec.updateStrategy.paused", "0 of 6 updated")
 	assert.Contains(t, shows(t, "resume", "logs"), "sidecarset/logs resumed (spec.updateStrategy.paused is false)\n")
-	shows(t, "status", "logs", "--watch", "--timeout=30s")
+	shows(t, "status", "logs", "--watch", "--timeout=3m")
 	eventually(t, []string{"status", "logs"}, "Status:    Complete", "agent=agent:v2")
 }
 
@@ -266,7 +276,7 @@ func TestAPlanOfAFileBlamesTheField(t *testing.T) {
 	require.NoError(t, err, out)
 	assert.Contains(t, out, "6 pods: cannot be upgraded in place: spec.containers[agent].command")
 	kubectl(t, "", "patch", "sidecarset", "files", "--type=json", "-p", `[{"op":"add","path":"/spec/containers/0/command","value":["sleep"]}]`)
-	_, err = sidecarset(t, "status", "files", "-w", "--timeout=30s")
+	_, err = sidecarset(t, "status", "files", "-w", "--timeout=3m")
 	require.ErrorContains(t, err, "6 pods cannot be upgraded in place")
 	assert.Contains(t, shows(t, "why", "files"), "cannot be upgraded in place: spec.containers[agent].command")
 
@@ -306,7 +316,7 @@ spec: {policyName: NAME, validationActions: [Deny]}
 	require.Eventually(t, func() bool {
 		out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "kubectl"), "--kubeconfig="+stack.Kubeconfig, "set", "image", "pod", "-lapp="+name, "agent=agent:v0", "--dry-run=server").CombinedOutput()
 		return err != nil && strings.Contains(string(out), "frozen until Monday")
-	}, 30*time.Second, 100*time.Millisecond, "the policy to be in force")
+	}, 3*time.Minute, 100*time.Millisecond, "the policy to be in force")
 }
 
 func TestWhyAPodLacksASet(t *testing.T) {
@@ -374,7 +384,7 @@ func TestAWatchEndsWithItsSet(t *testing.T) {
 	read, write := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		ended <- command(t, nil, write, "status", "gone", "-w", "--timeout=30s").ExecuteContext(t.Context())
+		ended <- command(t, nil, write, "status", "gone", "-w", "--timeout=3m").ExecuteContext(t.Context())
 		_ = write.Close()
 	}()
 	for lines := bufio.NewScanner(read); lines.Scan(); {
@@ -391,7 +401,7 @@ func TestAForbiddenWatchReportsAnError(t *testing.T) {
 	kubectl(t, "", "create", "clusterrole", "look", "--verb=get,list", "--resource=sidecarsets.apps.kruise.io,pods,controllerrevisions.apps")
 	kubectl(t, "", "create", "clusterrolebinding", "look", "--clusterrole=look", "--user=eve")
 	eventually(t, []string{"--as=eve", "status", "seen"}, "agent=agent:bad")
-	_, err := sidecarset(t, "--as=eve", "status", "seen", "-w", "--timeout=30s")
+	_, err := sidecarset(t, "--as=eve", "status", "seen", "-w", "--timeout=3m")
 	require.ErrorContains(t, err, `User "eve" cannot watch resource`)
 }
 

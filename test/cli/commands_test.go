@@ -23,11 +23,11 @@ func TestSetImageRollsOut(t *testing.T) {
 	assert.Contains(t, shows(t, "get", "images"), "agent=agent:v1", "the dry run wrote something")
 	assert.Equal(t, "sidecarset/images image updated\nnext: kubectl sidecarset status images --watch\n",
 		shows(t, "set", "image", "images", "agent=agent:v2", "--reason=faster start"))
-	shows(t, "status", "images", "--watch", "--timeout=30s")
+	shows(t, "status", "images", "--watch", "--timeout=3m")
 	assert.Contains(t, shows(t, "get", "images"), "6 of 6 updated")
 	assert.Contains(t, shows(t, "history", "images"), "faster start")
 	shows(t, "set", "image", "images", "agent=agent:v3")
-	shows(t, "status", "images", "--watch", "--timeout=30s")
+	shows(t, "status", "images", "--watch", "--timeout=3m")
 	assert.Equal(t, 1, strings.Count(shows(t, "history", "images"), "faster start"), "the reason of another revision")
 	assert.Equal(t, "sidecarset/images image unchanged\n", shows(t, "set", "image", "images", "agent=agent:v3"))
 	_, err := sidecarset(t, "--as=bob", "set", "image", "images", "agent=agent:v4")
@@ -65,7 +65,7 @@ spec:
 			}
 		}
 		return false
-	}, 30*time.Second, 100*time.Millisecond)
+	}, 3*time.Minute, 100*time.Millisecond)
 	shows(t, "set", "image", "nodeless", "agent=agent:v2")
 	const problem = "its node deleted does not exist: kubectl delete pods -n default --field-selector spec.nodeName=deleted --force"
 	eventually(t, []string{"why", "sidecarset/nodeless"}, "default/nodeless-0 is Upgrading for ", ": agent: still runs agent:v1; "+problem)
@@ -118,7 +118,7 @@ func TestAllOpenRunsArePausedAndResumed(t *testing.T) {
 	assert.Contains(t, out, "sidecarset/two paused")
 	assert.Contains(t, shows(t, "set", "image", "one", "agent=other:bad"), "\npaused: by admin: incident (kubectl sidecarset resume one)\n", "the pause is not in status yet")
 	for _, name := range []string{"one", "two"} {
-		kubectl(t, "", "wait", "sidecarset/"+name, "--for=jsonpath={.status.rollout.hold}", "--timeout=30s")
+		kubectl(t, "", "wait", "sidecarset/"+name, "--for=jsonpath={.status.rollout.hold}", "--timeout=3m")
 	}
 	require.NoError(t, stack.Stop("operator"), "status then shows the pause after the resume")
 	shows(t, "resume", "two")
@@ -194,7 +194,7 @@ func TestRestartRecreatesPodsWithinTheirDisruptionBudget(t *testing.T) {
 	assert.Contains(t, out, "not evicted: default/again-bare: no controller recreates it")
 
 	kubectl(t, "", "create", "poddisruptionbudget", "again", "--selector=app=again,pod-template-hash", "--min-available=100%")
-	kubectl(t, "", "wait", "poddisruptionbudget/again", "--for=jsonpath={.status.expectedPods}=6", "--timeout=30s")
+	kubectl(t, "", "wait", "poddisruptionbudget/again", "--for=jsonpath={.status.expectedPods}=6", "--timeout=3m")
 	assert.Equal(t, 6, strings.Count(shows(t, "restart", "again", "--dry-run=server"), " is rejected: Cannot evict pod"))
 	out, err := sidecarset(t, "restart", "again", "--timeout=5s")
 	require.ErrorContains(t, err, "disruption budget")
@@ -206,7 +206,7 @@ func TestRestartRecreatesPodsWithinTheirDisruptionBudget(t *testing.T) {
 	kubectl(t, "", "label", "namespace", "default", "outrigger.io/injection-")
 
 	ready := leastReady(t, "again")
-	out = shows(t, "restart", "again", "--timeout=50s")
+	out = shows(t, "restart", "again", "--timeout=3m")
 	assert.Contains(t, out, "sidecarset/again: 6 evicted, and their owners have as many ready pods as before\n")
 	assert.GreaterOrEqual(t, ready(), 4, "maxUnavailable is 2")
 	eventually(t, []string{"list"}, "again")

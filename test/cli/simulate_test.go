@@ -99,7 +99,7 @@ Total: 2h10m30s, 6 pods in 6 batches; unavailable at most: 1 pod, 1 of one owner
 	assert.Eventually(t, func() bool {
 		out, err = simulates(t, viewer, policy(`{selector: {}, domains: {topologyKey: kubernetes.io/os}}`), "--sidecarset=tried")
 		return err == nil
-	}, 30*time.Second, 100*time.Millisecond, "the role view is aggregated")
+	}, 3*time.Minute, 100*time.Millisecond, "the role view is aggregated")
 	assert.Contains(t, out, "Note: the API server did not validate the policy, because you may not create RolloutPolicies\n")
 	assert.Contains(t, out, "Note: the simulation ignores domains, because you may not list nodes\n")
 	assert.NotContains(t, out, "does not apply")

@@ -59,7 +59,7 @@ func TestARolloutIsApprovedAndPromoted(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(shows(t, "status", "edge", "-o", "json")), &rollout))
 	assert.Equal(t, []view.StepState{view.StepEnded, view.StepEnded, view.StepBaking}, []view.StepState{rollout.Steps[0].State, rollout.Steps[1].State, rollout.Steps[2].State})
 	assert.Equal(t, "sidecarset/edge: all steps ended; the rollout upgrades all remaining pods\nnext: kubectl sidecarset status edge --watch\n", shows(t, "promote", "edge", "--full", "--reason=no time"))
-	shows(t, "status", "edge", "--watch", "--timeout=30s")
+	shows(t, "status", "edge", "--watch", "--timeout=3m")
 	history := shows(t, "history", "edge")
 	assert.Regexp(t, `admin +approved +step 1: looks good\n`, history)
 	assert.Regexp(t, `admin +promoted +all steps: no time\n`, history)
@@ -114,5 +114,5 @@ func TestAnApprovalWithoutAWorkerIsNotConfirmed(t *testing.T) {
 	require.ErrorContains(t, err, "approve the rollout of SidecarSet unconfirmed: not confirmed: no worker answers for the run")
 	assert.ErrorContains(t, err, "; the approval may still take effect once a worker runs, but only for step 2 of generation 2; to repeat it: kubectl sidecarset approve unconfirmed --step 2")
 	eventually(t, []string{"approve", "unconfirmed", "--step=2"}, "all its steps have ended")
-	shows(t, "status", "unconfirmed", "--watch", "--timeout=30s")
+	shows(t, "status", "unconfirmed", "--watch", "--timeout=3m")
 }

@@ -59,7 +59,7 @@ func startPages(t *testing.T, bind string, args ...string) *pages {
 // get reads a page, with a bearer token unless it is empty.
 func (p *pages) get(path, token string) (int, string) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(p.t.Context(), 3*time.Minute)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+path, nil)
 	require.NoError(p.t, err)
@@ -86,7 +86,7 @@ func (p *pages) shows(path string, words ...string) {
 			}
 		}
 		return true
-	}, 30*time.Second, 100*time.Millisecond)
+	}, 3*time.Minute, 100*time.Millisecond)
 	require.True(p.t, shown, "%s to show %q, not %s", path, words, body)
 }
 
@@ -141,7 +141,7 @@ func TestSpec8_9_AnotherAddressThanLoopbackNeedsATokenWithRights(t *testing.T) {
 	require.Eventually(t, func() bool { // the role view is aggregated, and bindings reach the authorizer by a watch
 		code, _ := p.get("/sidecarsets/guarded", viewer)
 		return code == http.StatusOK
-	}, 30*time.Second, 100*time.Millisecond)
+	}, 3*time.Minute, 100*time.Millisecond)
 	for _, one := range []struct {
 		path, token, text string
 		code              int

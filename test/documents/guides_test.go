@@ -72,7 +72,7 @@ func belongsElsewhere(command string) bool {
 
 func start(t *testing.T) *cluster.Cluster {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	stack, err := cluster.Start(ctx, cluster.Options{Dir: t.TempDir()})
 	require.NoError(t, err)

@@ -138,8 +138,8 @@ func TestNoProcessDecidesFromSidecarSetsOlderThanAnOutageOfTheAPIServer(t *testi
 		return true, nil
 	})
 	t.Logf("%s after the API server a pod was admitted, after %v", time.Since(back), rejections)
-	// 15 s is longer than any delay of a busy machine, and shorter than the backoff of client-go.
-	soon, cancel := context.WithTimeout(s.ctx, 15*time.Second)
+	// 25 s is longer than any delay of a busy machine, and shorter than the backoff of client-go.
+	soon, cancel := context.WithTimeout(s.ctx, 25*time.Second)
 	defer cancel()
 	s.ctx = soon
 	for _, role := range roles {

@@ -34,7 +34,7 @@ type limitedCluster struct {
 // The cache of one of them is late.
 func newLimitedCluster(t *testing.T, name string, sets, pods int32, limit int, late time.Duration, kubelet map[string]string) *limitedCluster {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	t.Cleanup(cancel)
 	f := &limitedCluster{scenario: scenario{t: t, ctx: ctx, name: name}, pods: int(sets * pods)}
 	for i := range 2 {

@@ -141,7 +141,7 @@ func (m *fleetMember) scaleTo(n int32, updated int) {
 // The worker starts with a connection that fails. No cause of a failure stops what the cluster does by itself,
 // and none needs a restart after it is mended.
 func TestSpec12_9_AMemberWorksWhileItsConnectionToTheFleetFails(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
 	const namespace = "fleet-later"
 	t.Cleanup(func() {

@@ -210,7 +210,7 @@ func (s *scenario) encrypted() {
 }
 
 func TestEncryptedRunsTellNoNamesOfPods(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	before := &scenario{t: t, ctx: ctx}
 	before.awaitNoOpenRuns()

@@ -60,7 +60,7 @@ func run(m *testing.M) (code int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	if stack.Cluster, err = cluster.Start(ctx, cluster.Options{Dir: dir}); err != nil {
 		return 0, err
@@ -91,7 +91,7 @@ func run(m *testing.M) (code int, err error) {
 	if code = m.Run(); code != 0 {
 		return code, nil
 	}
-	replaying, done := context.WithTimeout(context.Background(), 2*time.Minute)
+	replaying, done := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer done()
 	if err := replayHistories(replaying); err != nil {
 		return 1, err

@@ -40,7 +40,7 @@ var needsAFault = map[string]string{
 // The test runs each query of the alerts and the dashboard on a Prometheus that has scraped the
 // roles during a rollout. Each series exists, no alert fires, and each panel has data.
 func TestQueriesOverALiveRollout(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
 	stack, err := cluster.Start(ctx, cluster.Options{Dir: t.TempDir(), Nodes: 1})
 	require.NoError(t, err)
@@ -65,9 +65,12 @@ func TestQueriesOverALiveRollout(t *testing.T) {
 		}
 		switch {
 		case strings.HasPrefix(where, "alert "):
-			found, err := ask(ctx, queries, expression)
-			require.NoError(t, err, where)
-			assert.Empty(t, found, "%s fires though nothing is wrong", where)
+			// A scrape of a busy machine may be late.
+			require.EventuallyWithT(t, func(c *assert.CollectT) {
+				found, err := ask(ctx, queries, expression)
+				require.NoError(c, err)
+				assert.Empty(c, found)
+			}, time.Minute, time.Second, "%s fires though nothing is wrong", where)
 		case needsAFault[selectors(expression)[0]] == "":
 			awaitSamples(t, queries, where, expression)
 		default:
@@ -132,14 +135,14 @@ func awaitSamples(t *testing.T, queries prometheus.API, where, expression string
 	}, time.Minute, 200*time.Millisecond, "%s: %s", where, expression)
 }
 
-// startPrometheus scrapes the roles each second.
+// startPrometheus scrapes the roles every three seconds.
 func startPrometheus(ctx context.Context, t *testing.T, roles []cluster.Role) prometheus.API {
 	t.Helper()
 	program, err := filepath.Abs("../../bin/prometheus")
 	require.NoError(t, err)
 	require.FileExists(t, program, "run tools/build.sh prometheus")
 	dir := t.TempDir()
-	config := "global: {scrape_interval: 1s, scrape_timeout: 1s}\nscrape_configs:\n"
+	config := "global: {scrape_interval: 3s, scrape_timeout: 3s}\nscrape_configs:\n"
 	for _, role := range roles {
 		target, err := url.Parse(role.Metrics)
 		require.NoError(t, err)

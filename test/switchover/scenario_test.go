@@ -41,7 +41,7 @@ type scenario struct {
 
 func newScenario(t *testing.T) *scenario {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	t.Cleanup(cancel)
 	c, err := cluster.Start(ctx, cluster.Options{Dir: t.TempDir(), Nodes: 2})
 	require.NoError(t, err)

@@ -31,7 +31,7 @@ type environment struct {
 
 // TestDryRunOnAnAPIServer uses a real API server, with and without the namespace and quota.
 func TestDryRunOnAnAPIServer(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	c, err := cluster.Start(ctx, cluster.Options{Dir: t.TempDir(), Nodes: 1, WithoutTemporal: true})
 	require.NoError(t, err)
