@@ -35,10 +35,10 @@ type rolloutEvent struct {
 	kind, reason, note string
 }
 
-// eventsFor returns the events for a change of status. They follow only from the two statuses, so
-// that a restart repeats none. resumed names the user who ended the last pause. It is nil if the
-// user is not known.
-func eventsFor(before, after *v1alpha1.SidecarSet, resumed *protocol.Pause) []rolloutEvent {
+// eventsFor returns the events for a change of status. Only the two statuses decide which events are
+// recorded, so that a restart repeats no event. resumed names the user who ended the last pause, and is nil if
+// the user is not known. notUpgradable is the number of pods that cannot be upgraded in place.
+func eventsFor(before, after *v1alpha1.SidecarSet, resumed *protocol.Pause, notUpgradable int) []rolloutEvent {
 	var events []rolloutEvent
 	was, is := reasonAndMessage(before, v1alpha1.ConditionProgressing), reasonAndMessage(after, v1alpha1.ConditionProgressing)
 	switch {
@@ -47,13 +47,16 @@ func eventsFor(before, after *v1alpha1.SidecarSet, resumed *protocol.Pause) []ro
 	case pauseEnded(before, after, was.reason, is.reason):
 		events = append(events, rolloutEvent{corev1.EventTypeNormal, eventRolloutResumed, resumeNote(before, after, resumed) + is.message})
 	}
-	// A SidecarSet without pods has completed nothing.
+	// No event is recorded for a SidecarSet without matched pods, because no pod was upgraded.
 	if was.reason != is.reason && is.reason == v1alpha1.ReasonRolloutComplete && after.Status.MatchedPods > 0 {
 		events = append(events, rolloutEvent{corev1.EventTypeNormal, eventRolloutComplete, is.message})
 	}
 	was, is = reasonAndMessage(before, v1alpha1.ConditionDegraded), reasonAndMessage(after, v1alpha1.ConditionDegraded)
-	if is.reason == v1alpha1.ReasonNotUpgradablePods && is != was {
-		events = append(events, rolloutEvent{corev1.EventTypeWarning, eventNotUpgradable, is.message})
+	newRound := before.Status.ObservedGeneration != after.Status.ObservedGeneration
+	if is.reason == v1alpha1.ReasonNotUpgradablePods && (is != was || newRound) {
+		// The first sentence is that of OpenKruise.
+		note := fmt.Sprintf("SidecarSet in-place update detected %d not upgradable pod(s) in this round, will skip them: %s", notUpgradable, is.message)
+		events = append(events, rolloutEvent{corev1.EventTypeNormal, eventNotUpgradable, note})
 	}
 	return append(events, faultEvents(was, is)...)
 }

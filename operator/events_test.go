@@ -28,6 +28,9 @@ func TestSpec8_EventsFollowFromTheChangeOfStatus(t *testing.T) {
 	const running, waiting, paused, complete, fine, stuck = v1alpha1.ReasonRolloutProgress, v1alpha1.ReasonWaitingForPods,
 		v1alpha1.ReasonPaused, v1alpha1.ReasonRolloutComplete, v1alpha1.ReasonAsExpected, v1alpha1.ReasonNotUpgradablePods
 	const unavailable = v1alpha1.ReasonTemporalUnavailable
+	const skipped = "SidecarSet in-place update detected 2 not upgradable pod(s) in this round, will skip them: "
+	nextRound := withReasons(running, stuck, "b", 2)
+	nextRound.Status.ObservedGeneration++
 	for _, c := range []struct {
 		name          string
 		before, after *v1alpha1.SidecarSet
@@ -43,9 +46,10 @@ func TestSpec8_EventsFollowFromTheChangeOfStatus(t *testing.T) {
 		{"resumed", withReasons(paused, fine, "a", 2), withReasons(running, fine, "b", 2), []rolloutEvent{{"Normal", "RolloutResumed", "b"}}},
 		{"resumed with nothing left", withReasons(paused, fine, "a", 2), withReasons(complete, fine, "b", 2),
 			[]rolloutEvent{{"Normal", "RolloutResumed", "b"}, {"Normal", "RolloutComplete", "b"}}},
-		{"not upgradable", withReasons(running, fine, "a", 2), withReasons(running, stuck, "b", 2), []rolloutEvent{{"Warning", "NotUpgradablePods", "b"}}},
+		{"not upgradable", withReasons(running, fine, "a", 2), withReasons(running, stuck, "b", 2), []rolloutEvent{{"Normal", "NotUpgradablePods", skipped + "b"}}},
 		{"the same not upgradable", withReasons(running, stuck, "b", 2), withReasons(waiting, stuck, "b", 2), nil},
-		{"others not upgradable", withReasons(running, stuck, "a", 2), withReasons(running, stuck, "b", 2), []rolloutEvent{{"Warning", "NotUpgradablePods", "b"}}},
+		{"others not upgradable", withReasons(running, stuck, "a", 2), withReasons(running, stuck, "b", 2), []rolloutEvent{{"Normal", "NotUpgradablePods", skipped + "b"}}},
+		{"the same not upgradable to the next content", withReasons(running, stuck, "b", 2), nextRound, []rolloutEvent{{"Normal", "NotUpgradablePods", skipped + "b"}}},
 		{"Temporal lost", withReasons(running, fine, "a", 2), withReasons(unavailable, unavailable, "b", 2), []rolloutEvent{{"Warning", "EngineUnavailable", "b"}}},
 		{"Temporal still lost", withReasons(unavailable, unavailable, "a", 2), withReasons(unavailable, unavailable, "b", 2), nil},
 		{"Temporal back", withReasons(unavailable, unavailable, "a", 2), withReasons(running, fine, "b", 2), []rolloutEvent{{"Normal", "EngineAvailable", "Temporal is available again"}}},
@@ -57,7 +61,7 @@ func TestSpec8_EventsFollowFromTheChangeOfStatus(t *testing.T) {
 		{"more pods with the broken image", withReasons(waiting, "ImagePullBackOff", "a", 2), withReasons(waiting, "ImagePullBackOff", "b", 2), nil},
 		{"container that cannot start", withReasons(waiting, fine, "a", 2), withReasons(waiting, "ContainerCannotStart", "b", 2), []rolloutEvent{{"Warning", "ContainerCannotStart", "b"}}},
 	} {
-		assert.Equal(t, c.want, eventsFor(c.before, c.after, nil), c.name)
+		assert.Equal(t, c.want, eventsFor(c.before, c.after, nil, 2), c.name)
 	}
 }
 
@@ -82,9 +86,9 @@ func TestSpec8_TheEventOfAResumeNamesUserAndReason(t *testing.T) {
 		{"paused by the spec, after a pause by signal", pausedBySpec, running, bob, "counts"},
 		{"paused by the spec, before there was a run", withReasons(v1alpha1.ReasonPaused, v1alpha1.ReasonAsExpected, "m", 2), running, bob, "counts"},
 	} {
-		assert.Equal(t, []rolloutEvent{{"Normal", "RolloutResumed", c.want}}, eventsFor(c.before, c.after, c.resumed), c.name)
+		assert.Equal(t, []rolloutEvent{{"Normal", "RolloutResumed", c.want}}, eventsFor(c.before, c.after, c.resumed, 0), c.name)
 	}
-	assert.Empty(t, eventsFor(paused, withPause(v1alpha1.ReasonPaused, nil), bob), "the spec is still paused")
+	assert.Empty(t, eventsFor(paused, withPause(v1alpha1.ReasonPaused, nil), bob, 0), "the spec is still paused")
 }
 
 func TestSpec8_EachPauseHasItsEvent(t *testing.T) {
@@ -111,7 +115,7 @@ func TestSpec8_EachPauseHasItsEvent(t *testing.T) {
 		{"an outage without a pause", status(unavailable, nil), status(running, nil), nil},
 	} {
 		var got []string
-		for _, event := range eventsFor(c.before, c.after, nil) {
+		for _, event := range eventsFor(c.before, c.after, nil, 2) {
 			got = append(got, event.reason)
 		}
 		assert.Equal(t, c.want, got, c.name)

@@ -417,7 +417,7 @@ func (e *testEnv) testStatus(t *testing.T) {
 	got = e.await(t, "counted", hasReason(v1alpha1.ConditionDegraded, "NotUpgradablePods"))
 	assert.Equal(t, "3 of 3 pods differ in more than images and keep their version until they are recreated, such as default/counted-1; see the field and the command: kubectl sidecarset why counted",
 		reasonAndMessage(got, v1alpha1.ConditionDegraded).message)
-	e.awaitEvent(t, "counted", "NotUpgradablePods", "3 of 3 pods")
+	e.awaitEvent(t, "counted", "NotUpgradablePods", "SidecarSet in-place update detected 3 not upgradable pod(s) in this round, will skip them: 3 of 3 pods")
 
 	require.NoError(t, e.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "counted-1"}}))
 	e.await(t, "counted", func(c *assert.CollectT, set *v1alpha1.SidecarSet) {

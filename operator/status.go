@@ -64,7 +64,7 @@ func (s *statusStep) reconcile(ctx context.Context, p *pass) error {
 		// A SidecarSet that has been deleted since needs no status.
 		return client.IgnoreNotFound(err)
 	}
-	for _, event := range append(eventsFor(p.before, p.set, p.out.resumed), p.out.events...) {
+	for _, event := range append(eventsFor(p.before, p.set, p.out.resumed, p.plan.Counts.NotUpgradable), p.out.events...) {
 		s.recorder.Eventf(p.set, nil, event.kind, event.reason, actionRollout, "%s", boundedNote(event.note))
 	}
 	return nil
