@@ -57,6 +57,16 @@ func TestSpec4_16_MatchConditionsAreOffByDefault(t *testing.T) {
 }
 
 // The message names the place of a typo, so that a user finds the line of the values file.
+func TestFeatureGatesAreTheOnesOfTheWebhook(t *testing.T) {
+	const gate = "SidecarSetPatchPodMetadataDefaultsAllowed=true"
+	all := rendered(t, "--set=featureGates="+gate)
+	for _, role := range []string{"operator", "worker", "webhook"} {
+		_, _, container := deployed(t, all, role)
+		args := container["args"].([]any)
+		assert.Equal(t, role == "webhook", slices.Contains(args, any("--feature-gates="+gate)), role)
+	}
+}
+
 func TestTheErrorOfATypoNamesItsPlace(t *testing.T) {
 	for values, message := range map[string]string{
 		"temporal.tls.secretname=mtls":         `at '/temporal/tls': additional properties 'secretname' not allowed`,

@@ -8,6 +8,7 @@ The values override these fields:
 
   value of values.yaml            overrides, in config/
   <role>.replicas, image, args    deploy/<role>.yaml, by "outrigger.deployment"
+  featureGates                    deploy/webhook.yaml, by "outrigger.deployment"
   <role>.nodeSelector, affinity, tolerations, topologySpreadConstraints, priorityClassName
                                   deploy/<role>.yaml, spec.template.spec
   <role>.podSpec                  deploy/<role>.yaml, spec.template.spec, merged
@@ -180,6 +181,9 @@ Arguments: the values of the connection, and the prefix of the directories.
 {{- $_ := set $container "imagePullPolicy" $root.Values.image.pullPolicy -}}
 {{- if dig "certManager" "enabled" false $values -}}
 {{- $_ := set $container "args" (append $container.args "--external-certificate") -}}
+{{- end -}}
+{{- if and (eq (index . 1) "webhook") $root.Values.featureGates -}}
+{{- $_ := set $container "args" (append $container.args (printf "--feature-gates=%s" $root.Values.featureGates)) -}}
 {{- end -}}
 {{- if dig "matchConditions" false $values -}}
 {{- $_ := set $container "args" (append $container.args "--match-conditions") -}}
