@@ -29,11 +29,10 @@ const (
 // errNotLeading is the error of activities that another worker has to run.
 var errNotLeading = errors.New("another worker leads, or none yet: with a cluster-wide limit, only one worker upgrades pods")
 
-// ClusterLimit limits how many pods of all SidecarSets are unavailable because of upgrades (SPEC
-// §7.5), and divides the slots fairly. While this process leads, no other process upgrades pods,
-// so all batches run in this process. The pods in the cache, and the writes that the cache does
-// not show yet, therefore include every upgrade. The slots of a SidecarSet count until the next
-// request of its batch.
+// ClusterLimit limits how many pods of all SidecarSets are unavailable because of upgrades (SPEC §7.5), and
+// divides the slots fairly. While this process leads, no other process upgrades pods, so all batches run in
+// this process. The pods in the cache, and the writes that the cache does not show yet, therefore include
+// every upgrade. The slots of a SidecarSet count until the next request of the batch of the SidecarSet.
 type ClusterLimit struct {
 	limit int
 	// maxWaiting is the number of batches that may wait for slots beyond their usual duration.
@@ -114,7 +113,7 @@ func (f *ClusterLimit) within(ctx context.Context) (context.Context, context.Can
 	}, nil
 }
 
-// mark records that the cache has changed for SidecarSets.
+// mark records that the count of each SidecarSet in sets is outdated, because the cache has changed.
 func (f *ClusterLimit) mark(sets ...string) {
 	if f == nil {
 		return

@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// takeoverDelay is the time that a run waits before it takes the Lease from a run that did not
-	// release it. By then the other run has read the Lease again, and its last requests have
-	// arrived.
+	// takeoverDelay is the time that a run waits before the run takes the Lease from a run that did not release
+	// the Lease. After this time, the other run has read the Lease again, and the last requests of the other run
+	// have arrived.
 	takeoverDelay = maxAge + time.Second
 	leasePrefix   = v1alpha1.RolloutLeasePrefix
 	// cleanUpHolder is the holder of the Lease of a deleted SidecarSet until the Lease is
@@ -30,11 +30,11 @@ const (
 	cleanUpHolder = "tidying-worker"
 )
 
-// rolloutLease is the Kubernetes Lease of a rollout. Only the run that is the holder of the Lease
-// upgrades pods. Temporal allows one open run of a SidecarSet, but the activities of a terminated
-// or reset run continue for a while. The protocol compares no times of different machines. The
-// holder reads the Lease once a second. A run that takes over the Lease first writes its identity
-// into the Lease as the next holder, waits for takeoverDelay, and then becomes the holder.
+// rolloutLease is the Kubernetes Lease of a rollout. Only the run that is the holder of the Lease upgrades
+// pods. Temporal allows one open run of a SidecarSet, but the activities of a terminated or reset run
+// continue for a while. The holder reads the Lease once a second. A run that takes over the Lease first
+// writes its identity into the Lease as the next holder, waits for takeoverDelay, and then becomes the
+// holder. A takeover of the Lease does not compare the clocks of two machines.
 type rolloutLease struct {
 	*Activities
 	set protocol.SetReference
@@ -49,8 +49,8 @@ func (a *Activities) lease(set protocol.SetReference, run string) *rolloutLease 
 	return &rolloutLease{Activities: a, set: set, run: run}
 }
 
-// leaseIdentity returns the identity of a run as a holder of the Lease. If the input contains no
-// identity, it is the id of the run that executes the activity.
+// leaseIdentity returns the identity of a run as a holder of the Lease. If run is empty, leaseIdentity
+// returns the id of the run that executes the activity.
 func leaseIdentity(ctx context.Context, run string) string {
 	if run == "" {
 		return activity.GetInfo(ctx).WorkflowExecution.RunID
@@ -64,8 +64,8 @@ func (l *rolloutLease) held(ctx context.Context) (bool, error) {
 	return err == nil && lease != nil && holder(lease) == l.run && nextHolder(lease) == "", err
 }
 
-// acquire makes the run the holder. If another run was the holder, acquire waits until that run
-// writes no more pods, and calls takeOver before it takes the Lease.
+// acquire makes the run the holder of the Lease. If another run is the holder, acquire first waits for
+// takeoverDelay, after which the other run writes no pods, and then calls takeOver.
 func (l *rolloutLease) acquire(ctx context.Context, takeOver func(context.Context) error) error {
 	lease, err := l.read(ctx)
 	if err != nil {
@@ -102,8 +102,8 @@ func (l *rolloutLease) acquire(ctx context.Context, takeOver func(context.Contex
 
 func (l *rolloutLease) hold(ctx context.Context, lease *coordinationv1.Lease) error {
 	lease.Spec.HolderIdentity = &l.run
-	// A Lease with a holder is not garbage collected with its SidecarSet. The run may still have
-	// writes on the wire when a SidecarSet of the same name is created.
+	// hold removes the owner, so that the Lease is not garbage collected with the SidecarSet. While write
+	// requests of the run are in flight, a run of a recreated SidecarSet must find this Lease and wait.
 	lease.OwnerReferences = nil
 	delete(lease.Annotations, v1alpha1.NextHolderAnnotation)
 	l.recordTask(lease)
@@ -155,9 +155,8 @@ func (l *rolloutLease) remove(ctx context.Context, lease *coordinationv1.Lease) 
 	return l.wrapped("delete", client.IgnoreNotFound(l.Writer.Delete(ctx, lease, unchanged)))
 }
 
-// removeOrphan removes the Lease of a deleted SidecarSet. Its holder may still have writes on the
-// wire. A rollout of a new SidecarSet of the same name must not start before these writes have
-// arrived.
+// removeOrphan removes the Lease of a deleted SidecarSet. Write requests of the holder may still be in
+// flight. A rollout of a new SidecarSet of the same name must not start before these requests have arrived.
 func (l *rolloutLease) removeOrphan(ctx context.Context, lease *coordinationv1.Lease) error {
 	if holder(lease) == "" {
 		return l.remove(ctx, lease)
@@ -205,7 +204,7 @@ func (a *Activities) cleanUpLease(ctx context.Context, name string, lease *coord
 	return err
 }
 
-// update writes the Lease. It fails with a conflict if the Lease has changed since it was read.
+// update writes the Lease. If the Lease has changed since the last read, update returns a conflict error.
 func (l *rolloutLease) update(ctx context.Context, lease *coordinationv1.Lease) error {
 	return l.wrapped("update", l.Writer.Update(ctx, lease))
 }

@@ -48,7 +48,7 @@ func planEvictions(t *testing.T, a *Activities, state protocol.EvictionState) pr
 	return plan
 }
 
-// ownedPod is a pod of the Deployment web. An upgrade in place does not bring it to the newest content.
+// ownedPod returns a pod of the Deployment web. The pod is not upgradable.
 func ownedPod(name string) *corev1.Pod {
 	return webPod(name, func(pod *corev1.Pod) {
 		pod.Namespace = "shop"
@@ -69,7 +69,7 @@ func TestSpec13_2_APlanChoosesAPodOfADeployment(t *testing.T) {
 	assert.Equal(t, protocol.Controller{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-5d"}, plan.Evict[0].Controller)
 }
 
-// The cache of namespaces may lack a namespace whose pods it contains.
+// The cache may contain the pods of a namespace, and not the namespace.
 func TestSpec13_3_ASidecarSetThatCannotBeReadKeepsItsFailures(t *testing.T) {
 	a, input := plannedCluster(t, []*corev1.Pod{ownedPod("web-1")})
 	server := a.Live.(client.Client)
@@ -86,8 +86,8 @@ func TestSpec13_3_ASidecarSetThatCannotBeReadKeepsItsFailures(t *testing.T) {
 	assert.Empty(t, plan.Evict)
 }
 
-// The namespace of one pod was removed without its pods. The SidecarSet selects no namespaces, so the plan looks the
-// namespace up only to find out whether the API server calls the webhook.
+// The namespace of one pod was removed, and the pod was not. The SidecarSet selects no namespaces, so the
+// plan reads the namespace only to find out whether the API server calls the webhook.
 func TestSpec13_2_ANamespaceThatIsMissingStopsNoOtherEviction(t *testing.T) {
 	gone := ownedPod("web-0")
 	gone.Namespace, gone.UID = "gone", "gone"

@@ -40,7 +40,7 @@ type wire struct {
 	mu      sync.Mutex
 	// accepted are the names of the pods whose patch was accepted.
 	accepted []string
-	// before responds to the n-th patch, or returns false to forward it to the API server.
+	// before responds to the n-th patch. If before returns false, the patch is forwarded to the API server.
 	before func(n int, w http.ResponseWriter) (answered bool)
 	n      int
 }
@@ -63,7 +63,7 @@ func (c *testCluster) overTheWire(limiter flowcontrol.RateLimiter, before func(n
 
 var noLimit = flowcontrol.NewFakeAlwaysRateLimiter()
 
-// fullLimiter accepts one request. It blocks the other requests until released is closed.
+// fullLimiter accepts one request, and blocks the other requests until released is closed.
 type fullLimiter struct {
 	flowcontrol.RateLimiter
 	passed   atomic.Bool
@@ -129,8 +129,8 @@ func throughTheGate(ctx context.Context, send func() error) (err error) {
 func (p *wire) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		// The client cancelled the write after it sent the headers. An API server ignores such a
-		// request.
+		// The body is incomplete if the client sends the headers and then cancels the write. An API server ignores
+		// such a request.
 		return
 	}
 	p.mu.Lock()
@@ -255,7 +255,7 @@ func TestAWriteThatIsTriedAgainNeedsTheLead(t *testing.T) {
 	}
 }
 
-// The server may have acted before it failed.
+// The API server may execute a write and then answer with an error.
 func TestAWriteThatIsCalledOffAfterAnErrorOfTheServerIsPerhapsWritten(t *testing.T) {
 	set := webSet(1)
 	cluster := newTestCluster(t, interceptor.Funcs{}, set, webPod("a"))

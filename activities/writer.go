@@ -56,9 +56,8 @@ const (
 
 // change is one guarded write to one pod.
 type change struct {
-	// wanted returns the current SidecarSet, or an error if the pods of the SidecarSet must not
-	// be written. It is called when the write leaves the process. If wanted is nil, the pod is
-	// always written.
+	// wanted returns the current SidecarSet, or an error if the pods of the SidecarSet must not be written.
+	// wanted is called when the write leaves the process. If wanted is nil, the pod is always written.
 	wanted func(context.Context) (*v1alpha1.SidecarSet, error)
 	// decide returns the write for the pod as it was read.
 	decide func(context.Context, *corev1.Pod) (decision, error)
@@ -136,7 +135,8 @@ func (w *writer) apply(ctx context.Context, reference protocol.PodReference, out
 	return result, nil
 }
 
-// attempt decides about a pod and writes it. If attempt returns an error, the result is invalid.
+// attempt decides whether pod needs the change c, and if so, writes the pod. If attempt returns an error, the
+// podResult is invalid.
 func (w *writer) attempt(ctx context.Context, reference protocol.PodReference, pod *corev1.Pod, outcome *outcome, c change) (podResult, error) {
 	decided, err := c.decide(ctx, pod)
 	switch {
@@ -261,8 +261,8 @@ func denied(err error) bool {
 		strings.Contains(message, "ValidatingAdmissionPolicy '") && strings.Contains(message, " denied request")
 }
 
-// reason returns the reason for which a write was rejected. It omits the message of the server,
-// because the message may quote the pod and must not enter the history.
+// reason returns the reason for which a write was rejected. reason omits the message of the server, because
+// the message may quote the pod and must not enter the history.
 func reason(err error) string {
 	text := string(apierrors.ReasonForError(err))
 	switch code := int(statusCode(err)); {
@@ -283,7 +283,7 @@ func reason(err error) string {
 	return text
 }
 
-// statusCode returns the HTTP status of the answer. It is zero if there was no answer.
+// statusCode returns the HTTP status of the answer, or zero if there was no answer.
 func statusCode(err error) int32 {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -306,8 +306,8 @@ type outcome struct {
 	stopped  string
 	// frozen is set if a RolloutFreeze, or the end of a window, ended the batch.
 	frozen bool
-	// waiting describes the wait of the batch, if it waits for the cluster-wide limit. waited is set once
-	// it has waited.
+	// waiting describes the wait of the batch, if the batch waits for the cluster-wide limit. waited is set once
+	// the batch has waited.
 	waiting string
 	waited  bool
 }

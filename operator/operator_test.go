@@ -134,7 +134,7 @@ func binWithTestedOperator(t *testing.T) string {
 	return bin
 }
 
-// newSet is a SidecarSet as admission stores it.
+// newSet returns a SidecarSet as admission stores it.
 func newSet(t *testing.T, name, image string) *v1alpha1.SidecarSet {
 	set := &v1alpha1.SidecarSet{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -174,7 +174,7 @@ func setImage(image string) func(*v1alpha1.SidecarSet) {
 	return func(set *v1alpha1.SidecarSet) { set.Spec.Containers[0].Image = image }
 }
 
-// addPods creates pods that hold the present version of the SidecarSet.
+// addPods creates pods that have the current content of set.
 func (e *testEnv) addPods(t *testing.T, set *v1alpha1.SidecarSet, namespace string, names ...string) {
 	t.Helper()
 	entry := func(key string) string {

@@ -29,9 +29,9 @@ import (
 	"github.com/outrigger/outrigger/operator/runs"
 )
 
-// minReconcileInterval is the shortest time between two reconciles of a SidecarSet for events
-// that only concern its status. Each reconcile reads all pods of the SidecarSet, and each write
-// of status is an event for every watch of SidecarSets.
+// minReconcileInterval is the minimum time between a reconcile of a SidecarSet and the next reconcile that is
+// caused by events of pods, namespaces and revisions, or by a change of only the status. Each reconcile reads
+// all pods of the SidecarSet, and each write of status is an event for every watch of SidecarSets.
 const minReconcileInterval = time.Second
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -67,9 +67,9 @@ func setEvents(sets *setLister, deleted func(*v1alpha1.SidecarSet)) handler.Type
 				// The watch missed the deletion of the old SidecarSet.
 				deleted(e.ObjectOld)
 			}
-			// A change of only the status is most likely a write of the operator. The SidecarSet
-			// is enqueued nevertheless, because the write may be based on an older status than
-			// the replaced status.
+			// A change of only the status is most likely a write of the operator, so the reconcile is delayed. The
+			// SidecarSet is still enqueued, because another client may have changed the status, and the reconcile
+			// corrects the status.
 			if onlyStatus(e.ObjectOld, e.ObjectNew) {
 				q.AddAfter(request(e.ObjectNew.Name), minReconcileInterval)
 				return
@@ -122,7 +122,7 @@ func affectsUninjected(before, after *corev1.Pod) bool {
 		before.Annotations[v1alpha1.InjectedListAnnotation] != after.Annotations[v1alpha1.InjectedListAnnotation]
 }
 
-// affectsStatus reports whether a change of a pod can change the status of a SidecarSet. It
+// affectsStatus reports whether a change of a pod can change the status of a SidecarSet. affectsStatus
 // compares all fields that affect matching, the state of the pod, and failures to start.
 func affectsStatus(before, after *corev1.Pod) bool {
 	read := func(pod *corev1.Pod) []any {
@@ -209,9 +209,9 @@ type scopedSet struct {
 	scope match.Scope
 }
 
-// index indexes a SidecarSet by its selector. A selector that cannot be parsed selects nothing.
-// It invalidates the cached scan, because events about pods that only the new selector selects
-// did not invalidate it.
+// index indexes a SidecarSet by its selector. A selector that cannot be parsed selects nothing. index
+// invalidates the cached scan, because events about pods that only the new selector selects did not
+// invalidate the scan.
 func (l *setLister) index(set *v1alpha1.SidecarSet) {
 	defer l.uninjected.invalidate(set.Name)
 	scope, err := match.NewScope(&set.Spec)
@@ -261,8 +261,8 @@ func request(set string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: set}}
 }
 
-// enqueueLimiter delays events about pods and revisions, so that they reconcile a
-// SidecarSet at most once per minReconcileInterval.
+// enqueueLimiter delays events, such as events about pods and revisions, so that a SidecarSet is reconciled
+// at most once per minReconcileInterval because of these events.
 type enqueueLimiter struct {
 	clock clock.PassiveClock
 	// reconciledAt contains the time of the last reconcile of each SidecarSet, by name.
@@ -277,8 +277,8 @@ func (l *enqueueLimiter) recordReconcile(set string, at time.Time) { l.reconcile
 
 func (l *enqueueLimiter) forget(set string) { l.reconciledAt.Delete(set) }
 
-// enqueue adds a SidecarSet to the queue, at the earliest minReconcileInterval after its last
-// reconcile. If the SidecarSet is queued already, the queue keeps the earlier time.
+// enqueue adds set to the queue q, at the earliest minReconcileInterval after the last reconcile of set. If
+// set is queued already, q keeps the earlier time.
 func (l *enqueueLimiter) enqueue(q queue, set string) {
 	var left time.Duration
 	if at, ok := l.reconciledAt.Load(set); ok {

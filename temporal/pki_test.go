@@ -44,7 +44,7 @@ func (a *authority) pool() *x509.CertPool {
 	return pool
 }
 
-// sign returns a certificate for the name, and its key, in PEM format.
+// sign returns a certificate for name, and the key of the certificate, in PEM format.
 func (a *authority) sign(t *testing.T, name string, valid time.Duration) (certificate, private []byte) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
@@ -77,7 +77,8 @@ func newIdentityFiles(t *testing.T) identityFiles {
 	return identityFiles{filepath.Join(dir, "ca.crt"), filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")}
 }
 
-// write replaces the files. The files trust server, and client signs the certificate.
+// write replaces the files. The CA file contains the certificate of server. The authority client signs the
+// certificate for name.
 func (f identityFiles) write(t *testing.T, server, client *authority, name string) {
 	cert, key := client.sign(t, name, time.Hour)
 	for path, data := range map[string][]byte{f.ca: server.pem, f.cert: cert, f.key: key} {

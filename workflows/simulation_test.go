@@ -16,7 +16,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// simulation simulates the cluster. It returns results of NextBatch from a script and records the
+// simulation simulates the cluster. simulation returns results of NextBatch from a script and records the
 // actions of the run.
 type simulation struct {
 	suite.Suite
@@ -106,9 +106,9 @@ func ends(phase protocol.Phase) protocol.NextBatchResult {
 	return protocol.NextBatchResult{Phase: phase, Message: "done"}
 }
 
-// turns executes the activities of a suite one after the other. The test environment executes each
-// activity in a goroutine, and does not wait for a cancelled activity: it may begin during the next
-// test.
+// turns executes the activities of a suite one after the other. The test environment executes each activity
+// in a goroutine and does not wait for cancelled activities, so a cancelled activity may begin during the
+// next test.
 type turns struct {
 	mu   sync.Mutex
 	test int

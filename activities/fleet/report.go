@@ -21,14 +21,15 @@ import (
 )
 
 const (
-	// reportInterval is the time between two lists of the SidecarSets. The member is announced again after
-	// announceInterval, because the fleet may have lost its data. Content without a permit is confirmed
-	// after awaitingInterval, and other content after announceInterval. In the first returnedTime after the
-	// member was away, content without a permit is confirmed after returnedInterval: the fleet may have skipped
-	// the member, or may soon skip it.
-	reportInterval   = 2 * time.Second
+	// reportInterval is the time between two lists of the SidecarSets.
+	reportInterval = 2 * time.Second
+	// awaitingInterval is the time after which the member confirms content that needs a permit.
 	awaitingInterval = 5 * time.Minute
+	// announceInterval is the time after which the member announces its cluster again and confirms other
+	// content, because the fleet may have lost its data.
 	announceInterval = time.Hour
+	// returnedInterval replaces awaitingInterval during returnedTime after the connection is restored or the
+	// process continues after a freeze, because the fleet may have skipped the member.
 	returnedInterval = 20 * time.Second
 	returnedTime     = time.Minute
 	// frozenTime is a time between two turns after which the process was frozen.
@@ -138,7 +139,7 @@ func (r *Reporter) reportAll(ctx context.Context, sets []*v1alpha1.SidecarSet) e
 	return nil
 }
 
-// report reports the content of a completed SidecarSet if the fleet does not know it.
+// report reports the content of a completed SidecarSet if the fleet does not know this content.
 func (r *Reporter) report(ctx context.Context, set *v1alpha1.SidecarSet) error {
 	content := protocol.FleetContent{
 		Member: r.Self.UID, Hash: set.Annotations[v1alpha1.HashAnnotation], Settled: fleet.Permitted(set, nil),
@@ -163,8 +164,8 @@ func (r *Reporter) report(ctx context.Context, set *v1alpha1.SidecarSet) error {
 	return nil
 }
 
-// inform sends content that the fleet does not know, and reports whether the fleet knows it then. own is set
-// if a user of the cluster permitted the content.
+// inform sends content if the fleet does not know content, and reports whether the fleet knows content
+// afterwards. own is set if a user of the cluster permitted content.
 func (r *Reporter) inform(ctx context.Context, set *v1alpha1.SidecarSet, content protocol.FleetContent, own bool) (known bool, err error) {
 	if own {
 		if content.Own, err = r.permittedBy(ctx, set.Name); err != nil {
@@ -181,9 +182,10 @@ func (r *Reporter) inform(ctx context.Context, set *v1alpha1.SidecarSet, content
 	return true, r.send(ctx, protocol.FleetWorkflowID(set.Name), protocol.ContentSignal, content, protocol.FleetWorkflow, state)
 }
 
-// isCurrent reports whether the API server has the content of a cached SidecarSet, and whether it is settled there,
-// too. The cache of a new process may be old. Older content would supersede the current content of the fleet, and
-// an older status would begin the rollout in this cluster again.
+// isCurrent reports whether the live SidecarSet in the API server has the content of cached, and whether
+// settled also applies to the live SidecarSet. The cache of a new process may be old. Older content would
+// supersede the current content of the fleet, and an older status would begin the rollout in this cluster
+// again.
 func (r *Reporter) isCurrent(ctx context.Context, cached *v1alpha1.SidecarSet, settled bool) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -201,7 +203,7 @@ func (r *Reporter) isCurrent(ctx context.Context, cached *v1alpha1.SidecarSet, s
 	return fleet.Permitted(completed, nil) == settled, nil
 }
 
-// confirmInterval is the time after which the member confirms that the fleet knows reported content.
+// confirmInterval returns the time after which the member confirms that the fleet knows reported content.
 func (r *Reporter) confirmInterval(settled bool, now time.Time) time.Duration {
 	switch {
 	case settled:
@@ -251,7 +253,7 @@ func (r *Reporter) known(ctx context.Context, set string, content protocol.Fleet
 	return fleet.Knows(cluster, content), nil
 }
 
-// send signals a workflow of the fleet, and starts it if it is not open.
+// send signals the workflow id of the fleet, and starts the workflow if the workflow is not open.
 func (r *Reporter) send(ctx context.Context, id, signal string, payload any, workflow string, input any) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

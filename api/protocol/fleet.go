@@ -9,8 +9,8 @@ import (
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 )
 
-// These names belong to fleets. They are registered with the Temporal of the fleet, except for the
-// names of permits, which belong to the runs of one cluster.
+// These names belong to fleets. The names are registered with the Temporal of the fleet, except for the names
+// of permits, which belong to the runs of one cluster.
 const (
 	// FleetWorkflow is the rollout of one SidecarSet over many clusters. FleetRegistryWorkflow keeps the
 	// policies and the members of a fleet.
@@ -30,8 +30,8 @@ const (
 	RemoveMemberUpdate = "remove"
 	FreezeUpdate       = "freeze"
 	UnfreezeUpdate     = "unfreeze"
-	// These are the activities of a fleet. FleetPlan and FleetGate are executed by any member, and
-	// the others by the member that they are about.
+	// These are the activities of a fleet. Any member executes FleetPlan and FleetGate. Each of the other
+	// activities is executed by the member that the activity is about.
 	FleetPlanActivity     = "FleetPlan"
 	FleetRolloutActivity  = "FleetRollout"
 	FleetRollbackActivity = "FleetRollback"
@@ -45,8 +45,8 @@ const (
 // FleetWorkflowID returns the workflow id of the rollout of a SidecarSet over many clusters.
 func FleetWorkflowID(set string) string { return "fleet/" + set }
 
-// FleetMemberTaskQueue returns the task queue of the activities of a member. The uid is that of the
-// namespace kube-system of its cluster.
+// FleetMemberTaskQueue returns the task queue of the activities of a member. uid is the uid of the namespace
+// kube-system of the cluster of the member.
 func FleetMemberTaskQueue(uid string) string { return FleetTaskQueue + "/" + uid }
 
 // Permit allows a run of a member of a fleet to roll out content.
@@ -55,9 +55,9 @@ type Permit struct {
 	Hash string `json:"hash"`
 	// Stage is the name of the stage of the FleetPolicy.
 	Stage string `json:"stage,omitempty"`
-	// Attempt increases with each retry of the content. It is 0 in a permit of a user.
+	// Attempt increases with each retry of the content. Attempt is 0 in a permit of a user.
 	Attempt int `json:"attempt,omitempty"`
-	// By and Reason belong to a permit of a user. Its update is rejected after NotAfter.
+	// By and Reason belong to a permit of a user. The update with such a permit is rejected after NotAfter.
 	By       string    `json:"by,omitempty"`
 	Reason   string    `json:"reason,omitempty"`
 	NotAfter time.Time `json:"notAfter,omitzero"`
@@ -102,14 +102,14 @@ type FleetContent struct {
 type FleetRegistry struct {
 	Policies map[string]AppliedFleetPolicy `json:"policies,omitempty"`
 	Members  map[string]FleetMember        `json:"members,omitempty"`
-	// Freeze is the newest freeze of the fleet, or its end. Heard are the sequences that members, by their
-	// uids, have heard of.
+	// Freeze is the newest start or end of a freeze of the fleet. Heard contains the sequence that each member
+	// has received, by the uid of the member.
 	Freeze *FleetFreeze   `json:"freeze,omitempty"`
 	Heard  map[string]int `json:"heard,omitempty"`
 }
 
-// FleetFreeze is a freeze of all members, or its end, and the user that wanted it. It is the payload of
-// the updates freeze and unfreeze, and the input of FleetFreeze.
+// FleetFreeze starts or ends a freeze of all members. By is the user that requested the start or the end.
+// FleetFreeze is the payload of the updates freeze and unfreeze, and the input of the activity FleetFreeze.
 type FleetFreeze struct {
 	Sequence int        `json:"sequence,omitempty"`
 	Frozen   bool       `json:"frozen,omitempty"`
@@ -131,7 +131,8 @@ type ApplyFleetPolicy struct {
 	By     string                  `json:"by,omitempty"`
 }
 
-// FleetPlan is the result of FleetPlan: the policy of a SidecarSet, and the members of the fleet.
+// FleetPlan is the result of the activity FleetPlan: the policy of a SidecarSet, and the members of the
+// fleet.
 type FleetPlan struct {
 	// Policy is empty if no policy selects the SidecarSet. All clusters then roll out at once.
 	Policy  string                      `json:"policy,omitempty"`
@@ -152,22 +153,22 @@ const (
 	FleetSuperseded  FleetPhase = "Superseded"
 )
 
-// FleetState is the state of a rollout over many clusters. It is the input of the next run, and the
+// FleetState is the state of a rollout over many clusters. FleetState is the input of the next run, and the
 // answer to the query StatusQuery.
 type FleetState struct {
 	Set string `json:"set"`
-	// Hash is the hash of the content. It is empty until a member has reported content.
+	// Hash is the hash of the content. Hash is empty until a member has reported content.
 	Hash    string `json:"hash,omitempty"`
 	Attempt int    `json:"attempt,omitempty"`
-	// Highest is the highest attempt that failed or was rolled back in a cluster. It is higher than Attempt if the
-	// fleet has lost its state. A retry exceeds both.
+	// Highest is the highest attempt that failed or was rolled back in a cluster. Highest is higher than Attempt
+	// if the fleet has lost its state. The attempt of a retry is higher than Attempt and Highest.
 	Highest int `json:"highest,omitempty"`
 	// Policy and Spec are a copy of the policy at the begin of the rollout of the content.
 	Planned bool                        `json:"planned,omitempty"`
 	Policy  string                      `json:"policy,omitempty"`
 	Spec    outriggerv1.FleetPolicySpec `json:"spec"`
-	// Stage is the index of the current stage, and Began the time at which it began. Reached is the time
-	// at which its clusters had completed.
+	// Stage is the index of the current stage. Began is the time at which the stage began. Reached is the time
+	// at which the clusters of the stage had completed.
 	Stage   int        `json:"stage,omitempty"`
 	Began   *time.Time `json:"began,omitempty"`
 	Reached *time.Time `json:"reached,omitempty"`
@@ -188,8 +189,9 @@ type FleetState struct {
 	Rules int `json:"-"`
 }
 
-// FleetEvent is an event of a rollout over many clusters. By and Reason are those of a user. Cluster is
-// the name of a cluster.
+// FleetEvent is an event of a rollout over many clusters. By is the user that caused the event, if there is
+// one. Reason is the reason of this user, the cause of a failure, or the result of a gate. Cluster is the
+// name of a cluster.
 type FleetEvent struct {
 	Time    time.Time `json:"time"`
 	Hash    string    `json:"hash,omitempty"`
@@ -232,13 +234,15 @@ type FleetCluster struct {
 	State  FleetClusterState `json:"state,omitempty"`
 	Reason string            `json:"reason,omitempty"`
 	Since  time.Time         `json:"since,omitzero"`
-	// Begun is set if the cluster may have a permit for the content. A rollback ends it.
+	// Begun is set if the cluster may have a permit for the content. Begun is cleared when the rollout in the
+	// cluster is rolled back or superseded, and when the fleet rolls out other content.
 	Begun bool `json:"begun,omitempty"`
 	// Own is the user that permitted the content in this cluster, if the fleet had not. Settled is set if
 	// the cluster needed no permit for the content.
 	Own     *Approval `json:"own,omitempty"`
 	Settled bool      `json:"settled,omitempty"`
-	// Undo is earlier content that failed, if its rollback has not ended. The cluster begins after it.
+	// Undo is earlier content that failed, if the rollback of this content has not ended. The rollout in the
+	// cluster begins after this rollback.
 	Undo *FleetUndo `json:"undo,omitempty"`
 }
 
@@ -286,8 +290,8 @@ type FleetGateInput struct {
 	Policy string                  `json:"policy,omitempty"`
 	Stage  string                  `json:"stage"`
 	Gate   outriggerv1.RolloutGate `json:"gate"`
-	// Previous is the value of the latest earlier measurement that has a value. It is empty if no
-	// earlier measurement has a value.
+	// Previous is the value of the latest earlier measurement that has a value. Previous is empty if no earlier
+	// measurement has a value.
 	Previous string `json:"previous,omitempty"`
 	// Reached is the time at which the clusters of the stage had completed. Reached and Attempt identify
 	// the workflow of a gate.

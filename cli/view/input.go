@@ -22,17 +22,18 @@ type Input struct {
 	Pods []*corev1.Pod
 	// NamespaceLabels reads the labels of a namespace.
 	NamespaceLabels func(string) (map[string]string, error)
-	// Revisions of the SidecarSet, sorted; empty if they cannot be read.
+	// Revisions are the revisions of the SidecarSet, sorted. Revisions is empty if the revisions cannot be read.
 	Revisions []*appsv1.ControllerRevision
 	Run       RunInput
 	Webhook   Webhook
 	Nodes     Nodes
-	// Policy is the RolloutPolicy that status names. It is nil if status names none, or if the policy cannot
-	// be read.
+	// Policy is the RolloutPolicy that status names. Policy is nil if status names no policy, or if the policy
+	// cannot be read.
 	Policy *outriggerv1.RolloutPolicy
 	// Fault is the part of the installation that does not answer.
 	Fault Fault
-	// Now decides whether a bake time is over.
+	// Now is the current time. The ends of bake times and the durations of upgrades in progress are computed
+	// from Now.
 	Now time.Time
 	// SystemNamespace is the namespace of Outrigger.
 	SystemNamespace string
@@ -71,7 +72,8 @@ func (in *Input) matched() ([]rollout.Pod, *podstate.Version, error) {
 	return pods, version, err
 }
 
-// entryOf returns the record of a SidecarSet in a pod; empty if it cannot be read.
+// entryOf returns the record of the SidecarSet set in pod. The record is empty if the annotation cannot be
+// read.
 func entryOf(pod *corev1.Pod, set string) record.Entry {
 	entries, err := record.Hashes(pod.Annotations)
 	if err != nil {

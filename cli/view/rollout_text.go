@@ -135,8 +135,8 @@ func joinImages(images []Image) string {
 	return strings.Join(words, ", ")
 }
 
-// pausedFor is the duration of a pause if the run knows when the pause began, else "". Conditions do not
-// show it, because several pauses may follow each other without a transition.
+// pausedFor returns the duration of a pause, or an empty text if the run does not know when the pause began.
+// Conditions do not show the duration, because several pauses may follow each other without a transition.
 func pausedFor(pause *protocol.Pause, now time.Time) string {
 	if pause.At.IsZero() {
 		return ""
@@ -177,8 +177,9 @@ func (r *Rollout) runLine(s Style) string {
 	return line
 }
 
-// waitingLine names the pod whose upgrade has been in progress the longest. A run that does not
-// respond waits for its worker instead.
+// waitingLine returns the line about the pod whose upgrade has been in progress the longest. If there is no
+// such pod, the line is about the first updated pod that is not ready. The line is empty if there is neither
+// pod, or if the run does not respond.
 func (r *Rollout) waitingLine(s Style) string {
 	longest := r.longest()
 	switch unready := r.unready(); {

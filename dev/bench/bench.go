@@ -16,8 +16,8 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// bench measures the creation of SidecarSets, their rollouts at the same time, and the resources
-// that the roles use afterwards. In the same round, it measures a baseline with the same pods.
+// bench measures the creation of SidecarSets, the simultaneous rollouts of these SidecarSets, and the
+// resources that the roles use afterwards. In the same round, bench measures a baseline with the same pods.
 type bench struct {
 	// pods is the number of pods of all SidecarSets together.
 	pods, sets, workers int
@@ -164,8 +164,8 @@ func (h *harness) create(ctx context.Context) error {
 	return nil
 }
 
-// rollOut changes the image of all SidecarSets, and returns once the runs have ended. The figures
-// cover the time until the pods run the image.
+// rollOut changes the image of all SidecarSets, and returns once the runs have ended. The values that rollOut
+// reports cover the time until all pods run the image.
 func (h *harness) rollOut(ctx context.Context) error {
 	before, err := h.sample(ctx)
 	if err != nil {
@@ -285,9 +285,9 @@ func (h *harness) addHistories(ctx context.Context, heartbeats int) error {
 // writes as actions.
 const changeVersion = "TemporalChangeVersion"
 
-// actions counts the events of runs, and their billable actions in Temporal Cloud
-// (https://docs.temporal.io/cloud/actions). It contains only the kinds of actions that a rollout
-// uses. Heartbeats are not in the history.
+// actions counts the events of runs, and the billable actions of runs in Temporal Cloud
+// (https://docs.temporal.io/cloud/actions). actions contains only the kinds of actions that a rollout uses.
+// Heartbeats are not in the history.
 type actions struct{ events, failures, activities, heartbeats, others int }
 
 // read counts the events of a run, and the events of the runs that it continues as new.

@@ -40,8 +40,8 @@ const (
 	podsPerNode = 1000
 )
 
-// harness is a cluster for one round. It contains SidecarSets, and a Deployment of the same
-// name for each SidecarSet.
+// harness is a cluster for one round. The cluster contains SidecarSets, and a Deployment of the same name for
+// each SidecarSet.
 type harness struct {
 	*bench
 	stack   *cluster.Cluster
@@ -204,9 +204,9 @@ func (h *harness) createDeployment(ctx context.Context, namespace, name string, 
 	return nil
 }
 
-// eachSet sends a request for each SidecarSet, up to parallel requests at a time. If a request
-// fails at the server, for example because the machine is overloaded, the failure is counted and
-// the request is repeated.
+// eachSet calls send for each SidecarSet, with at most parallel calls at a time. If the API server answers
+// with a status of 500 or higher, for example because the machine is overloaded, eachSet counts the failure
+// and retries, with at most five attempts.
 func (h *harness) eachSet(ctx context.Context, sets []*v1alpha1.SidecarSet, send func(context.Context, *v1alpha1.SidecarSet) error) error {
 	all, ctx := errgroup.WithContext(ctx)
 	all.SetLimit(parallel)
@@ -231,8 +231,8 @@ func (h *harness) countFailed(err error) bool {
 	return failed
 }
 
-// createPods creates the same number of pods for each SidecarSet. It returns once the pods are
-// ready and status counts them.
+// createPods creates the same number of pods for each SidecarSet. createPods returns once the pods are ready
+// and the status of the SidecarSets counts the pods.
 func (h *harness) createPods(ctx context.Context) error {
 	podsEach := h.bench.pods / len(h.sets)
 	h.pods = len(h.sets) * podsEach

@@ -155,8 +155,9 @@ func (w *fixture) awaitComplete(ctx context.Context) error {
 	})
 }
 
-// mend removes from a SidecarSet everything that limits its rollout, so that all of its pods are
-// upgraded.
+// mend prepares a SidecarSet for the last rollout. mend labels the deselected pods again, and recreates a
+// missing SidecarSet. mend sets paused to false, partition to 0, maxUnavailable to 15% and the image to
+// final, and resumes the run.
 func (w *fixture) mend(ctx context.Context, name string) error {
 	if err := w.label(ctx, Fault{Target: name}, "off", "on"); err != nil {
 		return err
@@ -174,8 +175,8 @@ func (w *fixture) mend(ctx context.Context, name string) error {
 	return w.resume(ctx, name)
 }
 
-// converge waits until the number of pods is at least pods, and nothing has been pending for
-// calmTime. It deletes pods that are not upgradable, so that their owners create new pods.
+// converge waits until the number of pods is at least pods, and nothing has been pending for calmTime.
+// converge deletes pods that are not upgradable, so that the owners of these pods create new pods.
 func (w *fixture) converge(ctx context.Context, pods int) error {
 	return w.convergeWithin(ctx, pods, convergeWithin)
 }

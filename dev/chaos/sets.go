@@ -82,14 +82,16 @@ func number(value string) string {
 	return value
 }
 
-// edit patches a SidecarSet. It retries if the SidecarSet is about to be recreated.
+// edit patches a SidecarSet. edit retries after each error, because another fault may have deleted the
+// SidecarSet for a while.
 func (w *fixture) edit(ctx context.Context, set, patch string) error {
 	return w.insist(ctx, func(ctx context.Context) error {
 		return w.Kube.Patch(ctx, newSet(set, ""), client.RawPatch(types.JSONPatchType, []byte(patch)))
 	})
 }
 
-// remake deletes a SidecarSet and recreates it with the same content. Its pods are not deleted.
+// remake deletes a SidecarSet and recreates the SidecarSet with the same content. The pods of the SidecarSet
+// are not deleted.
 func (w *fixture) remake(ctx context.Context, f Fault) error {
 	set := &v1alpha1.SidecarSet{}
 	err := w.insist(ctx, func(ctx context.Context) error {
@@ -107,7 +109,7 @@ func (w *fixture) remake(ctx context.Context, f Fault) error {
 	return w.create(ctx, again)
 }
 
-// create creates a SidecarSet, unless it exists.
+// create creates set, unless a SidecarSet of the same name exists.
 func (w *fixture) create(ctx context.Context, set *v1alpha1.SidecarSet) error {
 	return w.insist(ctx, func(ctx context.Context) error {
 		err := w.Kube.Create(ctx, set.DeepCopy())
@@ -177,8 +179,8 @@ func (r *pausedRun) isPaused(ctx context.Context) bool {
 	return err == nil && answer.Get(&status) == nil && status.Pause != nil && status.Phase == protocol.PhasePaused
 }
 
-// isOver reports whether the run has ended, because another run is not paused. It returns false
-// if Temporal does not answer.
+// isOver reports whether the run has ended, because another run is not paused. If Temporal does not answer,
+// isOver returns false.
 func (r *pausedRun) isOver(ctx context.Context) bool {
 	run, err := r.temporal.DescribeWorkflowExecution(ctx, r.id, "")
 	return err == nil && (run.WorkflowExecutionInfo.Status != enums.WORKFLOW_EXECUTION_STATUS_RUNNING || run.WorkflowExecutionInfo.FirstRunId != r.first)

@@ -42,9 +42,8 @@ func describe(definition *apiextensionsv1.CustomResourceDefinition) string {
 	return text.String()
 }
 
-// itemRows returns a table row for each field of the items of a list in core, recursively. If
-// kubernetes is set, it returns the fields of the type of Kubernetes. Otherwise, it returns the
-// other fields.
+// itemRows returns a table row for each field of the items of list, recursively. If kubernetes is set,
+// itemRows returns the fields of the Kubernetes type. Otherwise, itemRows returns the other fields.
 func itemRows(spec apiextensionsv1.JSONSchemaProps, list string, kubernetes bool) []string {
 	fields := spec.Properties[list].Items.Schema.Properties
 	var found []string
@@ -65,9 +64,9 @@ func writeTable(text *strings.Builder, title string, rows []string) {
 	fmt.Fprintf(text, "\n## %s\n\n| field | type | default | meaning |\n|---|---|---|---|\n%s", title, strings.Join(rows, ""))
 }
 
-// rowsOf returns a table row for each field of a value, recursively. It omits the fields of the
-// lists of core, which have separate tables, and of selectors, which the documentation of
-// Kubernetes describes.
+// rowsOf returns a table row for each field of value, recursively. rowsOf omits the fields of containers,
+// initContainers and volumes, which have separate tables, and the fields of selectors, which the Kubernetes
+// documentation describes.
 func rowsOf(value apiextensionsv1.JSONSchemaProps, prefix string) []string {
 	var found []string
 	for _, name := range slices.Sorted(maps.Keys(value.Properties)) {

@@ -13,8 +13,8 @@ import (
 
 const (
 	chunkBytes = 32 << 10
-	// inFlight limits the waiting chunks in one direction of a connection. If it is reached, the
-	// sender is blocked.
+	// inFlight limits the waiting chunks in one direction of a connection. If the limit is reached, the sender
+	// is blocked.
 	inFlight = 256
 )
 
@@ -62,7 +62,8 @@ func OpenAt(ctx context.Context, address, upstream string) (*Link, error) {
 	return On(listener, upstream), nil
 }
 
-// On accepts the connections of a listener, which may terminate TLS, and forwards to upstream.
+// On accepts the connections of listener and forwards the bytes of each connection to upstream. listener may
+// terminate TLS.
 func On(listener net.Listener, upstream string) *Link {
 	l := &Link{listener: listener, upstream: upstream, changed: make(chan struct{}), open: map[*connection]bool{}}
 	l.done.Go(l.accept)
@@ -167,8 +168,8 @@ type chunk struct {
 	sent  time.Time
 }
 
-// forward copies bytes in one direction. It closes both directions when one side closes the
-// connection, because no client of a link closes only one direction.
+// forward copies bytes in one direction. forward closes both directions when one side closes the connection,
+// because no client of a link closes only one direction.
 func (l *Link) forward(c *connection, from io.Reader, to io.Writer) {
 	chunks := make(chan chunk, inFlight)
 	var reading sync.WaitGroup
@@ -201,7 +202,7 @@ func (l *Link) forward(c *connection, from io.Reader, to io.Writer) {
 	reading.Wait()
 }
 
-// await waits until a chunk may be forwarded. It returns false if the connection ends first.
+// await waits until a chunk may be forwarded. If the connection ends first, await returns false.
 func (l *Link) await(c *connection, sent time.Time) bool {
 	for {
 		l.mu.Lock()

@@ -266,7 +266,7 @@ func TestObserverReportsViolatedRules(t *testing.T) {
 	}
 }
 
-// A write that a process sent before it was suspended may arrive after it continues.
+// If a process sends a write and is then suspended, the write may arrive after the process continues.
 func TestLateEventsAreNoViolation(t *testing.T) {
 	tape := begin(3)
 	tape.set("v2", nil)
@@ -302,9 +302,9 @@ func TestObjectsAreDecodedAsTheAPIServerStoresThem(t *testing.T) {
 	}
 }
 
-// If the kubelet sets Ready back to False with the earlier transition time, the pod does not count
-// as having been ready (SPEC §7.5). If the pod serves again, it counts from that moment on, because a
-// writer may not have observed it yet.
+// If the kubelet sets Ready back to False with the earlier transition time, the pod does not count as having
+// been ready (SPEC §7.5). If the pod serves again, the pod counts from that moment on, because a writer may
+// not have observed the condition yet.
 func TestAReadyConditionWithdrawnByTheKubeletDoesNotCount(t *testing.T) {
 	since := func(at time.Time) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) { pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(at) }

@@ -217,7 +217,7 @@ func TestSpec11_6_ALimitOfFailedPodsCoversAllPods(t *testing.T) {
 	}
 }
 
-// A promotion of the last step ends the step, and not the other limits.
+// After a promotion of the last step, the other limits of the policy still apply.
 func TestSpec11_3_TheOtherLimitsOfAPolicyApplyAfterThePromotionOfItsLastStep(t *testing.T) {
 	for name, c := range map[string]struct {
 		limit func(*outriggerv1.RolloutPolicySpec)

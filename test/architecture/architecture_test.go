@@ -21,7 +21,7 @@ type listed struct {
 	Standard      bool
 }
 
-// packages of the module, without their tests.
+// packages returns the packages of the module, without their tests.
 func packages(t *testing.T) map[string]listed {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports,Deps,Standard", module+"/...").Output()
@@ -48,7 +48,7 @@ func under(path string, prefixes ...string) bool {
 	return false
 }
 
-// Packages of these directories import nothing but the listed ones.
+// The packages of each directory import only the packages that are listed for the directory.
 func TestAllowedImports(t *testing.T) {
 	types := []string{"k8s.io/api", "k8s.io/apimachinery", module + "/api"}
 	only := map[string][]string{
@@ -90,7 +90,8 @@ func TestReconcilesDoNotImportTemporal(t *testing.T) {
 	}
 }
 
-// Packages of these directories must not import the listed ones, not even indirectly.
+// The packages of each directory must not import the packages that are listed for the directory, directly or
+// indirectly.
 func TestForbiddenImports(t *testing.T) {
 	processes := []string{module + "/operator", module + "/webhook", module + "/worker"}
 	programs := []string{module + "/dev", module + "/cmd"}

@@ -74,7 +74,7 @@ func TestOptedOutNamespacesAreLeftAlone(t *testing.T) {
 	s.poll("the API server to leave the webhook out", func() (bool, error) { return image() == "probe", nil })
 }
 
-// rejection applies a SidecarSet with this spec, dry, and returns the fields of the rejection.
+// rejection creates a SidecarSet with spec in a dry run, and returns the fields that the API server rejects.
 func rejection(t *testing.T, spec string) []string {
 	t.Helper()
 	set := &unstructured.Unstructured{}
@@ -207,8 +207,8 @@ func everyField(t *testing.T) (manifest string, sets []v1alpha1.SidecarSet) {
 	}
 }
 
-// unused returns the fields that are zero in every value. It descends only into the types of this
-// API and into containers.
+// unused returns the fields that are zero in every value. unused descends only into the types of this API and
+// into containers.
 func unused(values []reflect.Value, t reflect.Type, at string) []string {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice:
@@ -247,7 +247,7 @@ func TestAppliedSetsWithEveryFieldDoNotDrift(t *testing.T) {
 	manifest, sets := everyField(t)
 	var specs []reflect.Value
 	for _, set := range sets {
-		// Both lists have all containers, because a field may be valid in one of them only.
+		// Both lists have all containers, because a field may be valid in only one of the lists.
 		set.Spec.Containers = append(set.Spec.Containers, set.Spec.InitContainers...)
 		set.Spec.InitContainers = set.Spec.Containers
 		specs = append(specs, reflect.ValueOf(set.Spec))

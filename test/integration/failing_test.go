@@ -105,7 +105,8 @@ func TestSpec11_6_UpgradedPodsThatAreNotReadyFail(t *testing.T) {
 	assert.Equal(t, 2, s.watched.Asked("side:v2"))
 }
 
-// The run plans again by itself only after minutes.
+// During the bake time, the operator wakes the run when an upgraded pod becomes unready (SPEC §11.6). The run
+// does not wait for its next plan.
 func TestSpec11_6_APodThatBecomesUnreadyDuringABakeTimeFails(t *testing.T) {
 	t.Parallel()
 	s := newFailingScenario(t, 4, 4, `{"maxFailedPods":0,"action":"Rollback","unreadyFor":"2s"}`, bakes(intstr.FromInt32(1), time.Hour))

@@ -10,7 +10,8 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// awaitGood waits until the end of the rollout of the SidecarSet's content is recorded.
+// awaitGood waits until the last good revision in the status is the current content of the SidecarSet, and
+// returns the SidecarSet.
 func (s *scenario) awaitGood() *v1alpha1.SidecarSet {
 	s.t.Helper()
 	return s.awaitSet("the last good revision to be recorded", func(set *v1alpha1.SidecarSet) bool {
@@ -19,7 +20,7 @@ func (s *scenario) awaitGood() *v1alpha1.SidecarSet {
 	})
 }
 
-// The app of one pod fails long after its upgrade, and never comes up again.
+// The app of one pod fails long after the upgrade of the pod, and does not become ready again.
 func TestSpec7_5_APodWhoseAppFailsAfterTheRolloutStopsNoneThatFollows(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t, 6, maxUnavailable(1))

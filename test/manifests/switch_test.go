@@ -98,8 +98,8 @@ func (s *switching) ours(folder string) *apiextensionsv1.CustomResourceDefinitio
 	return nil
 }
 
-// theirs returns the CustomResourceDefinition of another installation. It stores one of the
-// versions. Each version lacks the field that only the other version has.
+// theirs returns the CustomResourceDefinition of another installation. The API server stores SidecarSets in
+// the version storage. Each version lacks the field that only the other version has.
 func (s *switching) theirs(storage string) *apiextensionsv1.CustomResourceDefinition {
 	s.t.Helper()
 	definition := s.ours("../../config/crd")
@@ -166,8 +166,8 @@ func (s *switching) reset() {
 	})
 }
 
-// store creates a SidecarSet in one version, completed as by the admission of the other
-// installation.
+// store creates a SidecarSet in the API version version. The SidecarSet has the defaults and hashes that the
+// webhook of the other installation would write.
 func (s *switching) store(name, version string) {
 	s.t.Helper()
 	set := fixture.SidecarSet(name, fixture.Sidecar("side"))

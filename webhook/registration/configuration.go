@@ -49,7 +49,7 @@ type endpoint struct {
 	namespace string
 }
 
-// at returns the URL of a path. It returns nil if API servers use the Service of the manifests.
+// at returns the URL of path. at returns nil if API servers use the Service of the manifests.
 func (e endpoint) at(path string) *string {
 	if e.url == "" {
 		return nil
@@ -57,7 +57,7 @@ func (e endpoint) at(path string) *string {
 	return new(strings.TrimSuffix(e.url, "/") + path)
 }
 
-// hook is one of this role's webhooks in an installed configuration. Its pointers point into the
+// hook is one of this role's webhooks in an installed configuration. The pointers of hook point into the
 // configuration. All other fields, such as selectors and timeouts, belong to the installer.
 type hook struct {
 	name, path string
@@ -113,7 +113,7 @@ func (e endpoint) write(h hook, bundle []byte) error {
 	return nil
 }
 
-// writeConfiguration corrects this role's fields of an installed configuration. It returns the time until
+// writeConfiguration corrects this role's fields of an installed configuration, and returns the time until
 // the next change of the match condition.
 func (r *Reconciler) writeConfiguration(ctx context.Context, live client.Object, bundle []byte) (wait time.Duration, err error) {
 	wanted, _ := live.DeepCopyObject().(client.Object)
@@ -186,9 +186,10 @@ func (r *registered) trusts(ca []byte) bool {
 	return true
 }
 
-// trusted returns the CAs that the API server trusts in the webhooks of the first configuration,
-// which is the MutatingWebhookConfiguration if both are installed. Therefore, one patch of this
-// configuration removes a CA from all webhooks.
+// trusted returns the CAs in the webhooks of the first configuration, which is the
+// MutatingWebhookConfiguration if both configurations are installed. The reconciler writes the CAs that have
+// not expired into all webhooks. A CA that a user removes from this configuration is therefore removed from
+// all webhooks, unless the Secret contains the CA.
 func (r *registered) trusted() (all []*x509.Certificate) {
 	if len(r.configurations) == 0 {
 		return nil

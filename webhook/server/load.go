@@ -20,7 +20,7 @@ const (
 	lightWeight = 1 << 20
 )
 
-// limits are the limits for requests in flight. Their sum is below the memory limit of
+// limits are the limits for requests in flight. The sum of the limits is below the memory limit of
 // config/deploy.
 type limits struct {
 	// requests is a number of requests. The other limits are in bytes.
@@ -62,8 +62,8 @@ func (l *load) enter() (leave func(), err error) {
 	return func() { l.inFlight.Release(1) }, nil
 }
 
-// readBody reserves the bytes of a body before it is read. A negative length is unknown. In this
-// case, readBody reserves maxLength.
+// readBody reserves the bytes of a body before the server reads the body. A negative length is unknown. In
+// this case, readBody reserves maxLength.
 func (l *load) readBody(ctx context.Context, length, maxLength int64) (release func(), err error) {
 	if length < 0 {
 		length = maxLength
@@ -82,8 +82,8 @@ func (l *load) decode(ctx context.Context, weight int64) (release func(), err er
 	return l.reserve(ctx, l.heavily, weight, overloadError{"bytes of large requests", l.heavy})
 }
 
-// reserve waits in the queue for a limited time. A request that exceeds the whole limit reserves
-// the whole limit.
+// reserve acquires n units of the semaphore of, or over.limit units if n is greater. If the units are not
+// available within l.wait, reserve returns over.
 func (l *load) reserve(ctx context.Context, of *semaphore.Weighted, n int64, over overloadError) (release func(), err error) {
 	n = min(n, over.limit)
 	ctx, cancel := context.WithTimeout(ctx, l.wait)

@@ -303,7 +303,8 @@ func TestRequestsAreAnsweredOnceTheCachesAreSynced(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// An unready server responds on existing and on new connections, and closes them.
+// During the shutdown delay, the server answers requests on existing and on new connections, and closes each
+// connection after the answer.
 func TestItAnswersDuringTheShutdownDelay(t *testing.T) {
 	s := newServed(t, nil)
 	kept := s.dial(t)

@@ -5,15 +5,15 @@ import (
 	"fmt"
 )
 
-// Size limits the body of a request, and estimates the memory for it.
+// Size limits the body of a request, and estimates the memory for decoding the body.
 type Size struct {
-	// Bytes and Values limit the body.
+	// Bytes and Values are the limits of the body. Values limits the result of count.
 	Bytes, Values int64
 	// PerByte and PerValue estimate the memory for decoding, in bytes.
 	PerByte, PerValue int64
 }
 
-// Weight estimates the memory for decoding a body, in bytes.
+// Weight returns an estimate of the memory for decoding body, in bytes.
 func (s Size) Weight(body []byte) int64 {
 	return s.PerByte*int64(len(body)) + s.PerValue*count(body)
 }
@@ -22,5 +22,6 @@ func (s Size) tooLarge() error {
 	return fmt.Errorf("the request body is too large: the limit is %d bytes", s.Bytes)
 }
 
-// count returns an upper bound of the number of values, because a comma separates any two values.
+// count returns the number of commas in body, as an estimate of the number of JSON values. The actual number
+// can be higher for nested objects and arrays with one element each, because these contain no comma.
 func count(body []byte) int64 { return int64(bytes.Count(body, []byte{','})) }

@@ -91,7 +91,8 @@ func (a *environment) answers() {
 	assert.ErrorContains(a.t, a.webhook.client.Create(a.ctx, stored), "exceeded quota: no-pods")
 }
 
-// A valid pod is valid before the quota has a status.
+// newNamespaceWithoutQuotaFigures deletes the ResourceQuota. The API server then admits a valid pod in the
+// dry run, and the dry run reports no causes.
 func (a *environment) newNamespaceWithoutQuotaFigures() {
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: dryRunNamespace, Name: dryRunQuota}}
 	require.NoError(a.t, a.admin.client.Delete(a.ctx, quota))

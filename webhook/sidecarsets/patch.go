@@ -22,7 +22,7 @@ type written struct {
 	Spec json.RawMessage `json:"spec"`
 }
 
-// readWritten decodes a raw SidecarSet. It also returns the decoded spec.
+// readWritten decodes the SidecarSet in raw, and returns the SidecarSet and its decoded spec.
 func readWritten(raw []byte) (object written, spec any, err error) {
 	if err := utiljson.Unmarshal(raw, &object); err != nil {
 		return object, nil, fmt.Errorf("decode the raw object: %w", err)
@@ -88,7 +88,8 @@ func completedSpec(raw json.RawMessage, written any, completed *v1alpha1.Sidecar
 	return spec, nil
 }
 
-// decodeJSON decodes a JSON value, and keeps the digits of integers. Empty input is null.
+// decodeJSON decodes raw. Integers that fit into an int64 keep all digits. If raw is empty, decodeJSON
+// returns nil.
 func decodeJSON(raw []byte) (decoded any, err error) {
 	if len(raw) == 0 {
 		return nil, nil

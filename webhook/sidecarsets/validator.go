@@ -38,14 +38,15 @@ type Validator struct {
 	Client          client.Client
 	Gates           FeatureGates
 	SystemNamespace string
-	// Widen makes API servers call the webhook for these pods. It is nil if they call it for every pod.
+	// Widen makes API servers call the webhook for these pods. Widen is nil if API servers call the webhook for
+	// every pod.
 	Widen func(context.Context, match.Condition) error
 
 	admitted admittedSet
 }
 
-// Handle answers with all errors, each with its field. A failed check also rejects the
-// SidecarSet.
+// Handle rejects an invalid SidecarSet with all errors, each with its field. If a check cannot run, Handle
+// rejects the SidecarSet, too.
 func (v *Validator) Handle(request context.Context, req admission.Request) admission.Response {
 	ctx, cancel := context.WithTimeout(request, validationTimeout)
 	defer cancel()
@@ -74,9 +75,8 @@ func (v *Validator) Handle(request context.Context, req admission.Request) admis
 	return admission.Allowed("").WithWarnings(validation.Warnings(set)...)
 }
 
-// compare checks the SidecarSet against other objects, if the request changes a field that
-// depends on other objects. An error means that a check could not run. It does not mean that the
-// SidecarSet is invalid.
+// compare checks the SidecarSet against other objects, if the request changes a field that depends on other
+// objects. An error means that a check could not run, and not that the SidecarSet is invalid.
 func (v *Validator) compare(ctx context.Context, ratchet *validation.Ratchet, set *v1alpha1.SidecarSet) error {
 	var unchecked error
 	if ratchet.NeedsOthers() {
@@ -91,9 +91,8 @@ func (v *Validator) compare(ctx context.Context, ratchet *validation.Ratchet, se
 	return unchecked
 }
 
-// rejectedInDryRun returns the causes of the dry run. It omits causes that also apply to the
-// stored object, because the rules of the API server may have changed since the object was
-// stored.
+// rejectedInDryRun returns the causes of the dry run. rejectedInDryRun omits causes that also apply to the
+// stored object, because the rules of the API server may have changed since the object was stored.
 func (v *Validator) rejectedInDryRun(ctx context.Context, req *admission.Request, ratchet *validation.Ratchet, known []metav1.StatusCause) ([]metav1.StatusCause, error) {
 	dryRun := podDryRun{v.Client}
 	found, err := dryRun.causes(ctx, req.Object.Raw, req.OldObject.Raw, known)

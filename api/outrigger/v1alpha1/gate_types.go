@@ -2,10 +2,10 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// RolloutGate decides between two steps whether the rollout continues. It measures once all pods of
-// the step are updated and ready, and the bake time of the step is over. A gate that succeeds lets the
-// rollout continue. A gate that fails pauses the rollout, or rolls it back. A gate without a clear
-// answer pauses the rollout.
+// RolloutGate decides at the end of a step whether the rollout continues. The gate measures after all pods of
+// the step are updated and ready, and after the bake time of the step. If the gate succeeds, the rollout
+// continues. If the gate fails, the rollout is paused or rolled back. If the gate is inconclusive, the
+// rollout is paused.
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.prometheus), has(self.webhook), has(self.workflow)].exists_one(x, x)",message="a gate has exactly one of prometheus, webhook and workflow"
 type RolloutGate struct {
@@ -15,9 +15,9 @@ type RolloutGate struct {
 	Name string `json:"name"`
 	// Prometheus measures the value of a query.
 	Prometheus *PrometheusGate `json:"prometheus,omitempty"`
-	// Webhook asks a service of yours.
+	// Webhook sends requests to a service of the user.
 	Webhook *WebhookGate `json:"webhook,omitempty"`
-	// Workflow starts a workflow of yours, and waits for its result.
+	// Workflow starts a workflow of the user, and waits for the result of the workflow.
 	Workflow *WorkflowGate `json:"workflow,omitempty"`
 }
 
@@ -32,8 +32,8 @@ type PrometheusGate struct {
 	// +kubebuilder:validation:XValidation:rule="!self.matches('[?#]')",message="address has no query and no fragment: remove the part that begins with ? or #, and write the query into the field query"
 	// +kubebuilder:validation:XValidation:rule="!self.matches('[[:space:]]') && isURL(self)",message="address is an absolute URL without spaces, such as http://prometheus.monitoring:9090"
 	Address string `json:"address"`
-	// Query is a query whose answer is a scalar, or a vector with one element. It is a template of
-	// Go's text/template with the fields SidecarSet, Revision, Generation and Step.
+	// Query is a query whose answer is a scalar, or a vector with one element. Query is a template of Go's
+	// text/template with the fields SidecarSet, Revision, Generation and Step.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
 	Query string `json:"query"`
@@ -46,14 +46,14 @@ type PrometheusGate struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	Samples int32 `json:"samples,omitempty"`
-	// Success is an expression of CEL over value, previous and pods. A sample for which it is true is
-	// a success. Value and previous are the values of this sample and of the sample before it. Pods is
-	// the number of updated pods.
+	// Success is an expression of CEL over value, previous and pods. If the expression is true for a sample, the
+	// sample is a success. Value is the value of the sample, and previous is the value of the previous sample.
+	// Pods is the number of updated pods.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	Success string `json:"success"`
-	// Failure is an expression of CEL over the same variables. A sample for which it is true is a
-	// failure. Without this expression, each number that is no success is a failure.
+	// Failure is an expression of CEL over the same variables. If the expression is true for a sample, the
+	// sample is a failure. Without this expression, each number that is no success is a failure.
 	// +kubebuilder:validation:MaxLength=512
 	Failure string `json:"failure,omitempty"`
 	// FailureLimit is the number of failed samples above which the gate fails. The default is 0.
@@ -63,9 +63,9 @@ type PrometheusGate struct {
 	Credentials *GateCredentials `json:"credentials,omitempty"`
 }
 
-// WebhookGate asks a service of yours. The request is a POST whose JSON has the fields sidecarSet,
-// generation, revision, step and pods. The answer is JSON with the fields phase and message. The phase is
-// Success, Failure, Inconclusive or Running. After the answer Running, the gate asks again.
+// WebhookGate sends requests to a service of the user. The request is a POST whose JSON has the fields
+// sidecarSet, generation, revision, step and pods. The answer is JSON with the fields phase and message. The
+// phase is Success, Failure, Inconclusive or Running. After the answer Running, the gate asks again.
 type WebhookGate struct {
 	// URL is the address of the service.
 	// +kubebuilder:validation:MaxLength=512
@@ -88,10 +88,10 @@ type WebhookGate struct {
 	Credentials *GateCredentials `json:"credentials,omitempty"`
 }
 
-// WorkflowGate starts a workflow of yours in the Temporal namespace of Outrigger, and waits for its
-// result, for days if need be. The input has the fields sidecarSet, generation, revision, step and pods.
-// The result has the fields phase and message. The phase is Success, Failure or Inconclusive. A workflow
-// that ends without a result is inconclusive.
+// WorkflowGate starts a workflow of the user in the Temporal namespace of Outrigger, and waits for the result
+// of the workflow, for days if necessary. The input has the fields sidecarSet, generation, revision, step and
+// pods. The result has the fields phase and message. The phase is Success, Failure or Inconclusive. A
+// workflow that ends without a result is inconclusive.
 type WorkflowGate struct {
 	// Type is the type of the workflow.
 	// +kubebuilder:validation:MinLength=1
@@ -108,9 +108,8 @@ type WorkflowGate struct {
 	Interval *metav1.Duration `json:"interval,omitempty"`
 }
 
-// GateCredentials names a Secret in the namespace of the system. It has the key token, or the keys
-// username and password. The worker may read the Secret outrigger-gates. Another name needs a further
-// Role.
+// GateCredentials names a Secret in the namespace of the system. The Secret has the key token, or the keys
+// username and password. The worker may read the Secret outrigger-gates. Another name needs a further Role.
 type GateCredentials struct {
 	// Name is the name of the Secret.
 	// +kubebuilder:validation:MinLength=1

@@ -5,9 +5,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// RolloutPolicy divides the rollouts of the selected SidecarSets into steps. One policy applies
-// to a SidecarSet. If several policies select it, the policy with the lowest matchingPrecedence
-// applies. If precedences are equal, the policy whose name sorts first applies.
+// RolloutPolicy divides the rollouts of the selected SidecarSets into steps. One policy applies to a
+// SidecarSet. If several policies select a SidecarSet, the policy with the lowest matchingPrecedence applies.
+// If precedences are equal, the policy whose name sorts first applies.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=rop
@@ -116,9 +116,9 @@ type RolloutWindow struct {
 	TimeZone string `json:"timeZone,omitempty"`
 }
 
-// RolloutFailure says when a rollout has failed. A pod fails if one of its sidecars cannot start, or
-// has restarted twice since the upgrade. Pods that are not upgraded yet are the control group. If a
-// share of them fails, too, the same share of the upgraded pods does not count.
+// RolloutFailure says when a rollout has failed. A pod fails if one of its sidecars cannot start, or has
+// restarted twice since the upgrade. Pods that are not upgraded yet are the control group. If a share of the
+// control group fails, too, the same share of the upgraded pods does not count.
 type RolloutFailure struct {
 	// MaxFailedPods is the number of failed pods above which the rollout has failed. A percentage
 	// refers to the pods that the rollout upgrades, and is rounded down. With 0, the rollout fails
@@ -132,19 +132,19 @@ type RolloutFailure struct {
 	// revision, too. Without such a revision, Rollback pauses the rollout. The default is Pause.
 	// +kubebuilder:validation:Enum=Pause;Rollback
 	Action FailureAction `json:"action,omitempty"`
-	// UnreadyFor is the time after which a pod that was available before its upgrade, and is not ready
-	// since, counts as failed, such as 5m. Without it, a pod that is not ready does not count.
+	// UnreadyFor is the time after which a pod that was available before its upgrade, and is not ready since,
+	// counts as failed, such as 5m. Without unreadyFor, a pod that is not ready does not count.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[+]?([0-9]*[.]?[0-9]*(ns|us|µs|ms|s|m|h))+$') && duration(self) > duration('0s')",message="unreadyFor is a positive duration such as 5m"
 	UnreadyFor *metav1.Duration `json:"unreadyFor,omitempty"`
-	// AppRestarts is the number of restarts of the containers that are no sidecars after which an
-	// upgraded pod counts as failed, such as 1. Without it, these restarts do not count.
+	// AppRestarts is the number of restarts of the containers that are no sidecars after which an upgraded pod
+	// counts as failed, such as 1. Without appRestarts, these restarts do not count.
 	// +kubebuilder:validation:Minimum=1
 	AppRestarts int32 `json:"appRestarts,omitempty"`
-	// ProgressDeadline is the time within which a pod must become updated and ready, such as 30m.
-	// If no pod does, although the rollout could upgrade pods or waits for upgraded pods, the rollout
-	// has failed. The time starts again with each such pod. Without it, a rollout waits without end.
+	// ProgressDeadline is the time within which a pod must become updated and ready, such as 30m. If no pod
+	// does, although the rollout could upgrade pods or waits for upgraded pods, the rollout has failed. The time
+	// starts again with each such pod. Without progressDeadline, a rollout waits without end.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[+]?([0-9]*[.]?[0-9]*(ns|us|µs|ms|s|m|h))+$') && duration(self) > duration('0s')",message="progressDeadline is a positive duration such as 30m"
@@ -160,8 +160,8 @@ const (
 	RollbackOnFailure FailureAction = "Rollback"
 )
 
-// RolloutStep is one step of a rollout. The next step begins once all pods of the step are
-// updated and ready, its bake time is over, and it is approved.
+// RolloutStep is one step of a rollout. The next step begins once all pods of the step are updated and ready,
+// the bake time of the step is over, and the step is approved.
 type RolloutStep struct {
 	// Name is the name of the step in messages and commands.
 	// +kubebuilder:validation:MaxLength=63
@@ -174,16 +174,16 @@ type RolloutStep struct {
 	// +kubebuilder:validation:MaxLength=4
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^([1-9]|[1-9][0-9]|100)%$')",message="upTo is a number of pods of at least 1, or a percentage from 1% to 100%"
 	UpTo intstr.IntOrString `json:"upTo"`
-	// Bake is the time that the step waits after all its pods are updated and ready. No pod is
-	// upgraded during this time.
+	// Bake is the time that the step waits after all pods of the step are updated and ready. No pod is upgraded
+	// during this time.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[+]?([0-9]*[.]?[0-9]*(ns|us|µs|ms|s|m|h))+$') && duration(self) > duration('0s')",message="bake is a positive duration such as 10m; without a bake time, leave it out"
 	// +kubebuilder:validation:MaxLength=32
 	Bake *metav1.Duration `json:"bake,omitempty"`
-	// Approval makes the step wait for an approval after its bake time.
+	// Approval makes the step wait for an approval after the bake time of the step.
 	Approval *StepApproval `json:"approval,omitempty"`
-	// Gates are the names of the gates of the step. They measure after its bake time and before its
-	// approval, in this order.
+	// Gates are the names of the gates of the step. The gates measure one after the other, in the order of this
+	// list, after the bake time of the step and before the approval of the step.
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=10
 	// +kubebuilder:validation:items:MaxLength=63
@@ -203,6 +203,6 @@ type RolloutPolicyStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
 	Names []string `json:"names,omitempty"`
-	// Evictions is the state of the evictions. It is nil unless the policy evicts pods.
+	// Evictions is the state of the evictions. Evictions is nil unless the policy evicts pods.
 	Evictions *EvictionStatus `json:"evictions,omitempty"`
 }

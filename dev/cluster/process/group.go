@@ -1,5 +1,5 @@
-// Package process runs programs that can be stopped, killed, frozen and started again by name.
-// The kernel kills all programs when this process ends.
+// Package process starts programs, and stops, kills, suspends and restarts each program by its name. When the
+// process that uses this package ends, the kernel kills these programs.
 package process
 
 import (
@@ -17,15 +17,14 @@ import (
 
 // Spec describes one process and its readiness probe.
 type Spec struct {
-	// Name is the name of the process, which is unique in its Group. It is also the name of the
-	// log file.
+	// Name is the name of the process, which is unique in its Group. Name is also the name of the log file.
 	Name string
 	Path string
 	Args []string
 	// Env is added to the parent's environment, as KEY=value.
 	Env []string
-	// System contains additional attributes. Every process has its own process group, and is
-	// killed when this process ends.
+	// System contains additional attributes. Every process has its own process group. The kernel kills the
+	// process when the process that uses this package ends.
 	System syscall.SysProcAttr
 	// StopSignal is SIGTERM by default.
 	StopSignal syscall.Signal
@@ -67,8 +66,8 @@ var (
 	ErrEnded = errors.New("it ended")
 )
 
-// Group is a set of processes that are started and stopped by name. Its methods may be called
-// from several goroutines.
+// Group is a set of processes that are started and stopped by name. The methods of Group may be called from
+// several goroutines.
 type Group struct {
 	logs   string
 	forks  chan func()
@@ -80,7 +79,7 @@ type Group struct {
 	children []*child // in the order of their first start
 }
 
-// NewGroup returns an empty group. Its processes log to <logs>/<name>.log. Shutdown frees the
+// NewGroup returns an empty group. The processes of the group log to <logs>/<name>.log. Shutdown frees the
 // resources of the group.
 func NewGroup(logs string) *Group {
 	g := &Group{logs: logs, forks: make(chan func()), exits: make(chan Exit, 64), closed: make(chan struct{})}
@@ -132,8 +131,8 @@ func (g *Group) Start(ctx context.Context, spec Spec) error {
 	return c.run(ctx, g)
 }
 
-// StartAgain starts a stopped process with the same arguments. It does nothing if the process
-// runs. It fails with ErrUnknown for a name that was never started.
+// StartAgain starts a stopped process with the same arguments. If the process runs, StartAgain does nothing.
+// If no process called name was ever started, StartAgain returns ErrUnknown.
 func (g *Group) StartAgain(ctx context.Context, name string) error {
 	return g.with(name, func(c *child) error { return c.run(ctx, g) })
 }

@@ -47,7 +47,7 @@ func (h handover) dial(ctx context.Context) (*net.UnixConn, error) {
 	return unix, unix.SetDeadline(time.Now().Add(answerWithin))
 }
 
-// awaitOwn waits until the sidecar in the same container serves. It is the postStart hook, so the
+// awaitOwn waits until the sidecar in the same container serves. awaitOwn is the postStart hook, so the
 // kubelet and the upgrade wait until the sidecar serves.
 func (h handover) awaitOwn(ctx context.Context) error {
 	for {
@@ -104,8 +104,8 @@ func takeOver(predecessor *net.UnixConn) (net.Listener, error) {
 	return net.FileListener(file)
 }
 
-// announce is called once this process serves. It notifies the predecessor, if there is one, that
-// it can stop serving. This process then listens for successors in place of the predecessor.
+// announce is called when this process serves. If there is a predecessor, announce tells the predecessor to
+// stop serving. This process then listens for successors in place of the predecessor.
 func (h handover) announce(ctx context.Context, predecessor *net.UnixConn) (*net.UnixListener, error) {
 	next := filepath.Join(h.folder, "next.sock")
 	successors, err := listenUnix(ctx, next)
@@ -124,7 +124,7 @@ func (h handover) announce(ctx context.Context, predecessor *net.UnixConn) (*net
 	return successors, nil
 }
 
-// listenUnix listens at a path. It first removes a socket of an earlier process at this path.
+// listenUnix listens at path. listenUnix first removes a socket of an earlier process at path.
 func listenUnix(ctx context.Context, path string) (*net.UnixListener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -141,8 +141,7 @@ func listenUnix(ctx context.Context, path string) (*net.UnixListener, error) {
 	return unix, nil
 }
 
-// handOn answers successors. It closes the returned channel once a successor reports that it
-// serves.
+// handOn answers successors. When a successor reports that it serves, handOn closes the returned channel.
 func (h handover) handOn(successors *net.UnixListener, listener net.Listener) <-chan struct{} {
 	taken := make(chan struct{})
 	go func() {
@@ -166,8 +165,8 @@ func (h handover) handOn(successors *net.UnixListener, listener net.Listener) <-
 	return taken
 }
 
-// answer answers the request of a successor, and reports whether the successor serves. If the
-// successor does not report that it serves, it has failed, and this twin continues to serve.
+// answer answers the request of a successor, and reports whether the successor serves. A successor that does
+// not report that it serves has failed. This twin then continues to serve.
 func (h handover) answer(connection *net.UnixConn, listener net.Listener) (took bool, err error) {
 	if err := connection.SetDeadline(time.Now().Add(answerWithin)); err != nil {
 		return false, err
@@ -188,8 +187,8 @@ func (h handover) answer(connection *net.UnixConn, listener net.Listener) (took 
 	return err == nil && strings.TrimSpace(answer) == done, err
 }
 
-// sendSocket sends the file descriptor of the socket, not of a duplicate. A duplicate shares its
-// blocking mode with the socket, so a change of the one mode would also change the other.
+// sendSocket sends the file descriptor of the socket, not of a duplicate. A duplicate shares the blocking
+// mode of the socket, so a change of the one mode would also change the other.
 func sendSocket(connection *net.UnixConn, listener net.Listener) error {
 	socket, ok := listener.(syscall.Conn)
 	if !ok {

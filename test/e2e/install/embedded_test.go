@@ -49,7 +49,7 @@ spec:
 	})
 }
 
-// address returns the address of the pod of Temporal, at which it accepts TLS.
+// address returns the address at which the pod of Temporal accepts TLS.
 func (s *site) address() string {
 	s.t.Helper()
 	return s.podIP() + ":7234"
@@ -60,7 +60,7 @@ func (s *site) podIP() string {
 	return s.jsonpath("pod outrigger-temporal-0 -n kruise-system", "{.status.podIP}")
 }
 
-// list lists the runs of rollouts with the certificate of the roles.
+// list authenticates with the certificate of the roles, and returns the runs of rollouts.
 func (s *site) list() string {
 	s.t.Helper()
 	directory := s.t.TempDir()
