@@ -16,11 +16,10 @@ import (
 	"github.com/outrigger/outrigger/internal/stage"
 )
 
-// PlanInput is the data that a Plan is made from. Its Set is the version to plan for, with
-// defaults and hashes.
+// PlanInput is the data for a Plan. Set is the version to plan for, with defaults and hashes.
 type PlanInput struct {
 	Input
-	// Stored is the SidecarSet in the cluster; nil if it is new.
+	// Stored is the SidecarSet in the cluster. Stored is nil if the SidecarSet is new.
 	Stored *v1alpha1.SidecarSet
 	// Rejected are the reasons for which admission would reject the SidecarSet.
 	Rejected []string
@@ -30,11 +29,10 @@ type PlanInput struct {
 	// not known.
 	Policies        []outriggerv1.RolloutPolicy
 	PoliciesUnknown string
-	// Domains returns the function that finds the domain of a node by a label of nodes. If it fails,
-	// the plan has a note and no limit of domains. It is nil if nodes are not read.
+	// Domains returns the function that finds the domain of a node by a label of nodes. If Domains fails, the
+	// plan has a note and no limit of domains. Domains is nil if nodes are not read.
 	Domains func(topologyKey string) (func(node string) string, error)
-	// Pace is the pace of the last rollout. It is nil if there was no rollout, or if PaceUnknown is
-	// set.
+	// Pace is the pace of the last rollout. Pace is nil if there was no rollout, or if PaceUnknown is set.
 	Pace        *Pace
 	PaceUnknown string
 }
@@ -155,8 +153,8 @@ func (in *PlanInput) notes() ([]string, error) {
 	return notes, nil
 }
 
-// changedInitImages names the ordinary init containers with another image: they do not run
-// again (SPEC §9.1).
+// changedInitImages returns the names of the ordinary init containers with another image. These init
+// containers do not run again (SPEC §9.1).
 func changedInitImages(stored, set *v1alpha1.SidecarSet) []string {
 	if stored == nil {
 		return nil
@@ -175,7 +173,7 @@ func changedInitImages(stored, set *v1alpha1.SidecarSet) []string {
 	return changed
 }
 
-// simulate returns the plan after the last batch. It changes the states of the pods.
+// simulate returns the plan after the last batch. simulate changes the states of the pods in matched.
 func (p *Plan) simulate(in *PlanInput, matched []rollout.Pod) (rollout.Plan, error) {
 	running := in.Set.DeepCopy()
 	running.Spec.UpdateStrategy.Paused = false
@@ -223,7 +221,7 @@ func (p *Plan) simulate(in *PlanInput, matched []rollout.Pod) (rollout.Plan, err
 	}
 }
 
-// domainOf returns the function that finds the domain of a node. It is nil without a limit of
+// domainOf returns the function that finds the domain of a node. domainOf returns nil without a limit of
 // domains, and if the nodes cannot be read.
 func (p *Plan) domainOf(in *PlanInput, current *protocol.Stage) func(node string) string {
 	if !stage.LimitsUnavailable(current) || current.Step.Domains == nil || in.Domains == nil {
@@ -302,7 +300,8 @@ const (
 	shownPods    = 5
 )
 
-// Text has the batches in order, and the pods that stay old.
+// Text returns the plan as text: a summary, the batches in order, and the pods that keep their version, by
+// reason.
 func (p *Plan) Text(s Style) string {
 	lines := []string{fmt.Sprintf("Plan of %s: %s", s.Paint.in(Strong, "sidecarset/"+p.Name), joinImages(p.Images))}
 	for _, cause := range p.Rejected {
