@@ -247,7 +247,7 @@ func converged(matched []rollout.Pod) map[protocol.PodReference]*rollout.Pod {
 		if pod.UnavailableByUpgrade() || pod.Waits() {
 			pod.Consistent, pod.Ready, pod.Migrating, pod.Migrated = true, true, false, false
 		}
-		pod.Resizing, pod.ResizeRestarts = false, false
+		pod.Resizing, pod.ResizeRestarts, pod.NodeLost = false, false, false
 	}
 	return byName
 }

@@ -134,6 +134,8 @@ func waitsFor(pod *rollout.Pod, version *podstate.Version) string {
 		return cmp.Or(pendingContainer(pod.Pod, version), "the kubelet has not observed the change")
 	case pod.Migrated:
 		return "the standby container is reset next"
+	case pod.NodeLost:
+		return "its node does not respond"
 	}
 	return cmp.Or(notReady(pod.Pod), "not ready yet")
 }

@@ -35,6 +35,8 @@ type State struct {
 	Consistent bool
 	// Ready pods are Running and Ready, and their standby twins are empty.
 	Ready bool
+	// NodeLost pods are on a node that does not respond. Their containers may still work.
+	NodeLost bool
 	// UpgradedInPlace pods were upgraded in place at least once.
 	UpgradedInPlace bool
 	// UpgradedToVersion pods were upgraded in place to this version.
@@ -77,10 +79,11 @@ func (s *State) UnavailableByUpgrade() bool {
 	return (s.Updated || s.UpgradedInPlace) && !s.available() && !s.UnavailableBefore && !s.RolloutEnded
 }
 
-// Waits reports whether a pod cannot be upgraded yet because its previous upgrade is in progress
-// (SPEC §7.2). A failed pod does not wait, so that another upgrade can fix the pod.
+// Waits reports whether a pod cannot be upgraded yet because its previous upgrade is in progress, or
+// because its node does not respond (SPEC §7.2). A failed pod does not wait, so that another upgrade can
+// fix the pod.
 func (s *State) Waits() bool {
-	return !s.Updated && !s.Failed && (!s.Consistent || s.Migrated)
+	return !s.Updated && !s.Failed && (!s.Consistent || s.Migrated || s.NodeLost)
 }
 
 // Of compares a pod with the version. An annotation that cannot be parsed is an error. The error
@@ -105,6 +108,7 @@ func (v *Version) OfRecord(pod *corev1.Pod, read *record.Record) State {
 	v.judgeResources(&state, pod, read)
 	standbys := v.StandbysToReset(pod, read.Active)
 	state.Ready = Ready(pod) && len(standbys) == 0
+	state.NodeLost = nodeLost(pod)
 	state.RolloutEnded = v.rolloutEnded(read.Hashes[v.Set].Hash, newest, upgraded)
 	if state.RolloutEnded && !unfinishedResize(read, v.Set) {
 		// A resize after the end has another cause.
@@ -257,8 +261,23 @@ func changed(pod *corev1.Pod, name string) (*corev1.Container, *corev1.Container
 
 // Ready reports whether a pod is running and has the condition Ready.
 func Ready(pod *corev1.Pod) bool {
-	condition := readyCondition(pod)
-	return pod.Status.Phase == corev1.PodRunning && condition != nil && condition.Status == corev1.ConditionTrue
+	return pod.Status.Phase == corev1.PodRunning && isTrue(pod, corev1.PodReady)
+}
+
+// nodeLost reports whether Kubernetes, and not the kubelet, has set the condition Ready to False, because
+// the node does not respond. The kubelet would also have set ContainersReady to False, unless a readiness
+// gate is not true.
+func nodeLost(pod *corev1.Pod) bool {
+	ready := readyCondition(pod)
+	if pod.Status.Phase != corev1.PodRunning || ready == nil || ready.Status == corev1.ConditionTrue || !isTrue(pod, corev1.ContainersReady) {
+		return false
+	}
+	return !slices.ContainsFunc(pod.Spec.ReadinessGates, func(gate corev1.PodReadinessGate) bool { return !isTrue(pod, gate.ConditionType) })
+}
+
+func isTrue(pod *corev1.Pod, kind corev1.PodConditionType) bool {
+	condition := Condition(pod, kind)
+	return condition != nil && condition.Status == corev1.ConditionTrue
 }
 
 func readyCondition(pod *corev1.Pod) *corev1.PodCondition {

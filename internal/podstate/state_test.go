@@ -264,6 +264,43 @@ func TestSpec7_5_PodsThatWereNotAvailableCostNothingUntilTheyHaveBeenReady(t *te
 	}
 }
 
+// Kubernetes sets only the condition Ready of the pods of a node that does not respond.
+func TestSpec7_2_APodOnANodeThatDoesNotRespondWaits(t *testing.T) {
+	condition := func(kind corev1.PodConditionType, status corev1.ConditionStatus) corev1.PodCondition {
+		return corev1.PodCondition{Type: kind, Status: status}
+	}
+	const gate = "example.com/gate"
+	for name, c := range map[string]struct {
+		conditions []corev1.PodCondition
+		gates      []corev1.PodReadinessGate
+		want       bool
+	}{
+		"the node does not respond": {[]corev1.PodCondition{condition(corev1.PodReady, corev1.ConditionFalse), condition(corev1.ContainersReady, corev1.ConditionTrue)}, nil, true},
+		"ready":                     {[]corev1.PodCondition{condition(corev1.PodReady, corev1.ConditionTrue), condition(corev1.ContainersReady, corev1.ConditionTrue)}, nil, false},
+		"a container is not ready":  {[]corev1.PodCondition{condition(corev1.PodReady, corev1.ConditionFalse), condition(corev1.ContainersReady, corev1.ConditionFalse)}, nil, false},
+		"no kubelet has reported":   {nil, nil, false},
+		"a gate is not true": {[]corev1.PodCondition{condition(corev1.PodReady, corev1.ConditionFalse), condition(corev1.ContainersReady, corev1.ConditionTrue), condition(gate, corev1.ConditionFalse)},
+			[]corev1.PodReadinessGate{{ConditionType: gate}}, false},
+		"a gate is not reported": {[]corev1.PodCondition{condition(corev1.PodReady, corev1.ConditionFalse), condition(corev1.ContainersReady, corev1.ConditionTrue)},
+			[]corev1.PodReadinessGate{{ConditionType: gate}}, false},
+		"all gates are true": {[]corev1.PodCondition{condition(corev1.PodReady, corev1.ConditionFalse), condition(corev1.ContainersReady, corev1.ConditionTrue), condition(gate, corev1.ConditionTrue)},
+			[]corev1.PodReadinessGate{{ConditionType: gate}}, true},
+	} {
+		pod := upgraded(func(p *corev1.Pod, s *corev1.ContainerStatus) {
+			p.Spec.ReadinessGates, p.Status.Conditions, s.ImageID = c.gates, c.conditions, "id-2"
+		})
+		state, err := version().Of(pod)
+		require.NoError(t, err)
+		assert.Equal(t, c.want, state.NodeLost, name)
+		state.Updated = false
+		assert.Equal(t, c.want, state.Waits(), name)
+		pod.Status.Phase = corev1.PodFailed
+		state, err = version().Of(pod)
+		require.NoError(t, err)
+		assert.False(t, state.NodeLost, name)
+	}
+}
+
 // After an edit of hotUpgradeEmptyImage, or with a webhook that rewrites images, empty twins have
 // another image than the SidecarSet names.
 func TestSpec7_7_OnlyAStandbyThatARecordedSwitchLeftBehindIsReset(t *testing.T) {

@@ -40,6 +40,9 @@ func (p *planner) candidates() ([]candidate, error) {
 			if pod.Waits() {
 				p.waiting++
 			}
+			if pod.NodeLost {
+				p.plan.addLost(pod)
+			}
 			candidates = append(candidates, newCandidate(pod, &priority))
 		}
 	}

@@ -190,9 +190,9 @@ func compareBool(a, b bool) int {
 }
 
 // selectPods selects candidates, in order, within maxUnavailable (SPEC §7.5). A pod that is not
-// ready, or whose upgrade restarts nothing, takes no slot. Another pod takes one slot. If no slot is open, the next pods are queued.
-// Pods for which the limits of the policy have no slot are queued after all other pods, because they
-// may get no slot during this batch.
+// ready, or whose upgrade restarts nothing, takes no slot. Every other pod takes one slot. If no slot is
+// open, selectPods queues the next pods. If the limits of the policy have no slot for a pod, selectPods
+// queues this pod after all other pods, because this pod may get no slot during the batch.
 func (p *planner) selectPods(candidates []candidate) {
 	maxQueued := min(MaxQueued, queuedPerSlot*p.plan.MaxUnavailable+len(p.rejected))
 	for _, pod := range p.selectWithSlots(candidates, maxQueued) {

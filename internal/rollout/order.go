@@ -28,7 +28,8 @@ func newCandidate(pod *Pod, p *priority) candidate {
 }
 
 // cost orders pods by the harm of an upgrade. An unscheduled pod has the lowest cost, followed by
-// a pending pod, a pod that is not ready, and a ready pod.
+// a pending pod, a pod that is not ready, and a ready pod. A pod on a node that does not respond comes last,
+// because it cannot be upgraded yet.
 func cost(pod *Pod) int8 {
 	var c int8
 	if pod.Spec.NodeName != "" {
@@ -43,6 +44,9 @@ func cost(pod *Pod) int8 {
 	}
 	if pod.Ready {
 		c++
+	}
+	if pod.NodeLost {
+		c += 2
 	}
 	return c
 }

@@ -35,6 +35,10 @@ type Plan struct {
 	// NotReady counts the pods that are not ready for another reason than an upgrade. They use no
 	// slot.
 	NotReady int
+	// NodesLost counts the pods that wait for their nodes. LostExample is the first of them, in the form
+	// namespace/name.
+	NodesLost   int
+	LostExample string
 	// Example is a pod that the rollout waits for, in the form namespace/name.
 	Example string
 	// NotUpgradable is the sorted list of pods that differ from the version in more than images.
@@ -95,6 +99,14 @@ func (p *Plan) count(pod *Pod) {
 	}
 }
 
+// addLost counts a pod that waits for its node.
+func (p *Plan) addLost(pod *Pod) {
+	p.NodesLost++
+	if name := pod.Reference().String(); p.LostExample == "" || name < p.LostExample {
+		p.LostExample = name
+	}
+}
+
 func (p *Plan) converging(pod *Pod) {
 	p.Counts.Converging++
 	if name := pod.Reference().String(); p.Example == "" || name < p.Example {
@@ -145,6 +157,9 @@ func (p *Plan) message() string {
 	}
 	if p.Counts.NotUpgradable > 0 {
 		message += fmt.Sprintf("; %d not upgradable in place, such as %s", p.Counts.NotUpgradable, p.NotUpgradable[0])
+	}
+	if p.NodesLost > 0 {
+		message += fmt.Sprintf("; %d on nodes that do not respond, such as %s", p.NodesLost, p.LostExample)
 	}
 	if p.Phase == protocol.PhaseWaiting && p.Example != "" {
 		message += "; " + WaitingFor + p.Example

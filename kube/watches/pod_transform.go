@@ -2,6 +2,7 @@ package watches
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -11,6 +12,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/podstate"
 )
 
 // NewPodTransform returns the cache.Options.Transform of pods. The transform keeps only the
@@ -51,13 +53,14 @@ func (t *podTransform) strip(o any) (any, error) {
 			Containers:        t.pool.containers(pod.Spec.Containers),
 			Resources:         pod.Spec.Resources,
 			OS:                windows(pod.Spec.OS),
+			ReadinessGates:    pod.Spec.ReadinessGates,
 		},
 		Status: corev1.PodStatus{
 			Phase:                 corev1.PodPhase(t.pool.text(string(pod.Status.Phase))),
 			StartTime:             pod.Status.StartTime,
 			ObservedGeneration:    pod.Status.ObservedGeneration,
 			QOSClass:              corev1.PodQOSClass(t.pool.text(string(pod.Status.QOSClass))),
-			Conditions:            t.conditions(pod.Status.Conditions),
+			Conditions:            t.conditions(pod),
 			InitContainerStatuses: t.statuses(pod.Status.InitContainerStatuses),
 			ContainerStatuses:     t.statuses(pod.Status.ContainerStatuses),
 		},
@@ -84,12 +87,18 @@ func (t *podTransform) controller(pod *corev1.Pod) []metav1.OwnerReference {
 	}}
 }
 
-func (t *podTransform) conditions(all []corev1.PodCondition) (kept []corev1.PodCondition) {
-	for i := range all {
-		condition := &all[i]
+func (t *podTransform) conditions(pod *corev1.Pod) (kept []corev1.PodCondition) {
+	ready := podstate.Ready(pod)
+	for i := range pod.Status.Conditions {
+		condition := &pod.Status.Conditions[i]
 		switch condition.Type {
 		case corev1.PodReady:
 			kept = append(kept, t.condition(condition, ""))
+		case corev1.ContainersReady:
+			// A ready pod needs no proof that its kubelet reports.
+			if !ready {
+				kept = append(kept, t.condition(condition, ""))
+			}
 		case v1alpha1.UpgradableCondition:
 			// The message contains the entry of each SidecarSet for the pod.
 			kept = append(kept, t.condition(condition, condition.Message))
@@ -97,6 +106,11 @@ func (t *podTransform) conditions(all []corev1.PodCondition) (kept []corev1.PodC
 			resize := t.condition(condition, "")
 			resize.Reason = t.pool.text(condition.Reason)
 			kept = append(kept, resize)
+		default:
+			isGate := func(gate corev1.PodReadinessGate) bool { return gate.ConditionType == condition.Type }
+			if !ready && slices.ContainsFunc(pod.Spec.ReadinessGates, isGate) {
+				kept = append(kept, t.condition(condition, ""))
+			}
 		}
 	}
 	return kept

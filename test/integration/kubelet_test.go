@@ -3,15 +3,18 @@ package integration
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
@@ -49,7 +52,7 @@ func (s *scenario) reportReady(ready corev1.ConditionStatus, name, image, imageI
 	require.NoError(s.t, stack.kube.Get(s.ctx, client.ObjectKey{Namespace: s.name, Name: name}, pod))
 	before := pod.DeepCopy()
 	pod.Status.Phase = corev1.PodRunning
-	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}, {Type: corev1.ContainersReady, Status: ready}}
 	statuses := func(containers []corev1.Container) (all []corev1.ContainerStatus) {
 		for i := range containers {
 			status := corev1.ContainerStatus{Name: containers[i].Name, Image: "app:1", ImageID: "sha256:app", Ready: ready == corev1.ConditionTrue}
@@ -91,6 +94,45 @@ func TestSpec7_ARetagOfTheSameDigestFinishes(t *testing.T) {
 	}
 	s.awaitPhase(protocol.PhaseComplete)
 	s.awaitSet("all pods to be updated and ready", counts(4))
+}
+
+// Kubernetes sets only the condition Ready of the pods of a node that does not respond. If a zone returns, its
+// pods must not restart all at once.
+func TestSpec7_2_PodsOfALostNodeAreUpgradedOnceTheNodeResponds(t *testing.T) {
+	t.Parallel()
+	s := newByHandScenario(t, 4)
+	lost := s.pods()[:3]
+	respond := func(ready corev1.ConditionStatus) {
+		for i := range lost {
+			s.patchPodStatus(&lost[i], fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":%q},{"type":"ContainersReady","status":"True"}]}}`, ready))
+		}
+	}
+	respond(corev1.ConditionFalse)
+	s.upgradeTo("side:v2")
+	s.await(func(v observer.View) bool { return v.Updated == 1 })
+	reported := s.images("side:v2")
+	s.report(reported[0], "side:v2", "sha256:v2", 1)
+	s.awaitSet("the wait for the nodes", func(set *v1alpha1.SidecarSet) bool {
+		progressing := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionProgressing)
+		return set.Status.UpdatedReadyPods == 1 && progressing.Reason == v1alpha1.ReasonWaitingForPods &&
+			strings.Contains(progressing.Message, "; 3 on nodes that do not respond, such as "+s.name+"/")
+	})
+	assert.Equal(t, reported, s.images("side:v2"))
+
+	respond(corev1.ConditionTrue)
+	for _, updated := range []int{3, 4} {
+		s.await(func(v observer.View) bool { return v.Updated == updated })
+		for _, name := range s.images("side:v2") {
+			if !slices.Contains(reported, name) {
+				s.report(name, "side:v2", "sha256:v2", 1)
+				reported = append(reported, name)
+			}
+		}
+	}
+	s.awaitPhase(protocol.PhaseComplete)
+	s.awaitSet("all pods to be updated and ready", counts(4))
+	worst, event := s.watched.Worst()
+	assert.LessOrEqual(t, worst, 2, "pods in flight at %s", event)
 }
 
 func TestSpec7_8_PodsDeletedBetweenTheirWriteAndTheKubeletStopNoOther(t *testing.T) {

@@ -96,6 +96,9 @@ func (p *Pods) Pod() *corev1.Pod {
 	if p.one(2) {
 		pod.Spec.Resources = nil
 	}
+	if pod.Spec.ReadinessGates = nil; p.one(3) {
+		pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "gate"}}
+	}
 	if pod.Spec.OS = nil; p.one(5) {
 		pod.Spec.OS = &corev1.PodOS{Name: corev1.Windows}
 	}
@@ -178,13 +181,13 @@ func (p *Pods) statuses(of []corev1.Container) []corev1.ContainerStatus {
 }
 
 func (p *Pods) conditions() []corev1.PodCondition {
-	drawn := make([]corev1.PodCondition, 3)
-	for i, kind := range []corev1.PodConditionType{corev1.PodReady, v1alpha1.UpgradableCondition, corev1.PodResizePending} {
+	drawn := make([]corev1.PodCondition, 5)
+	for i, kind := range []corev1.PodConditionType{corev1.PodReady, corev1.ContainersReady, "gate", v1alpha1.UpgradableCondition, corev1.PodResizePending} {
 		p.filler.Fill(&drawn[i])
 		drawn[i].Type, drawn[i].Status = kind, corev1.ConditionStatus(p.pick("True", "True", "False"))
 		drawn[i].Message = p.pick(`{"drawn":false}`, `{"drawn":true,"other":false}`, `{"other":true}`)
 	}
-	return drawn[:1+p.below(3)]
+	return drawn[:1+p.below(5)]
 }
 
 func (p *Pods) amounts() corev1.ResourceList {

@@ -1,0 +1,58 @@
+package rollout
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/podstate"
+)
+
+// lost is the state of an old pod whose node does not respond.
+var lost = podstate.State{Complete: true, Upgradable: true, Consistent: true, NodeLost: true}
+
+// The pods of a zone that returns would all restart at the same time.
+func TestSpec7_2_PodsOnLostNodesWaitAndStopNoOther(t *testing.T) {
+	population := matched(lost, old, lost, old, oldDown)
+	plan, err := Next(unavailable(intstr.FromInt32(1)), population, nil)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"e*", "b"}, chosen(plan), "a pod that is not ready takes no slot")
+	assert.Contains(t, plan.Message, "; 2 on nodes that do not respond, such as d/a")
+
+	all := []protocol.SelectedPod{{PodReference: population[0].Reference()}, {PodReference: population[3].Reference()}}
+	refill := plan.Refill(all, nil, 0)
+	assert.Equal(t, []string{"d"}, chosen(Plan{Pods: refill.Now}))
+	assert.Empty(t, refill.SlotWanted)
+
+	plan, err = Next(unavailable(intstr.FromInt32(1)), matched(lost, updated), nil)
+	require.NoError(t, err)
+	assert.Empty(t, plan.Pods)
+	assert.Equal(t, protocol.PhaseWaiting, plan.Phase)
+	assert.Equal(t, 1, plan.Counts.Remaining)
+}
+
+func TestSpec7_2_APartitionKeepsPodsOnLostNodesFirst(t *testing.T) {
+	set := strategy(func(s *v1alpha1.SidecarSetUpdateStrategy) {
+		s.Partition, s.MaxUnavailable = ptr(intstr.FromInt32(2)), ptr(intstr.FromInt32(4))
+	})
+	plan, err := Next(set, matched(lost, old, lost, old), nil)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"b", "d"}, chosen(plan))
+	plan, err = Next(set, matched(lost, updated, lost, updated), nil)
+	require.NoError(t, err)
+	assert.Equal(t, protocol.PhasePartitionReached, plan.Phase)
+}
+
+// A lost node is no reason to roll back.
+func TestSpec11_6_TheProgressDeadlineDoesNotApplyToPodsOnLostNodes(t *testing.T) {
+	set := unavailable(intstr.FromInt32(1))
+	current := &protocol.Stage{Step: &protocol.Step{ProgressDeadline: time.Minute}}
+	plan, err := NextInStage(set, matched(lost, updated), nil, current)
+	require.NoError(t, err)
+	assert.False(t, ProgressDue(&plan, current))
+}
