@@ -49,7 +49,8 @@ func newRetry(s *shared) *cobra.Command {
 	}, output.JSON, output.YAML)
 }
 
-// requestRollback sends an abort or a retry to the run of a SidecarSet.
+// requestRollback sends an abort or a retry to the run of the SidecarSet name, or creates a RolloutAction if
+// the flag --via-cluster is set. requestRollback returns the answer.
 func (s *shared) requestRollback(ctx context.Context, c *cluster, name, update string, request stepRequest) (model, error) {
 	if request.viaCluster {
 		return s.act(ctx, c, name, request.action(update))

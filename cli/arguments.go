@@ -10,8 +10,8 @@ import (
 // aSidecarSet is the first argument of commands about one SidecarSet.
 const aSidecarSet = "a SidecarSet"
 
-// takes accepts the required arguments, and at most a number of arguments. With --all, it accepts
-// none.
+// takes returns a check of arguments. The check rejects more than most arguments, and fewer arguments than
+// required has names. With --all, the check rejects all arguments.
 func takes(most int, required ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		most, required := most, required
@@ -29,7 +29,7 @@ func takes(most int, required ...string) cobra.PositionalArgs {
 	}
 }
 
-// nameOf is the name of a command, with the name of the command that it belongs to.
+// nameOf returns the name of a command. The name of a subcommand begins with the name of the parent command.
 func nameOf(cmd *cobra.Command) string {
 	return strings.TrimPrefix(cmd.CommandPath(), cmd.Root().CommandPath()+" ")
 }

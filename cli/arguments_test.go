@@ -71,8 +71,8 @@ func TestGetIsListAndStatus(t *testing.T) {
 	require.EqualError(t, s.run("get", "-o", "table").err, `--output "table": use wide, json, yaml`)
 }
 
-// withoutKeyDirectory removes lines about the directory of payload keys, which differs between
-// runs.
+// withoutKeyDirectory removes the lines about the directory of payload keys, because the directory differs
+// between runs of the test.
 func withoutKeyDirectory(out string) string {
 	lines := slices.DeleteFunc(strings.Split(out, "\n"), func(line string) bool { return strings.Contains(line, "/none") })
 	return strings.Join(lines, "\n")

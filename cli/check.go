@@ -41,7 +41,7 @@ type installation struct {
 	*cluster
 	shared    *shared
 	taskQueue string
-	// withoutUser leaves out the rights of the user.
+	// withoutUser omits the check of the rights of the user.
 	withoutUser bool
 }
 
@@ -63,8 +63,8 @@ func newCheck(s *shared) *cobra.Command {
 	return s.printsChecks(cmd, &queue, false)
 }
 
-// NewCheck returns the command that checks the parts of the installation from a pod, with the flags
-// of the roles. Its service account does not use the other commands.
+// NewCheck returns the command that checks the parts of the installation from a pod, with the flags of the
+// roles. The service account of the pod needs no rights for the other commands.
 func NewCheck(streams genericiooptions.IOStreams, kubeconfig, systemNamespace *string) *cobra.Command {
 	s := &shared{IOStreams: streams, config: genericclioptions.NewConfigFlags(true), now: time.Now}
 	s.config.KubeConfig = kubeconfig
@@ -98,8 +98,8 @@ func (s *shared) printsChecks(cmd *cobra.Command, queue *string, withoutUser boo
 	}, output.JSON, output.YAML)
 }
 
-// check checks all parts at the same time, because a part that does not respond takes seconds. The
-// result has the order of their dependencies.
+// check checks all parts at the same time, because a check of a part that does not respond takes several
+// seconds. The checks are returned in the order in which the parts depend on each other.
 func (i *installation) check(ctx context.Context) view.Checks {
 	parts := []struct {
 		name  string
@@ -141,13 +141,13 @@ func newCheckResult(part, message string, err error) view.Check {
 	return view.Check{Part: part, State: state, Message: err.Error()}
 }
 
-// unknownError is the reason why the state of a part cannot be determined.
+// unknownError is the error of a part whose state cannot be determined.
 type unknownError struct{ cause string }
 
 func (e unknownError) Error() string { return e.cause }
 
-// failure explains why a part could not be read. Without the right to read it, the state of the
-// part is unknown.
+// failure explains err, which is the error of reading a part. If the user may not read the part, the state of
+// the part is unknown.
 func (i *installation) failure(err error, action string) error {
 	if apierrors.IsForbidden(err) {
 		return unknownError{action + ": not allowed"}
@@ -175,9 +175,9 @@ func (i *installation) definition(ctx context.Context) (string, error) {
 	return "serves " + strings.Join(definition.Status.StoredVersions, ", ") + " from storage, and a webhook converts", nil
 }
 
-// converts reads a SidecarSet in each version, so that the API server calls the webhook that converts.
-// The API server reads a single object from storage, and may read a list from its cache. Without a
-// SidecarSet, nothing is converted.
+// converts reads a SidecarSet in each served version, so that the API server calls the conversion webhook.
+// The API server reads a single object from storage, but may read a list from its cache. If there are no
+// SidecarSets, the API server does not call the webhook.
 func (i *installation) converts(ctx context.Context, definition *apiextensionsv1.CustomResourceDefinition) error {
 	for _, version := range definition.Spec.Versions {
 		if !version.Served {
@@ -196,7 +196,8 @@ func (i *installation) converts(ctx context.Context, definition *apiextensionsv1
 	return nil
 }
 
-// readOne reads the first object of a kind. An API server waits thirty seconds for a webhook that converts.
+// readOne reads the first object of a kind. The timeout of the read is shorter than the thirty seconds for
+// which an API server waits for a conversion webhook.
 func (i *installation) readOne(ctx context.Context, kind schema.GroupVersionKind) error {
 	ctx, cancel := context.WithTimeout(ctx, (webhookSeconds+1)*time.Second)
 	defer cancel()
@@ -210,8 +211,8 @@ func (i *installation) readOne(ctx context.Context, kind schema.GroupVersionKind
 	return client.IgnoreNotFound(i.live.Get(ctx, client.ObjectKeyFromObject(&list.Items[0]), one))
 }
 
-// policies checks the definition of RolloutPolicies. An older installation has none, and works
-// without it.
+// policies checks the RolloutPolicies. An older installation works without the CustomResourceDefinition of
+// RolloutPolicies.
 func (i *installation) policies(ctx context.Context) (string, error) {
 	var all outriggerv1.RolloutPolicyList
 	err := i.List(ctx, &all)
@@ -233,8 +234,9 @@ func (i *installation) policies(ctx context.Context) (string, error) {
 	return fmt.Sprintf("RolloutPolicies are installed (%d)", len(all.Items)) + i.freezesWithoutEffect(ctx), nil
 }
 
-// freezesWithoutEffect names the RolloutFreezes that are over or select nothing. The API server accepts
-// them, because a manifest may be applied again after its end. Freezes that cannot be read are left out.
+// freezesWithoutEffect names the RolloutFreezes that have ended or that select no SidecarSet. The API server
+// accepts such a RolloutFreeze, because a user may apply a manifest again after the end of the freeze. If the
+// RolloutFreezes cannot be read, freezesWithoutEffect returns an empty string.
 func (i *installation) freezesWithoutEffect(ctx context.Context) (notes string) {
 	var all outriggerv1.RolloutFreezeList
 	if i.List(ctx, &all) != nil {
@@ -248,7 +250,7 @@ func (i *installation) freezesWithoutEffect(ctx context.Context) (notes string) 
 		}
 		selector, err := metav1.LabelSelectorAsSelector(&freeze.Spec.Selector)
 		if err != nil {
-			continue // it freezes every SidecarSet
+			continue // The freeze applies to every SidecarSet.
 		}
 		requirements, _ := selector.Requirements()
 		if label := stage.Contradiction(requirements); label != "" {
@@ -258,7 +260,8 @@ func (i *installation) freezesWithoutEffect(ctx context.Context) (notes string) 
 	return notes
 }
 
-// temporalServer checks that the namespace has the search attributes, without which no run starts.
+// temporalServer checks that the namespace has the search attributes. Without the search attributes, no run
+// starts.
 func (i *installation) temporalServer(ctx context.Context) (string, error) {
 	r, err := i.shared.connect()
 	if err != nil {
@@ -286,9 +289,10 @@ func (i *installation) temporalServer(ctx context.Context) (string, error) {
 	return r.endpoint() + " answers", nil
 }
 
-// unreachedTemporal explains that this command does not reach Temporal. If the operator reports no outage, only this
-// command may have a wrong address. The operator needs longer to report a Temporal that accepts connections and does
-// not answer, so late calls prove nothing.
+// unreachedTemporal explains that this command does not reach Temporal. If the operator reports no outage,
+// the address of this command may be wrong. late is set if the call timed out. In this case, the report of
+// the operator is not used, because the operator takes longer to report a Temporal that accepts connections
+// but does not respond.
 func (i *installation) unreachedTemporal(ctx context.Context, err error, late bool) error {
 	var fault view.Fault
 	known := false
@@ -306,7 +310,7 @@ func (i *installation) unreachedTemporal(ctx context.Context, err error, late bo
 	return err
 }
 
-// rights lists the commands that the user may not use.
+// rights returns an error that lists the rights that the user lacks, and the commands that need these rights.
 func (i *installation) rights(ctx context.Context) (string, error) {
 	var denied []string
 	for _, needed := range []struct{ verb, group, resource, namespace, commands, grant string }{

@@ -54,8 +54,8 @@ func (i *installation) systemNamespaceExists(ctx context.Context) error {
 	return nil
 }
 
-// behind waits up to observeTime until the operator has observed the newest generation of each
-// SidecarSet. It then returns a SidecarSet that is not observed, or nil.
+// behind waits up to observeTime until the operator has observed the newest generation of each SidecarSet.
+// behind then returns a SidecarSet whose newest generation is not observed, or nil.
 func (i *installation) behind(ctx context.Context) (behind *v1alpha1.SidecarSet, err error) {
 	err = observe(observeTime, observeInterval, func() (bool, error) {
 		var sets v1alpha1.SidecarSetList

@@ -17,7 +17,8 @@ const maxRolePods = 3
 // componentLabel is the label of the Deployment and the pods of a role.
 const componentLabel = "app.kubernetes.io/component"
 
-// podsOf names the Deployment or the pods of a role that does not respond, and the next command.
+// podsOf returns the state of the Deployment or the pods of a role that does not respond, and the next
+// command.
 func (c *cluster) podsOf(ctx context.Context, role string) string {
 	kubectl := "kubectl -n " + c.systemNamespace + " "
 	selected := " -l " + componentLabel + "=" + role
@@ -59,7 +60,8 @@ func (c *cluster) deploymentsOf(ctx context.Context, role string) ([]appsv1.Depl
 	return found.Items, err
 }
 
-// localName is the name of the process of a role on a local stack, which may have several workers.
+// localName returns the name of the process of a role on a local stack. A local stack may have several
+// workers.
 func localName(role string) string {
 	if role == "worker" {
 		return "worker-1"
@@ -67,8 +69,8 @@ func localName(role string) string {
 	return role
 }
 
-// temporalNext is the next command while Temporal does not answer. Without a Deployment of the operator,
-// Temporal does not run in the cluster either.
+// temporalNext returns the next command while Temporal does not respond. If the cluster has no Deployment of
+// the operator, temporalNext assumes that Temporal runs outside of the cluster, too.
 func (c *cluster) temporalNext(ctx context.Context) string {
 	const after = "rollouts continue by themselves once it answers; "
 	if deployments, err := c.deploymentsOf(ctx, "operator"); err == nil && len(deployments) == 0 {
@@ -79,7 +81,7 @@ func (c *cluster) temporalNext(ctx context.Context) string {
 
 const podReady = "Ready"
 
-// rolePodState is ready, or the reason why a pod of a role is not ready.
+// rolePodState returns podReady, or the reason why a pod of a role is not ready.
 func rolePodState(pod *corev1.Pod) string {
 	state := string(pod.Status.Phase) + " and not ready"
 	for _, c := range pod.Status.Conditions {

@@ -29,7 +29,7 @@ import (
 	"github.com/outrigger/outrigger/kube/crd"
 )
 
-// part is the line of check for one part.
+// part returns the check of the part name in the output of the command check.
 func part(t *testing.T, name string, funcs interceptor.Funcs, objects ...client.Object) (found view.Check) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -94,7 +94,7 @@ func TestCheckProvesThatTheWebhookAnswers(t *testing.T) {
 		part(t, "webhook", interceptor.Funcs{}, installed(func(*admissionregistrationv1.MutatingWebhook) {})))
 }
 
-// following adds the match condition that follows the SidecarSets.
+// following returns a function that sets the match condition of the SidecarSets to expression.
 func following(expression string) func(*admissionregistrationv1.MutatingWebhook) {
 	return func(w *admissionregistrationv1.MutatingWebhook) {
 		w.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: match.ConditionName, Expression: expression}}
@@ -122,7 +122,7 @@ func TestCheckProvesThatTheWebhookConverts(t *testing.T) {
 			return cluster.Get(ctx, key, object, options...)
 		}, List: func(ctx context.Context, cluster client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 			if all, ok := list.(*metav1.PartialObjectMetadataList); ok && all.GroupVersionKind().Kind == "SidecarSet" {
-				all.Items = []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Name: "logs"}}} // as a cache does
+				all.Items = []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Name: "logs"}}} // A cache also returns this list.
 				return nil
 			}
 			return cluster.List(ctx, list, options...)
@@ -263,7 +263,7 @@ func TestEachCommandNamesTheFaultOfTheInstallation(t *testing.T) {
 		old      = " (after a start, the operator leads within 15s; without --leader-elect, the operator renews no Lease): namespace kruise-system has no Deployment of the operator: " +
 			"start its process outside of the cluster again (on a local stack: make start ROLE=operator), or install it"
 		late    = -time.Hour
-		noFault = "logs: kubectl sidecarset why logs" // the problem is that no pod matches
+		noFault = "logs: kubectl sidecarset why logs" // The problem is that no pod matches.
 	)
 	set := sidecarSet(t, "logs")
 	set.Status.ObservedGeneration = 1
@@ -310,7 +310,7 @@ func TestEachCommandNamesTheFaultOfTheInstallation(t *testing.T) {
 	}
 }
 
-// Without --temporal-address, check asks a server on this machine.
+// Without --temporal-address, the command check connects to a server on this machine.
 func TestSpec8_10_1_CheckTellsAWrongAddressFromATemporalThatIsDown(t *testing.T) {
 	refused := errors.New("Temporal at 127.0.0.1:7233, namespace default: connection refused (…)")
 	const (
@@ -322,7 +322,7 @@ func TestSpec8_10_1_CheckTellsAWrongAddressFromATemporalThatIsDown(t *testing.T)
 	)
 	for name, c := range map[string]struct {
 		renews bool
-		// after is the time after which the operator reports a fault, if any.
+		// after is the time after which the operator reports a fault.
 		after time.Duration
 		fault string
 		want  string

@@ -17,11 +17,11 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// webhookSeconds is timeoutSeconds of the webhook of pods, unless an installation has another value.
+// webhookSeconds is the default of timeoutSeconds of the webhook of pods.
 const webhookSeconds = 5
 
-// webhook reads the configuration of the webhook, and creates a pod by dry run, so that the API
-// server calls the webhook.
+// webhook reads the configuration of the webhook and creates a pod in a dry run, so that the API server calls
+// the webhook.
 func (i *installation) webhook(ctx context.Context) (string, error) {
 	namespace, _, err := i.shared.config.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
@@ -32,7 +32,7 @@ func (i *installation) webhook(ctx context.Context) (string, error) {
 	installed, unread := kube.PodWebhook(ctx, i)
 	switch {
 	case apierrors.IsForbidden(unread):
-		// The dry run below also detects a webhook that does not answer.
+		// The dry run below also detects a webhook that does not respond.
 	case unread != nil:
 		return "", i.failure(unread, "read MutatingWebhookConfiguration "+kube.WebhookConfigurationName)
 	default:
@@ -80,8 +80,8 @@ func (i *installation) called(ctx context.Context, installed *admissionregistrat
 	return nil
 }
 
-// callWebhook creates a pod by dry run, so that the API server calls the webhook. The API server may wait longer than
-// timeoutSeconds, for example for other webhooks of pods.
+// callWebhook creates a pod in a dry run, so that the API server calls the webhook. The API server may wait
+// longer than timeoutSeconds, for example for other webhooks of pods.
 func (i *installation) callWebhook(ctx context.Context, pod *corev1.Pod, installed *admissionregistrationv1.MutatingWebhook) error {
 	seconds := int32(webhookSeconds)
 	if installed != nil {

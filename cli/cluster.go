@@ -39,15 +39,15 @@ const (
 // cluster contains the clients and the settings with which commands access the cluster.
 type cluster struct {
 	client.Reader
-	// live bypasses the cache of a watch, and writes.
+	// live reads without the cache of a watch, and writes.
 	live            client.Client
 	config          *rest.Config
 	systemNamespace string
-	// page is the page size of lists; 0 for a cache, which has no pages.
+	// page is the page size of lists. page is 0 for a cache, because a cache has no pages.
 	page int64
 }
 
-// connectCluster returns the cluster of the kubeconfig. It does not wait for the API server.
+// connectCluster returns the cluster of the kubeconfig. connectCluster does not wait for the API server.
 func (s *shared) connectCluster() (*cluster, error) {
 	if *s.config.KubeConfig == "" && *s.config.APIServer == "" {
 		if err := errors.Join(kube.CheckKubeconfig(), noKubeconfig(clientcmd.RecommendedHomeFile)); err != nil {
@@ -65,7 +65,7 @@ func (s *shared) connectCluster() (*cluster, error) {
 		return nil, fmt.Errorf("find a cluster: %w (name one with --context or --kubeconfig; kubectl config get-contexts lists the contexts)", err)
 	}
 	config.Dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
-	// The rate limits are those of kubectl, because a single user waits for the answers.
+	// These rate limits are the same as in kubectl, because a user waits for the answers.
 	config.QPS, config.Burst = 50, 300
 	config.UserAgent = name
 	scheme, err := kube.NewScheme()
@@ -79,8 +79,8 @@ func (s *shared) connectCluster() (*cluster, error) {
 	return &cluster{Reader: live, live: live, config: config, systemNamespace: s.systemNamespace, page: pageSize}, nil
 }
 
-// noKubeconfig is the error if nothing names a cluster: KUBECONFIG is not set, the file that is read
-// instead does not exist, and the command runs in no pod. client-go would connect to 127.0.0.1:8080.
+// noKubeconfig returns an error if there is no kubeconfig: KUBECONFIG is not set, file does not exist, and
+// the command does not run in a pod. Without this error, client-go would connect to 127.0.0.1:8080.
 func noKubeconfig(file string) error {
 	if os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "" || os.Getenv("KUBERNETES_SERVICE_HOST") != "" {
 		return nil
@@ -91,11 +91,11 @@ func noKubeconfig(file string) error {
 	return fmt.Errorf("find a cluster: %s is not set, and %s does not exist (set the variable, or use --kubeconfig)", clientcmd.RecommendedConfigPathEnvVar, file)
 }
 
-// unreadableConfig begins the errors of client-go about a kubeconfig that cannot be read.
+// unreadableConfig is the beginning of the errors of client-go about a kubeconfig that cannot be read.
 const unreadableConfig = `error loading config file "`
 
-// badKubeconfig is the error about a kubeconfig that cannot be read. It leaves out the Go types in the
-// error of a file with other content.
+// badKubeconfig returns the error about a kubeconfig that cannot be read. If the file contains something else
+// than a kubeconfig, badKubeconfig omits the Go types in cause.
 func badKubeconfig(file, cause string) error {
 	if strings.Contains(cause, "unmarshal") || strings.Contains(cause, "yaml: ") {
 		cause = "it is not a kubeconfig"
@@ -103,8 +103,7 @@ func badKubeconfig(file, cause string) error {
 	return fmt.Errorf("read kubeconfig %s: %s (name another one with --kubeconfig or KUBECONFIG)", file, cause)
 }
 
-// sets returns all SidecarSets. They are completed with defaults, as in the operator and the
-// workers.
+// sets returns all SidecarSets, sorted by name, with the same defaults as in the operator and the workers.
 func (c *cluster) sets(ctx context.Context) ([]v1alpha1.SidecarSet, error) {
 	var list v1alpha1.SidecarSetList
 	if err := c.List(ctx, &list); err != nil {
@@ -129,7 +128,7 @@ func setNames(sets []v1alpha1.SidecarSet) []string {
 	return names
 }
 
-// setKinds are the names of SidecarSets in kubectl.
+// setKinds returns the names of the resource SidecarSet in kubectl.
 func setKinds() []string {
 	return []string{"sidecarset", "sidecarsets", "scs", "sidecarset.apps.kruise.io", "sidecarsets.apps.kruise.io"}
 }
@@ -158,7 +157,7 @@ func (c *cluster) set(ctx context.Context, name string) (*v1alpha1.SidecarSet, e
 
 var errNoSuchSet = errors.New("there is no SidecarSet")
 
-// noSuchSet is the error about a SidecarSet that does not exist. It names the existing SidecarSets.
+// noSuchSet returns the error about a SidecarSet that does not exist. The error names existing SidecarSets.
 func (c *cluster) noSuchSet(ctx context.Context, name string) error {
 	sets, err := c.sets(ctx)
 	if err != nil {
@@ -167,7 +166,7 @@ func (c *cluster) noSuchSet(ctx context.Context, name string) error {
 	return fmt.Errorf("%w %q; %s", errNoSuchSet, name, others(sets))
 }
 
-// others lists the first SidecarSets.
+// others names the first SidecarSets.
 func others(sets []v1alpha1.SidecarSet) string {
 	const enough = 10
 	names := setNames(sets)
@@ -180,8 +179,8 @@ func others(sets []v1alpha1.SidecarSet) string {
 	return "SidecarSets: " + strings.Join(names, ", ")
 }
 
-// input reads the pods that a SidecarSet selects by label, in one namespace, or in all namespaces
-// if namespace is empty. The namespaceSelector of the SidecarSet may exclude some of these pods.
+// input reads the pods that the selector of a SidecarSet selects in namespace, or in all namespaces if
+// namespace is empty. The namespaceSelector of the SidecarSet may exclude some of these pods.
 func (c *cluster) input(ctx context.Context, set *v1alpha1.SidecarSet, namespace string) (*view.Input, error) {
 	scope, err := match.NewScope(&set.Spec)
 	if err != nil {
@@ -201,14 +200,14 @@ func (c *cluster) input(ctx context.Context, set *v1alpha1.SidecarSet, namespace
 		for i := range list.Items {
 			in.Pods = append(in.Pods, &list.Items[i])
 		}
-		// A cache returns a continue token, but does not accept this token.
+		// The continue token of a cache is ignored, because a cache does not accept continue tokens.
 		if next = list.Continue; next == "" || c.page == 0 {
 			return in, nil
 		}
 	}
 }
 
-// revisions of a SidecarSet, the oldest first.
+// revisions returns the revisions of a SidecarSet, the oldest first.
 func (c *cluster) revisions(ctx context.Context, set *v1alpha1.SidecarSet) ([]*appsv1.ControllerRevision, error) {
 	listed, err := c.listRevisions(ctx, set.Name)
 	return revision.Of(set, listed), err
@@ -224,8 +223,8 @@ func (c *cluster) listRevisions(ctx context.Context, set string) ([]appsv1.Contr
 	return list.Items, nil
 }
 
-// policy returns the RolloutPolicy of a rollout. It returns nil if the rollout has no policy. It also
-// returns nil if the policy cannot be read, because the status of the SidecarSet has the current step, too.
+// policy returns the RolloutPolicy of a rollout, or nil if the rollout has no policy. policy also returns nil
+// if the RolloutPolicy cannot be read, because the status of the SidecarSet also shows the current step.
 func (c *cluster) policy(ctx context.Context, set *v1alpha1.SidecarSet) *outriggerv1.RolloutPolicy {
 	policy := &outriggerv1.RolloutPolicy{}
 	if set.Status.Rollout == nil || set.Status.Rollout.Policy == "" || c.Get(ctx, client.ObjectKey{Name: set.Status.Rollout.Policy}, policy) != nil {
@@ -234,7 +233,8 @@ func (c *cluster) policy(ctx context.Context, set *v1alpha1.SidecarSet) *outrigg
 	return policy
 }
 
-// policies lists the RolloutPolicies. A cluster without their CustomResourceDefinition has none.
+// policies lists the RolloutPolicies. Without the CustomResourceDefinition of RolloutPolicies, the list is
+// empty.
 func (c *cluster) policies(ctx context.Context) ([]outriggerv1.RolloutPolicy, error) {
 	var list outriggerv1.RolloutPolicyList
 	if err := c.List(ctx, &list); err != nil && !kube.MissingKind(err) {
@@ -243,17 +243,19 @@ func (c *cluster) policies(ctx context.Context) ([]outriggerv1.RolloutPolicy, er
 	return list.Items, nil
 }
 
-// lacksNamespace reports whether a namespace does not exist. It returns false if that cannot be read.
+// lacksNamespace reports whether a namespace does not exist. If the namespace cannot be read, lacksNamespace
+// returns false.
 func (c *cluster) lacksNamespace(ctx context.Context, name string) bool {
 	return apierrors.IsNotFound(c.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{}))
 }
 
-// noNamespace is the error about a namespace of -n that does not exist.
+// noNamespace returns the error about a namespace that does not exist.
 func noNamespace(name string) error {
 	return fmt.Errorf("namespace %s does not exist: name another one with -n (kubectl get namespaces)", name)
 }
 
-// namespaceLabels returns a function that reads the labels of a namespace. It reads each namespace once.
+// namespaceLabels returns a function that returns the labels of a namespace. The function reads each
+// namespace once.
 func (c *cluster) namespaceLabels(ctx context.Context) func(string) (map[string]string, error) {
 	read, known := kube.NamespaceLabels(ctx, c), map[string]map[string]string{}
 	return func(namespace string) (map[string]string, error) {
@@ -269,8 +271,8 @@ func (c *cluster) namespaceLabels(ctx context.Context) func(string) (map[string]
 	}
 }
 
-// user is the name under which the API server authenticates the user. It is empty if the name is
-// not known.
+// user returns the name with which the API server authenticates the user, or an empty string if the name is
+// unknown.
 func (c *cluster) user(ctx context.Context) string {
 	review := &authenticationv1.SelfSubjectReview{}
 	if err := c.live.Create(ctx, review); err != nil {
@@ -279,7 +281,7 @@ func (c *cluster) user(ctx context.Context) string {
 	return review.Status.UserInfo.Username
 }
 
-// explain adds the failed action and, if it is known, a remedy.
+// explain adds the failed action and, if a remedy is known, the remedy to err.
 func explain(err error, action string) error {
 	switch {
 	case kube.MissingKind(err):
@@ -309,22 +311,23 @@ func explain(err error, action string) error {
 	return fmt.Errorf("%s: %w", action, failed.Err)
 }
 
-// answered reports whether an API server returned the error, which may quote an error of another connection.
+// answered reports whether an API server returned the error. Such an error may quote an error of a connection
+// of the API server.
 func answered(err error) bool {
 	_, ok := errors.AsType[*apierrors.StatusError](err)
 	return ok
 }
 
-// isOtherServer reports whether a server does not speak the protocol of an API server, or answers with a web page.
-// The libraries of Go have only texts for this.
+// isOtherServer reports whether a server does not speak the protocol of an API server, or answers with a web
+// page. The Go libraries have no types for these errors, so isOtherServer compares their texts.
 func isOtherServer(err error) bool {
 	return slices.ContainsFunc([]string{"malformed HTTP", "server gave HTTP response to HTTPS client", "invalid character '<'"},
 		func(sign string) bool { return strings.Contains(err.Error(), sign) })
 }
 
-// isUnreachable reports whether a server does not answer. It returns false if the context of the
-// command has ended. errors.Is is not used for the deadline, because it also returns true for
-// network timeouts.
+// isUnreachable reports whether a server does not respond. If the context of the command has ended,
+// isUnreachable returns false. The deadline is not compared with errors.Is, because errors.Is also returns
+// true for a network timeout.
 func isUnreachable(failed *url.Error) bool {
 	if errors.Is(failed, context.Canceled) || failed.Err == context.DeadlineExceeded { //nolint:errorlint // see above
 		return false

@@ -23,7 +23,7 @@ import (
 
 const name = "kubectl-sidecarset"
 
-// shared are the flags and streams of every command.
+// shared contains the flags and streams of every command.
 type shared struct {
 	genericiooptions.IOStreams
 	config          *genericclioptions.ConfigFlags
@@ -35,7 +35,7 @@ type shared struct {
 	cluster func() (*cluster, error)
 }
 
-// NewCommand returns the root of the commands.
+// NewCommand returns the root command.
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	s := &shared{IOStreams: streams, config: genericclioptions.NewConfigFlags(true), now: time.Now}
 	s.cluster = s.connectCluster
@@ -80,8 +80,8 @@ func (s *shared) command() *cobra.Command {
 	return root
 }
 
-// checksTemporalFlags makes a command fail for wrong flags of Temporal. Such a command also works
-// while Temporal is unavailable. Without this check, it would report wrong flags as an outage.
+// checksTemporalFlags makes a command fail if the flags of Temporal are invalid. cmd also works while
+// Temporal is unavailable. Without this check, cmd would report invalid flags as an outage.
 func (s *shared) checksTemporalFlags(cmd *cobra.Command) *cobra.Command {
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -93,8 +93,8 @@ func (s *shared) checksTemporalFlags(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// ofSet completes a command about one SidecarSet. It rejects --namespace, which could be
-// meant to select pods of the SidecarSet.
+// ofSet completes a command about one SidecarSet. The command rejects --namespace, because a user could
+// expect that --namespace selects pods of the SidecarSet.
 func (s *shared) ofSet(cmd *cobra.Command) *cobra.Command {
 	cmd.ValidArgsFunction = s.completeSets
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
@@ -109,7 +109,7 @@ func (s *shared) ofSet(cmd *cobra.Command) *cobra.Command {
 // reader returns the model that a command prints. It may return both a model and an error.
 type reader func(ctx context.Context, c *cluster, args []string) (model, error)
 
-// prints adds the output flags to a command that prints a model.
+// prints adds the output flags to cmd, and makes cmd print the model that read returns.
 func (s *shared) prints(cmd *cobra.Command, o *output.Flag, read reader, formats ...string) *cobra.Command {
 	o.Add(cmd, formats...)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -128,7 +128,7 @@ func (s *shared) prints(cmd *cobra.Command, o *output.Flag, read reader, formats
 	return cmd
 }
 
-// completeSets offers the names of the SidecarSets as first argument.
+// completeSets completes the first argument with the names of the SidecarSets.
 func (s *shared) completeSets(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp

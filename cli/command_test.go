@@ -42,7 +42,7 @@ func newInterceptedCluster(t *testing.T, funcs interceptor.Funcs, objects ...cli
 	return testCluster{fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(funcs).Build(), t}
 }
 
-// ran is the output and the error of a command.
+// ran contains the output and the error of a command.
 type ran struct {
 	out, errOut string
 	err         error
@@ -61,13 +61,13 @@ func (s testCluster) runWith(stdin string, args ...string) ran {
 		return &cluster{Reader: s.Client, live: s.Client, systemNamespace: sh.systemNamespace, page: pageSize}, nil
 	}
 	cmd := sh.command()
-	// The key directory is missing, so commands do not wait for Temporal.
+	// The key directory does not exist, so commands do not wait for Temporal.
 	cmd.SetArgs(append([]string{"--kubeconfig=", "--temporal-payload-key-dir=" + s.t.TempDir() + "/none"}, args...))
 	err := cmd.ExecuteContext(s.t.Context())
 	return ran{out.String(), errOut.String(), err}
 }
 
-// shows runs a command that succeeds.
+// shows runs a command, requires that the command succeeds, and returns the output.
 func (s testCluster) shows(args ...string) string {
 	s.t.Helper()
 	got := s.run(args...)
@@ -75,7 +75,7 @@ func (s testCluster) shows(args ...string) string {
 	return got.out
 }
 
-// read decodes the JSON of a command.
+// read decodes the JSON output of a command.
 func read[T any](t *testing.T, out string) (value T) {
 	t.Helper()
 	require.NoError(t, json.Unmarshal([]byte(out), &value), out)
@@ -84,7 +84,7 @@ func read[T any](t *testing.T, out string) (value T) {
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
-// sidecarSet has the defaults and hashes of admission.
+// sidecarSet returns a SidecarSet with the defaults and hashes of admission.
 func sidecarSet(t *testing.T, name string, change ...func(*v1alpha1.SidecarSet)) *v1alpha1.SidecarSet {
 	t.Helper()
 	set := fixture.SidecarSet(name, fixture.Sidecar("agent"))
@@ -110,7 +110,7 @@ func recordedAs(t *testing.T, set *v1alpha1.SidecarSet, number int64, image stri
 	return one
 }
 
-// plainPod is a pod that SidecarSets match and that was not injected.
+// plainPod returns a pod that SidecarSets match and that was not injected.
 func plainPod(namespace, name string, change ...func(*corev1.Pod)) *corev1.Pod {
 	pod := fixture.Pod(fixture.Container("app"))
 	pod.Namespace, pod.Name = namespace, name
@@ -125,7 +125,7 @@ func TestEachCommandHasAnExample(t *testing.T) {
 	check = func(parent *cobra.Command) {
 		for _, cmd := range parent.Commands() {
 			if cmd.Name() == "completion" {
-				continue // cobra writes its help
+				continue // cobra writes the help of completion.
 			}
 			if cmd.HasSubCommands() {
 				check(cmd)

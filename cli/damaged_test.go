@@ -13,7 +13,7 @@ import (
 	"github.com/outrigger/outrigger/internal/record"
 )
 
-// injectedPod has a version of a SidecarSet.
+// injectedPod returns a pod with the version hash of a SidecarSet.
 func injectedPod(t *testing.T, set *v1alpha1.SidecarSet, name, hash string) *corev1.Pod {
 	t.Helper()
 	return plainPod("default", name, func(p *corev1.Pod) {
@@ -27,8 +27,8 @@ func injectedPod(t *testing.T, set *v1alpha1.SidecarSet, name, hash string) *cor
 	})
 }
 
-// damagedCluster has a valid SidecarSet, with one old pod and one pod that lacks it, and
-// SidecarSets that were stored without admission.
+// damagedCluster returns a cluster with a valid SidecarSet, with one old pod and one pod that lacks the
+// sidecars, and with SidecarSets that were stored without admission.
 func damagedCluster(t *testing.T) (s testCluster, stored []string) {
 	t.Helper()
 	fine := sidecarSet(t, "fine")
@@ -74,8 +74,8 @@ func TestADamagedSidecarSetDoesNotPreventTheExplanationOfOthers(t *testing.T) {
 	}
 }
 
-// Commands about a valid SidecarSet work although other SidecarSets are damaged, and the errors
-// about damaged ones name the field.
+// Commands about a valid SidecarSet work although other SidecarSets are damaged. The errors about damaged
+// SidecarSets name the field.
 func TestCommandsWorkBesideDamagedSidecarSets(t *testing.T) {
 	s, stored := damagedCluster(t)
 	for _, set := range []string{"a-namespaces", "a-unreadable", "fine"} {

@@ -43,13 +43,13 @@ func newDiff(s *shared) *cobra.Command {
 	}, output.JSON, output.YAML)
 }
 
-// contentDiff is two contents of a SidecarSet.
+// contentDiff contains the two contents that are compared.
 type contentDiff struct {
 	From side `json:"from"`
 	To   side `json:"to"`
 }
 
-// side is the content of a revision, or the present content, which has no name and number.
+// side is the content of a revision, or the current content. The current content has no name and no number.
 type side struct {
 	Name   string         `json:"name,omitempty"`
 	Number int64          `json:"number,omitempty"`
@@ -57,7 +57,7 @@ type side struct {
 	label  string
 }
 
-// Text is the unified diff.
+// Text returns the unified diff.
 func (d contentDiff) Text(s view.Style) string {
 	if d.From.yaml() == d.To.yaml() {
 		return fmt.Sprintf("%s and %s have the same content\n", d.From.label, d.To.label)
@@ -79,7 +79,7 @@ func (d contentDiff) Text(s view.Style) string {
 func (s side) yaml() string {
 	text, err := yaml.Marshal(map[string]any{"spec": s.Spec})
 	if err != nil {
-		return err.Error() // content that was decoded can be encoded
+		return err.Error() // Decoded content can always be encoded.
 	}
 	return string(text)
 }

@@ -18,25 +18,26 @@ import (
 
 const (
 	// lateRenewal is longer than the time between two renewals of the Lease of the operator. patientRenewal is
-	// also longer than the time between two renewals of which one fails, and of an operator of v0.1.0.
+	// also longer than this time if one renewal fails, or if the operator has version v0.1.0.
 	lateRenewal    = 1500 * time.Millisecond
 	patientRenewal = 2500 * time.Millisecond
 	// leaseReadInterval is the time between two reads of a Lease that is renewed late.
 	leaseReadInterval = 250 * time.Millisecond
-	// temporalFaultTime is the time in which the operator usually reports that Temporal refuses connections. A
-	// connection that hangs takes up to ten seconds.
+	// temporalFaultTime is the time within which the operator usually reports that Temporal refuses
+	// connections. If connections to Temporal hang, the report takes up to ten seconds.
 	temporalFaultTime = 3 * time.Second
 )
 
 // lease is the Lease of the operator.
 type lease struct {
 	*coordinationv1.Lease
-	// silence is the time for which nobody has renewed the Lease. It is zero if the Lease is renewed.
+	// silence is the time since the last renewal of the Lease. silence is zero if the operator renews the
+	// Lease.
 	silence time.Duration
 }
 
-// fault returns the part of the installation that does not answer, according to the Lease of the operator.
-// Without a Lease, or the right to read it, nothing is known.
+// fault returns the part of the installation that does not respond, according to the Lease of the operator.
+// If the Lease does not exist or cannot be read, fault returns no fault.
 func (c *cluster) fault(ctx context.Context, now time.Time) view.Fault {
 	read, err := c.operatorLease(ctx, now, lateRenewal, lateRenewal)
 	if err != nil {
@@ -48,7 +49,7 @@ func (c *cluster) fault(ctx context.Context, now time.Time) view.Fault {
 	return c.reported(ctx, read)
 }
 
-// reported returns the fault that the operator has written into its Lease.
+// reported returns the fault that the operator has written into the Lease.
 func (c *cluster) reported(ctx context.Context, read lease) view.Fault {
 	switch reason, message, _ := strings.Cut(read.Annotations[v1alpha1.FaultAnnotation], ": "); reason {
 	case v1alpha1.ReasonTemporalUnavailable:
@@ -59,8 +60,8 @@ func (c *cluster) reported(ctx context.Context, read lease) view.Fault {
 	return view.Fault{}
 }
 
-// webhookFault is the fault of the webhook, if the status of a SidecarSet shows it, and no other fault is
-// known.
+// webhookFault returns fault if fault is set. Otherwise, webhookFault returns the fault of the webhook if the
+// status of a SidecarSet shows this fault.
 func (c *cluster) webhookFault(ctx context.Context, fault view.Fault, sets ...v1alpha1.SidecarSet) view.Fault {
 	if fault != (view.Fault{}) {
 		return fault
@@ -75,7 +76,8 @@ func (c *cluster) webhookFault(ctx context.Context, fault view.Fault, sets ...v1
 	return view.Fault{}
 }
 
-// correct corrects a fault by the answers of runs, which are newer than the Lease (SPEC 8.10.5).
+// correct corrects fault with the answers of runs, because the answers are newer than the Lease (SPEC
+// 8.10.5).
 func (c *cluster) correct(ctx context.Context, fault view.Fault, runs ...view.RunInput) view.Fault {
 	answered := slices.ContainsFunc(runs, func(run view.RunInput) bool { return run.Status != nil })
 	silent := slices.ContainsFunc(runs, func(run view.RunInput) bool { return run.NotResponding })
@@ -88,15 +90,16 @@ func (c *cluster) correct(ctx context.Context, fault view.Fault, runs ...view.Ru
 	return fault
 }
 
-// operatorFault names the Lease that nobody renews, and the next command.
+// operatorFault returns a fault that names the Lease that the operator does not renew, and the next command.
 func (c *cluster) operatorFault(ctx context.Context, silence time.Duration) view.Fault {
 	return view.Fault{Reason: view.OperatorNotResponding, Message: fmt.Sprintf(
 		"the operator does not respond, and status may be old: the operator has not renewed Lease %s/%s for %s (after a start, the operator leads within 15s; without --leader-elect, the operator renews no Lease): %s",
 		c.systemNamespace, view.OperatorLease, silence.Round(time.Second), c.podsOf(ctx, "operator"))}
 }
 
-// operatorLease reads the Lease of the operator. No clock of the cluster is trusted: a Lease that looks older
-// than trusted is observed for a time, and a Lease that nobody renews meanwhile is silent.
+// operatorLease reads the Lease of the operator. Because the clocks of the cluster and of this machine may
+// differ, operatorLease observes a Lease that looks older than trusted. If the Lease is not renewed within
+// patience, silence is set.
 func (c *cluster) operatorLease(ctx context.Context, now time.Time, trusted, patience time.Duration) (lease, error) {
 	read := func() (*coordinationv1.Lease, error) {
 		found := &coordinationv1.Lease{}
@@ -117,8 +120,9 @@ func (c *cluster) operatorLease(ctx context.Context, now time.Time, trusted, pat
 	return lease{last, patience + max(now.Sub(first.Spec.RenewTime.Time), 0)}, nil
 }
 
-// reportOfTemporal returns what the operator reports about Temporal and the workers, after the time in which it
-// reports an outage. known is false if the operator is down, or does not use a Lease.
+// reportOfTemporal waits up to temporalFaultTime for a report of the operator that Temporal is unavailable,
+// and returns the newest report about Temporal and the workers. known is false if the operator does not
+// respond or does not use a Lease.
 func (c *cluster) reportOfTemporal(ctx context.Context) (fault view.Fault, known bool) {
 	end := time.Now().Add(temporalFaultTime)
 	for {
@@ -133,8 +137,9 @@ func (c *cluster) reportOfTemporal(ctx context.Context) (fault view.Fault, known
 	}
 }
 
-// observe repeats a read until it is done, at most for a limit. A read that is in progress at the end of
-// the limit is not cancelled, so that its result counts.
+// observe calls read every interval until read is done or returns an error, and returns the error. After
+// limit, observe does not call read again. A read that is in progress at the limit is not cancelled, so that
+// the result of the read counts.
 func observe(limit, interval time.Duration, read func() (done bool, err error)) error {
 	for end := time.Now().Add(limit); ; time.Sleep(interval) {
 		if done, err := read(); done || err != nil || !time.Now().Before(end) {

@@ -80,7 +80,8 @@ func (f *freezeFlags) freeze(name string, now time.Time) (*outriggerv1.RolloutFr
 		if err != nil {
 			return nil, fmt.Errorf("--selector: %w: use labels such as tier=edge, or \"tier in (edge, core)\"", err)
 		}
-		// The parsed LabelSelector has only the last of several values for one label.
+		// ParseToLabelSelector drops all requirements for a label except the last value, so the contradiction
+		// is detected in the requirements.
 		requirements, _ := labels.ParseToRequirements(f.selector)
 		if label := stage.Contradiction(requirements); label != "" {
 			return nil, fmt.Errorf("--selector %q selects nothing, because its requirements for label %s exclude each other: use one of them, or \"%[2]s in (…)\" with all values", f.selector, label)
@@ -121,12 +122,13 @@ func (c *cluster) freeze(ctx context.Context, freeze *outriggerv1.RolloutFreeze)
 	return done, nil
 }
 
-// rolls reports whether the status of a SidecarSet shows pods that are being upgraded.
+// rolls reports whether the status of a SidecarSet shows a rollout that has pods left to upgrade.
 func rolls(set *v1alpha1.SidecarSet) bool {
 	return meta.IsStatusConditionTrue(set.Status.Conditions, v1alpha1.ConditionProgressing) && set.Status.UpdatedPods < set.Status.MatchedPods
 }
 
-// explainFreezes is explain for RolloutFreezes.
+// explainFreezes adds the failed action and, if a remedy is known, the remedy to an error about
+// RolloutFreezes.
 func explainFreezes(err error, action string) error {
 	if kube.MissingKind(err) {
 		return fmt.Errorf("%s: this cluster does not know RolloutFreezes (CRD rolloutfreezes.outrigger.io): install the definitions of this release, and restart the operator", action)
@@ -138,8 +140,8 @@ func explainFreezes(err error, action string) error {
 type frozen struct {
 	Name  string       `json:"name"`
 	Until *metav1.Time `json:"until,omitempty"`
-	// SidecarSets is the number of selected SidecarSets. InProgress is the number of their rollouts
-	// in progress, according to status.
+	// SidecarSets is the number of selected SidecarSets. InProgress is the number of selected SidecarSets
+	// whose status shows a rollout in progress.
 	SidecarSets int `json:"sidecarSets"`
 	InProgress  int `json:"rolloutsInProgress"`
 }
@@ -185,7 +187,7 @@ func newUnfreeze(s *shared) *cobra.Command {
 	}, output.JSON, output.YAML)
 }
 
-// unfreeze deletes the named freeze, or all freezes.
+// unfreeze deletes the freezes in names, or all freezes if names is empty.
 func (c *cluster) unfreeze(ctx context.Context, names []string, now time.Time) (model, error) {
 	before, err := c.freezes(ctx)
 	if err != nil {
@@ -248,8 +250,8 @@ func otherFreezes(freezes []outriggerv1.RolloutFreeze) string {
 // unfrozen is the output of the command unfreeze.
 type unfrozen struct {
 	Deleted []string `json:"deleted"`
-	// SidecarSets is the number of SidecarSets that no freeze selects any more. StillFrozen is the
-	// number of SidecarSets that other freezes select.
+	// SidecarSets is the number of SidecarSets that were frozen, and that no freeze selects after the
+	// deletion. StillFrozen is the number of SidecarSets that other freezes select.
 	SidecarSets int `json:"sidecarSets"`
 	StillFrozen int `json:"stillFrozen"`
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// FreezeEnd are the flags for the end of a freeze.
+// FreezeEnd contains the flags for the end of a freeze.
 type FreezeEnd struct {
 	until    string
 	duration time.Duration
@@ -22,8 +22,9 @@ func (e *FreezeEnd) AddTo(flags *pflag.FlagSet) {
 	e.changed = flags.Changed
 }
 
-// Time returns the end of the freeze, or nil for a freeze without an end. The end has whole seconds, like
-// the times in objects. A flag that a user has set to an empty value is an error.
+// Time returns the end of the freeze, or nil for a freeze without an end. The end is rounded up to whole
+// seconds, because the times in objects have whole seconds. If a user sets a flag to an empty value, Time
+// returns an error.
 func (e *FreezeEnd) Time(now time.Time) (*time.Time, error) {
 	set := func(flag string, set bool) bool { return set || e.changed != nil && e.changed(flag) }
 	hasUntil, hasFor := set("until", e.until != ""), set("for", e.duration != 0)

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// newGet returns the command get, because users of kubectl expect list and status under this name.
+// newGet returns the command get, which runs list or status, because users of kubectl expect the name get.
 func newGet(s *shared) *cobra.Command {
 	list, status := newList(s), s.checksTemporalFlags(newStatus(s))
 	cmd := &cobra.Command{
@@ -46,7 +46,7 @@ func newGet(s *shared) *cobra.Command {
 	return cmd
 }
 
-// noSuchFlag is the error about a flag that only the other form of get has.
+// noSuchFlag returns the error about a flag that only the other form of get has.
 func noSuchFlag(flag string, listed bool) error {
 	if listed {
 		return fmt.Errorf("get without NAME is list, which has no flag --%s: name a SidecarSet, or leave out the flag", flag)

@@ -67,7 +67,7 @@ func (s *shared) runHistory(ctx context.Context, set *v1alpha1.SidecarSet, limit
 			all.ChangesUnknown = cause.Error()
 		}
 		if err != nil {
-			break // other runs would time out, too
+			break // Reads of other runs would time out, too.
 		}
 	}
 	return all
@@ -95,15 +95,14 @@ func (r *runs) rowOf(run *workflow.WorkflowExecutionInfo) view.RunRow {
 		row.Ended = new(run.CloseTime.AsTime())
 	}
 	fields := run.GetSearchAttributes().GetIndexedFields()
-	// Attributes that were removed since are left out.
+	// A removed search attribute is omitted.
 	_ = converter.GetDefaultDataConverter().FromPayload(fields[protocol.GenerationAttribute], &row.Generation)
 	_ = converter.GetDefaultDataConverter().FromPayload(fields[protocol.RolloutPhaseAttribute], &row.Phase)
 	return row
 }
 
-// changes are the pauses, resumes, approvals, promotions, aborts and retries of a run, as signals
-// or updates. unreadable is the reason that senders and reasons are missing. changes also adds the
-// images to the row of the run.
+// changes returns the pauses, resumes, approvals, promotions, aborts and retries of the run in row, and adds
+// the images of the run to row. If senders and reasons cannot be decoded, unreadable is the cause.
 func (r *runs) changes(ctx context.Context, set *v1alpha1.SidecarSet, row *view.RunRow) (found []view.Change, unreadable, err error) {
 	run := row.RunID
 	err = r.events(ctx, set, run, func(event *history.HistoryEvent) {
@@ -115,7 +114,7 @@ func (r *runs) changes(ctx context.Context, set *v1alpha1.SidecarSet, row *view.
 		case protocol.PauseSignal, protocol.ResumeSignal:
 			var pause protocol.Pause
 			if unread = r.decode(payload, &pause); pause.Sent {
-				return // the signal before this update is in the history
+				return // The history also contains the signal that was sent before this update.
 			}
 			change.By, change.Reason = cmp.Or(pause.By, identity), pause.Reason
 		case protocol.ApproveUpdate, protocol.PromoteUpdate, protocol.AbortUpdate, protocol.RetryUpdate:
@@ -144,8 +143,8 @@ func pastOf(action string) string {
 	return action + "d"
 }
 
-// decode fails only if the keys of an encrypted payload are missing. A signal of another client may
-// have any payload.
+// decode decodes payload into into. decode returns an error only for an encrypted payload, because a signal
+// of another client may have any payload.
 func (r *runs) decode(payload *common.Payloads, into any) error {
 	err := r.options.Codec.DataConverter().FromPayloads(payload, into)
 	if err != nil && slices.ContainsFunc(payload.GetPayloads(), codec.IsEncrypted) {
@@ -154,8 +153,8 @@ func (r *runs) decode(payload *common.Payloads, into any) error {
 	return nil
 }
 
-// detailsOf names the step of an approval or a promotion, with the reason. An abort and a retry apply
-// to all steps, and have only a reason.
+// detailsOf returns the step of an approval or a promotion, with the reason. For an abort or a retry,
+// detailsOf returns only the reason, because an abort or a retry applies to all steps.
 func detailsOf(action string, request protocol.StepRequest, unread error) string {
 	step := fmt.Sprintf("step %d", request.Step+1)
 	switch {
@@ -172,14 +171,14 @@ func detailsOf(action string, request protocol.StepRequest, unread error) string
 	return step
 }
 
-// imagesIn returns the images of a generation if the event contains them, as input of the run or as
-// signal. It returns an empty string if the history is encrypted and the keys are missing.
+// imagesIn returns the images of a generation if the event is the input of the run or a signal, and contains
+// these images. If the history is encrypted and the keys are missing, imagesIn returns an empty string.
 func (r *runs) imagesIn(event *history.HistoryEvent, generation int64) string {
 	payloads := event.GetWorkflowExecutionStartedEventAttributes().GetInput()
 	if signal := event.GetWorkflowExecutionSignaledEventAttributes(); signal.GetSignalName() == protocol.GenerationSignal {
 		payloads = signal.GetInput()
 	}
-	// These fields have the same names in the input and in the signal.
+	// The input and the signal have the same names for these fields.
 	var input protocol.GenerationInput
 	if payloads == nil || r.options.Codec.DataConverter().FromPayloads(payloads, &input) != nil || input.Generation != generation {
 		return ""
@@ -187,7 +186,7 @@ func (r *runs) imagesIn(event *history.HistoryEvent, generation int64) string {
 	return input.Images
 }
 
-// received returns the name and the payload of the signal or update of an event.
+// received returns the name, the payload and the sender of the signal or update of an event.
 func received(event *history.HistoryEvent) (name string, payload *common.Payloads, identity string) {
 	if signal := event.GetWorkflowExecutionSignaledEventAttributes(); signal != nil {
 		return signal.SignalName, signal.Input, signal.Identity

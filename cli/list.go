@@ -17,7 +17,7 @@ import (
 	"github.com/outrigger/outrigger/output"
 )
 
-// behind has the flags of the command that select pods.
+// behind contains the flags of list that select pods.
 type behind struct {
 	outdated, missing bool
 	// namespace is empty for all namespaces.
@@ -75,8 +75,8 @@ func newList(s *shared) *cobra.Command {
 	}, output.Wide, output.JSON, output.YAML)
 }
 
-// list returns the SidecarSets, and the line about a fault of the installation. Structured output has the
-// line in the stream of errors.
+// list returns the summaries of the SidecarSets, with the line about a fault of the installation. For
+// structured output, list writes this line to ErrOut instead.
 func (s *shared) list(in *view.ListInput, o output.Flag) model {
 	all := view.NewSummaries(in)
 	if !o.Structured() {
@@ -86,7 +86,7 @@ func (s *shared) list(in *view.ListInput, o output.Flag) model {
 	return all
 }
 
-// answers queries the runs of SidecarSets, and returns their answers by SidecarSet.
+// answers queries the runs of SidecarSets, and returns the answers by the names of the SidecarSets.
 type answers func(context.Context, []v1alpha1.SidecarSet) map[string]view.RunInput
 
 // listInput reads the runs, nodes, pods and faults that the status of SidecarSets does not show yet.
@@ -118,9 +118,9 @@ func (s *shared) scope(b *behind, everywhere bool) error {
 	return nil
 }
 
-// behind lists the pods that the flags select. It may return both pods and an error. A SidecarSet that
-// cannot be read does not prevent the list of the pods of other SidecarSets. If a list of pods fails,
-// behind stops, because the lists for the other SidecarSets would fail, too.
+// behind returns the pods that the flags select. behind may return both pods and an error. If one SidecarSet
+// is invalid, behind continues with the other SidecarSets. If a list of pods fails, behind stops, because the
+// lists for the other SidecarSets would fail, too.
 func (s *shared) behind(ctx context.Context, c *cluster, b behind, sets []v1alpha1.SidecarSet) (view.BehindPods, error) {
 	found, errs := view.BehindPods{}, []error{}
 	var webhook view.Webhook

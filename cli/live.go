@@ -14,7 +14,7 @@ import (
 	"github.com/outrigger/outrigger/output"
 )
 
-// live redraws the progress in place.
+// live redraws the models that follow shows in place, until follow returns or the user quits.
 func (s *shared) live(ctx context.Context, o output.Flag, follow func(ctx context.Context, show func(model) error) error, extra ...tea.ProgramOption) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -36,7 +36,7 @@ func (s *shared) live(ctx context.Context, o output.Flag, follow func(ctx contex
 		return errInterrupted
 	}
 	cancel()
-	// If follow has failed, the error of the program is only a consequence.
+	// If follow has failed, the error of the program is only a consequence of this failure.
 	if cause := <-ended; cause != nil {
 		return cause
 	}
@@ -48,11 +48,11 @@ type screen struct {
 	shown  model
 	style  func() view.Style
 	height int
-	// left reports that the user pressed q or Ctrl-C.
+	// left is set if the user pressed q or Ctrl-C.
 	left bool
 }
 
-// Init implements tea.Model. The screen is redrawn every second, because it shows ages.
+// Init implements tea.Model. The screen is redrawn every second, because the text contains ages.
 func (s screen) Init() tea.Cmd { return tea.Every(time.Second, func(t time.Time) tea.Msg { return t }) }
 
 // Update implements tea.Model.
@@ -81,8 +81,8 @@ func (s screen) View() tea.View {
 	return tea.NewView(fitted(s.shown.Text(s.style()), s.height))
 }
 
-// fitted leaves out the lines below the window: lines that have scrolled away cannot be
-// redrawn.
+// fitted omits the lines of text that do not fit in a window of height lines, because a terminal cannot
+// redraw lines that have scrolled out of the window.
 func fitted(text string, height int) string {
 	lines := strings.Split(text, "\n")
 	if height < 2 || len(lines) <= height {

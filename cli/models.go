@@ -53,8 +53,9 @@ func (m *Models) List(ctx context.Context, now time.Time) (view.Summaries, error
 	return view.NewSummaries(in), nil
 }
 
-// Status returns the rollout of a SidecarSet, and the URL of its newest run in the Temporal UI. The URL
-// is empty if no UI is known. Without Temporal, the rollout names the reason that its run is not known.
+// Status returns the rollout of a SidecarSet, and the URL of the newest run in the Temporal UI. The URL is
+// empty if no UI is known. If Temporal does not respond, the rollout contains the reason why the run is
+// unknown.
 func (m *Models) Status(ctx context.Context, name string, now time.Time) (*view.Rollout, string, error) {
 	set, err := m.cluster.set(ctx, name)
 	if err != nil {
@@ -70,5 +71,5 @@ func (m *Models) Status(ctx context.Context, name string, now time.Time) (*view.
 	return rollout, "", err
 }
 
-// IsNoSuchSet reports whether an error of Status is that the SidecarSet does not exist.
+// IsNoSuchSet reports whether Status failed because the SidecarSet does not exist.
 func IsNoSuchSet(err error) bool { return errors.Is(err, errNoSuchSet) }

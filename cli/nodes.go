@@ -21,13 +21,14 @@ import (
 const (
 	// maxNodes limits the nodes that a command reads one by one.
 	maxNodes = 5
-	// maxListedNodes limits the nodes that list reads, and names in one request.
+	// maxListedNodes is the maximum number of nodes of a cluster in which the command list looks for lost
+	// nodes.
 	maxListedNodes = 500
 )
 
 var errEnoughNodes = errors.New("enough nodes are read")
 
-// nodes lists the names of nodes once, reads each node once, and reads at most maxNodes nodes.
+// nodes returns a reader of nodes. The reader reads each node at most once, and reads at most maxNodes nodes.
 func (c *cluster) nodes(ctx context.Context, now time.Time) view.Nodes {
 	type answer struct {
 		node *corev1.Node
@@ -50,7 +51,7 @@ func (c *cluster) nodes(ctx context.Context, now time.Time) view.Nodes {
 	}}
 }
 
-// nodeNames lists the nodes without their content, from the cache of the API server.
+// nodeNames lists the names of the nodes from the cache of the API server.
 func (c *cluster) nodeNames(ctx context.Context) (sets.Set[string], error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
@@ -64,7 +65,8 @@ func (c *cluster) nodeNames(ctx context.Context) (sets.Set[string], error) {
 	return names, nil
 }
 
-// listNodes lists the nodes. It returns no nodes, and false, in a cluster with more than maxListedNodes nodes.
+// listNodes lists the nodes. In a cluster with more than maxListedNodes nodes, listNodes returns no nodes,
+// and all is false.
 func (c *cluster) listNodes(ctx context.Context) (nodes []corev1.Node, all bool, err error) {
 	var list corev1.NodeList
 	if err := c.live.List(ctx, &list, client.Limit(maxListedNodes)); err != nil || list.Continue != "" {
@@ -73,14 +75,16 @@ func (c *cluster) listNodes(ctx context.Context) (nodes []corev1.Node, all bool,
 	return list.Items, true, nil
 }
 
-// notReadyNodes returns the nodes that are not ready.
+// notReadyNodes returns the nodes that are not ready. In a cluster with more than maxListedNodes nodes,
+// notReadyNodes returns no nodes.
 func (c *cluster) notReadyNodes(ctx context.Context) ([]corev1.Node, error) {
 	nodes, _, err := c.listNodes(ctx)
 	return slices.DeleteFunc(nodes, func(node corev1.Node) bool { return view.NodeReady(&node) }), err
 }
 
-// lostNodes returns the lost nodes of the pods of each SidecarSet. It returns none in a cluster with more
-// than maxListedNodes nodes, and if nodes or pods cannot be read: the list needs no nodes.
+// lostNodes returns the lost nodes of the pods of each SidecarSet. In a cluster with more than maxListedNodes
+// nodes, or if nodes or pods cannot be read, lostNodes returns nil, because the command list also works
+// without nodes.
 func (c *cluster) lostNodes(ctx context.Context, all []v1alpha1.SidecarSet, now time.Time) map[string]view.Lost {
 	pods, err := c.podsOfLostNodes(ctx)
 	if err != nil || len(pods) == 0 {
@@ -89,15 +93,15 @@ func (c *cluster) lostNodes(ctx context.Context, all []v1alpha1.SidecarSet, now 
 	found, nodes, labels := map[string]view.Lost{}, c.nodes(ctx, now), c.namespaceLabels(ctx)
 	for i := range all {
 		in := &view.Input{Set: &all[i], Pods: pods, NamespaceLabels: labels, Nodes: nodes, SystemNamespace: c.systemNamespace}
-		if lost, err := view.FindLost(in); err == nil { // status names the error
+		if lost, err := view.FindLost(in); err == nil { // The command status shows the error.
 			found[all[i].Name] = lost
 		}
 	}
 	return found
 }
 
-// podsOfLostNodes lists the pods that are on no ready node. The API server leaves out the other pods, of
-// which there may be many.
+// podsOfLostNodes lists the pods that run on a node that is not ready or does not exist. The API server omits
+// the other pods, because there may be many.
 func (c *cluster) podsOfLostNodes(ctx context.Context) ([]*corev1.Pod, error) {
 	nodes, all, err := c.listNodes(ctx)
 	if err != nil || !all {
@@ -121,8 +125,8 @@ func (c *cluster) podsOfLostNodes(ctx context.Context) ([]*corev1.Pod, error) {
 	return pods, nil
 }
 
-// domains returns the function that finds the domain of a node by a label of nodes. Nodes are listed
-// only for a rollout with a limit of domains.
+// domains returns a function that maps a label of nodes to the domains of the nodes. The nodes are listed
+// only if the function is called, which is the case for a rollout with a limit of domains.
 func (c *cluster) domains(ctx context.Context) func(topologyKey string) (func(node string) string, error) {
 	nodes := kube.NewNodeLabels(c.live, clock.RealClock{})
 	return func(topologyKey string) (func(node string) string, error) {
@@ -130,8 +134,8 @@ func (c *cluster) domains(ctx context.Context) func(topologyKey string) (func(no
 	}
 }
 
-// waitingPods reads, for each SidecarSet, the pod that status names as an example of the pods that the rollout
-// waits for. It reads at most maxAskedRuns pods, and leaves out pods that cannot be read.
+// waitingPods reads, for each SidecarSet, the pod that the status names as an example of the pods for which
+// the rollout waits. waitingPods reads at most maxAskedRuns pods, and omits pods that cannot be read.
 func (c *cluster) waitingPods(ctx context.Context, all []v1alpha1.SidecarSet) map[string]*corev1.Pod {
 	found := map[string]*corev1.Pod{}
 	left := maxAskedRuns

@@ -20,9 +20,9 @@ import (
 	"github.com/outrigger/outrigger/cli/view"
 )
 
-// lostNodes returns a cluster with n pods that are not ready, each on another node that does not
-// exist, and with one more pod on the first of these nodes. It counts the reads of nodes in reads.
-// If err is not nil, each read of a node returns err.
+// lostNodes returns a cluster with n+1 pods that are not ready on n nodes that do not exist. The first node
+// has two pods. reads is incremented for each read of a node. If err is not nil, each read of a node returns
+// err.
 func lostNodes(t *testing.T, n int, err error, reads *int) testCluster {
 	set := sidecarSet(t, "logs")
 	objects := []client.Object{set, namespace("default")}
@@ -46,7 +46,7 @@ func lostNodes(t *testing.T, n int, err error, reads *int) testCluster {
 }
 
 func TestWhyAndStatusReadAFewNodesOfStuckPods(t *testing.T) {
-	// The line Waiting of status repeats the first pod.
+	// The line Waiting of the command status names the first pod again.
 	for command, repeated := range map[string]int{"why sidecarset/logs": 0, "status logs -o wide": 1} {
 		reads := 0
 		shown := lostNodes(t, 7, nil, &reads).shows(strings.Fields(command)...)
@@ -80,7 +80,7 @@ func TestAListFindsLostNodesInOneRequestForPods(t *testing.T) {
 			}
 			wanted := (&client.ListOptions{}).ApplyOptions(options).FieldSelector
 			asked = wanted.String()
-			err := c.List(ctx, list) // the fake client selects by no field
+			err := c.List(ctx, list) // The fake client ignores field selectors.
 			pods.Items = slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return !wanted.Matches(fields.Set{"spec.nodeName": p.Spec.NodeName}) })
 			return err
 		},

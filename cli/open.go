@@ -74,7 +74,7 @@ func (s *shared) uiAddress(ctx context.Context, name, base string) (string, erro
 	}
 }
 
-// runURL is the URL of the newest run of a SidecarSet in the Temporal UI at base.
+// runURL returns the URL of the newest run of a SidecarSet in the Temporal UI at base.
 func runURL(base, namespace string, set *v1alpha1.SidecarSet) string {
 	return fmt.Sprintf("%s/namespaces/%s/workflows/%s", strings.TrimSuffix(base, "/"),
 		url.PathEscape(namespace), url.PathEscape(protocol.WorkflowID(set.Name, set.UID)))

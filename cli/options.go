@@ -20,8 +20,8 @@ func newOptions(s *shared) *cobra.Command {
 	}
 }
 
-// leaveOutOptions removes the flags of every command from the help of each command, as kubectl
-// does. The flags are hidden only while the help is printed, because completion leaves out hidden flags.
+// leaveOutOptions removes the global flags from the help of each command, as in kubectl. The flags are hidden
+// only while the help is printed, because completion omits hidden flags.
 func leaveOutOptions(root *cobra.Command) {
 	usage := root.UsageFunc()
 	hide := func(hidden bool) {

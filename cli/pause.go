@@ -50,7 +50,7 @@ func newResume(s *shared) *cobra.Command {
 	})
 }
 
-// updates completes a command that sends an update to runs.
+// updates completes cmd, which sends update to one run or to all open runs.
 func (s *shared) updates(update string, cmd *cobra.Command) *cobra.Command {
 	var reason string
 	var all, via bool
@@ -93,7 +93,8 @@ func (s *shared) updates(update string, cmd *cobra.Command) *cobra.Command {
 	}, output.JSON, output.YAML)
 }
 
-// resumeSpec ends a pause by the spec, and then the pause of the run, if status shows one.
+// resumeSpec ends a pause by the spec. If the status also shows a pause of the run, resumeSpec then resumes
+// the run.
 func (s *shared) resumeSpec(ctx context.Context, c *cluster, set *v1alpha1.SidecarSet, reason string) (model, error) {
 	answer, err := c.pauseSpec(ctx, set, false)
 	if err != nil {
@@ -110,7 +111,7 @@ func (s *shared) resumeSpec(ctx context.Context, c *cluster, set *v1alpha1.Sidec
 	return answer, nil
 }
 
-// pauseSpec changes spec.updateStrategy.paused, which pauses rollouts without a run.
+// pauseSpec sets spec.updateStrategy.paused, which also applies to rollouts without a run.
 func (c *cluster) pauseSpec(ctx context.Context, set *v1alpha1.SidecarSet, paused bool) (updateAnswer, error) {
 	patch := fmt.Appendf(nil, `{"spec":{"updateStrategy":{"paused":%t}}}`, paused)
 	if err := c.live.Patch(ctx, set.DeepCopy(), client.RawPatch(types.MergePatchType, patch), client.FieldOwner(name)); err != nil {
@@ -151,7 +152,7 @@ type sender struct {
 	pause  protocol.Pause
 }
 
-// sender connects to Temporal. The caller closes the connection.
+// sender connects to Temporal, and returns a sender of update. The caller closes the sender.
 func (s *shared) sender(ctx context.Context, c *cluster, update, reason string) (*sender, error) {
 	if len(reason) > protocol.MaxPauseText {
 		return nil, fmt.Errorf("--reason has %d bytes, and may have %d", len(reason), protocol.MaxPauseText)
@@ -171,13 +172,13 @@ func (s *sender) send(ctx context.Context, set *v1alpha1.SidecarSet) (updateAnsw
 	answer := updateAnswer{Name: set.Name, PauseResult: result, next: "next: " + view.ResumeCommand(set.Name) + ", or kubectl sidecarset undo " + set.Name}
 	if s.update == protocol.ResumeUpdate {
 		resumed := set.DeepCopy()
-		resumed.Status.Rollout = nil // status may still show the pause that ended
+		resumed.Status.Rollout = nil // The status may still show the ended pause.
 		answer.next = strings.Join(nextOfRollout(resumed), "\n")
 	}
 	return answer, nil
 }
 
-// updateAnswer is the answer of a run.
+// updateAnswer is the answer of a run to a pause or a resume.
 type updateAnswer struct {
 	Name string `json:"name"`
 	protocol.PauseResult
@@ -223,8 +224,8 @@ func (r *runs) explainUpdate(of *v1alpha1.SidecarSet, update string, err error) 
 
 var errNoOpenRun = errors.New("no open run")
 
-// noOpenRun is the error of an update of a SidecarSet without an open run. The message begins with a
-// possible other Temporal only if status shows an unfinished rollout.
+// noOpenRun returns the error of an update of a SidecarSet without an open run. If the status shows an
+// unfinished rollout, the error first says that the operator may use another Temporal.
 func (r *runs) noOpenRun(set *v1alpha1.SidecarSet, next string) error {
 	text := fmt.Sprintf("no run is open, because no pod is left to upgrade; %s; if the operator uses another Temporal than %s, %s", next, strings.TrimPrefix(r.endpoint(), "Temporal at "), otherTemporal)
 	if view.Unfinished(set) {

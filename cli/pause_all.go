@@ -15,11 +15,12 @@ import (
 	"github.com/outrigger/outrigger/temporal"
 )
 
-// parallelUpdates limits the runs that are updated at once. Without a worker, each update blocks
-// until updateTimeout.
+// parallelUpdates limits the number of runs that are updated at the same time. Without a worker, each update
+// blocks until updateTimeout.
 const parallelUpdates = 100
 
-// updateAll sends an update to the open run of each SidecarSet. A failure does not stop the others.
+// updateAll sends update to the open run of each SidecarSet. If an update fails, updateAll continues with the
+// other SidecarSets.
 func (s *shared) updateAll(ctx context.Context, c *cluster, update, reason string) (model, error) {
 	sets, err := c.sets(ctx)
 	if err != nil {
@@ -45,9 +46,9 @@ func (s *shared) updateAll(ctx context.Context, c *cluster, update, reason strin
 	return all, all.failure(update)
 }
 
-// answers returns the answers of the open runs. It leaves out SidecarSets without an open run, but a
-// resume also lists those that are paused by their spec. The rejection of a resume because the run is not
-// paused is no failure.
+// answers returns the answers of the open runs. A SidecarSet without an open run is omitted, except in a
+// resume if the SidecarSet is paused by its spec. If a run rejects a resume because the run is not paused,
+// the answer is not a failure.
 func (s *sender) answers(sets []v1alpha1.SidecarSet, answers []updateAnswer, errs []error) updateAnswers {
 	all := updateAnswers{Sets: []updateAnswer{}, Temporal: s.endpoint(), pauses: s.update == protocol.PauseUpdate}
 	for i, err := range errs {
@@ -79,8 +80,8 @@ func (s *sender) answers(sets []v1alpha1.SidecarSet, answers []updateAnswer, err
 	return all
 }
 
-// updateAnswers are the answers of all open runs. A resume also lists SidecarSets that have no open
-// run and are paused by spec.
+// updateAnswers contains the answers of all open runs. For a resume, updateAnswers also contains the
+// SidecarSets that have no open run and are paused by their spec.
 type updateAnswers struct {
 	Sets []updateAnswer `json:"sidecarSets"`
 	// WithoutRun is the number of SidecarSets without an open run.
@@ -89,7 +90,7 @@ type updateAnswers struct {
 	pauses     bool
 	// runs is the number of open runs.
 	runs int
-	// unfinished are SidecarSets without an open run whose status shows an unfinished rollout.
+	// unfinished contains the SidecarSets without an open run whose status shows an unfinished rollout.
 	unfinished []string
 }
 
@@ -110,8 +111,8 @@ func (all updateAnswers) Text(view.Style) string {
 	return out.String()
 }
 
-// failure names the SidecarSets whose run did not confirm the update, or is not found in this
-// Temporal.
+// failure returns an error that names the SidecarSets whose update failed. If no run is open, the error names
+// the SidecarSets whose status shows an unfinished rollout.
 func (all updateAnswers) failure(update string) error {
 	var failed []string
 	for _, answer := range all.Sets {

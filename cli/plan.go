@@ -66,7 +66,7 @@ func newPlan(s *shared) *cobra.Command {
 	}, output.Wide, output.JSON, output.YAML)
 }
 
-// plan returns a plan with an error if admission would reject the SidecarSet.
+// plan returns the plan for in. If admission would reject the SidecarSet, plan also returns an error.
 func (s *shared) plan(ctx context.Context, c *cluster, in *view.PlanInput) (model, error) {
 	if err := revision.Complete(in.Set, in.Stored); err != nil {
 		return nil, err
@@ -83,12 +83,12 @@ func (s *shared) plan(ctx context.Context, c *cluster, in *view.PlanInput) (mode
 	case err == nil:
 		return plan, rejection
 	case rejection != nil:
-		return nil, rejection // the reason that there is no plan
+		return nil, rejection // The rejection is the reason why there is no plan.
 	}
 	return nil, err
 }
 
-// planPods reads the pods of a SidecarSet, and plans for them.
+// planPods reads the pods of a SidecarSet, and returns the plan for these pods.
 func (s *shared) planPods(ctx context.Context, c *cluster, in *view.PlanInput) (*view.Plan, error) {
 	read, err := c.input(ctx, in.Set, "")
 	if err != nil {
@@ -103,7 +103,7 @@ func (s *shared) planPods(ctx context.Context, c *cluster, in *view.PlanInput) (
 		in.Webhook = s.webhook(ctx, c)
 		return view.NewPlan(in)
 	}
-	// Without revisions, the changed fields of other pods are not known.
+	// If the revisions cannot be read, the plan omits the changed fields of pods that are not upgradable.
 	in.Revisions, _ = c.revisions(ctx, in.Stored)
 	if in.Pace, err = s.pace(ctx, in.Stored); err != nil {
 		in.PaceUnknown = err.Error()
@@ -111,7 +111,7 @@ func (s *shared) planPods(ctx context.Context, c *cluster, in *view.PlanInput) (
 	return view.NewPlan(in)
 }
 
-// rejections are the causes for which admission would reject a SidecarSet, except for the
+// rejections returns the causes for which admission would reject a SidecarSet. rejections does not check the
 // rules of Kubernetes and the whitelist.
 func (c *cluster) rejections(ctx context.Context, wanted, stored *v1alpha1.SidecarSet) ([]string, error) {
 	ratchet := validation.NewRatchet(wanted, stored)
@@ -144,7 +144,7 @@ func (c *cluster) rejections(ctx context.Context, wanted, stored *v1alpha1.Sidec
 	return rejections, nil
 }
 
-// readFile reads a SidecarSet in either API version from a file, and reads the stored SidecarSet.
+// readFile reads a SidecarSet in any API version from a file, and reads the stored SidecarSet.
 func (s *shared) readFile(ctx context.Context, c *cluster, file string, in *view.PlanInput) error {
 	var data []byte
 	var err error
@@ -167,14 +167,14 @@ func (s *shared) readFile(ctx context.Context, c *cluster, file string, in *view
 		return nil
 	}
 	if err == nil {
-		// The API server fills in fields that the file leaves out.
+		// The file omits fields that the API server sets.
 		in.Set.Status, in.Set.UID, in.Set.ResourceVersion = in.Stored.Status, in.Stored.UID, in.Stored.ResourceVersion
 	}
 	return err
 }
 
-// parseSet decodes a SidecarSet. It rejects a file with several documents, because a plan of the first
-// document could be mistaken for a plan of all documents.
+// parseSet decodes a SidecarSet, and returns the unknown fields. parseSet rejects a file with several
+// documents, because a user could mistake a plan of the first document for a plan of all documents.
 func parseSet(data []byte) (set *v1alpha1.SidecarSet, unknown []string, err error) {
 	var object map[string]any
 	for documents := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), len(data)+1); ; {
@@ -193,7 +193,7 @@ func parseSet(data []byte) (set *v1alpha1.SidecarSet, unknown []string, err erro
 	}
 }
 
-// convertSet converts a decoded object to a SidecarSet. It also returns the unknown fields.
+// convertSet converts a decoded object to a SidecarSet, and returns the unknown fields.
 func convertSet(object map[string]any) (*v1alpha1.SidecarSet, []string, error) {
 	if object == nil {
 		return nil, nil, errors.New("the document is empty: give the manifest of a SidecarSet")
@@ -220,7 +220,8 @@ func convertSet(object map[string]any) (*v1alpha1.SidecarSet, []string, error) {
 	return set, unknown, err
 }
 
-// pace returns the pace of the newest run that completed and upgraded pods, or nil.
+// pace returns the pace of the newest completed run that upgraded pods, among the newest runs. If there is no
+// such run, pace returns nil.
 func (s *shared) pace(ctx context.Context, set *v1alpha1.SidecarSet) (*view.Pace, error) {
 	r, err := s.connect()
 	if err != nil {

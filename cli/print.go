@@ -12,13 +12,13 @@ import (
 	"github.com/outrigger/outrigger/output"
 )
 
-// model is the data of a command's output.
+// model is the data that a command prints.
 type model interface {
 	Text(s view.Style) string
 }
 
-// print writes a model in the format of the flag. Colours are removed if the output is no
-// terminal or NO_COLOR is set.
+// print writes a model in the format of the flag. If the output is not a terminal, or NO_COLOR is set, print
+// removes the colours.
 func (s *shared) print(o output.Flag, m model) error {
 	if o.Structured() {
 		return o.Write(s.Out, m)
@@ -31,7 +31,7 @@ func (s *shared) style(o output.Flag) view.Style {
 	return view.Style{Now: s.now(), Paint: paint, Wide: o.Format == output.Wide}
 }
 
-// paint uses the sixteen colours, which users choose for their terminal.
+// paint uses only the sixteen colours that a user can choose in a terminal.
 func paint(tone view.Tone, word string) string {
 	style := lipgloss.NewStyle()
 	switch tone {
@@ -49,7 +49,7 @@ func paint(tone view.Tone, word string) string {
 	return style.Render(word)
 }
 
-// terminal reports whether the output is a terminal that can be redrawn.
+// terminal reports whether the output is a terminal that supports redrawing.
 func (s *shared) terminal() bool {
 	file, ok := s.Out.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd())) && os.Getenv("TERM") != "dumb"

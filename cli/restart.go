@@ -70,11 +70,11 @@ type restarter struct {
 	*cluster
 	shared *shared
 	name   string
-	// rejections has the last reason for each pod whose eviction was rejected.
+	// rejections maps each pod whose eviction was rejected to the last reason.
 	rejections map[string]string
-	// failed are the evictions that are not retried.
+	// failed contains the errors of evictions that are not retried.
 	failed []error
-	// waiting contains the reasons for which the restart has not ended.
+	// waiting contains the reasons why the restart has not ended.
 	waiting []string
 }
 
@@ -105,7 +105,8 @@ func (r *restarter) read(ctx context.Context) (*view.Restart, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Pods that the webhook is not called for would be evicted in vain.
+	// A pod that the webhook is not called for gets no sidecars when it is recreated, so such a pod is not
+	// evicted.
 	installed, err := kube.PodWebhook(ctx, r)
 	if err != nil {
 		return nil, explain(err, "get the webhook of pods")
@@ -146,7 +147,7 @@ func (r *restarter) restart(ctx context.Context, now *view.Restart) error {
 	}
 }
 
-// failure is the error of the evictions that failed.
+// failure returns the error of the failed evictions, or nil.
 func (r *restarter) failure() error {
 	switch len(r.failed) {
 	case 0:
@@ -157,19 +158,19 @@ func (r *restarter) failure() error {
 	return fmt.Errorf("%d evictions failed: %w", len(r.failed), errors.Join(r.failed...))
 }
 
-// replicas returns the number of pods to which an owner is scaled. It returns false if the owner does not
-// show this number.
+// replicas returns the number of replicas of an owner. If the number is unknown, replicas returns false.
 func (r *restarter) replicas(ctx context.Context, owner view.Workload, now *view.Restart) (int, bool) {
 	kind := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind)
 	replicas, known, err := kube.Replicas(ctx, r.live, kind, client.ObjectKey{Namespace: owner.Namespace, Name: owner.Name})
 	if apierrors.IsNotFound(err) {
-		// The name of a Deployment is derived from the name of a ReplicaSet.
+		// A missing owner with pods may be a Deployment, because the name of a Deployment is only derived from
+		// the name of a ReplicaSet.
 		return 0, now.Pods(owner) == 0
 	}
 	return replicas, known && err == nil
 }
 
-// evictSome evicts as many pods as slots are open. Pods that are rejected do not use slots.
+// evictSome evicts pods of left until open slots are used. A rejected eviction does not use a slot.
 func (r *restarter) evictSome(ctx context.Context, now *view.Restart, left view.BehindPods, open int, evictions *view.Evictions) error {
 	for i := range left {
 		if open == 0 {
@@ -177,7 +178,7 @@ func (r *restarter) evictSome(ctx context.Context, now *view.Restart, left view.
 		}
 		pod := &left[i]
 		named := pod.Namespace + "/" + pod.Name
-		line := "evicted " + named + ": " + pod.Cause() // Cause omits the command, because the eviction has the same effect
+		line := "evicted " + named + ": " + pod.Cause() // Cause omits the command, because the eviction has the same effect.
 		switch err := r.evict(ctx, pod); {
 		case apierrors.IsTooManyRequests(err):
 			rejection := "the eviction of " + named + " is rejected: " + err.Error()
@@ -187,7 +188,7 @@ func (r *restarter) evictSome(ctx context.Context, now *view.Restart, left view.
 			}
 			r.rejections[named], line = err.Error(), rejection+" (retried)"
 		case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-			continue // the pod was replaced
+			continue // The pod was replaced.
 		case err != nil && ctx.Err() != nil && apierrors.ReasonForError(err) == metav1.StatusReasonUnknown:
 			return err
 		case err != nil:
@@ -205,7 +206,7 @@ func (r *restarter) evictSome(ctx context.Context, now *view.Restart, left view.
 	return nil
 }
 
-// tryEvictions sends all evictions to the API server in a dry run, and prints the rejections.
+// tryEvictions sends an eviction of each pod in a dry run, and prints the rejections.
 func (r *restarter) tryEvictions(ctx context.Context, pods view.BehindPods) error {
 	for i := range pods {
 		err := r.evict(ctx, &pods[i], client.DryRunAll)

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// ofDatabase is a ready pod of a StatefulSet, without sidecars.
+// ofDatabase returns a ready pod of a StatefulSet, without sidecars.
 func ofDatabase(name, uid string) *corev1.Pod {
 	return plainPod("default", name, func(p *corev1.Pod) {
 		p.UID, p.Spec.RestartPolicy = types.UID(uid), corev1.RestartPolicyAlways

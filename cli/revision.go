@@ -15,11 +15,11 @@ import (
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
-// versions are a SidecarSet with its revisions, the oldest first.
+// versions contains a SidecarSet and its revisions, the oldest first.
 type versions struct {
 	set    *v1alpha1.SidecarSet
 	sorted []*appsv1.ControllerRevision
-	// namespace contains the revisions.
+	// namespace is the namespace of the revisions.
 	namespace string
 }
 
@@ -32,7 +32,8 @@ func (c *cluster) versions(ctx context.Context, name string) (versions, error) {
 	return versions{set, sorted, c.systemNamespace}, err
 }
 
-// recorded returns an error if there are no revisions. The operator records a revision of each SidecarSet.
+// recorded returns an error if there are no revisions. The operator records at least one revision of each
+// SidecarSet.
 func (v versions) recorded() error {
 	if len(v.sorted) > 0 {
 		return nil
@@ -41,8 +42,9 @@ func (v versions) recorded() error {
 		v.namespace, v.set.Name)
 }
 
-// find finds a revision by number, name or custom version, in this order, because a custom version
-// may be equal to a number or a name. A reference to several revisions is an error.
+// find returns the revision with reference as number, name or custom version. find compares numbers first,
+// then names, then custom versions, because a custom version may be equal to a number or a name. If several
+// revisions match, find returns an error.
 func (v versions) find(reference string) (*appsv1.ControllerRevision, error) {
 	number, notANumber := strconv.ParseInt(reference, 10, 64)
 	for _, kind := range []struct {
@@ -68,13 +70,13 @@ func (v versions) find(reference string) (*appsv1.ControllerRevision, error) {
 	return nil, fmt.Errorf("SidecarSet %s has no revision %q; it has %s", v.set.Name, reference, labelsOf(v.sorted))
 }
 
-// current is the present content, as a revision without name and number.
+// current returns the current content, as a revision without name and number.
 func (v versions) current() (*appsv1.ControllerRevision, error) {
 	data, err := revision.Content(&v.set.Spec)
 	return &appsv1.ControllerRevision{Data: runtime.RawExtension{Raw: data}}, err
 }
 
-// previous is the newest revision with another content than the SidecarSet.
+// previous returns the newest revision whose content differs from the content of the SidecarSet.
 func (v versions) previous() (*appsv1.ControllerRevision, error) {
 	current, err := v.current()
 	if err != nil {
@@ -93,7 +95,7 @@ func (v versions) previous() (*appsv1.ControllerRevision, error) {
 
 func labelOf(r *appsv1.ControllerRevision) string { return fmt.Sprintf("%s (%d)", r.Name, r.Revision) }
 
-// labelsOf lists revisions, the newest first.
+// labelsOf returns the names and numbers of revisions, the newest first.
 func labelsOf(sorted []*appsv1.ControllerRevision) string {
 	var labels []string
 	for _, one := range slices.Backward(sorted) {
@@ -102,8 +104,8 @@ func labelsOf(sorted []*appsv1.ControllerRevision) string {
 	return strings.Join(labels, ", ")
 }
 
-// contentOf returns the five fields of spec in a revision. Unset fields are null. Fields of
-// containers that this program does not know are kept.
+// contentOf returns the five fields of spec in a revision. Unset fields are nil. contentOf keeps fields of
+// containers that this program does not know.
 func contentOf(r *appsv1.ControllerRevision) (map[string]any, error) {
 	var content struct {
 		Spec map[string]any `json:"spec"`

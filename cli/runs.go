@@ -20,8 +20,7 @@ import (
 )
 
 const (
-	// readTimeout limits a read of Temporal. After a timeout, the output omits the data from
-	// Temporal.
+	// readTimeout limits a read of Temporal. After a timeout, the output omits the data of Temporal.
 	readTimeout = 3 * time.Second
 	// maxAskedRuns limits the runs that the command list queries.
 	maxAskedRuns = 20
@@ -36,19 +35,19 @@ const (
 	needsKeys = "if the run is encrypted, name the keys with --temporal-payload-key-dir"
 )
 
-// errUnread is the error of an update that the run has not answered.
+// errUnread is the error of an update that was sent, and that the run has not answered.
 var errUnread = errors.New("not confirmed: " + protocol.NoAnswer)
 
-// errNotResponding is the error of a query that no worker answers while Temporal is available.
+// errNotResponding is the error of a query that no worker answers although Temporal is available.
 var errNotResponding = errors.New(protocol.NoAnswer)
 
-// runs are the rollouts in Temporal.
+// runs reads and updates the runs of rollouts in Temporal.
 type runs struct {
 	sdk.Client
 	options temporal.Options
 }
 
-// connect returns a client of the runs. It does not wait for Temporal. The caller closes the client.
+// connect returns a client of the runs. connect does not wait for Temporal. The caller closes the client.
 func (s *shared) connect() (*runs, error) {
 	options, err := s.temporal.ProcessOptions("kubectl", s.keys)
 	if err != nil {
@@ -62,7 +61,7 @@ func (r *runs) endpoint() string {
 	return fmt.Sprintf("Temporal at %s, namespace %s", r.options.Address, r.options.Namespace)
 }
 
-// explain adds the endpoint and, if it is known, a remedy.
+// explain adds the endpoint and, if a remedy is known, the remedy to err.
 func (r *runs) explain(err error) error {
 	if cause, remedy := temporal.ExplainCall(err); cause != "" {
 		return &explainedError{fmt.Sprintf("%s: %s (%s)", r.endpoint(), cause, remedy), err}
@@ -70,7 +69,7 @@ func (r *runs) explain(err error) error {
 	return fmt.Errorf("%s: %w", r.endpoint(), err)
 }
 
-// explainedError has another text than its cause.
+// explainedError replaces the text of cause.
 type explainedError struct {
 	text  string
 	cause error
@@ -80,8 +79,8 @@ func (e *explainedError) Error() string { return e.text }
 
 func (e *explainedError) Unwrap() error { return e.cause }
 
-// readRun reads the open run of a SidecarSet. Without Temporal, the output names the reason
-// that the run is not known.
+// readRun reads the open run of a SidecarSet. If Temporal does not respond, the result contains the reason
+// why the run is unknown.
 func (s *shared) readRun(ctx context.Context, set *v1alpha1.SidecarSet) view.RunInput {
 	r, err := s.connect()
 	if err != nil {
@@ -107,8 +106,9 @@ func (r *runs) input(ctx context.Context, set *v1alpha1.SidecarSet) view.RunInpu
 	return in
 }
 
-// askRuns connects to Temporal only if a rollout is unfinished. It returns no answers if the flags of
-// Temporal are wrong: the list needs no Temporal.
+// askRuns queries the runs of unfinished rollouts. askRuns connects to Temporal only if there is an
+// unfinished rollout. If the flags of Temporal are invalid, askRuns returns nil, because the command list
+// also works without Temporal.
 func (s *shared) askRuns(ctx context.Context, all []v1alpha1.SidecarSet) map[string]view.RunInput {
 	if !slices.ContainsFunc(all, func(set v1alpha1.SidecarSet) bool { return view.Unfinished(&set) }) {
 		return nil
@@ -121,8 +121,9 @@ func (s *shared) askRuns(ctx context.Context, all []v1alpha1.SidecarSet) map[str
 	return r.answers(ctx, all)
 }
 
-// answers returns the answers of the runs of the SidecarSets whose status shows an unfinished rollout, by
-// SidecarSet. It queries the first maxAskedRuns runs at the same time.
+// answers queries the runs of the SidecarSets whose status shows an unfinished rollout, and returns the
+// answers by the names of the SidecarSets. answers queries the first maxAskedRuns of these runs at the same
+// time.
 func (r *runs) answers(ctx context.Context, all []v1alpha1.SidecarSet) map[string]view.RunInput {
 	found := map[string]view.RunInput{}
 	var mu sync.Mutex
@@ -145,7 +146,7 @@ func (r *runs) answers(ctx context.Context, all []v1alpha1.SidecarSet) map[strin
 	return found
 }
 
-// runInput is the answer of a run, without its endpoint and its rejected pods.
+// runInput converts the result of a query to a RunInput, without the endpoint and the rejected pods.
 func runInput(status *protocol.RolloutStatus, err error) view.RunInput {
 	if err != nil {
 		return view.RunInput{Unknown: err.Error(), NotResponding: errors.Is(err, errNotResponding), Unreachable: temporal.IsUnreachable(err)}
@@ -153,7 +154,7 @@ func runInput(status *protocol.RolloutStatus, err error) view.RunInput {
 	return view.RunInput{Status: status}
 }
 
-// status queries the open run of a SidecarSet. It returns nil if there is no open run.
+// status queries the open run of a SidecarSet. If no run is open, status returns nil.
 func (r *runs) status(ctx context.Context, set *v1alpha1.SidecarSet) (*protocol.RolloutStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -182,7 +183,7 @@ func (r *runs) status(ctx context.Context, set *v1alpha1.SidecarSet) (*protocol.
 	return &status, nil
 }
 
-// events calls each for every event of a run, in order. If run is empty, it reads the newest run.
+// events calls each for every event of run, in order. If run is empty, events reads the newest run.
 func (r *runs) events(ctx context.Context, set *v1alpha1.SidecarSet, run string, each func(*history.HistoryEvent)) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -197,8 +198,8 @@ func (r *runs) events(ctx context.Context, set *v1alpha1.SidecarSet, run string,
 	return nil
 }
 
-// rejected lists the pods whose writes the API server rejected, each with the newest reason.
-// It leaves out pods that were written later.
+// rejected returns the pods whose writes the API server rejected, each with the newest reason. rejected omits
+// a pod if a later write of the pod succeeded.
 func (r *runs) rejected(ctx context.Context, set *v1alpha1.SidecarSet) ([]protocol.RejectedPod, error) {
 	reasons := map[protocol.PodReference]string{}
 	err := r.events(ctx, set, "", func(event *history.HistoryEvent) {
@@ -221,8 +222,8 @@ func (r *runs) rejected(ctx context.Context, set *v1alpha1.SidecarSet) ([]protoc
 	return rejected, err
 }
 
-// update sends pause or resume as a signal, and waits for the result of an update. Temporal keeps
-// the order of signals, even if the clients do not wait for the result (SPEC §7.1).
+// update sends pause as the signal name, and then waits for the result of the update name. Temporal keeps the
+// order of signals, even if clients do not wait for the result (SPEC §7.1).
 func (r *runs) update(ctx context.Context, set *v1alpha1.SidecarSet, name string, pause protocol.Pause) (protocol.PauseResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, updateTimeout)
 	defer cancel()
@@ -235,13 +236,13 @@ func (r *runs) update(ctx context.Context, set *v1alpha1.SidecarSet, name string
 	pause.Sent = true
 	err := r.await(ctx, sdk.UpdateWorkflowOptions{WorkflowID: id, UpdateName: name, Args: []any{pause}}, &result)
 	if temporal.IsNotFound(err) && name == protocol.ResumeUpdate {
-		return protocol.PauseResult{Message: "resumed"}, nil // and nothing was left to do
+		return protocol.PauseResult{Message: "resumed"}, nil // The run has completed, so there is nothing to resume.
 	}
 	return result, err
 }
 
-// await sends an update, and waits for its result. The error is errUnread if the run may have received the
-// update.
+// await sends an update, and waits for the result of the update. If the run may have received the update, the
+// error is errUnread.
 func (r *runs) await(ctx context.Context, options sdk.UpdateWorkflowOptions, result any) error {
 	ctx, cause := temporal.NoteThrottling(ctx)
 	err := temporal.Update(ctx, r.Client, options, result)
@@ -251,5 +252,5 @@ func (r *runs) await(ctx context.Context, options sdk.UpdateWorkflowOptions, res
 	if throttled := cause(err); !temporal.IsUnreachable(throttled) {
 		return &explainedError{"not confirmed: " + r.explain(throttled).Error(), errUnread}
 	}
-	return errUnread // Temporal answered an earlier call
+	return errUnread // Temporal has answered an earlier call.
 }

@@ -78,7 +78,8 @@ func (s *shared) setImage(ctx context.Context, c *cluster, of string, images []s
 	}
 	s.showPause(ctx, set)
 	next := nextOfRollout(set)
-	// Admission, which completes SidecarSets, may not have been called for the last write.
+	// set is completed. The stored SidecarSet may be incomplete if the webhook was not called for the last
+	// write.
 	stored := &v1alpha1.SidecarSet{}
 	if err := c.live.Get(ctx, client.ObjectKeyFromObject(set), stored); err != nil {
 		return nil, explain(err, "get SidecarSet "+set.Name)
@@ -113,8 +114,9 @@ func (s *shared) setImage(ctx context.Context, c *cluster, of string, images []s
 	return done, nil
 }
 
-// showPause replaces the pause in status by the pause of the open run, because the operator records
-// a pause and its end later. Without an answer of the run, the pause in status stays.
+// showPause replaces the pause in the status by the pause of the open run, because the operator records the
+// begin and the end of a pause with a delay. If the run does not respond, showPause keeps the pause in the
+// status.
 func (s *shared) showPause(ctx context.Context, set *v1alpha1.SidecarSet) {
 	status := set.Status.Rollout
 	if status == nil || status.Pause == nil && !view.Unfinished(set) {
@@ -129,8 +131,8 @@ func (s *shared) showPause(ctx context.Context, set *v1alpha1.SidecarSet) {
 	}
 }
 
-// patchDoesNotApply reports whether an operation of a JSON patch failed. The API server omits the cause
-// of such a failure, unlike the cause of a rejection by validation or by a webhook.
+// patchDoesNotApply reports whether an operation of a JSON patch failed. The API server omits the cause of
+// such a failure, in contrast to the cause of a rejection by validation or by a webhook.
 func patchDoesNotApply(err error) bool {
 	var status apierrors.APIStatus
 	return apierrors.IsInvalid(err) && errors.As(err, &status) && status.Status().Message == "the server rejected our request due to an error in our request"
@@ -141,11 +143,11 @@ type imageChange struct {
 	Container string `json:"container"`
 	From      string `json:"from"`
 	To        string `json:"to"`
-	// path of the container in a SidecarSet.
+	// path is the JSON pointer to the container in a SidecarSet.
 	path string
 }
 
-// setImages sets images that have the form CONTAINER=IMAGE, and returns the changes.
+// setImages sets images, each in the form CONTAINER=IMAGE, and returns the changes.
 func setImages(set *v1alpha1.SidecarSet, images []string) ([]imageChange, error) {
 	changes, given := []imageChange{}, map[string]bool{}
 	for _, pair := range images {
@@ -186,8 +188,8 @@ func setImages(set *v1alpha1.SidecarSet, images []string) ([]imageChange, error)
 	return changes, nil
 }
 
-// checkImage rejects the frequent errors in an image, which no node can pull. Other errors are left to
-// the nodes, because admission accepts every image.
+// checkImage rejects frequent errors in an image that no node can pull. checkImage does not detect all
+// errors, because admission accepts every image.
 func checkImage(image string) error {
 	if strings.ContainsFunc(image, unicode.IsSpace) {
 		return errors.New("the image contains whitespace, so no node can pull it: remove the whitespace; for several containers, give CONTAINER=IMAGE several times")
@@ -205,7 +207,8 @@ func checkImage(image string) error {
 		}
 		repository = repository[:tag]
 	}
-	// The host of a registry may contain upper-case letters, the remaining name may not.
+	// The host of a registry may contain upper-case letters. The remaining name must not contain upper-case
+	// letters.
 	if first, rest, ok := strings.Cut(repository, "/"); ok && (strings.ContainsAny(first, ".:") || first != strings.ToLower(first)) {
 		repository = rest
 	}
@@ -218,8 +221,8 @@ func checkImage(image string) error {
 	return nil
 }
 
-// imagePatch changes images of containers that are still at the same places. Without a reason, it
-// removes the reason of the previous content.
+// imagePatch returns a patch that sets the images of changes. The patch fails if a container is at another
+// place of the spec. If reason is empty, the patch removes the reason of the previous content.
 func imagePatch(set *v1alpha1.SidecarSet, changes []imageChange, reason string) []jsonpatch.Operation {
 	var patch []jsonpatch.Operation
 	for _, change := range changes {
@@ -235,7 +238,7 @@ func imagePatch(set *v1alpha1.SidecarSet, changes []imageChange, reason string) 
 	return patch
 }
 
-// imagesSet has the images that a command set.
+// imagesSet is the output of the command set image.
 type imagesSet struct {
 	Name    string        `json:"name"`
 	Changed []imageChange `json:"changed"`

@@ -17,7 +17,7 @@ import (
 	"github.com/outrigger/outrigger/internal/fixture"
 )
 
-// imageSet has two containers, of which one is hot, and a native sidecar.
+// imageSet returns a SidecarSet with an ordinary container, a hot container and an init container.
 func imageSet(t *testing.T, change ...func(*v1alpha1.SidecarSet)) *v1alpha1.SidecarSet {
 	t.Helper()
 	return sidecarSet(t, "logs", append([]func(*v1alpha1.SidecarSet){func(s *v1alpha1.SidecarSet) {
@@ -135,7 +135,8 @@ func TestSetImageAcceptsEachImageThatNodesPull(t *testing.T) {
 	}
 }
 
-// Containers that are reordered between the read and the patch do not get each other's images.
+// If containers are reordered between the read and the patch, the patch fails, so that no container gets the
+// image of another container.
 func TestSetImageFailsIfTheContainersChangedPlaces(t *testing.T) {
 	swapped := false
 	s := newInterceptedCluster(t, interceptor.Funcs{

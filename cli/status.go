@@ -65,18 +65,18 @@ func newStatus(s *shared) *cobra.Command {
 	}, output.Wide, output.JSON, output.YAML)
 }
 
-// reads are the parts of a rollout besides its pods and revisions.
+// reads contains the parts of a rollout besides the SidecarSet, the pods and the revisions.
 type reads struct {
 	run    view.RunInput
 	policy *outriggerv1.RolloutPolicy
 	nodes  view.Nodes
-	// fault is the part of the installation that does not answer.
+	// fault is the part of the installation that does not respond.
 	fault view.Fault
 	now   time.Time
 }
 
-// reads reads the run and observes the Lease of the operator at the same time, because the run may not
-// answer.
+// reads reads the run and, at the same time, the Lease of the operator, because a run that does not respond
+// delays the result.
 func (c *cluster) reads(ctx context.Context, set *v1alpha1.SidecarSet, readRun func(context.Context, *v1alpha1.SidecarSet) view.RunInput, now time.Time) reads {
 	also := reads{nodes: c.nodes(ctx, now), now: now}
 	var asked sync.WaitGroup
@@ -101,8 +101,8 @@ func (r *reads) addTo(in *view.Input) {
 	in.Run, in.Policy, in.Nodes, in.Fault, in.Now = r.run, r.policy, r.nodes, r.fault, r.now
 }
 
-// inputWithRevisions is input with the revisions. Revisions that cannot be read are left out, because pods
-// contain the names of their revisions.
+// inputWithRevisions returns the input with the revisions. If the revisions cannot be read,
+// inputWithRevisions omits the revisions, because pods contain the names of their revisions.
 func (c *cluster) inputWithRevisions(ctx context.Context, set *v1alpha1.SidecarSet) (*view.Input, error) {
 	in, err := c.input(ctx, set, "")
 	if err == nil {

@@ -20,16 +20,16 @@ import (
 	"github.com/outrigger/outrigger/temporal"
 )
 
-// stepRequest are the flags of approve, promote, abort and retry.
+// stepRequest contains the flags of approve, promote, abort and retry.
 type stepRequest struct {
 	protocol.StepRequest
-	// number is the number of the step, from 1; 0 is the current step.
+	// number is the number of the step, from 1. 0 means the current step.
 	number int
-	// viaCluster is set for a RolloutAction.
+	// viaCluster is set if the command creates a RolloutAction.
 	viaCluster bool
 }
 
-// action returns the RolloutAction of a command.
+// action returns the spec of a RolloutAction for the update of a command.
 func (r *stepRequest) action(update string) outriggerv1.RolloutActionSpec {
 	spec := outriggerv1.RolloutActionSpec{Verb: outriggerv1.RolloutVerb(update), Reason: r.Reason, Full: r.Full}
 	if r.number > 0 {
@@ -84,8 +84,8 @@ func (s *shared) requestStep(ctx context.Context, c *cluster, name, update strin
 	return answer, nil
 }
 
-// failedRequest names the request that failed and, if Temporal does not answer the command, the way through the
-// operator.
+// failedRequest returns an error that names the failed request. If Temporal does not respond, the error also
+// names the command that sends the request through the operator.
 func failedRequest(command, update, set string, err error) error {
 	if temporal.IsUnreachable(err) {
 		err = fmt.Errorf("%w; %s", err, viaCluster(command))
@@ -93,7 +93,7 @@ func failedRequest(command, update, set string, err error) error {
 	return fmt.Errorf("%s the rollout of SidecarSet %s: %w", update, set, err)
 }
 
-// flags returns the flags that change the meaning of a request.
+// flags returns the flags of a request that select steps.
 func (r *stepRequest) flags() (flags string) {
 	if r.Full {
 		flags += " --full"
@@ -104,8 +104,8 @@ func (r *stepRequest) flags() (flags string) {
 	return flags
 }
 
-// currentStep returns the stage that status shows. If the run does not respond, the stage is that of
-// the SidecarSet.
+// currentStep returns the stage with the current step, as the run reports the stage. If the run does not
+// respond, currentStep returns the stage in the status of the SidecarSet.
 func (r *runs) currentStep(ctx context.Context, set *v1alpha1.SidecarSet) (*protocol.Stage, error) {
 	status, answers, err := r.reach(ctx, set)
 	if err != nil {
@@ -118,8 +118,8 @@ func (r *runs) currentStep(ctx context.Context, set *v1alpha1.SidecarSet) (*prot
 	return current, unknown
 }
 
-// reach queries the run, and fails if Temporal does not answer. If only the run does not respond, answers
-// is false, because the run may still receive an update.
+// reach queries the run. If Temporal does not respond, reach returns an error. If only the run does not
+// respond, reach returns no error, and answers is false, because the run may still receive an update.
 func (r *runs) reach(ctx context.Context, set *v1alpha1.SidecarSet) (status *protocol.RolloutStatus, answers bool, err error) {
 	status, err = r.status(ctx, set)
 	if errors.Is(err, errNotResponding) {
@@ -128,7 +128,7 @@ func (r *runs) reach(ctx context.Context, set *v1alpha1.SidecarSet) (status *pro
 	return status, err == nil, err
 }
 
-// currentStep returns the reason if a stage has no current step.
+// currentStep returns current, or an error if current has no current step.
 func currentStep(set *v1alpha1.SidecarSet, current *protocol.Stage) (*protocol.Stage, error) {
 	rollout, next := set.Status.Rollout, " ("+statusCommand(set.Name)+")"
 	switch {
@@ -144,7 +144,7 @@ func currentStep(set *v1alpha1.SidecarSet, current *protocol.Stage) (*protocol.S
 
 func statusCommand(set string) string { return "kubectl sidecarset status " + set }
 
-// updateStep waits for the result of an update.
+// updateStep sends the update name to the run, and waits for the result.
 func (r *runs) updateStep(ctx context.Context, set *v1alpha1.SidecarSet, name string, request protocol.StepRequest) (protocol.StepResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, updateTimeout)
 	defer cancel()

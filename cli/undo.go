@@ -71,7 +71,7 @@ func (s *shared) undo(ctx context.Context, c *cluster, name, reference, dryRun s
 	if err != nil {
 		return nil, err
 	}
-	set := &unstructured.Unstructured{} // with fields that this program does not know
+	set := &unstructured.Unstructured{} // set keeps fields that this program does not know.
 	set.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(revision.OwnerKind))
 	if err := c.live.Get(ctx, client.ObjectKeyFromObject(v.set), set); err != nil {
 		return nil, explain(err, "get SidecarSet "+v.set.Name)
@@ -95,8 +95,8 @@ func (s *shared) undo(ctx context.Context, c *cluster, name, reference, dryRun s
 	return done, nil
 }
 
-// nextOfRollout has the next command after a change of a SidecarSet, or the pauses that stop
-// its rollout.
+// nextOfRollout returns the next command after a change of a SidecarSet. If the rollout is paused or frozen,
+// nextOfRollout returns the pauses and the freeze instead.
 func nextOfRollout(set *v1alpha1.SidecarSet) []string {
 	var paused []string
 	if set.Spec.UpdateStrategy.Paused {
@@ -114,7 +114,7 @@ func nextOfRollout(set *v1alpha1.SidecarSet) []string {
 	return []string{"next: kubectl sidecarset status " + set.Name + " --watch"}
 }
 
-// changedImages names the images that change with a revision.
+// changedImages returns a text that names the images that differ between the spec and the revision.
 func changedImages(from *v1alpha1.SidecarSetSpec, to *appsv1.ControllerRevision) string {
 	var restored v1alpha1.SidecarSetSpec
 	if err := revision.Restore(to.Data.Raw, &restored); err != nil {
@@ -146,12 +146,12 @@ func imagesOf(spec *v1alpha1.SidecarSetSpec) map[string]string {
 	return found
 }
 
-// restore replaces the content of a SidecarSet, its custom version and its change cause: the
-// operator would add those of other content to the restored revision.
+// restore replaces the content, the custom version and the change cause of a SidecarSet. If restore kept the
+// custom version or the change cause of other content, the operator would add it to the restored revision.
 func restore(set *unstructured.Unstructured, fields map[string]any, customVersion, changeCause string) error {
 	label := []string{"metadata", "labels", v1alpha1.CustomVersionLabel}
 	unstructured.RemoveNestedField(set.Object, label...)
-	// A SidecarSet that no webhook converted has its custom version in the spec.
+	// If no webhook converted the SidecarSet, the custom version is in the spec.
 	unstructured.RemoveNestedField(set.Object, "spec", "customVersion")
 	var errs []error
 	if customVersion != "" {
@@ -171,8 +171,9 @@ func restore(set *unstructured.Unstructured, fields map[string]any, customVersio
 	return errors.Join(errs...)
 }
 
-// customVersionOf returns the custom version by which a revision was found, or its newest
-// one. It is empty if the revision has none.
+// customVersionOf returns reference if reference is a custom version of the revision, or else the newest
+// custom version of the revision. If the revision has no custom version, customVersionOf returns an empty
+// string.
 func customVersionOf(found *appsv1.ControllerRevision, reference string) string {
 	all := revision.CustomVersions(found)
 	switch {
@@ -184,8 +185,8 @@ func customVersionOf(found *appsv1.ControllerRevision, reference string) string 
 	return all[len(all)-1]
 }
 
-// patch writes the changes from before to set. It fails if the SidecarSet was changed since set returned it. A write
-// of its status is no such change.
+// patch writes the changes from before to set. If the SidecarSet was changed after read was read, patch
+// returns an error. A change of only the status does not count.
 func (c *cluster) patch(ctx context.Context, read *v1alpha1.SidecarSet, before, set *unstructured.Unstructured, dryRun string) error {
 	options := []client.PatchOption{client.FieldOwner(name)}
 	switch dryRun {
@@ -203,7 +204,7 @@ func (c *cluster) patch(ctx context.Context, read *v1alpha1.SidecarSet, before, 
 			*set = *patched
 			return err
 		}
-		now, failed := c.set(ctx, read.Name) // completed, as read is
+		now, failed := c.set(ctx, read.Name) // now is completed like read.
 		if failed != nil {
 			return failed
 		}
@@ -223,12 +224,12 @@ func (c *cluster) patch(ctx context.Context, read *v1alpha1.SidecarSet, before, 
 	return nil
 }
 
-// undone is a restored SidecarSet. Its data is the manifest, without the fields that the API
+// undone is a restored SidecarSet. The structured output is the manifest, without the fields that the API
 // server and Outrigger write.
 type undone struct {
 	set     *unstructured.Unstructured
 	message string
-	// next are lines about the rollout that follows.
+	// next contains the lines about the rollout that follows.
 	next []string
 }
 

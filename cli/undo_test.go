@@ -15,8 +15,8 @@ import (
 	"github.com/outrigger/outrigger/internal/fixture"
 )
 
-// four is a SidecarSet at its fourth revision, whose custom version is "2". A custom version
-// of the third one is the name of the first.
+// four returns a SidecarSet at the fourth revision, with the custom version "2". One custom version of the
+// third revision is equal to the name of the first revision.
 func four(t *testing.T) (*v1alpha1.SidecarSet, []*appsv1.ControllerRevision) {
 	t.Helper()
 	set := sidecarSet(t, "logs", func(s *v1alpha1.SidecarSet) {
@@ -74,7 +74,7 @@ func TestUndoRestoresTheCustomVersionOfTheContent(t *testing.T) {
 	}
 }
 
-// During a rollout, the operator writes status every second.
+// During a rollout, the operator writes the status every second.
 func TestUndoFailsOnlyIfMoreThanStatusHasChanged(t *testing.T) {
 	const changed = "SidecarSet logs was changed in the meantime: check it, and try again"
 	for name, c := range map[string]struct {

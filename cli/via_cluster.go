@@ -19,24 +19,25 @@ import (
 )
 
 const (
-	// actionTimeout limits the wait for the end of a RolloutAction. actionInterval is the time between
-	// two reads.
+	// actionTimeout limits the wait for the end of a RolloutAction. actionInterval is the time between two
+	// reads of the RolloutAction.
 	actionTimeout  = 15 * time.Second
 	actionInterval = 200 * time.Millisecond
 )
 
-// addViaCluster adds the flag with which a command creates a RolloutAction.
+// addViaCluster adds the flag --via-cluster, with which a command creates a RolloutAction.
 func addViaCluster(cmd *cobra.Command, via *bool) {
 	cmd.Flags().BoolVar(via, "via-cluster", false, "create a RolloutAction, which the operator carries out, and do not connect to Temporal")
 }
 
-// viaCluster is the remedy for a command that does not reach Temporal, while the operator may reach it.
+// viaCluster returns the remedy for a command that does not reach Temporal, because the operator may reach
+// Temporal.
 func viaCluster(command string) string {
 	return "through the operator: kubectl sidecarset " + command + " --via-cluster"
 }
 
-// act creates a RolloutAction for a SidecarSet, and waits for its end. An action that does not end in
-// time is deleted, so that it has no effect later.
+// act creates a RolloutAction for a SidecarSet, and waits for the end of the RolloutAction. If the
+// RolloutAction does not end in time, act deletes the RolloutAction, so that it has no effect later.
 func (s *shared) act(ctx context.Context, c *cluster, name string, spec outriggerv1.RolloutActionSpec) (model, error) {
 	set, err := c.set(ctx, name)
 	if err != nil {
@@ -57,12 +58,12 @@ func (s *shared) act(ctx context.Context, c *cluster, name string, spec outrigge
 		return nil, fmt.Errorf("%s the rollout of SidecarSet %s: %w", spec.Verb, set.Name, err)
 	}
 	if spec.Verb == outriggerv1.VerbResume || spec.Verb == outriggerv1.VerbAbort {
-		set.Status.Rollout = nil // status may still show the pause that ended
+		set.Status.Rollout = nil // The status may still show the ended pause.
 	}
 	return stepAnswer{Name: set.Name, StepResult: protocol.StepResult{Message: a.Status.Message}, next: nextOfRollout(set)}, nil
 }
 
-// awaitAction waits for the end of an action. It returns an error unless the action has succeeded.
+// awaitAction waits for the end of a. If a is rejected or does not end in time, awaitAction returns an error.
 func (c *cluster) awaitAction(ctx context.Context, a *outriggerv1.RolloutAction) error {
 	key := client.ObjectKeyFromObject(a)
 	err := wait.PollUntilContextTimeout(ctx, actionInterval, actionTimeout, true, func(context.Context) (bool, error) {
@@ -84,12 +85,13 @@ func (c *cluster) awaitAction(ctx context.Context, a *outriggerv1.RolloutAction)
 	return nil
 }
 
-// withdraw deletes an action that has not ended. It returns nil if the action has ended meanwhile.
+// withdraw deletes a if a has not ended, and returns an error. If a has ended meanwhile, withdraw returns
+// nil.
 func (c *cluster) withdraw(ctx context.Context, a *outriggerv1.RolloutAction, cause error) error {
 	for {
 		err := c.live.Delete(ctx, a, client.Preconditions{UID: &a.UID, ResourceVersion: &a.ResourceVersion})
 		switch {
-		case apierrors.IsConflict(err): // its status was written meanwhile
+		case apierrors.IsConflict(err): // The operator has written the status meanwhile.
 			if err := c.live.Get(ctx, client.ObjectKeyFromObject(a), a); err != nil {
 				return explain(err, "get RolloutAction "+a.Name)
 			}
@@ -108,7 +110,7 @@ func (c *cluster) withdraw(ctx context.Context, a *outriggerv1.RolloutAction, ca
 	}
 }
 
-// unconfirmed is the error of an action without an end.
+// unconfirmed returns the error of a RolloutAction that has not ended.
 func unconfirmed(a *outriggerv1.RolloutAction) error {
 	message := a.Status.Message
 	if a.Status.Phase == "" {

@@ -24,16 +24,16 @@ import (
 )
 
 const (
-	// A watch ends after maxUnauthorized answers 401, if no time between two of them is longer than
-	// unauthorizedGap.
+	// A watch ends at the first answer 401 after maxUnauthorized such answers, if the time between two of
+	// these answers is never longer than unauthorizedGap.
 	maxUnauthorized = 5
 	unauthorizedGap = 2 * time.Minute
 	// showInterval is the minimum time between two updates of the output.
 	showInterval = 250 * time.Millisecond
 	// readInterval is the time between two reads of the run.
 	readInterval = 3 * time.Second
-	// Once the pods have converged, the run is read every endInterval until it ends. endTimeout
-	// limits this wait, because the rollout has succeeded even if no worker completes the run.
+	// After the pods have converged, the run is read every endInterval until the run ends. endTimeout limits
+	// this wait, because the rollout has succeeded even if no worker completes the run.
 	endInterval = time.Second
 	endTimeout  = 10 * time.Second
 )
@@ -41,16 +41,17 @@ const (
 var (
 	// errInterrupted is the error of a watch that the user ended.
 	errInterrupted = errors.New("interrupted; the rollout continues")
-	// errScopeChanged is the error of a watch of the wrong pods.
+	// errScopeChanged is the error of a watch if the SidecarSet selects other pods than at the start of the
+	// watch.
 	errScopeChanged = errors.New("the SidecarSet selects other pods now")
 )
 
-// follow calls show with the current state of a rollout, at first, after each change and at regular
+// follow calls show with the current state of a rollout at the start, after each change, and at regular
 // intervals, until the rollout ends.
 type follow func(ctx context.Context, show func(*view.Rollout) error) error
 
-// watch waits for the end of a rollout. In a terminal it redraws the progress; otherwise it
-// prints a line for each change.
+// watch waits for the end of a rollout. In a terminal, watch redraws the progress. Otherwise, watch prints a
+// line for each change.
 func (s *shared) watch(ctx context.Context, c *cluster, set *v1alpha1.SidecarSet, o output.Flag, end rolloutEnd) error {
 	follow := func(ctx context.Context, show func(*view.Rollout) error) error {
 		for set := set; ; {
@@ -73,7 +74,7 @@ func (s *shared) watch(ctx context.Context, c *cluster, set *v1alpha1.SidecarSet
 	}
 	switch {
 	case ctx.Err() != nil && !end.converged.IsZero():
-		return end.err // the rollout has ended, its run has not
+		return end.err // The rollout has ended, but the run has not ended.
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return fmt.Errorf("the rollout of SidecarSet %s has not ended after %s", set.Name, end.timeout)
 	case ctx.Err() != nil:
@@ -82,7 +83,7 @@ func (s *shared) watch(ctx context.Context, c *cluster, set *v1alpha1.SidecarSet
 	return err
 }
 
-// lines prints each change.
+// lines prints a line for each change.
 func (s *shared) lines(ctx context.Context, name string, o output.Flag, follow follow) error {
 	last := ""
 	err := follow(ctx, func(rollout *view.Rollout) error {
@@ -103,7 +104,8 @@ func (s *shared) lines(ctx context.Context, name string, o output.Flag, follow f
 	return err
 }
 
-// followScope watches the pods that a SidecarSet selects.
+// followScope calls show with the state of the rollout until end is reached. If the SidecarSet selects other
+// pods than from, followScope returns errScopeChanged.
 func (c *cluster) followScope(ctx context.Context, from *v1alpha1.SidecarSet, readRun func(context.Context, *v1alpha1.SidecarSet) view.RunInput, end *rolloutEnd, show func(*view.Rollout) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -145,7 +147,7 @@ func (c *cluster) followScope(ctx context.Context, from *v1alpha1.SidecarSet, re
 		case <-ctx.Done():
 			return watchError(ctx, from, ctx.Err())
 		case <-changed:
-			time.Sleep(showInterval) // changes come in bursts
+			time.Sleep(showInterval) // Several changes often follow each other quickly.
 		case <-next:
 		}
 	}
@@ -155,7 +157,7 @@ func (c *cluster) followScope(ctx context.Context, from *v1alpha1.SidecarSet, re
 type rolloutEnd struct {
 	timeout        time.Duration
 	failOnDegraded bool
-	// converged is the time at which the pods converged. err is the error of the rollout at that
+	// converged is the time at which the pods converged, or zero. err is the error of the rollout at this
 	// time.
 	converged time.Time
 	err       error
@@ -176,8 +178,8 @@ func ExitCode(err error) int {
 	return 1
 }
 
-// reached reports whether the watch can end. It returns an error if the SidecarSet is degraded, or
-// if the rollout did not upgrade all pods.
+// reached reports whether the watch ends. reached returns an error if the SidecarSet is degraded, or if the
+// rollout did not upgrade all pods.
 func (e *rolloutEnd) reached(rollout *view.Rollout) (bool, error) {
 	if degraded := rollout.Degraded(); degraded != nil && e.failOnDegraded {
 		return true, degradedError{rollout.Name, degraded.Reason, degraded.Message}
@@ -194,7 +196,7 @@ func (e *rolloutEnd) reached(rollout *view.Rollout) (bool, error) {
 	return !rollout.RunEnds() || time.Since(e.converged) >= endTimeout, err
 }
 
-// watchError returns the error of a watch. It prefers the cause for which the context ended.
+// watchError returns the error of a watch. If the context has ended, watchError returns the cause.
 func watchError(ctx context.Context, set *v1alpha1.SidecarSet, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -205,8 +207,8 @@ func watchError(ctx context.Context, set *v1alpha1.SidecarSet, err error) error 
 	return err
 }
 
-// watched returns a cluster that reads from a cache of the objects of a SidecarSet. A watch
-// that is forbidden cancels the context.
+// watched returns a cluster that reads from a cache of the objects of a SidecarSet, and a channel that
+// reports changes. If a watch is forbidden, watched cancels the context.
 func (c *cluster) watched(ctx context.Context, set *v1alpha1.SidecarSet, cancel context.CancelCauseFunc) (*cluster, <-chan struct{}, error) {
 	informers, err := c.cacheOf(set, cancel)
 	if err != nil {
@@ -238,15 +240,15 @@ func (c *cluster) watched(ctx context.Context, set *v1alpha1.SidecarSet, cancel 
 	return &cached, changed, nil
 }
 
-// refusals counts answers 401 that follow each other. A plugin may renew the credentials after such an answer,
-// so a long watch gets one at each expiry. refusals is safe for concurrent use.
+// refusals counts consecutive answers 401. A credential plugin may renew the credentials after such an
+// answer, so a long watch gets such an answer at each expiry. refusals is safe for concurrent use.
 type refusals struct {
 	mu    sync.Mutex
 	count int
 	at    time.Time
 }
 
-// last adds an answer 401, and reports whether the credentials count as lost.
+// last counts an answer 401 at now, and reports whether the watch ends.
 func (r *refusals) last(now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

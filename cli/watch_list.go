@@ -21,8 +21,8 @@ const (
 	askInterval = 2 * time.Second
 )
 
-// listed are the SidecarSets of the last read that succeeded. note is about a failure since then, or about
-// a fault of the installation.
+// listed contains the SidecarSets of the last successful read. note describes a failure after this read, or a
+// fault of the installation.
 type listed struct {
 	view.Summaries
 	note string
@@ -30,8 +30,8 @@ type listed struct {
 
 func (l listed) Text(s view.Style) string { return l.Summaries.Text(s) + l.note }
 
-// watchList shows all SidecarSets until it is interrupted. In a terminal it redraws the table;
-// otherwise it prints the table, and then a line for each SidecarSet that changed.
+// watchList shows all SidecarSets until the user interrupts the command. In a terminal, watchList redraws the
+// table. Otherwise, watchList prints the table, and then a line for each changed SidecarSet.
 func (s *shared) watchList(ctx context.Context, c *cluster, o output.Flag) error {
 	var err error
 	if s.terminal() && !o.Structured() {
@@ -56,7 +56,7 @@ func (s *shared) watchList(ctx context.Context, c *cluster, o output.Flag) error
 }
 
 // followSets reads the SidecarSets every listInterval, and queries their runs every askInterval. After the
-// first read, missing rights are the only error of a read that ends followSets.
+// first read, followSets ends only if ctx ends, if show fails, or if a read is forbidden or unauthorized.
 func (c *cluster) followSets(ctx context.Context, ask answers, show func(listed) error) error {
 	var last listed
 	var known *view.ListInput
@@ -86,8 +86,8 @@ func (c *cluster) followSets(ctx context.Context, ask answers, show func(listed)
 	}
 }
 
-// printChanged prints the SidecarSets that differ from the shown SidecarSets. Only the first call
-// prints the heading.
+// printChanged prints the SidecarSets that differ between shown and all. Only the first call prints the
+// heading.
 func (s *shared) printChanged(o output.Flag, shown, all view.Summaries, first bool) error {
 	if first {
 		return s.print(o, all)

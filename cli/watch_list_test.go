@@ -73,7 +73,7 @@ func TestAWatchedListAndAPageAskTheRuns(t *testing.T) {
 	assert.Equal(t, []string{"TemporalNotResponding"}, all[0].Attention)
 }
 
-// unreachableTemporal is a client of a port that nothing listens on.
+// unreachableTemporal returns a client with the address of a port on which no process listens.
 func unreachableTemporal(t *testing.T) sdk.Client {
 	t.Helper()
 	c, err := sdk.NewLazyClient(sdk.Options{HostPort: "127.0.0.1:1", Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler))})
@@ -89,7 +89,7 @@ func TestAWatchedListSurvivesFailedReads(t *testing.T) {
 		return newInterceptedCluster(t, interceptor.Funcs{
 			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 				if _, ok := list.(*v1alpha1.SidecarSetList); !ok {
-					return forbidden // a list needs no nodes
+					return forbidden // The command list works without nodes.
 				}
 				err := reads[0]
 				reads = reads[1:]

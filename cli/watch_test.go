@@ -49,7 +49,7 @@ func TestAWatchEndsWithTheRun(t *testing.T) {
 	assert.True(t, ended)
 }
 
-// A plugin renews credentials every hour, after one answer 401 to each of three watches.
+// A credential plugin renews the credentials every hour, after an answer 401 to each of three watches.
 func TestAWatchEndsOnceItsCredentialsAreLost(t *testing.T) {
 	var renewed, lost refusals
 	at := time.Unix(1000, 0)

@@ -21,7 +21,7 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// installed returns the webhook configuration, with a changed pod webhook.
+// installed returns the webhook configuration. change changes the webhook of pods.
 func installed(change func(*admissionv1.MutatingWebhook)) *admissionv1.MutatingWebhookConfiguration {
 	pods := admissionv1.MutatingWebhook{Name: kube.PodWebhookName, Rules: make([]admissionv1.RuleWithOperations, 1)}
 	change(&pods)

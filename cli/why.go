@@ -61,7 +61,7 @@ func (s *shared) why(ctx context.Context, c *cluster, about string) (model, erro
 	return s.whyPodOf(ctx, c, kind, name)
 }
 
-// whyPodOf explains a pod that is named NAMESPACE/POD, as in the output of other commands.
+// whyPodOf explains a pod that the user names as NAMESPACE/POD, the form in which other commands print pods.
 func (s *shared) whyPodOf(ctx context.Context, c *cluster, namespace, name string) (model, error) {
 	m, err := s.whyPod(ctx, c, client.ObjectKey{Namespace: namespace, Name: name})
 	if !apierrors.IsNotFound(err) || kube.MissingKind(err) {
@@ -77,13 +77,13 @@ func (s *shared) whyPodOf(ctx context.Context, c *cluster, namespace, name strin
 	return nil, fmt.Errorf("there is no pod %s in namespace %s: use pod/NAME, NAMESPACE/POD or sidecarset/NAME", name, namespace)
 }
 
-// workloadKinds are kinds that own pods, and that a user may type instead of pod.
+// workloadKinds returns kinds that a user may type instead of pod.
 func workloadKinds() []string {
 	return []string{"deployment", "deployments", "deploy", "statefulset", "statefulsets", "sts", "daemonset", "daemonsets", "ds", "replicaset", "replicasets", "rs",
 		"job", "jobs", "cronjob", "cronjobs", "cj", "node", "nodes"}
 }
 
-// noPod is the error about a pod that does not exist in the namespace of -n.
+// noPod returns the error about a pod that does not exist in the namespace of -n.
 func (c *cluster) noPod(ctx context.Context, namespace, name string) error {
 	if c.lacksNamespace(ctx, namespace) {
 		return fmt.Errorf("there is no pod %s: %w", name, noNamespace(namespace))
@@ -91,7 +91,7 @@ func (c *cluster) noPod(ctx context.Context, namespace, name string) error {
 	return fmt.Errorf("there is no pod %s in namespace %s: use -n or NAMESPACE/POD", name, namespace)
 }
 
-// kindOf returns the kind of the object with a name.
+// kindOf returns the kind of the object name, which is a SidecarSet or a pod.
 func (c *cluster) kindOf(ctx context.Context, namespace, name string) (string, error) {
 	sets, err := c.sets(ctx)
 	if err != nil {
@@ -129,14 +129,14 @@ func (s *shared) whyPod(ctx context.Context, c *cluster, key client.ObjectKey) (
 	now := s.now()
 	in.Webhook, in.Nodes, in.Fault = s.webhook(ctx, c), c.nodes(ctx, now), c.webhookFault(ctx, c.fault(ctx, now), in.Sets...)
 	in.Revisions = func(set *v1alpha1.SidecarSet) []*appsv1.ControllerRevision {
-		found, _ := c.revisions(ctx, set) // the output says that the field is not known
+		found, _ := c.revisions(ctx, set) // The output says that the changed field is unknown.
 		return found
 	}
 	return view.NewPodWhy(in), nil
 }
 
-// webhook reads the webhook of pods. If it cannot be read, webhook prints a note about the
-// consequence.
+// webhook reads the webhook of pods. If the webhook cannot be read, the method webhook prints a note about
+// the consequence.
 func (s *shared) webhook(ctx context.Context, c *cluster) view.Webhook {
 	installed, err := kube.PodWebhook(ctx, c)
 	if err != nil {

@@ -37,7 +37,7 @@ func TestAnInvalidRequestTimeoutNamesItsFlag(t *testing.T) {
 	require.EqualError(t, cmd.ExecuteContext(t.Context()), `--request-timeout "abc": use a duration such as 5s or 2m`)
 }
 
-// An API server counts as unreachable only if it does not answer.
+// An API server counts as unreachable only if the API server does not respond.
 func TestOnlyADialOrATimeoutIsAnUnreachableAPIServer(t *testing.T) {
 	const unreachable = "cannot be reached"
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
@@ -88,8 +88,7 @@ func TestOnlyADialOrATimeoutIsAnUnreachableAPIServer(t *testing.T) {
 	require.EqualError(t, explain(reset, "list SidecarSets"), "list SidecarSets: read: connection reset by peer")
 }
 
-// Each error is one line with cause and remedy, and no command waits for a server that is not
-// there.
+// Each error is one line with cause and remedy. Commands do not wait for a server that does not exist.
 func TestWrongAddressesNameCauseAndRemedy(t *testing.T) {
 	const (
 		contexts = " (name one with --context or --kubeconfig; kubectl config get-contexts lists the contexts)"
@@ -164,7 +163,7 @@ func TestAServerThatIsNoTrustedAPIServerIsNamed(t *testing.T) {
 	}
 }
 
-// An API server quotes the errors of its own connections to webhooks.
+// An API server quotes the errors of its connections to webhooks.
 func TestAnErrorThatAnAPIServerQuotesIsNotAboutTheAPIServer(t *testing.T) {
 	const conversion = "conversion webhook for apps.kruise.io/v1alpha1, Kind=SidecarSet failed: tls: failed to verify certificate: x509: certificate signed by unknown authority"
 	require.EqualError(t, explain(apierrors.NewInternalError(errors.New(conversion)), "list SidecarSets"),

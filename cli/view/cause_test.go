@@ -12,7 +12,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// blocked makes the app of a pod wait for an image that cannot be pulled.
+// blocked sets an image of the app container that cannot be pulled.
 func blocked(p *corev1.Pod) {
 	p.Spec.Containers[0].Image = "nginx:bad"
 	p.Status.Conditions[0].Status = corev1.ConditionFalse
@@ -27,7 +27,7 @@ func textOf(t *testing.T, in *Input) string {
 	return r.Text(Style{Now: noon})
 }
 
-// An undo does not heal a pod whose app cannot start.
+// An undo does not repair a pod whose app container cannot start.
 func TestAnAppThatCannotStartIsNamedAsTheCause(t *testing.T) {
 	const cause = "not ready: app, agent (app: ImagePullBackOff, image nginx:bad)"
 	in := input(t)
@@ -109,7 +109,7 @@ func TestAPlanWithoutSlotsNamesMaxUnavailable(t *testing.T) {
 	assert.Equal(t, []StayingPod{{"default/a", "maxUnavailable is 0, so that no ready pod may be upgraded"}}, p.Stay)
 }
 
-// A rollout without a permit of its fleet has not ended, also if no pod has to be upgraded.
+// A rollout without a permit of the fleet has not ended, even if no pod has to be upgraded.
 func TestSpec12_9_ARolloutWithoutAPermitNamesTheFaultOfItsFleet(t *testing.T) {
 	const wait = "the rollout waits for a permit of the fleet; the connection to the fleet fails: the namespace does not exist (create it)"
 	for _, images := range [][]string{{"agent:v1", "agent:v2"}, {"agent:v2", "agent:v2"}} {

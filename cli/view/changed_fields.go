@@ -12,8 +12,8 @@ import (
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
-// ChangedFields names the fields, except images, in which two versions differ. They prevent
-// an upgrade in place (SPEC §2, hash without images).
+// ChangedFields returns the paths of the fields, except images, in which from and to differ. These
+// differences prevent an upgrade in place (SPEC §2, hash without images).
 func ChangedFields(from, to *v1alpha1.SidecarSetSpec) []string {
 	found := changedFields("containers", from.Containers, to.Containers)
 	if slices.ContainsFunc(slices.Concat(from.InitContainers, to.InitContainers), isNative) {
@@ -49,11 +49,11 @@ func changedFields(list string, from, to []v1alpha1.SidecarContainer) []string {
 	return found
 }
 
-// byName returns the fields of each container.
+// byName returns the fields of each container by the name of the container.
 func byName(containers []v1alpha1.SidecarContainer) map[string]map[string]any {
 	all := map[string]map[string]any{}
 	for i := range containers {
-		// A container that was decoded can be encoded.
+		// A decoded container can always be encoded.
 		if fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&containers[i]); err == nil {
 			all[containers[i].Name] = fields
 		}

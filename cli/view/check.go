@@ -9,22 +9,22 @@ type CheckState string
 const (
 	CheckOK     CheckState = "ok"
 	CheckFailed CheckState = "failed"
-	// CheckUnknown is for a check that the rights of the user, or the configuration, do not allow.
+	// CheckUnknown is the result of a check that the rights of the user or the configuration prevent.
 	CheckUnknown CheckState = "unknown"
 )
 
-// Check is the check of one part of an installation.
+// Check is the result of the check of one part of an installation.
 type Check struct {
 	Part  string     `json:"part"`
 	State CheckState `json:"state"`
-	// Message has the cause, and the next step if there is one.
+	// Message contains the cause, and the next step if there is one.
 	Message string `json:"message"`
 }
 
-// Checks are the checks of an installation. A check comes after the checks that it depends on.
+// Checks contains the checks of an installation. A check comes after the checks on which it depends.
 type Checks []Check
 
-// Failed lists the parts that failed.
+// Failed returns the names of the parts that failed.
 func (all Checks) Failed() []string {
 	var parts []string
 	for i := range all {
@@ -35,14 +35,14 @@ func (all Checks) Failed() []string {
 	return parts
 }
 
-// Text is a line for each check.
+// Text returns a line for each check.
 func (all Checks) Text(s Style) string {
 	const state = "STATE"
 	rows := [][]string{{"PART", state, "MESSAGE"}}
 	for i := range all {
 		rows = append(rows, []string{all[i].Part, string(all[i].State), strings.ReplaceAll(all[i].Message, "\n", " ")})
 	}
-	// The states are painted once the columns are aligned, because colours have a width in a table.
+	// The states are painted after the columns are aligned, because a table counts colour codes as characters.
 	lines := strings.SplitAfter(table(rows), "\n")
 	from := strings.Index(lines[0], state)
 	tones := map[CheckState]Tone{CheckOK: Good, CheckFailed: Bad, CheckUnknown: Busy}

@@ -8,16 +8,16 @@ const OperatorLease = "outrigger-operator"
 // OperatorNotResponding is the reason of a Fault of the operator.
 const OperatorNotResponding = "OperatorNotResponding"
 
-// RunNotResponding is the reason of a Fault of the workers that only a run shows.
+// RunNotResponding is the reason of a Fault of the workers that only the run of a SidecarSet shows.
 const RunNotResponding = "RunNotResponding"
 
-// Fault is a part of the installation that does not answer, also while no rollout is in progress (SPEC
-// §8.10). The zero value means that no fault is known.
+// Fault is a part of the installation that does not respond. A Fault is also reported while no rollout is in
+// progress (SPEC §8.10). The zero value means that no fault is known.
 type Fault struct {
 	// Reason is OperatorNotResponding, RunNotResponding, or a reason of a condition about Temporal, the workers
 	// or the webhook.
 	Reason string `json:"reason"`
-	// Message has the cause, and the next command.
+	// Message contains the cause, and the next command.
 	Message string `json:"message"`
 }
 
@@ -29,7 +29,7 @@ const (
 	webhookPart  = "Webhook"
 )
 
-// part names the part of the installation; empty without a fault.
+// part returns the name of the part of the installation, or an empty string without a fault.
 func (f Fault) part() string {
 	switch f.Reason {
 	case "":
@@ -44,7 +44,7 @@ func (f Fault) part() string {
 	return operatorPart
 }
 
-// Line is the line below a list; empty without a fault.
+// Line returns the line below a list, or an empty string without a fault.
 func (f Fault) Line() string {
 	if f == (Fault{}) {
 		return ""

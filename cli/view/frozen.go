@@ -10,14 +10,14 @@ import (
 	"github.com/outrigger/outrigger/internal/fleet"
 )
 
-// isFrozen reports whether a reason of Progressing is a RolloutFreeze, the windows of a RolloutPolicy,
-// or a fleet that has not permitted the content.
+// isFrozen reports whether a reason of Progressing means that a RolloutFreeze, the windows of a
+// RolloutPolicy, or a missing permit of the fleet stops the rollout.
 func isFrozen(reason string) bool {
 	return reason == v1alpha1.ReasonFrozen || reason == v1alpha1.ReasonOutsideWindow || reason == v1alpha1.ReasonAwaitingPermit
 }
 
-// frozen sets the phase of a rollout that the operator reports as frozen. Without a permit of its fleet, a
-// rollout does not end, although no pod has to be upgraded.
+// frozen sets the phase of a rollout that the operator reports as frozen. A rollout without a permit of the
+// fleet does not end, even if no pod needs an upgrade.
 func (r *Rollout) frozen() {
 	upgrades := r.Counts.Remaining > 0 && (r.Phase == protocol.PhaseProgressing || r.Phase == protocol.PhaseWaiting)
 	ends := r.Phase == protocol.PhaseComplete || r.Phase == protocol.PhasePartitionReached
@@ -28,7 +28,8 @@ func (r *Rollout) frozen() {
 	}
 }
 
-// frozenBy names the freeze of a frozen rollout. The message also has the counts of the plan.
+// frozenBy returns the freeze of a frozen rollout, without the counts of the plan in the message. If the
+// rollout is not frozen, frozenBy returns an empty string.
 func (r *Rollout) frozenBy() string {
 	if r.Phase != protocol.PhaseFrozen {
 		return ""
@@ -36,7 +37,7 @@ func (r *Rollout) frozenBy() string {
 	return freezeIn(r.Message)
 }
 
-// freezeIn is the freeze in the message of a frozen rollout.
+// freezeIn returns the freeze in the message of a frozen rollout.
 func freezeIn(by string) string {
 	if counts := strings.LastIndex(by, " pods updated, "); counts >= 0 {
 		by = by[:max(strings.LastIndex(by[:counts], "; "), 0)]
@@ -44,7 +45,8 @@ func freezeIn(by string) string {
 	return strings.TrimPrefix(by, "frozen ")
 }
 
-// unfreezeCommand ends a freeze. It is empty outside the windows of a RolloutPolicy.
+// unfreezeCommand returns the command that ends a freeze. If the windows of a RolloutPolicy or a missing
+// permit stop the rollout, unfreezeCommand returns an empty string.
 func unfreezeCommand(by string) string {
 	rest, freeze := strings.CutPrefix(by, "by RolloutFreeze ")
 	name, _, _ := strings.Cut(rest, " ")
@@ -64,7 +66,8 @@ func withUnfreeze(by string) string {
 	return "frozen " + by
 }
 
-// Frozen returns the freeze that status shows, with the command that ends it, or "".
+// Frozen returns the freeze that the status shows, with the command that ends the freeze. If the status shows
+// no freeze, Frozen returns an empty string.
 func Frozen(set *v1alpha1.SidecarSet) string {
 	c := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionProgressing)
 	if c == nil || !isFrozen(c.Reason) {

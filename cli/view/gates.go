@@ -17,7 +17,7 @@ func gatesOf(s *protocol.Stage) (gates []protocol.GateState) {
 	return gates
 }
 
-// gateLines has a line for each gate of a step.
+// gateLines returns a line for each gate of a step.
 func (p *Step) gateLines(s Style) (lines []string) {
 	for _, gate := range p.Gates {
 		line := "  gate " + gate.Name + ": " + strings.ToLower(string(gate.Phase))

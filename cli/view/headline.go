@@ -14,42 +14,42 @@ import (
 	"github.com/outrigger/outrigger/internal/stage"
 )
 
-// Headlines that are no phase of a plan.
+// These headlines are not phases of a plan.
 const (
 	headlinePending = "Pending"
 	headlineNoPods  = "nothing to do: no pod matches"
 	notResponding   = "the run does not respond"
-	// unreachableHere replaces Progressing. The rollout may continue, because Temporal may answer the worker.
+	// unreachableHere replaces Progressing. The rollout may continue, because the worker may reach Temporal.
 	unreachableHere = "Progressing (Temporal does not answer this command)"
 )
 
-// facts decide a headline. They come from a plan, or from status alone.
+// facts decide the headline. The facts come from a plan, or only from the status.
 type facts struct {
 	phase protocol.Phase
-	// observed reports whether the operator has observed the generation. Without it, the
-	// reasons are empty.
+	// observed reports whether the operator has observed the generation. If the generation is not observed,
+	// progressing and degraded are empty.
 	observed bool
-	// progressing and degraded are reasons of conditions. degraded is empty while Degraded or
-	// Stalled is False.
+	// progressing and degraded are reasons of the conditions Progressing and Degraded. degraded is empty while
+	// Degraded or Stalled is False.
 	progressing, degraded string
 	matched, updated      int
-	// unready are the updated pods that are not ready.
+	// unready is the number of updated pods that are not ready.
 	unready int
 	// step names the current step of a rollout with a RolloutPolicy.
 	step string
-	// uninjected are the pods that match, and lack the sidecars.
+	// uninjected is the number of pods that match and lack the sidecars.
 	uninjected int
-	// silent reports that the run does not respond, although Temporal does. unreachable reports that
-	// Temporal does not respond.
+	// silent is set if the run does not respond although Temporal responds. unreachable is set if Temporal
+	// does not respond.
 	silent, unreachable bool
 	notUpgradable       bool
-	// noSlots reports that maxUnavailable is 0 while pods have to be upgraded.
+	// noSlots is set if maxUnavailable is 0 while pods have to be upgraded.
 	noSlots bool
-	// late reports that the rollout waits for a pod whose upgrade has been in progress for too long.
+	// late is set if the rollout waits for a pod whose upgrade has been in progress for too long.
 	late bool
 }
 
-// headline names the state of a rollout, for status, list and why.
+// headline returns the state of a rollout for the commands status, list and why.
 func headline(f facts) string {
 	found := f.headline()
 	if f.unreachable && found == string(protocol.PhaseProgressing) {
@@ -58,7 +58,7 @@ func headline(f facts) string {
 	return found
 }
 
-// headline leaves out whether Temporal answers.
+// headline returns the state of a rollout. headline ignores unreachable.
 func (f *facts) headline() string {
 	switch {
 	case f.progressing == v1alpha1.ReasonInvalid:
@@ -83,7 +83,7 @@ func (f *facts) headline() string {
 	return string(f.phase)
 }
 
-// complete is the headline of a rollout that has no pod to upgrade.
+// complete returns the headline of a rollout that has no pod to upgrade.
 func (f *facts) complete() string {
 	switch {
 	case f.notUpgradable:
@@ -96,7 +96,8 @@ func (f *facts) complete() string {
 	return string(f.phase)
 }
 
-// ofReason is the headline for the reasons of Progressing that are stronger than the phase of the plan.
+// ofReason returns the headline for a reason of Progressing that takes precedence over the phase of the plan,
+// or an empty string.
 func (f *facts) ofReason() string {
 	switch {
 	case isOutage(f.progressing):
@@ -109,7 +110,7 @@ func (f *facts) ofReason() string {
 	return ""
 }
 
-// waiting is the headline while no pod can be upgraded at once.
+// waiting returns the headline of a rollout that has to wait before the next upgrade.
 func (f *facts) waiting() string {
 	switch {
 	case f.noSlots:
@@ -122,7 +123,7 @@ func (f *facts) waiting() string {
 	return string(protocol.PhaseProgressing)
 }
 
-// headlineWithoutPods is the headline while no pod is injected.
+// headlineWithoutPods returns the headline while no pod is injected. pods is the number of pods that match.
 func headlineWithoutPods(pods int) string {
 	switch pods {
 	case 0:
@@ -133,22 +134,22 @@ func headlineWithoutPods(pods int) string {
 	return fmt.Sprintf("%d pods match, but have no sidecar", pods)
 }
 
-// podsIn reads the number of pods in the message of PodsWithoutSidecar. The status of a
-// SidecarSet has it nowhere else.
+// podsIn reads the number of pods in the message of PodsWithoutSidecar. No other field of the status contains
+// this number.
 func podsIn(message string) int {
 	var pods int
 	_, _ = fmt.Sscanf(message, "%d pod", &pods)
 	return pods
 }
 
-// stalled is the headline of a rollout that cannot end until a user changes something, as in the
+// stalled returns the headline of a rollout that cannot end until a user changes something, as in the
 // condition Stalled.
 func stalled(reason string) string { return "Stalled (" + reason + ")" }
 
 func waits(reason string) string { return "Waiting (" + reason + ")" }
 
-// isOutage reports whether a reason of Progressing is an outage of Temporal or of the workers. The
-// rollout continues after the outage.
+// isOutage reports whether a reason of Progressing is an outage of Temporal or of the workers. The rollout
+// continues after the outage.
 func isOutage(reason string) bool {
 	switch reason {
 	case v1alpha1.ReasonTemporalUnavailable, v1alpha1.ReasonTemporalThrottled, v1alpha1.ReasonWorkerUnavailable:
@@ -157,12 +158,12 @@ func isOutage(reason string) bool {
 	return false
 }
 
-// isFault reports whether a reason of Progressing stops a rollout until a person acts.
+// isFault reports whether a reason of Progressing means that the rollout stops until a user acts.
 func isFault(reason string) bool {
 	return reason == v1alpha1.ReasonRolloutFailing || reason == v1alpha1.ReasonRunUnreadable
 }
 
-// Unfinished reports whether the status of a SidecarSet shows pods that an open run upgrades.
+// Unfinished reports whether the status of a SidecarSet shows pods that an open run upgrades or will upgrade.
 func Unfinished(set *v1alpha1.SidecarSet) bool {
 	c := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionProgressing)
 	if c == nil || set.Spec.UpdateStrategy.Paused || set.Status.UpdatedPods >= set.Status.MatchedPods {
@@ -194,7 +195,8 @@ func headlineTone(headline string) Tone {
 	return Plain
 }
 
-// facts returns the facts of a plan. The conditions of an earlier generation do not count.
+// facts returns the facts of a plan. If the operator has not observed the generation, the conditions are
+// ignored.
 func (r *Rollout) facts() facts {
 	f := facts{
 		phase: r.Phase, observed: r.Observed, matched: r.Counts.Matched, updated: r.Counts.Updated, unready: r.Counts.Updated - r.Counts.UpdatedReady,
@@ -220,13 +222,15 @@ func (r *Rollout) facts() facts {
 	return f
 }
 
-// answered reports whether a condition says that Temporal does not answer the operator, while the run has
-// answered the command: the condition is older than the answer, or the operator uses another Temporal.
+// answered reports whether a condition says that Temporal does not answer the operator although the run has
+// answered the command. In this case, the condition is older than the answer, or the operator uses another
+// Temporal.
 func (r *Rollout) answered(c *Condition) bool {
 	return r.Run != nil && c.Reason == v1alpha1.ReasonTemporalUnavailable
 }
 
-// messageOf is the message of a condition, with an answer of the run that contradicts it.
+// messageOf returns the message of a condition. If an answer of the run contradicts the condition, messageOf
+// adds a note.
 func (r *Rollout) messageOf(c *Condition) string {
 	if r.answered(c) {
 		return c.Message + "; the run has answered this command since"
@@ -234,15 +238,15 @@ func (r *Rollout) messageOf(c *Condition) string {
 	return c.Message
 }
 
-// rolledBack replaces the reason of a status that is older than the run. reason is empty if the run is
-// not rolled back.
+// rolledBack sets progressing to reason if the status is older than the rollback of the run. reason is empty
+// if the run is not rolled back.
 func (f *facts) rolledBack(reason string) {
 	if isRolledBack(f.progressing) || reason != "" && f.ofReason() == "" {
 		f.progressing = reason
 	}
 }
 
-// stoppedBy is the reason of Degraded, unless the rollout continues.
+// stoppedBy returns the reason of Degraded, or an empty string if the rollout continues.
 func (s *Summary) stoppedBy(set *v1alpha1.SidecarSet) string {
 	if meta.IsStatusConditionFalse(set.Status.Conditions, v1alpha1.ConditionStalled) {
 		return ""
@@ -250,12 +254,12 @@ func (s *Summary) stoppedBy(set *v1alpha1.SidecarSet) string {
 	return s.Degraded
 }
 
-// facts returns the facts of the status of a SidecarSet, and of the answer of its run, which is newer. run
-// may be nil.
+// facts returns the facts of the status of a SidecarSet, and of the answer of the run. The answer is newer
+// than the status. run may be nil.
 func (s *Summary) facts(set *v1alpha1.SidecarSet, run *protocol.RolloutStatus, now time.Time) facts {
 	strategy, left := &set.Spec.UpdateStrategy, s.Updated < s.Matched
 	f := facts{
-		// The operator does not observe a generation that is invalid.
+		// The operator does not observe an invalid generation.
 		observed:    set.Status.ObservedGeneration == set.Generation || s.Reason == v1alpha1.ReasonInvalid,
 		progressing: s.Reason, degraded: s.stoppedBy(set), matched: int(s.Matched), updated: int(s.Updated),
 		unready:       s.unready,
@@ -270,14 +274,15 @@ func (s *Summary) facts(set *v1alpha1.SidecarSet, run *protocol.RolloutStatus, n
 	return f
 }
 
-// ofStatus sets the phase. answered reports that the run has answered whether it is paused.
+// ofStatus sets the phase. answered is set if the run has answered. paused then tells whether the run is
+// paused.
 func (f *facts) ofStatus(set *v1alpha1.SidecarSet, paused, answered bool, now time.Time) {
 	switch {
 	case set.Spec.UpdateStrategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType:
 		f.phase = protocol.PhaseNotUpdate
 	case paused && (answered || f.progressing == "" || isOutage(f.progressing) || isFault(f.progressing)):
 		f.phase = protocol.PhasePaused
-	case answered && phaseOf(f.progressing) == protocol.PhasePaused: // it was resumed
+	case answered && phaseOf(f.progressing) == protocol.PhasePaused: // The run was resumed.
 		f.phase = protocol.PhaseProgressing
 	default:
 		f.phase = phaseOf(f.progressing)
@@ -285,8 +290,8 @@ func (f *facts) ofStatus(set *v1alpha1.SidecarSet, paused, answered bool, now ti
 	}
 }
 
-// betweenSteps sets the phase of a reached step, whose bake time may be over since the operator wrote
-// the status.
+// betweenSteps sets the phase of a reached step. The bake time of the step may have ended after the operator
+// wrote the status.
 func (f *facts) betweenSteps(set *v1alpha1.SidecarSet, now time.Time) {
 	current := stage.OfStatus(set)
 	switch f.progressing {
@@ -301,7 +306,7 @@ func (f *facts) betweenSteps(set *v1alpha1.SidecarSet, now time.Time) {
 	f.phase, _ = current.Wait(now)
 }
 
-// phaseOf is the phase of the plan for which Progressing has a reason.
+// phaseOf returns the phase of the plan for a reason of Progressing.
 func phaseOf(progressing string) protocol.Phase {
 	switch progressing {
 	case v1alpha1.ReasonPaused, v1alpha1.ReasonGateInconclusive:

@@ -31,7 +31,7 @@ func TestTheWriterOfAPauseBySpecIsNamed(t *testing.T) {
 	assert.Empty(t, writerOfPause(set, noon))
 }
 
-// The user of list learns the sender, the reason and the time of a pause, and the command that ends it.
+// The list names the sender, the reason and the time of a pause, and the command that resumes the rollout.
 func TestSpec8_0_12_ListNamesThePauses(t *testing.T) {
 	paused := func(name string, pause *protocol.Pause) Summary {
 		return Summary{Name: name, Headline: "Paused", Attention: []string{attentionPaused}, Pause: pause, Created: noon}
@@ -122,7 +122,7 @@ func TestStatusAndListHaveTheSameHeadline(t *testing.T) {
 			in.Set.Spec.UpdateStrategy.Type = v1alpha1.NotUpdateSidecarSetStrategyType
 		}},
 		{"Progressing", "WaitingForPods", []string{"ImagePullBackOff"}, func(in *Input) {
-			// Other slots are used by pods that are on their way.
+			// Pods with an upgrade in progress use the other slots.
 			in.Set.Status.Conditions = append(in.Set.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionStalled, Status: "False", Reason: "AsExpected"})
 		}},
 		{"Stalled (NotUpgradablePods)", "NotUpgradablePods", []string{"ImagePullBackOff"}, func(in *Input) { in.Pods = in.Pods[4:5] }},

@@ -11,7 +11,7 @@ import (
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
-// History has the revisions, runs and changes of a SidecarSet, as far as they are known.
+// History contains the known revisions, runs and changes of a SidecarSet.
 type History struct {
 	Name      string        `json:"name"`
 	Revisions []RevisionRow `json:"revisions"`
@@ -21,10 +21,10 @@ type History struct {
 // RunHistory is the history of a SidecarSet in Temporal.
 type RunHistory struct {
 	Runs []RunRow `json:"runs,omitempty"`
-	// RunsUnknown is the reason that runs are not listed.
+	// RunsUnknown is the reason why runs are not listed.
 	RunsUnknown string   `json:"runsUnknown,omitempty"`
 	Changes     []Change `json:"changes,omitempty"`
-	// ChangesUnknown is the reason that pauses and resumes, or their senders, are missing.
+	// ChangesUnknown is the reason why changes, or the senders and reasons of changes, are missing.
 	ChangesUnknown string `json:"changesUnknown,omitempty"`
 }
 
@@ -46,7 +46,7 @@ type RunRow struct {
 	Generation int64          `json:"generation,omitempty"`
 	Status     string         `json:"status"`
 	Phase      protocol.Phase `json:"phase,omitempty"`
-	// Images are the images that the generation changed, or all of them.
+	// Images contains the images that the generation changed, or all images.
 	Images  string    `json:"images,omitempty"`
 	Started time.Time `json:"started"`
 	// Ended is nil while the run is open.
@@ -63,8 +63,8 @@ type Change struct {
 	Reason string `json:"why,omitempty"`
 }
 
-// NewHistory lists the newest changes first. It merges the changes of the SidecarSet with the
-// changes of its runs.
+// NewHistory returns the history of a SidecarSet, the newest entries first. Changes contains the writes of
+// the spec and the changes of the runs.
 func NewHistory(in *Input, runs RunHistory) *History {
 	known, pods := in.revisions(), map[string]int{}
 	for _, pod := range in.Pods {
@@ -84,7 +84,7 @@ func NewHistory(in *Input, runs RunHistory) *History {
 	return h
 }
 
-// writes are the last writes of spec by each field manager that the API server remembers.
+// writes returns the last write of spec by each field manager in the managed fields.
 func writes(set *v1alpha1.SidecarSet) []Change {
 	var all []Change
 	for _, entry := range set.ManagedFields {
@@ -96,7 +96,7 @@ func writes(set *v1alpha1.SidecarSet) []Change {
 	return all
 }
 
-// Text has three tables.
+// Text returns a table of the revisions, a table of the runs and a table of the changes.
 func (h *History) Text(s Style) string {
 	rows := [][]string{{"REVISION", "NAME", "CURRENT", "VERSION", "PODS", "AGE", "IMAGES", "CHANGE-CAUSE"}}
 	for i := range h.Revisions {

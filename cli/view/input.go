@@ -15,22 +15,23 @@ import (
 	"github.com/outrigger/outrigger/internal/rollout"
 )
 
-// Input is the data about one SidecarSet that models are made from.
+// Input contains the data about one SidecarSet from which the models are computed.
 type Input struct {
 	Set *v1alpha1.SidecarSet
 	// Pods may include pods that the SidecarSet does not match.
 	Pods []*corev1.Pod
 	// NamespaceLabels reads the labels of a namespace.
 	NamespaceLabels func(string) (map[string]string, error)
-	// Revisions are the revisions of the SidecarSet, sorted. Revisions is empty if the revisions cannot be read.
+	// Revisions contains the revisions of the SidecarSet, the oldest first. Revisions is empty if the
+	// revisions cannot be read.
 	Revisions []*appsv1.ControllerRevision
 	Run       RunInput
 	Webhook   Webhook
 	Nodes     Nodes
-	// Policy is the RolloutPolicy that status names. Policy is nil if status names no policy, or if the policy
-	// cannot be read.
+	// Policy is the RolloutPolicy that the status names. Policy is nil if the status names no policy, or if
+	// the policy cannot be read.
 	Policy *outriggerv1.RolloutPolicy
-	// Fault is the part of the installation that does not answer.
+	// Fault is the part of the installation that does not respond.
 	Fault Fault
 	// Now is the current time. The ends of bake times and the durations of upgrades in progress are computed
 	// from Now.
@@ -41,17 +42,17 @@ type Input struct {
 
 // RunInput is the state of the open run of a SidecarSet.
 type RunInput struct {
-	// Status is nil without an open run.
+	// Status is nil if no run is open, or if the run is unknown.
 	Status *protocol.RolloutStatus
-	// Rejected are the pods whose writes the API server rejected.
+	// Rejected contains the pods whose writes the API server rejected.
 	Rejected []protocol.RejectedPod
-	// Unknown is the reason that the state of the run is not known.
+	// Unknown is the reason why the state of the run is unknown.
 	Unknown string
-	// NotResponding reports that the run did not answer, although Temporal did.
+	// NotResponding is set if the run did not respond although Temporal responded.
 	NotResponding bool
-	// Unreachable reports that Temporal did not answer.
+	// Unreachable is set if Temporal did not respond.
 	Unreachable bool
-	// Temporal is the address and the namespace that were read.
+	// Temporal is the address of Temporal and the namespace from which the run was read.
 	Temporal string
 }
 
@@ -62,7 +63,8 @@ type Webhook struct {
 	Absent    bool
 }
 
-// matched returns the matched pods, with their states towards the version of the SidecarSet.
+// matched returns the matched pods, with their states in relation to the current version of the SidecarSet,
+// and this version.
 func (in *Input) matched() ([]rollout.Pod, *podstate.Version, error) {
 	pods, err := rollout.Population(in.Set, in.Pods, in.NamespaceLabels)
 	if err != nil {
@@ -72,8 +74,8 @@ func (in *Input) matched() ([]rollout.Pod, *podstate.Version, error) {
 	return pods, version, err
 }
 
-// entryOf returns the record of the SidecarSet set in pod. The record is empty if the annotation cannot be
-// read.
+// entryOf returns the record of the SidecarSet set in pod. If the annotation cannot be read, the record is
+// empty.
 func entryOf(pod *corev1.Pod, set string) record.Entry {
 	entries, err := record.Hashes(pod.Annotations)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/outrigger/outrigger/internal/rollout"
 )
 
-// lateAfter is the duration of an upgrade in progress after which its pod needs attention.
+// lateAfter is the duration of an upgrade in progress after which the pod needs attention.
 const lateAfter = 30 * time.Second
 
 // LatePod is a pod that holds a slot, and whose upgrade has been in progress for too long.
@@ -22,14 +22,15 @@ type LatePod struct {
 	Since     time.Time `json:"since"`
 }
 
-// late reports whether the pod holds a slot and its upgrade has been in progress for longer than
-// lateAfter. A pod in phase PodMigrating is never late, because it serves requests, and its hot upgrade
+// late reports whether the pod holds a slot and the upgrade of the pod has been in progress for longer than
+// lateAfter. A pod in phase PodMigrating is never late, because the pod serves requests, and a hot upgrade
 // may take long.
 func (p *Pod) late(now time.Time) bool {
 	return p.Since != nil && (p.Phase == PodUpgrading || p.Phase == PodWaiting) && now.Sub(*p.Since) > lateAfter
 }
 
-// latePod returns the pod whose upgrade has been in progress for too long, and the longest, or nil.
+// latePod returns the pod whose upgrade has been in progress the longest, if this pod is late and the rollout
+// waits. Otherwise, latePod returns nil.
 func (r *Rollout) latePod(now time.Time) *Pod {
 	if longest := r.longest(); longest != nil && longest.late(now) && r.Phase == protocol.PhaseWaiting {
 		return longest
@@ -37,8 +38,8 @@ func (r *Rollout) latePod(now time.Time) *Pod {
 	return nil
 }
 
-// WaitsFor returns the pod that the status of a SidecarSet names as an example of the pods that its rollout
-// waits for. Namespace and name are empty if status names no pod.
+// WaitsFor returns the pod that the status of a SidecarSet names as an example of the pods for which the
+// rollout waits. If the status names no pod, namespace and name are empty.
 func WaitsFor(set *v1alpha1.SidecarSet) (namespace, name string) {
 	for _, c := range set.Status.Conditions {
 		if c.Type == v1alpha1.ConditionProgressing && c.Reason == v1alpha1.ReasonWaitingForPods {
@@ -50,7 +51,7 @@ func WaitsFor(set *v1alpha1.SidecarSet) (namespace, name string) {
 	return namespace, name
 }
 
-// lateOf returns the pod if it is late; pod may be nil.
+// lateOf returns pod if pod is late, or nil. pod may be nil.
 func lateOf(set *v1alpha1.SidecarSet, pod *corev1.Pod, now time.Time) *LatePod {
 	if pod == nil {
 		return nil
@@ -69,12 +70,12 @@ func lateOf(set *v1alpha1.SidecarSet, pod *corev1.Pod, now time.Time) *LatePod {
 	return nil
 }
 
-// podNotReady, followed by the name of a pod, is the problem of a rollout that has waited for this pod for
-// too long.
+// podNotReady is a prefix in Attention. The name of the pod for which the rollout has waited for too long
+// follows the prefix.
 const podNotReady = "PodNotReady:"
 
-// attentionText returns the text of Attention, with the time since which a late pod is not ready. The
-// field Attention has no time, because a watch prints a line for each change of the field.
+// attentionText returns the text of Attention, with the time for which a late pod has not been ready.
+// Attention does not contain this time, because a watch prints a line for each change of Attention.
 func (s *Summary) attentionText(now time.Time) string {
 	text := strings.Join(s.Attention, ",")
 	if late := s.NotReady; late != nil {
@@ -84,8 +85,8 @@ func (s *Summary) attentionText(now time.Time) string {
 	return text
 }
 
-// stop is the command that pauses a rollout. It is empty for a paused rollout, and if no pod is left to
-// upgrade.
+// stop returns the command that pauses a rollout. If the rollout is paused, or if no pod is left to upgrade,
+// stop returns an empty string.
 func (r *Rollout) stop() string {
 	if r.Counts.Remaining == 0 || r.Pause != nil || r.PausedBySpec {
 		return ""
@@ -93,8 +94,9 @@ func (r *Rollout) stop() string {
 	return "stop it: kubectl sidecarset pause " + r.Name
 }
 
-// unreadyReasons has the commands for the pod whose upgrade has been in progress the longest, unless its node
-// or another container is the cause. A user who asks why need not wait until the pod is late.
+// unreadyReasons returns the commands for the pod whose upgrade has been in progress the longest. If the node
+// of the pod or another container is the cause, unreadyReasons returns nil. The pod need not be late, because
+// a user of the command why has already noticed the delay.
 func (r *Rollout) unreadyReasons(now time.Time) (found []string) {
 	pod := r.longest()
 	if pod == nil || pod.Phase != PodUpgrading && pod.Phase != PodWaiting || pod.nodeCommand != "" || pod.blocked || r.starting()(pod) || r.partFails() || r.rollback == v1alpha1.ReasonRollingBack {
@@ -102,7 +104,7 @@ func (r *Rollout) unreadyReasons(now time.Time) (found []string) {
 	}
 	logs := pod.logsCommand()
 	if logs == "" && !pod.late(now) {
-		return nil // its containers have not started yet
+		return nil // The containers have not started yet.
 	}
 	if logs != "" {
 		found = append(found, "to see its log: "+logs)
@@ -114,8 +116,8 @@ func (r *Rollout) unreadyReasons(now time.Time) (found []string) {
 	return append(found, back)
 }
 
-// logsCommand shows the log of the container that is not ready. It is empty if no such container has a log,
-// or if p is nil.
+// logsCommand returns the command that shows the log of the container that is not ready. If no such container
+// has a log, or if p is nil, logsCommand returns an empty string.
 func (p *Pod) logsCommand() string {
 	if p == nil || p.unreadyContainer == "" {
 		return ""
@@ -123,7 +125,8 @@ func (p *Pod) logsCommand() string {
 	return "kubectl logs " + p.Name + " -n " + p.Namespace + " -c " + p.unreadyContainer
 }
 
-// unreadyContainer is the first container that has started, and is not ready.
+// unreadyContainer returns the name of the first container that has started and is not ready, or an empty
+// string.
 func unreadyContainer(pod *corev1.Pod) string {
 	for i := range pod.Status.ContainerStatuses {
 		s := &pod.Status.ContainerStatuses[i]

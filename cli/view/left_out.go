@@ -11,8 +11,8 @@ const (
 	lacksContainers  = "it lacks containers of the SidecarSet"
 )
 
-// leftOut lists the injected pods with an older version that are not matched: rollouts
-// neither count nor upgrade them (SPEC §3).
+// leftOut lists the injected pods that have an older version and are not matched. A rollout neither counts
+// nor upgrades these pods (SPEC §3).
 func (in *Input) leftOut(version *podstate.Version) (BehindPods, error) {
 	pods, err := rollout.LeftOut(in.Set, version, in.Pods, in.NamespaceLabels)
 	if err != nil {

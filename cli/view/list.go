@@ -20,7 +20,7 @@ import (
 	"github.com/outrigger/outrigger/internal/stage"
 )
 
-// Summaries are the SidecarSets of a cluster.
+// Summaries contains a summary of each SidecarSet of a cluster.
 type Summaries []Summary
 
 // Summary is the status of a SidecarSet.
@@ -30,7 +30,7 @@ type Summary struct {
 	Matched  int32  `json:"matched"`
 	Updated  int32  `json:"updated"`
 	Ready    int32  `json:"ready"`
-	// Headline names the state in a phrase.
+	// Headline is the state in a phrase.
 	Headline string `json:"headline"`
 	// BakesUntil is the end of a bake time.
 	BakesUntil *time.Time `json:"bakesUntil,omitempty"`
@@ -45,33 +45,37 @@ type Summary struct {
 	Pause     *protocol.Pause `json:"hold,omitempty"`
 	Images    []Image         `json:"images,omitempty"`
 	Created   time.Time       `json:"created"`
-	// uninjected are the pods that match, and lack the sidecars.
+	// uninjected is the number of pods that match and lack the sidecars.
 	uninjected int
-	// NotReady is the pod that the rollout waits for, if its upgrade has been in progress for too long.
+	// NotReady is the pod for which the rollout waits, if the upgrade of this pod has been in progress for too
+	// long.
 	NotReady *LatePod `json:"notReady,omitempty"`
-	// unready are the updated pods that are not ready.
+	// unready is the number of updated pods that are not ready.
 	unready int
-	// lost is the problem of a lost node, with a command.
+	// lost describes a lost node, with a command.
 	lost string
-	// unread is the reason that this command cannot read the run.
+	// unread is the reason why this command cannot read the run.
 	unread string
-	// faulty reports that a line about a fault of the installation follows, whose command comes first.
+	// faulty is set if a line about a fault of the installation follows. The command in this line has
+	// priority.
 	faulty bool
-	// pausedBy is the writer of a pause by the spec, with the time of its last write.
+	// pausedBy names the field manager that paused the SidecarSet by the spec, with the time of the last write
+	// of this manager.
 	pausedBy string
 }
 
-// ListInput is the data that summaries are made from.
+// ListInput contains the data from which summaries are computed.
 type ListInput struct {
 	Sets []v1alpha1.SidecarSet
-	// Runs are the answers of open runs, by SidecarSet, before their status shows them.
+	// Runs contains the answers of open runs by the name of the SidecarSet. The answers may be newer than the
+	// status.
 	Runs map[string]RunInput
-	// Waiting contains, by SidecarSet, the pod that status names as an example of the pods that a rollout
-	// waits for.
+	// Waiting contains, by the name of the SidecarSet, the pod that the status names as an example of the pods
+	// for which a rollout waits.
 	Waiting map[string]*corev1.Pod
-	// Lost are the lost nodes of their pods, by SidecarSet.
+	// Lost contains the lost nodes by the name of the SidecarSet.
 	Lost map[string]Lost
-	// Fault is the part of the installation that does not answer.
+	// Fault is the part of the installation that does not respond.
 	Fault Fault
 	Now   time.Time
 }
@@ -114,7 +118,7 @@ func NewSummaries(in *ListInput) Summaries {
 	return found
 }
 
-// attentionOf lists the problems of pods, of nodes and of the installation.
+// attentionOf returns the problems of pods, of nodes and of the installation.
 func (s *Summary) attentionOf(set *v1alpha1.SidecarSet, f *facts, in *ListInput) (found []string) {
 	switch waiting := f.phase == protocol.PhaseWaiting && !f.noSlots && f.observed; {
 	case f.late:
@@ -131,7 +135,7 @@ func (s *Summary) attentionOf(set *v1alpha1.SidecarSet, f *facts, in *ListInput)
 	return found
 }
 
-// pausesOf returns the pauses by the spec that the headline does not name.
+// pausesOf returns the pauses by the spec that the headline does not show.
 func pausesOf(set *v1alpha1.SidecarSet, phase protocol.Phase) (found []string) {
 	if set.Spec.UpdateStrategy.Paused && phase != protocol.PhasePaused {
 		found = append(found, attentionPaused)
@@ -145,23 +149,23 @@ func pausesOf(set *v1alpha1.SidecarSet, phase protocol.Phase) (found []string) {
 const (
 	// attentionPaused is the problem of a paused rollout that still has pods to upgrade.
 	attentionPaused = "Paused"
-	// notObserved is the problem of a SidecarSet whose generation the operator has not observed. An operator that
-	// runs needs less than a second.
+	// notObserved is the problem of a SidecarSet whose generation the operator has not observed. A running
+	// operator observes a generation within a second.
 	notObserved = "NotObserved"
 	// temporalNotResponding is the problem of a rollout about which Temporal does not answer this command. The
-	// operator may use another address, which works.
+	// operator may reach Temporal at another address.
 	temporalNotResponding = "TemporalNotResponding"
 )
 
-// lostNode, followed by the name of a node, is the problem of pods that wait for this node, or whose node
-// does not exist.
+// lostNode is a prefix in Attention. The name of a node that is not ready or does not exist follows the
+// prefix.
 const lostNode = "LostNode:"
 
 // noProgressAfter is the time after which a rollout that waits for pods needs attention.
 const noProgressAfter = 5 * time.Minute
 
-// unchangedSince reports whether the operator has not written the status since a time. It writes
-// the status whenever the counts of the rollout change.
+// unchangedSince reports whether the operator has written the status, but not after the time at. The operator
+// writes the status whenever the counts of the rollout change.
 func unchangedSince(set *v1alpha1.SidecarSet, at time.Time) bool {
 	written := false
 	for _, entry := range set.ManagedFields {
@@ -175,7 +179,8 @@ func unchangedSince(set *v1alpha1.SidecarSet, at time.Time) bool {
 	return written
 }
 
-// Text has a line for each SidecarSet. Wide adds revision, images and message.
+// Text returns a line for each SidecarSet. In the wide format, a line also contains the revision, the images
+// and the message.
 func (all Summaries) Text(s Style) string {
 	if len(all) == 0 {
 		return "No SidecarSets found.\n"
@@ -197,8 +202,9 @@ func (all Summaries) Text(s Style) string {
 // maxListNotes limits the lines below a list.
 const maxListNotes = 5
 
-// notes has a line with the next command for each of the first SidecarSets that need attention. Pauses and lost nodes
-// come first. SidecarSets whose run this command cannot read for the same reason share a line.
+// notes returns a line with the next command for each of the first SidecarSets that need attention. Pauses
+// and lost nodes come first. If this command cannot read the runs of several SidecarSets for the same reason,
+// one line represents these SidecarSets.
 func (all Summaries) notes(now time.Time) string {
 	var urgent, others []string
 	seen := map[string]bool{"": true}
@@ -220,8 +226,8 @@ func (all Summaries) notes(now time.Time) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// urgentNote describes the pause or the lost node of a SidecarSet, with the next command. It is empty if there is
-// neither.
+// urgentNote describes the pause or the lost node of a SidecarSet, with the next command. If the SidecarSet
+// is not paused and has no lost node, urgentNote returns an empty string.
 func (s *Summary) urgentNote(now time.Time) string {
 	switch {
 	case slices.Contains(s.Attention, attentionPaused) && s.Pause != nil:
@@ -232,8 +238,9 @@ func (s *Summary) urgentNote(now time.Time) string {
 	return s.lost
 }
 
-// otherNote has the next command for the other problems of a SidecarSet. It is empty without a problem, if the line of
-// a fault of the installation follows, and for a generation that is only not observed.
+// otherNote returns the next command for the other problems of a SidecarSet. otherNote returns an empty
+// string if there is no problem, if the line of a fault of the installation follows, or if the only problem
+// is a generation that is not observed.
 func (s *Summary) otherNote() string {
 	switch {
 	case slices.Contains(s.Attention, temporalNotResponding):
@@ -244,7 +251,8 @@ func (s *Summary) otherNote() string {
 	return ""
 }
 
-// writerOfPause names the field manager that wrote spec.updateStrategy.paused, and the time of its last write.
+// writerOfPause names the field manager that wrote spec.updateStrategy.paused, and the time of the last write
+// of this manager.
 func writerOfPause(set *v1alpha1.SidecarSet, now time.Time) string {
 	if !set.Spec.UpdateStrategy.Paused {
 		return ""
@@ -265,15 +273,15 @@ func writerOfPause(set *v1alpha1.SidecarSet, now time.Time) string {
 	return ""
 }
 
-// BehindPods are pods that lack the sidecars of a SidecarSet, or do not have its newest revision.
+// BehindPods contains pods that lack the sidecars of a SidecarSet, or do not have the newest revision.
 type BehindPods []BehindPod
 
-// BehindPod is a pod that lacks the sidecars of a SidecarSet, or does not have its newest revision.
+// BehindPod is a pod that lacks the sidecars of a SidecarSet, or does not have the newest revision.
 type BehindPod struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Set       string `json:"sidecarSet"`
-	// Revision of the pod; empty if it lacks the SidecarSet.
+	// Revision is the revision of the pod, or empty if the pod lacks the sidecars.
 	Revision string    `json:"holds,omitempty"`
 	Phase    PodPhase  `json:"phase"`
 	Reason   string    `json:"why,omitempty"`
@@ -281,10 +289,10 @@ type BehindPod struct {
 	pod      *corev1.Pod
 }
 
-// Pod is the pod as it was read.
+// Pod returns the pod from the API server.
 func (p *BehindPod) Pod() *corev1.Pod { return p.pod }
 
-// Cause is the reason without the command that recreates the pod.
+// Cause returns the reason without the command that recreates the pod.
 func (p *BehindPod) Cause() string { return strings.TrimSuffix(p.Reason, recreate(p.pod, p.Set)) }
 
 func (in *Input) behind(pod *corev1.Pod, phase PodPhase, reason string) BehindPod {
@@ -295,8 +303,7 @@ func (in *Input) behind(pod *corev1.Pod, phase PodPhase, reason string) BehindPo
 	return row
 }
 
-// Outdated lists the pods with an older version of a SidecarSet, also pods that rollouts
-// leave out.
+// Outdated returns the pods with an older version of a SidecarSet, including pods that are not matched.
 func Outdated(in *Input) (BehindPods, error) {
 	matched, version, err := in.matched()
 	if err != nil {
@@ -312,8 +319,8 @@ func Outdated(in *Input) (BehindPods, error) {
 	return found.sorted(), err
 }
 
-// Missing lists the pods that match a SidecarSet, that the webhook is called for, and that
-// were not injected. It lists none while injection is paused.
+// Missing returns the pods that match a SidecarSet, for which the webhook is called, and that were not
+// injected. While injection is paused, Missing returns no pods.
 func Missing(in *Input) (BehindPods, error) {
 	scope, err := match.NewScope(&in.Set.Spec)
 	if err != nil || in.Set.DeletionTimestamp != nil {
@@ -335,7 +342,7 @@ func Missing(in *Input) (BehindPods, error) {
 	return found.sorted(), nil
 }
 
-// controlled reports whether a controller recreates a pod.
+// controlled reports whether at least one pod has a controller, which recreates the pod.
 func (all BehindPods) controlled() bool {
 	return slices.ContainsFunc(all, func(p BehindPod) bool { return podstate.Controlled(p.pod) })
 }
@@ -347,7 +354,7 @@ func (all BehindPods) sorted() BehindPods {
 	return all
 }
 
-// Text has a line for each pod.
+// Text returns a line for each pod.
 func (all BehindPods) Text(s Style) string {
 	if len(all) == 0 {
 		return "No pods are behind.\n"

@@ -11,7 +11,7 @@ import (
 	"github.com/outrigger/outrigger/internal/fixture"
 )
 
-// mesh makes agent a native sidecar, after an ordinary init container.
+// mesh moves agent to the init containers as a native sidecar, after an ordinary init container.
 func mesh(set *v1alpha1.SidecarSet) *v1alpha1.SidecarSet {
 	agent := set.Spec.Containers[0]
 	agent.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)

@@ -12,56 +12,55 @@ import (
 
 const (
 	checkCommand = "kubectl sidecarset check"
-	// endBake introduces the command that ends a bake time.
+	// endBake precedes the command that ends a bake time.
 	endBake = "end the bake time: "
-	// recreatePods introduces the command that recreates pods.
+	// recreatePods precedes the command that recreates pods.
 	recreatePods = "recreate the pods: "
 )
 
-// PatchStrategy is the command that changes a field of spec.updateStrategy. value is JSON.
+// PatchStrategy returns the command that changes a field of spec.updateStrategy. value is JSON.
 func PatchStrategy(set, field, value string) string {
 	return fmt.Sprintf(`kubectl patch sidecarset %s --type=merge -p '{"spec":{"updateStrategy":{"%s":%s}}}'`, set, field, value)
 }
 
-// resumeInjection is the command that lets new pods get the sidecars of a SidecarSet again.
+// resumeInjection returns the command after which new pods get the sidecars of a SidecarSet again.
 func resumeInjection(set string) string {
 	return "kubectl patch sidecarset " + set + ` --type=merge -p '{"spec":{"injectionStrategy":{"paused":false}}}'`
 }
 
-// PausedBySpec returns the reason for a pause by the spec, with the command that resumes the
-// rollout.
+// PausedBySpec returns the reason of a pause by the spec, with the command that resumes the rollout.
 func PausedBySpec(set string) string {
 	return "spec.updateStrategy.paused is true (" + ResumeCommand(set) + ")"
 }
 
-// ResumeCommand resumes a rollout that is paused by its spec or by signal.
+// ResumeCommand returns the command that resumes a rollout that is paused by spec or by signal.
 func ResumeCommand(set string) string { return "kubectl sidecarset resume " + set }
 
-// ApproveCommand approves the current step of a rollout.
+// ApproveCommand returns the command that approves the current step of a rollout.
 func ApproveCommand(set string) string { return "kubectl sidecarset approve " + set }
 
-// PromoteCommand ends the current step of a rollout.
+// PromoteCommand returns the command that ends the current step of a rollout.
 func PromoteCommand(set string) string { return "kubectl sidecarset promote " + set }
 
-// retryCommand begins a rollout again that was rolled back.
+// retryCommand returns the command that begins a rollout again after the rollout was rolled back.
 func retryCommand(set string) string { return "kubectl sidecarset retry " + set }
 
-// restartCommand evicts the pods that get the newest content only when they are recreated.
+// restartCommand returns the command that evicts the pods that get the newest content only when they are
+// recreated.
 func restartCommand(set string) string { return "kubectl sidecarset restart " + set }
 
-// PausedBySignal has the user and the reason of a pause by signal, with the command that resumes
-// the run.
+// PausedBySignal returns the user and the reason of a pause by signal, with the command that resumes the run.
 func PausedBySignal(set string, pause *protocol.Pause) string {
 	return pausedBy(pause) + " (" + ResumeCommand(set) + ")"
 }
 
-// describeCommand shows the events of a pod.
+// describeCommand returns the command that shows the events of a pod.
 func describeCommand(pod *Pod) string {
 	return fmt.Sprintf("kubectl describe pod %s -n %s", pod.Name, pod.Namespace)
 }
 
-// blockedPod returns a pod that waits for a container that is no sidecar and that cannot start, or
-// nil. longest is the pod whose upgrade has been in progress the longest, if any.
+// blockedPod returns a pod in which a container that is not a sidecar of the SidecarSet cannot start, or nil.
+// longest is the pod whose upgrade has been in progress the longest, or nil.
 func (r *Rollout) blockedPod(longest *Pod) *Pod {
 	if longest != nil {
 		if longest.blocked && longest.Phase != PodFailing {
@@ -75,7 +74,7 @@ func (r *Rollout) blockedPod(longest *Pod) *Pod {
 	return nil
 }
 
-// next has the commands that continue a rollout or explain its state.
+// next returns the commands that continue a rollout or explain the state of the rollout.
 func (r *Rollout) next(now time.Time) []string {
 	var found []string
 	add := func(command string, needed bool) {
@@ -84,7 +83,7 @@ func (r *Rollout) next(now time.Time) []string {
 		}
 	}
 	f := r.facts()
-	add(checkCommand, r.partFails()) // an undo fails, too, until the webhook answers
+	add(checkCommand, r.partFails()) // An undo also fails until the webhook responds.
 	stopped := len(found)
 	add(checkCommand, !r.Observed)
 	add(r.undoCommand(), (r.PausedBySpec || r.Pause != nil) && r.Phase != protocol.PhaseQuarantined && r.fails())
@@ -116,7 +115,7 @@ func (r *Rollout) nextOfPods(uninjected int, add func(command string, needed boo
 	add(recreatePods+restartCommand(r.Name), uninjected > 0 && r.Phase == protocol.PhaseComplete && !r.InjectionPaused && !r.partFails() && !r.bareMissing)
 }
 
-// nextOfDegraded has the command for a degraded SidecarSet whose rollout needs no action, for example
+// nextOfDegraded returns the command for a degraded SidecarSet whose rollout needs no action, for example
 // after an undo.
 func (r *Rollout) nextOfDegraded() []string {
 	switch {
@@ -128,25 +127,27 @@ func (r *Rollout) nextOfDegraded() []string {
 	return []string{"kubectl sidecarset status " + r.Name + " --watch"}
 }
 
-// whyCommand names the cause of a state, such as the fields that prevent an upgrade in place.
+// whyCommand returns the command that shows the cause of a state, such as the fields that prevent an upgrade
+// in place.
 func (r *Rollout) whyCommand() string { return "kubectl sidecarset why " + r.Name }
 
 func (r *Rollout) undoCommand() string { return "go back: kubectl sidecarset undo " + r.Name }
 
 // fails reports whether a pod with the newest content has a sidecar that cannot start. Pods with older
-// content do not count, because an undo does not help them.
+// content are ignored, because an undo does not change older content.
 func (r *Rollout) fails() bool {
 	return slices.ContainsFunc(r.pods(), func(pod *Pod) bool { return pod.Phase == PodFailing && pod.updated })
 }
 
-// partFails reports whether a part of the installation does not answer.
+// partFails reports whether a part of the installation does not respond.
 func (r *Rollout) partFails() bool {
 	return r.Fault != (Fault{}) || slices.ContainsFunc(r.Conditions, func(c Condition) bool {
 		return c.Type == v1alpha1.ConditionInjected && c.Status == "False" && c.Reason == v1alpha1.ReasonWebhookUnavailable
 	})
 }
 
-// invalidPolicy is the RolloutPolicy whose invalid window stops the rollout.
+// invalidPolicy returns the name of the RolloutPolicy whose invalid window stops the rollout, or an empty
+// string.
 func (r *Rollout) invalidPolicy() string {
 	for _, c := range r.Conditions {
 		if c.Reason == v1alpha1.ReasonRolloutFailing {
@@ -158,7 +159,7 @@ func (r *Rollout) invalidPolicy() string {
 	return ""
 }
 
-// nextOfPhase has the commands for a rollout that nothing stops.
+// nextOfPhase returns the commands for a rollout that neither a pause nor a fault stops.
 func (r *Rollout) nextOfPhase(now time.Time) (found []string) {
 	add := func(command string, needed bool) {
 		if needed && command != "" && !slices.Contains(found, command) {
@@ -199,8 +200,8 @@ func (r *Rollout) nextOfPhase(now time.Time) (found []string) {
 	return found
 }
 
-// nodeCommand is the command for the lost node of the pod that the rollout waits for; empty if the
-// node is not lost.
+// nodeCommand returns the command for the lost node of the pod for which the rollout waits. If the node is
+// not lost, nodeCommand returns an empty string.
 func (r *Rollout) nodeCommand(longest *Pod) string {
 	if longest == nil {
 		longest = r.unready()

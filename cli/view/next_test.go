@@ -58,7 +58,7 @@ func TestEachAnswerOfWhyHasACommand(t *testing.T) {
 	}
 }
 
-// noNamespace is an API server without namespaces.
+// noNamespace returns the error of an API server for a namespace that does not exist.
 func noNamespace(name string) (map[string]string, error) {
 	return nil, fmt.Errorf("get namespace: %w", apierrors.NewNotFound(corev1.Resource("namespaces"), name))
 }
@@ -271,7 +271,7 @@ func TestSpec8_0_9_WhyHasTheCountsOfOnePlan(t *testing.T) {
 	assert.NotContains(t, shown, "1 of 6 pods updated")
 }
 
-// No restart evicts a pod that no controller recreates.
+// The command restart does not evict a pod without a controller.
 func TestNextLeavesOutARestartOfPodsWithoutAController(t *testing.T) {
 	for name, bare := range map[string]bool{"controlled": false, "bare": true} {
 		in := input(t)

@@ -7,11 +7,11 @@ import (
 	"github.com/outrigger/outrigger/internal/match"
 )
 
-// noPods contains the places in which a SidecarSet that matches no pod looks for pods.
+// noPods describes where a SidecarSet that matches no pod looks for pods.
 type noPods struct {
 	// missingNamespace is spec.namespace if this namespace does not exist.
 	missingNamespace string
-	// find has the commands that list the pods and namespaces that the SidecarSet selects.
+	// find contains the commands that list the pods and the namespaces that the SidecarSet selects.
 	find []string
 	edit string
 }
@@ -20,7 +20,7 @@ func newNoPods(in *Input) noPods {
 	spec := &in.Set.Spec
 	where := noPods{edit: "kubectl edit sidecarset " + in.Set.Name}
 	if spec.Namespace != "" {
-		// A namespace that cannot be read is not reported as missing.
+		// If the namespace cannot be read, the namespace is not reported as missing.
 		if _, err := in.NamespaceLabels(spec.Namespace); apierrors.IsNotFound(err) {
 			where.missingNamespace = spec.Namespace
 			return where
@@ -40,7 +40,7 @@ func newNoPods(in *Input) noPods {
 	return where
 }
 
-// next has the commands that show why no pod matches.
+// next returns the commands that show why no pod matches.
 func (w *noPods) next() []string {
 	if w.missingNamespace != "" {
 		return []string{w.noNamespace() + ": " + w.edit}
@@ -48,7 +48,7 @@ func (w *noPods) next() []string {
 	return append(w.find, w.edit)
 }
 
-// reason is the answer of why.
+// reason returns the answer of the command why.
 func (w *noPods) reason() string {
 	switch {
 	case w.missingNamespace != "":

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// Nodes reads the nodes of pods. The zero value reads none.
+// Nodes reads the nodes of pods. The zero value reads no nodes.
 type Nodes struct {
 	Get func(name string) (*corev1.Node, error)
 	// List returns the names of all nodes.
@@ -25,9 +25,9 @@ type Nodes struct {
 // maxNotReadyNodes limits the lines about nodes that are not ready.
 const maxNotReadyNodes = 3
 
-// onNotReadyNodes has a line for up to maxNotReadyNodes nodes that are not ready and have pods of the SidecarSet,
-// unless a listed pod already names the node. Until
-// Kubernetes marks the pods of a node that is not ready as not ready, these pods count as ready.
+// onNotReadyNodes returns a line for each of up to maxNotReadyNodes nodes that are not ready and have pods of
+// the SidecarSet. A node is omitted if the line of a pod names the node. Kubernetes needs some time to mark
+// the pods of such a node as not ready, so these pods may still count as ready.
 func (r *Rollout) onNotReadyNodes(nodes Nodes) (found []string) {
 	if nodes.NotReady == nil {
 		return nil
@@ -57,15 +57,15 @@ func (r *Rollout) onNotReadyNodes(nodes Nodes) (found []string) {
 	return found
 }
 
-// LostPod is a pod that is ready in the API server though its node does not exist.
+// LostPod is a pod that is ready in the API server although the node of the pod does not exist.
 type LostPod struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Node      string `json:"node"`
 }
 
-// problem names the node of a pod if the node is lost, and a command. Both are empty if the node is
-// not lost, or cannot be read.
+// problem describes the node of a pod if the node is lost, and returns a command. If the node is not lost or
+// cannot be read, problem and command are empty.
 func (n Nodes) problem(pod *Pod) (problem, command string) {
 	if n.Get == nil || pod.Node == "" {
 		return "", ""
@@ -85,21 +85,21 @@ func (n Nodes) problem(pod *Pod) (problem, command string) {
 	return "", ""
 }
 
-// NodeReady reports whether the kubelet of a node reports to the API server, and is ready.
+// NodeReady reports whether the condition Ready of a node is True or absent.
 func NodeReady(node *corev1.Node) bool {
 	return !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue
 	})
 }
 
-// Lost are the lost nodes of the pods of a SidecarSet.
+// Lost describes the lost nodes of the pods of a SidecarSet.
 type Lost struct {
-	// Nodes are the sorted names of the nodes that do not exist, or are not ready.
+	// Nodes contains the sorted names of the nodes that do not exist or are not ready.
 	Nodes []string
-	// Note is the problem of the first node, with a command.
+	// Note describes the first node, with a command.
 	Note string
-	// Ready counts the pods that the API server shows as ready though their nodes do not exist. Updated
-	// counts those of them that status counts as updated and ready.
+	// Ready is the number of pods that are ready in the API server although their nodes do not exist. Updated
+	// is the number of pods in Ready that the status counts as updated and ready.
 	Ready, Updated int
 }
 
@@ -135,19 +135,20 @@ func FindLost(in *Input) (found Lost, err error) {
 	return found, nil
 }
 
-// deletePodsOf is the command after which controllers recreate the pods of a deleted node.
+// deletePodsOf returns the command that deletes the pods of a deleted node, so that controllers recreate the
+// pods.
 func deletePodsOf(namespace, node string) string {
 	return fmt.Sprintf("kubectl delete pods -n %s --field-selector spec.nodeName=%s --force", namespace, node)
 }
 
-// missing reports whether a node does not exist. It returns false if the node cannot be read.
+// missing reports whether a node does not exist. If the node cannot be read, missing returns false.
 func (n Nodes) missing(node string) bool {
 	_, err := n.Get(node)
 	return apierrors.IsNotFound(err)
 }
 
-// lost returns the pods whose nodes do not exist. A node that is absent from the list is read once
-// more, because the list may be older than the node.
+// lost returns the pods whose nodes do not exist. If a node is absent from the list, lost reads the node
+// again, because the list may be older than the node.
 func (n Nodes) lost(pods []*Pod) []*Pod {
 	if n.List == nil || n.Get == nil || len(pods) == 0 {
 		return nil
@@ -159,8 +160,8 @@ func (n Nodes) lost(pods []*Pod) []*Pod {
 	return slices.DeleteFunc(pods, func(pod *Pod) bool { return pod.Node == "" || known.Has(pod.Node) || !n.missing(pod.Node) })
 }
 
-// addLostPods finds the pods that the API server shows as ready though their nodes do not exist, until
-// Kubernetes deletes them. These pods do not count as ready.
+// addLostPods finds the pods that are ready in the API server although their nodes do not exist. These pods
+// do not count as ready.
 func (r *Rollout) addLostPods(nodes Nodes) {
 	var ready []*Pod
 	for _, pod := range r.pods() {
@@ -184,7 +185,7 @@ func (r *Rollout) addLostPods(nodes Nodes) {
 	r.Message = strings.Replace(r.Message, fmt.Sprintf(counted, before), fmt.Sprintf(counted, r.Counts.UpdatedReady), 1)
 }
 
-// lostPodsLine is empty if each ready pod has a node.
+// lostPodsLine describes the lost pods, or returns an empty string if there are no lost pods.
 func (r *Rollout) lostPodsLine() string {
 	if len(r.LostPods) == 0 {
 		return ""
@@ -196,7 +197,7 @@ func (r *Rollout) lostPodsLine() string {
 	return fmt.Sprintf("%s/%s is shown as ready, but its node %s does not exist", first.Namespace, first.Name, first.Node)
 }
 
-// deleteLostPods is the command that lets the controllers of lost pods recreate them.
+// deleteLostPods returns the command that deletes lost pods, so that controllers recreate the pods.
 func (r *Rollout) deleteLostPods() string {
 	if len(r.LostPods) == 0 {
 		return ""
@@ -205,12 +206,12 @@ func (r *Rollout) deleteLostPods() string {
 	return deletePodsOf(first.Namespace, first.Node)
 }
 
-// mayWaitForNode reports whether the output lists the pod, and the pod is not ready or its upgrade is in
+// mayWaitForNode reports whether the output lists the pod, and the pod is not ready or has an upgrade in
 // progress.
 func (p *Pod) mayWaitForNode() bool { return !p.counted() && (!p.Ready || p.tone() == Busy) }
 
-// explainNodes adds lost nodes to the reasons of the listed pods that are not ready, or whose
-// upgrade is in progress.
+// explainNodes adds lost nodes to the reasons of the listed pods that are not ready or have an upgrade in
+// progress.
 func (r *Rollout) explainNodes(nodes Nodes) {
 	for _, pod := range r.pods() {
 		if !pod.mayWaitForNode() {

@@ -23,8 +23,8 @@ func nodeWith(status corev1.ConditionStatus) *corev1.Node {
 	}}}
 }
 
-// nodes are node-1, which is NotReady, node-2, node-3, which does not exist, and node-4, which cannot
-// be read. It records the nodes that are read.
+// nodes returns a reader of four nodes: node-1 is NotReady, node-2 is ready, node-3 does not exist, and
+// node-4 cannot be read. read contains the names of the nodes that were read.
 func nodes(read *[]string) Nodes {
 	return Nodes{Now: noon, Get: func(name string) (*corev1.Node, error) {
 		*read = append(*read, name)
@@ -167,7 +167,7 @@ func TestSpec8_0_7_PodsOfDeletedNodesCountAsReadyNowhere(t *testing.T) {
 	assert.Equal(t, "3 of 3 pods updated, 1 of them ready; 0 to go, 0 unavailable of 2 allowed", why.Message)
 }
 
-// Kubernetes shows the pods of a node as ready until it has noticed that the node is not ready.
+// Kubernetes shows the pods of a node as ready until Kubernetes detects that the node is not ready.
 func TestWhyNamesANodeThatIsNotReadyWithoutARollout(t *testing.T) {
 	in := input(t)
 	in.Pods = []*corev1.Pod{pod(t, "a", "agent:v2", on("node-1")), pod(t, "b", "agent:v2", on("node-1")), pod(t, "c", "agent:v2", on("node-2"))}
@@ -185,7 +185,7 @@ func TestWhyNamesANodeThatIsNotReadyWithoutARollout(t *testing.T) {
 	assert.Contains(t, why.Reasons, "node node-1 of 2 pods is NotReady for 77s: kubectl describe node node-1")
 	assert.NotContains(t, why.Text(Style{Now: noon}), "node-9")
 
-	// A line about a pod that waits for the node names the node already.
+	// If the line of a pod names the node, why prints no other line about the node.
 	in.Pods = append(in.Pods, pod(t, "d", "agent:v2", on("node-1"), written(t, 8*time.Second, "")))
 	why, err = NewRolloutWhy(in)
 	require.NoError(t, err)

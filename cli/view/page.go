@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// These methods are for a web page, which renders its own tables.
+// These methods are for a web page, which renders the tables.
 
-// State is the headline with the rest of a bake time.
+// State returns the headline with the remaining bake time.
 func (s *Summary) State(now time.Time) string { return withTimeLeft(s.Headline, s.BakesUntil, now) }
 
-// Tone is the meaning of the headline.
+// Tone returns the tone of the headline.
 func (s *Summary) Tone() Tone { return headlineTone(s.Headline) }
 
-// Age is the age of the SidecarSet.
+// Age returns the age of the SidecarSet.
 func (s *Summary) Age(now time.Time) string { return age(now, s.Created) }
 
-// State is the headline with the rest of a bake time.
+// State returns the headline with the remaining bake time.
 func (r *Rollout) State(now time.Time) string { return r.statusLine(Style{Now: now}) }
 
-// Tone is the meaning of the headline.
+// Tone returns the tone of the headline.
 func (r *Rollout) Tone() Tone { return headlineTone(r.Headline) }
 
 // ListedPods returns the pods that the page lists one by one: lost pods, and pods whose phase is neither
@@ -34,10 +34,10 @@ func (r *Rollout) ListedPods() []*Pod {
 	return listed
 }
 
-// Tone is the meaning of the phase of the pod.
+// Tone returns the tone of the phase of the pod.
 func (p *Pod) Tone() Tone { return p.tone() }
 
-// For is the duration of an upgrade in progress, or empty.
+// For returns the duration of an upgrade in progress, or an empty string.
 func (p *Pod) For(now time.Time) string {
 	if p.Since == nil {
 		return ""
@@ -45,7 +45,7 @@ func (p *Pod) For(now time.Time) string {
 	return age(now, *p.Since)
 }
 
-// Title names the workload.
+// Title returns the kind and the name of the workload.
 func (o *Owner) Title() string {
 	if o.Kind == "" {
 		return "pods without controller"
@@ -53,8 +53,8 @@ func (o *Owner) Title() string {
 	return strings.ToLower(o.Kind) + "/" + o.Name
 }
 
-// Ready counts the ready pods. A pod in upgrade does not count, because the kubelet has not observed the
-// change yet.
+// Ready returns the number of ready pods. A pod in phase PodUpgrading does not count, because the kubelet may
+// not have observed the change yet.
 func (o *Owner) Ready() (ready int) {
 	for i := range o.Pods {
 		if pod := &o.Pods[i]; pod.Ready && pod.Phase != PodUpgrading {
@@ -64,10 +64,11 @@ func (o *Owner) Ready() (ready int) {
 	return ready
 }
 
-// Definition describes the pods of the step, its bake time and its approval; empty if they are not known.
+// Definition describes the pods, the bake time and the approval of the step. If the step is unknown,
+// Definition returns an empty string.
 func (p *Step) Definition() string { return p.definition("", "") }
 
-// Progress describes the state of the step, with the rest of its bake time.
+// Progress describes the state of the step, with the remaining bake time.
 func (p *Step) Progress(now time.Time) string {
 	switch p.State {
 	case StepEnded, StepNext:
@@ -76,7 +77,7 @@ func (p *Step) Progress(now time.Time) string {
 	return p.state(now)
 }
 
-// Tone is the meaning of the state of the step.
+// Tone returns the tone of the state of the step.
 func (p *Step) Tone() Tone {
 	switch p.State {
 	case StepEnded:

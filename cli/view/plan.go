@@ -16,21 +16,22 @@ import (
 	"github.com/outrigger/outrigger/internal/stage"
 )
 
-// PlanInput is the data for a Plan. Set is the version to plan for, with defaults and hashes.
+// PlanInput contains the data for a Plan. Set is the version for which the plan is made, with defaults and
+// hashes.
 type PlanInput struct {
 	Input
 	// Stored is the SidecarSet in the cluster. Stored is nil if the SidecarSet is new.
 	Stored *v1alpha1.SidecarSet
-	// Rejected are the reasons for which admission would reject the SidecarSet.
+	// Rejected contains the reasons why admission would reject the SidecarSet.
 	Rejected []string
-	// Unknown are the fields of a file that no SidecarSet has.
+	// Unknown contains the fields of the file that SidecarSets do not have.
 	Unknown []string
-	// Policies are the RolloutPolicies of the cluster, or PoliciesUnknown the reason that they are
-	// not known.
+	// Policies contains the RolloutPolicies of the cluster. PoliciesUnknown is the reason why the
+	// RolloutPolicies are unknown.
 	Policies        []outriggerv1.RolloutPolicy
 	PoliciesUnknown string
-	// Domains returns the function that finds the domain of a node by a label of nodes. If Domains fails, the
-	// plan has a note and no limit of domains. Domains is nil if nodes are not read.
+	// Domains returns a function that maps a node to the domain of the node, by a label of nodes. If Domains
+	// fails, the plan has a note and no limit of domains. Domains is nil if nodes are not read.
 	Domains func(topologyKey string) (func(node string) string, error)
 	// Pace is the pace of the last rollout. Pace is nil if there was no rollout, or if PaceUnknown is set.
 	Pace        *Pace
@@ -51,22 +52,22 @@ type Plan struct {
 	Images   []Image         `json:"images"`
 	Counts   protocol.Counts `json:"counts"`
 	Limits   Limits          `json:"window"`
-	// Now is the number of pods that the first batch of the run upgrades at once. Queued is the
-	// number of pods that this batch upgrades later, as slots are released.
+	// Now is the number of pods that the first batch of the run upgrades at once. Queued is the number of pods
+	// that the first batch upgrades later, as slots are released.
 	Now    int `json:"now"`
 	Queued int `json:"queued"`
-	// Policy is the RolloutPolicy that applies, with its steps.
+	// Policy is the name of the RolloutPolicy that applies.
 	Policy      string        `json:"policy,omitempty"`
 	PolicySteps []PlannedStep `json:"policySteps,omitempty"`
-	// Batches are groups of pods that fit maxUnavailable. The worker upgrades the pods in this
-	// order, as slots are released.
+	// Batches contains groups of pods that fit in maxUnavailable. The worker upgrades the pods in this order,
+	// as slots are released.
 	Batches [][]string `json:"batches,omitempty"`
-	// Stay are the pods that keep their version.
+	// Stay contains the pods that keep their version.
 	Stay []StayingPod `json:"stay,omitempty"`
-	// Estimate is nil if no pace is known.
+	// Estimate is nil if the pace is unknown.
 	Estimate *time.Duration `json:"estimate,omitempty"`
 	Pace     *Pace          `json:"pace,omitempty"`
-	// PaceUnknown is the reason that the pace of the last rollout is not known.
+	// PaceUnknown is the reason why the pace of the last rollout is unknown.
 	PaceUnknown string `json:"paceUnknown,omitempty"`
 }
 
@@ -76,8 +77,8 @@ type StayingPod struct {
 	Reason string `json:"why"`
 }
 
-// NewPlan plans repeatedly with the planner of the worker. Each time, the pods of the plan
-// before count as upgraded and ready.
+// NewPlan calls the planner of the worker repeatedly. After each call, the pods of the returned plan count as
+// upgraded and ready.
 func NewPlan(in *PlanInput) (*Plan, error) {
 	matched, err := in.population()
 	if err != nil {
@@ -109,8 +110,8 @@ func NewPlan(in *PlanInput) (*Plan, error) {
 	return p, nil
 }
 
-// population returns the matched pods. The operator has not compared the planned content with the
-// revisions yet, so population compares them.
+// population returns the matched pods. The operator has not compared the planned content with the revisions
+// yet, so population makes this comparison.
 func (in *PlanInput) population() ([]rollout.Pod, error) {
 	completed, err := revision.Completed(in.Set)
 	if err != nil {
@@ -153,8 +154,8 @@ func (in *PlanInput) notes() ([]string, error) {
 	return notes, nil
 }
 
-// changedInitImages returns the names of the ordinary init containers with another image. These init
-// containers do not run again (SPEC §9.1).
+// changedInitImages returns the names of the ordinary init containers whose image changes. These init
+// containers do not run again in existing pods (SPEC §9.1).
 func changedInitImages(stored, set *v1alpha1.SidecarSet) []string {
 	if stored == nil {
 		return nil
@@ -173,7 +174,8 @@ func changedInitImages(stored, set *v1alpha1.SidecarSet) []string {
 	return changed
 }
 
-// simulate returns the plan after the last batch. simulate changes the states of the pods in matched.
+// simulate adds the batches and the steps to p, and returns the plan after the last batch. simulate changes
+// the states of the pods in matched.
 func (p *Plan) simulate(in *PlanInput, matched []rollout.Pod) (rollout.Plan, error) {
 	running := in.Set.DeepCopy()
 	running.Spec.UpdateStrategy.Paused = false
@@ -206,7 +208,7 @@ func (p *Plan) simulate(in *PlanInput, matched []rollout.Pod) (rollout.Plan, err
 		}
 		p.Batches = append(p.Batches, podNames(plan.Pods))
 		if stage.LimitsUnavailable(current) {
-			plan.Queued = nil // the next plan applies the limits again
+			plan.Queued = nil // The next plan applies the limits again.
 		}
 		if plan.MaxUnavailable > 0 {
 			for batch := range slices.Chunk(plan.Queued, plan.MaxUnavailable) {
@@ -221,8 +223,8 @@ func (p *Plan) simulate(in *PlanInput, matched []rollout.Pod) (rollout.Plan, err
 	}
 }
 
-// domainOf returns the function that finds the domain of a node. domainOf returns nil without a limit of
-// domains, and if the nodes cannot be read.
+// domainOf returns a function that maps a node to the domain of the node. If there is no limit of domains, or
+// if the nodes cannot be read, domainOf returns nil.
 func (p *Plan) domainOf(in *PlanInput, current *protocol.Stage) func(node string) string {
 	if !stage.LimitsUnavailable(current) || current.Step.Domains == nil || in.Domains == nil {
 		return nil
@@ -235,7 +237,8 @@ func (p *Plan) domainOf(in *PlanInput, current *protocol.Stage) func(node string
 	return of
 }
 
-// converged lets upgrades in progress converge, and returns the pods by name.
+// converged sets the states of pods with an upgrade in progress to converged, and returns the pods by their
+// references.
 func converged(matched []rollout.Pod) map[protocol.PodReference]*rollout.Pod {
 	byName := map[protocol.PodReference]*rollout.Pod{}
 	for i := range matched {
@@ -260,7 +263,7 @@ func podNames(pods []protocol.SelectedPod) []string {
 	return all
 }
 
-// addStaying lists the pods that are old after the last batch.
+// addStaying adds the pods that are old after the last batch to Stay.
 func (p *Plan) addStaying(in *PlanInput, matched []rollout.Pod, last *rollout.Plan) {
 	known := in.revisions()
 	for i := range matched {
@@ -294,7 +297,7 @@ func (p *Plan) upgraded() int {
 	return n
 }
 
-// shownBatches and shownPods limit the text; wide shows all.
+// shownBatches and shownPods limit the text. The wide format has no limits.
 const (
 	shownBatches = 10
 	shownPods    = 5
@@ -311,7 +314,7 @@ func (p *Plan) Text(s Style) string {
 		lines = append(lines, s.Paint.in(Busy, "Note: ")+note)
 	}
 	steps, more := " in "+plural(len(p.Batches), "step"), "steps more"
-	if p.Policy != "" { // a step is then a step of the policy
+	if p.Policy != "" { // In this case, a step is a step of the policy.
 		steps, more = "", "more lines"
 	}
 	lines = append(lines, fmt.Sprintf("%d of %s%s, at most %d unavailable at once (maxUnavailable %s); %d have this version, %d stay old",
@@ -335,7 +338,7 @@ func (p *Plan) Text(s Style) string {
 	return text(append(lines, p.stayingLines(s)...))
 }
 
-// firstBatch is a line about the first batch of the run, if there is one.
+// firstBatch returns a line about the first batch of the run, or nil if there is no batch.
 func (p *Plan) firstBatch() []string {
 	if p.Now == 0 {
 		return nil
@@ -347,7 +350,7 @@ func (p *Plan) firstBatch() []string {
 	return []string{line}
 }
 
-// stayingLines groups the pods by reason.
+// stayingLines returns lines about the pods that keep their version, grouped by reason.
 func (p *Plan) stayingLines(s Style) []string {
 	byReason := map[string][]string{}
 	var reasons []string

@@ -15,21 +15,21 @@ import (
 
 // PlannedStep is a step of the RolloutPolicy in a plan.
 type PlannedStep struct {
-	// Title names the step. It is empty for the pods after the last step.
+	// Title is the title of the step, or empty for the pods after the last step.
 	Title string `json:"title,omitempty"`
-	// Pods is the number of pods that the step upgrades. At its end, Updated of Of pods of the
-	// rollout are updated.
+	// Pods is the number of pods that the step upgrades. At the end of the step, Updated pods of the Of pods
+	// of the rollout are updated.
 	Pods    int `json:"pods"`
 	Updated int `json:"updated"`
 	Of      int `json:"of"`
-	// Bake, Gates and Approval are not set for a step in which the rollout ends.
+	// Bake, Gates and Approval are not set for the step in which the rollout ends.
 	Bake     *metav1.Duration `json:"bake,omitempty"`
 	Gates    []string         `json:"gates,omitempty"`
 	Approval bool             `json:"approval,omitempty"`
 }
 
-// stage returns the current stage if the plan is about the stored version. Otherwise, it returns
-// the first step. It returns nil without a policy.
+// stage returns the current stage if the spec of the plan is the stored spec. Otherwise, stage returns the
+// first step. Without a policy, stage returns nil.
 func (in *PlanInput) stage() (*protocol.Stage, error) {
 	var current *protocol.Stage
 	if in.Stored != nil && equality.Semantic.DeepEqual(in.Stored.Spec, in.Set.Spec) {
@@ -38,7 +38,7 @@ func (in *PlanInput) stage() (*protocol.Stage, error) {
 	return stage.Resolve(in.Set, current, in.Policies)
 }
 
-// addStep adds the step that ends with a plan.
+// addStep adds the step that ends with the plan end.
 func (p *Plan) addStep(current *protocol.Stage, end *rollout.Plan) {
 	if current == nil {
 		return
@@ -64,7 +64,7 @@ func (p *Plan) addStep(current *protocol.Stage, end *rollout.Plan) {
 	}
 }
 
-// stepLines has a line for each step of the policy.
+// stepLines returns a line for each step of the policy.
 func (p *Plan) stepLines() []string {
 	if p.Policy == "" {
 		return nil

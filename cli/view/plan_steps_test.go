@@ -36,7 +36,7 @@ func TestAPlanHasThePodsOfEachStep(t *testing.T) {
 	golden(t, "plan-steps", p.Text)
 	assert.Equal(t, 40, p.upgraded())
 
-	// The plan of the stored version continues in the current step.
+	// A plan of the stored version continues in the current step.
 	in.Set, in.Pods = set, in.Pods[:0]
 	current := copyOf(&policy.Spec.Steps[1])
 	current.Gates = []outriggerv1.RolloutGate{{Name: "errors", Prometheus: &outriggerv1.PrometheusGate{}}}

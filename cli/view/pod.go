@@ -18,27 +18,28 @@ type PodPhase string
 
 // Phases of a pod.
 const (
-	// PodUpdated pods have the newest version and have converged.
+	// PodUpdated means that the pod has the newest version and has converged.
 	PodUpdated PodPhase = "Updated"
-	// PodUpgrading pods were upgraded and are not ready yet.
+	// PodUpgrading means that the pod was upgraded and is not ready yet.
 	PodUpgrading PodPhase = "Upgrading"
-	// PodMigrating pods have a standby twin that is not reset yet.
+	// PodMigrating means that the pod has a standby twin that is not reset yet.
 	PodMigrating PodPhase = "Migrating"
-	// PodFailing pods have a sidecar that cannot start.
+	// PodFailing means that a sidecar of the pod cannot start.
 	PodFailing PodPhase = "Failing"
-	// PodUnready pods have the newest version and are not ready, although their sidecars have started.
+	// PodUnready means that the pod has the newest version and is not ready, although the upgrade is not the
+	// cause.
 	PodUnready PodPhase = "NotReady"
-	// PodRejected pods are old because the API server rejected their upgrade.
+	// PodRejected means that the pod is old because the API server rejected the upgrade.
 	PodRejected PodPhase = "Refused"
-	// PodNotUpgradable pods differ in more than images.
+	// PodNotUpgradable means that the pod cannot be upgraded in place.
 	PodNotUpgradable PodPhase = "NotUpgradable"
-	// PodUnreadable pods have annotations that cannot be read.
+	// PodUnreadable means that the annotations of the pod cannot be read.
 	PodUnreadable PodPhase = "Unreadable"
-	// PodWaiting pods wait until an earlier upgrade has converged.
+	// PodWaiting means that the pod waits until an earlier upgrade has converged.
 	PodWaiting PodPhase = "Settling"
-	// PodOld pods have an older version.
+	// PodOld means that the pod has an older version.
 	PodOld PodPhase = "Old"
-	// PodMissing pods match and were not injected.
+	// PodMissing means that the pod matches and was not injected.
 	PodMissing PodPhase = "Missing"
 )
 
@@ -51,22 +52,22 @@ type Pod struct {
 	Node      string   `json:"node,omitempty"`
 	// Reason is the reason why the pod waits.
 	Reason string `json:"why,omitempty"`
-	// Since is the time of the write of an upgrade that is in progress or fails.
+	// Since is the time of the write of an upgrade that is in progress or has failed.
 	Since *time.Time `json:"since,omitempty"`
-	// nodeCommand is the command for the lost node of a pod that waits for its node, not for its new
-	// image.
+	// nodeCommand is the command for the lost node for which the pod waits.
 	nodeCommand string
-	// lost pods are shown as ready by the API server, though their nodes do not exist.
+	// lost is set if the pod is ready in the API server although the node of the pod does not exist.
 	lost bool
-	// updated pods have the newest content. inPlace pods have it, or can get it by an upgrade in place.
+	// updated is set if the pod has the newest content. inPlace is set if the pod has the newest content, or
+	// can get the newest content by an upgrade in place.
 	updated, inPlace bool
-	// blocked pods have a container that cannot start and is not a sidecar of the SidecarSet.
+	// blocked is set if a container that is not a sidecar of the SidecarSet cannot start.
 	blocked bool
-	// unreadyContainer has started, and is not ready.
+	// unreadyContainer is the name of a container that has started and is not ready.
 	unreadyContainer string
 }
 
-// counted reports whether the output only counts the pod, and does not list it.
+// counted reports whether the output counts the pod and does not list it.
 func (p *Pod) counted() bool { return (p.Phase == PodUpdated || p.Phase == PodOld) && !p.lost }
 
 // settled reports whether no upgrade of the pod is in progress.
@@ -84,7 +85,7 @@ func (p *Pod) tone() Tone {
 	return Plain
 }
 
-// newPod describes a pod. rejection is the reason of a rejected upgrade.
+// newPod describes a pod. rejection is the reason why an upgrade of the pod was rejected, or empty.
 func newPod(pod *rollout.Pod, version *podstate.Version, rejection string) Pod {
 	p := Pod{Namespace: pod.Namespace, Name: pod.Name, Ready: pod.Ready, Node: pod.Spec.NodeName, updated: pod.Updated, inPlace: inPlace(pod), blocked: version.Blocked(pod.Pod), unreadyContainer: unreadyContainer(pod.Pod)}
 	failed := version.FailedStart(pod.Pod)
@@ -98,7 +99,7 @@ func newPod(pod *rollout.Pod, version *podstate.Version, rejection string) Pod {
 	case pod.Updated:
 		p.Phase, p.Reason = updatedPhase(pod, version)
 	case rejection != "":
-		// The reason ends with the fields that it is about, or with a colon.
+		// A rejection may end with the names of fields, or with a colon.
 		p.Phase, p.Reason = PodRejected, strings.TrimRight(rejection, " :;")
 	case !pod.Upgradable:
 		p.Phase, p.Reason = PodNotUpgradable, differs
@@ -113,7 +114,7 @@ func newPod(pod *rollout.Pod, version *podstate.Version, rejection string) Pod {
 	return p
 }
 
-// updatedPhase describes an updated pod that has not converged.
+// updatedPhase returns the phase and the reason of an updated pod that has not converged.
 func updatedPhase(pod *rollout.Pod, version *podstate.Version) (phase PodPhase, reason string) {
 	switch {
 	case pod.Resizing && pod.Consistent:
@@ -127,7 +128,7 @@ func updatedPhase(pod *rollout.Pod, version *podstate.Version) (phase PodPhase, 
 // inPlace reports whether a pod has the newest content, or can get it by an upgrade in place.
 func inPlace(pod *rollout.Pod) bool { return pod.Updated || pod.Upgradable }
 
-// waitsFor returns what an upgrade in progress waits for.
+// waitsFor describes the event for which an upgrade in progress waits.
 func waitsFor(pod *rollout.Pod, version *podstate.Version) string {
 	switch {
 	case !pod.Consistent:
@@ -140,7 +141,7 @@ func waitsFor(pod *rollout.Pod, version *podstate.Version) string {
 	return cmp.Or(notReady(pod.Pod), "not ready yet")
 }
 
-// pendingContainer names the first container that does not run its image yet.
+// pendingContainer describes the first container that does not run its new image yet.
 func pendingContainer(pod *corev1.Pod, version *podstate.Version) string {
 	for _, sidecar := range version.Sidecars {
 		for _, name := range sidecar.InPod() {
@@ -159,7 +160,8 @@ func pendingContainer(pod *corev1.Pod, version *podstate.Version) string {
 	return ""
 }
 
-// notReady names the containers that are not ready, with the reason for each container that cannot start.
+// notReady names the containers that are not ready, with the reason for each container that cannot start. If
+// all containers are ready, notReady returns an empty string.
 func notReady(pod *corev1.Pod) string {
 	var names, failed []string
 	add := func(status *corev1.ContainerStatus, native bool) {
@@ -188,7 +190,7 @@ func notReady(pod *corev1.Pod) string {
 	return text
 }
 
-// writtenAt is the time of the newest upgrade of a pod, or nil.
+// writtenAt returns the time of the newest upgrade of a pod, or nil.
 func writtenAt(pod *corev1.Pod, set string) *time.Time {
 	states, err := record.InPlaceStates(pod.Annotations)
 	if at := states[set].UpdateTimestamp; err == nil && !at.IsZero() {

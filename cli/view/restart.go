@@ -20,12 +20,12 @@ import (
 	"github.com/outrigger/outrigger/internal/stage"
 )
 
-// Restart has the pods that get the newest version of a SidecarSet only when they are recreated.
+// Restart contains the pods that get the newest version of a SidecarSet only when the pods are recreated.
 type Restart struct {
 	Name string
-	// Evict are the pods that a controller recreates after their eviction.
+	// Evict contains the pods that a controller recreates after an eviction.
 	Evict BehindPods
-	// Keep are the pods that are not evicted. Their reason names the remedy.
+	// Keep contains the pods that are not evicted. The reason of such a pod names the remedy.
 	Keep BehindPods
 	// slots is maxUnavailable as a number of pods.
 	slots  int
@@ -51,12 +51,13 @@ func (w Workload) String() string {
 // available counts the active pods of a workload.
 type available struct{ pods, ready int }
 
-// lacks is the number of pods that are missing, or not ready, compared with an earlier count.
+// lacks returns the number of pods that are missing or not ready, compared with the earlier count before.
 func (a available) lacks(before available) int {
 	return max(before.pods-a.pods, before.ready-a.ready, 0)
 }
 
-// NewRestart finds the pods to restart. It fails if recreated pods would not get the newest version.
+// NewRestart returns the pods to evict. If recreated pods would not get the newest version, NewRestart
+// returns an error.
 func NewRestart(in *Input) (*Restart, error) {
 	if err := in.recreatable(); err != nil {
 		return nil, fmt.Errorf("SidecarSet %s: %w", in.Set.Name, err)
@@ -118,7 +119,7 @@ func podReady(pod *corev1.Pod) bool {
 	return ready != nil && ready.Status == corev1.ConditionTrue
 }
 
-// recreatable returns the reason that recreated pods would not get the newest version.
+// recreatable returns an error if recreated pods would not get the newest version.
 func (in *Input) recreatable() error {
 	condition := meta.FindStatusCondition(in.Set.Status.Conditions, v1alpha1.ConditionInjected)
 	switch reason := rollout.OldWhenRecreated(in.Set, in.Webhook.Installed); {
@@ -130,8 +131,8 @@ func (in *Input) recreatable() error {
 	return nil
 }
 
-// rolloutEnded returns the reason that upgrades may make pods unready during a restart, or that
-// a user has stopped them. The worker does not count evicted pods.
+// rolloutEnded returns an error if the rollout is in progress or paused. A rollout in progress may make pods
+// unready during the restart, because the worker does not count evicted pods.
 func (in *Input) rolloutEnded(matched []rollout.Pod) error {
 	if in.Set.Spec.UpdateStrategy.Paused {
 		return errors.New(PausedBySpec(in.Set.Name))
@@ -150,8 +151,8 @@ func (in *Input) rolloutEnded(matched []rollout.Pod) error {
 	return nil
 }
 
-// divide keeps pods that nothing recreates, pods whose work an eviction would lose, and pods that
-// would be recreated without sidecars.
+// divide divides the pods into Evict and Keep. Keep contains the pods without a controller, the pods whose
+// work an eviction would lose, and the pods that would be recreated without sidecars.
 func (r *Restart) divide(in *Input, behind BehindPods) error {
 	webhook := match.NewWebhook(in.Webhook.Installed, in.SystemNamespace)
 	for _, pod := range behind {
@@ -177,7 +178,7 @@ func (r *Restart) divide(in *Input, behind BehindPods) error {
 	return nil
 }
 
-// Text lists the pods of a dry run.
+// Text returns the list of the pods of a dry run.
 func (r *Restart) Text(s Style) string {
 	if len(r.Evict) == 0 {
 		return "sidecarset/" + r.Name + ": no pod has to be evicted\n" + r.KeptText()
@@ -194,27 +195,28 @@ func (r *Restart) KeptText() string {
 	return out.String()
 }
 
-// Evictions are the evictions of a restart.
+// Evictions is the state of the evictions of a restart.
 type Evictions struct {
-	// left are the pods of the start that are not evicted yet. Their replacements are not evicted.
+	// left contains the pods at the start of the restart that are not evicted yet. Replacements of evicted
+	// pods are not added.
 	left map[types.UID]bool
-	// owners are the owners of evicted pods, until they have as many ready pods as before.
+	// owners contains the owners of evicted pods, until an owner has as many ready pods as before.
 	owners map[Workload]*replacement
 	Done   int
 }
 
 // replacement is the state of an owner that replaces evicted pods.
 type replacement struct {
-	// before are the pods of the owner when its first pod was evicted.
+	// before counts the pods of the owner at the first eviction.
 	before  available
 	evicted int
 }
 
-// lacks returns the number of evicted pods without a ready replacement. Pods that are not ready for
-// other reasons do not count.
+// lacks returns the number of evicted pods without a ready replacement. The result is at most the number of
+// evicted pods, because other pods may be unready for other reasons.
 func (r *replacement) lacks(now available) int { return min(now.lacks(r.before), r.evicted) }
 
-// NewEvictions starts a restart.
+// NewEvictions returns the state at the start of a restart.
 func NewEvictions(start *Restart) *Evictions {
 	e := &Evictions{left: map[types.UID]bool{}, owners: map[Workload]*replacement{}}
 	for i := range start.Evict {
@@ -223,20 +225,20 @@ func NewEvictions(start *Restart) *Evictions {
 	return e
 }
 
-// Owners are the owners that may lack pods.
+// Owners returns the owners that may lack pods.
 func (e *Evictions) Owners() []Workload { return slices.Collect(maps.Keys(e.owners)) }
 
-// Pods is the number of active pods of an owner.
+// Pods returns the number of active pods of an owner.
 func (r *Restart) Pods(owner Workload) int { return r.owners[owner].pods }
 
-// Limit records that an owner is scaled to a number of replicas.
+// Limit records the number of replicas to which an owner is scaled.
 func (e *Evictions) Limit(owner Workload, replicas int) {
 	before := &e.owners[owner].before
 	before.pods, before.ready = min(before.pods, replicas), min(before.ready, replicas)
 }
 
-// Next returns the pods that are left, and how many of them may be evicted now. An owner that
-// lacks pods uses slots.
+// Next returns the pods that are left, and the number of pods that may be evicted now. Each pod that an owner
+// lacks uses a slot.
 func (e *Evictions) Next(now *Restart) (left BehindPods, open int) {
 	open = now.slots
 	for owner, replaced := range e.owners {
@@ -267,11 +269,11 @@ func (e *Evictions) Evicted(now *Restart, pod *BehindPod) {
 	e.Done++
 }
 
-// Failed records that a pod is not evicted.
+// Failed records that a pod will not be evicted.
 func (e *Evictions) Failed(pod *BehindPod) { delete(e.left, pod.pod.UID) }
 
-// Waiting describes the owners that lacked ready pods at the last call of Next, and the owners of pods
-// evicted since.
+// Waiting describes the owners that lacked ready pods at the last call of Next, and the owners of the pods
+// that were evicted after this call.
 func (e *Evictions) Waiting(now *Restart) string {
 	var owners []string
 	for owner, replaced := range e.owners {

@@ -43,7 +43,8 @@ func never(p *corev1.Pod) {
 
 func otherContent(p *corev1.Pod) { delete(p.Annotations, v1alpha1.HashWithoutImageAnnotation) }
 
-// restartInput has pods of a StatefulSet and others, of which each needs another treatment.
+// restartInput returns an Input with pods of a StatefulSet and other pods. The command restart treats each of
+// these pods differently.
 func restartInput(t *testing.T) *Input {
 	t.Helper()
 	in := input(t)
@@ -156,7 +157,7 @@ func TestAnOwnerUsesSlotsUntilItHasItsReadyPodsAgain(t *testing.T) {
 	assert.Equal(t, 1, open)
 	assert.Equal(t, "statefulset/db in default has 3 of 4 ready pods", waiting)
 
-	// The replacement lacks the sidecars again, and is not evicted again.
+	// The replacement also lacks the sidecars, but is not evicted.
 	evicted.DeletionTimestamp, evicted.UID = nil, "again"
 	readiness(corev1.ConditionFalse)(evicted)
 	names, open, _ = next()

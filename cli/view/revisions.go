@@ -11,13 +11,13 @@ import (
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
-// unknownRevision is the revision of pods whose record names none.
+// unknownRevision is the revision of a pod whose record names no revision.
 const unknownRevision = "unknown"
 
-// notInPlace begins the reason that a pod is not upgraded in place.
+// notInPlace is the beginning of the reason why a pod is not upgraded in place.
 const notInPlace = "cannot be upgraded in place"
 
-// revisions are the recorded revisions of a SidecarSet.
+// revisions contains the recorded revisions of a SidecarSet.
 type revisions struct {
 	set     string
 	current string
@@ -25,7 +25,7 @@ type revisions struct {
 	version *podstate.Version
 	byName  map[string]*appsv1.ControllerRevision
 	byHash  map[string]string
-	// differences has the answer of whyNotInPlace for each revision.
+	// differences contains the difference of each revision to the SidecarSet, as a cache.
 	differences map[string]string
 }
 
@@ -43,8 +43,8 @@ func (in *Input) revisions() revisions {
 	return r
 }
 
-// currentRevision is the revision with the content of the SidecarSet. Its name is derived if
-// the operator has not recorded it yet.
+// currentRevision returns the name of the revision with the content of the SidecarSet. If the operator has
+// not recorded the revision yet, currentRevision derives the name.
 func (in *Input) currentRevision() string {
 	if data, err := revision.Content(&in.Set.Spec); err == nil {
 		if found := revision.Find(in.Revisions, data); found != nil {
@@ -58,7 +58,7 @@ func (in *Input) currentRevision() string {
 	return name
 }
 
-// of returns the name of a pod's revision.
+// of returns the name of the revision of a pod.
 func (r *revisions) of(pod *corev1.Pod) string {
 	entry := entryOf(pod, r.set)
 	switch {
@@ -79,8 +79,7 @@ func (r *revisions) describe(name string) *Revision {
 	return described
 }
 
-// whyNotInPlace names the fields that prevent the upgrade in place of a pod to the spec of the
-// SidecarSet.
+// whyNotInPlace names the fields that prevent an upgrade in place of a pod to the spec to.
 func (r *revisions) whyNotInPlace(pod *corev1.Pod, to *v1alpha1.SidecarSetSpec) string {
 	name := r.of(pod)
 	if r.differences[name] == "" {
@@ -111,7 +110,7 @@ func (r *revisions) difference(name string, to *v1alpha1.SidecarSetSpec) string 
 	return notInPlace + ": " + strings.Join(fields, ", ")
 }
 
-// recordedImages returns the images in a revision. It returns none for content that cannot be read.
+// recordedImages returns the images in a revision. If the content cannot be read, recordedImages returns nil.
 func recordedImages(recorded *appsv1.ControllerRevision) []Image {
 	var spec v1alpha1.SidecarSetSpec
 	if err := revision.Restore(recorded.Data.Raw, &spec); err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/outrigger/outrigger/internal/stage"
 )
 
-// rolledBack sets phase, message and remaining pods of a rollout that is rolled back. Without the former
-// revision, it takes the phase from the status.
+// rolledBack sets the phase, the message and the remaining pods of a rollout that is rolled back. If the
+// former revision is not found, rolledBack uses the conditions in the status.
 func (r *Rollout) rolledBack(in *Input) error {
 	if r.retried {
 		return nil
@@ -34,7 +34,7 @@ func (r *Rollout) rolledBack(in *Input) error {
 	return nil
 }
 
-// planRollback plans the upgrades to the content of the former revision, as the worker does.
+// planRollback plans the upgrades to the content of the former revision with the planner of the worker.
 func (r *Rollout) planRollback(in *Input, target *v1alpha1.SidecarSet) error {
 	pods, err := rollout.Population(target, in.Pods, in.NamespaceLabels)
 	if err != nil {
@@ -54,7 +54,7 @@ func (r *Rollout) planRollback(in *Input, target *v1alpha1.SidecarSet) error {
 	return nil
 }
 
-// isRolledBack reports whether a reason of Progressing is a rollback, or its end.
+// isRolledBack reports whether a reason of Progressing is a rollback in progress or a completed rollback.
 func isRolledBack(reason string) bool {
 	return reason == v1alpha1.ReasonRollingBack || reason == v1alpha1.ReasonQuarantined
 }

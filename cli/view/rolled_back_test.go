@@ -43,9 +43,9 @@ func TestARolledBackRolloutNamesTheRetry(t *testing.T) {
 }
 
 func TestARollbackIsPlannedFromThePods(t *testing.T) {
-	// The operator may write its status later than the run and the pods change.
+	// The operator may write the status after the run and the pods have changed.
 	for _, written := range []string{v1alpha1.ReasonRolloutProgress, v1alpha1.ReasonRollingBack, v1alpha1.ReasonQuarantined} {
-		in := staged(t, 0, -1) // one of four pods has the new content
+		in := staged(t, 0, -1) // One of four pods has the new content.
 		in.Set.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Status: "True", Reason: written, Message: "earlier"}}
 		s := *StageOf(in.Set, nil)
 		s.Quarantine = &protocol.Quarantine{Hash: in.Set.Annotations[v1alpha1.HashAnnotation], Revision: in.Revisions[0].Name, Reason: "3 pods failed"}

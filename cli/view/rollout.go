@@ -23,76 +23,77 @@ import (
 type Rollout struct {
 	Name       string `json:"name"`
 	Generation int64  `json:"generation"`
-	// Observed reports whether status is about this generation.
+	// Observed reports whether the operator has observed this generation.
 	Observed bool `json:"observed"`
-	// Headline names the state in a phrase.
+	// Headline is the state in a phrase.
 	Headline string `json:"headline"`
-	// Phase is the phase of the plan. Between two steps, it is Baking, GateRunning or
-	// AwaitingApproval. While the run is paused, it is Paused.
+	// Phase is the phase of the plan. Between two steps, Phase is Baking, GateRunning or AwaitingApproval.
+	// While the run is paused, Phase is Paused.
 	Phase   protocol.Phase  `json:"phase"`
 	Message string          `json:"message"`
 	Counts  protocol.Counts `json:"counts"`
 	Limits  Limits          `json:"window"`
 	Images  []Image         `json:"images"`
 	Pause   *protocol.Pause `json:"hold,omitempty"`
-	// PausedBySpec reports spec.updateStrategy.paused.
+	// PausedBySpec is spec.updateStrategy.paused.
 	PausedBySpec bool `json:"pausedBySpec,omitempty"`
-	// InjectionPaused reports spec.injectionStrategy.paused.
+	// InjectionPaused is spec.injectionStrategy.paused.
 	InjectionPaused bool `json:"injectionPaused,omitempty"`
-	// Conditions are the conditions in status, Progressing first.
+	// Conditions contains the conditions in the status, Progressing first.
 	Conditions []Condition `json:"conditions,omitempty"`
 	Run        *Run        `json:"run,omitempty"`
-	// RunUnknown is the reason that the state of the run is not known.
+	// RunUnknown is the reason why the state of the run is unknown.
 	RunUnknown string `json:"runUnknown,omitempty"`
 	// Temporal is the address of Temporal and the namespace of the runs.
 	Temporal string `json:"runWhere,omitempty"`
-	// Policy is the RolloutPolicy of a rollout that has pods left, with its steps.
+	// Policy is the RolloutPolicy of a rollout that has pods left.
 	Policy    string     `json:"policy,omitempty"`
 	Steps     []Step     `json:"steps,omitempty"`
 	Revisions []Revision `json:"revisions,omitempty"`
-	// Fault is the part of the installation that does not answer.
+	// Fault is the part of the installation that does not respond.
 	Fault Fault `json:"fault,omitzero"`
-	// LostPods are shown as ready though their nodes do not exist.
+	// LostPods contains the pods that are ready in the API server although their nodes do not exist.
 	LostPods []LostPod `json:"lostPods,omitempty"`
 	stage    *protocol.Stage
-	// retried reports that the run is not rolled back any more, whatever status shows.
+	// retried is set if the run is not rolled back, even if the status shows a rollback.
 	retried bool
-	// rollback is the reason of Progressing for a rollback or its end; empty without one.
+	// rollback is the reason of Progressing for a rollback in progress or a completed rollback, or empty.
 	rollback string
-	// waits is the reason for which a reached step has not ended.
+	// waits is the reason why a reached step has not ended.
 	waits string
-	// notResponding reports that Temporal answers, and the run does not.
+	// notResponding is set if the run does not respond although Temporal responds.
 	notResponding bool
-	// unreachable reports that Temporal did not answer the command.
+	// unreachable is set if Temporal did not respond to the command.
 	unreachable bool
-	// late is the pod that the rollout waits for, if its upgrade has been in progress for too long.
+	// late is the pod for which the rollout waits, if the upgrade of this pod has been in progress for too
+	// long.
 	late *Pod
 	// bareMissing is set if no controller recreates the pods without sidecars.
 	bareMissing bool
-	// noPods explains why no pod is matched. It is set only while no pod is matched.
+	// noPods explains why no pod is matched. noPods is set only while no pod is matched.
 	noPods noPods
 }
 
-// Limits of a rollout.
+// Limits contains the limits of a rollout.
 type Limits struct {
 	MaxUnavailable string `json:"maxUnavailable"`
 	// Slots is MaxUnavailable as a number of pods. Open is the number of unused slots.
 	Slots int `json:"slots"`
 	Open  int `json:"free"`
-	// NotReady is the number of pods that are not ready for another reason than an upgrade. They use
-	// no slot.
+	// NotReady is the number of pods that are not ready for another reason than an upgrade. These pods use no
+	// slots.
 	NotReady int `json:"notReady,omitempty"`
 	// Partition is empty if no pod is kept old.
 	Partition string `json:"partition,omitempty"`
 }
 
-// Image of a sidecar.
+// Image is the image of a sidecar.
 type Image struct {
 	Container string `json:"container"`
 	Image     string `json:"image"`
 }
 
-// Condition of a SidecarSet.
+// Condition is a condition of a SidecarSet.
 type Condition struct {
 	Type    string                 `json:"type"`
 	Status  metav1.ConditionStatus `json:"status"`
@@ -131,8 +132,8 @@ type Owner struct {
 	Pods      []Pod  `json:"pods"`
 }
 
-// NewRollout plans as the worker does. It fails if the pods of the SidecarSet cannot be
-// determined.
+// NewRollout plans the rollout with the planner of the worker. If the pods of the SidecarSet cannot be
+// determined, NewRollout returns an error.
 func NewRollout(in *Input) (*Rollout, error) {
 	matched, version, err := in.matched()
 	if err != nil {
@@ -169,7 +170,7 @@ func NewRollout(in *Input) (*Rollout, error) {
 	if r.Pause != nil && (r.Counts.Remaining > 0 || r.Phase == protocol.PhaseFrozen) {
 		r.Phase = protocol.PhasePaused
 	}
-	if r.notResponding { // the pods are not the cause
+	if r.notResponding { // The pods are not the cause.
 		r.Message = strings.TrimSuffix(r.Message, "; "+rollout.WaitingFor+plan.Example)
 	}
 	if r.facts().uninjected > 0 {
@@ -202,7 +203,8 @@ func images(spec *v1alpha1.SidecarSetSpec) []Image {
 	return all
 }
 
-// pauseOf returns the pause of a rollout, or nil. It prefers the run to status, which is written later.
+// pauseOf returns the pause of a rollout, or nil. If run is set, pauseOf ignores the status, because the
+// status may be older.
 func pauseOf(set *v1alpha1.SidecarSet, run *protocol.RolloutStatus) *protocol.Pause {
 	if run != nil {
 		return run.Pause
@@ -290,8 +292,8 @@ func (r *Revision) sort() {
 	}
 }
 
-// Done reports whether a watch of the rollout can end. It returns an error if the rollout did not
-// upgrade all pods.
+// Done reports whether a watch of the rollout can end. If the rollout has ended without an upgrade of all
+// pods, Done returns an error.
 func (r *Rollout) Done() (bool, error) {
 	switch {
 	case !r.Observed:
@@ -308,13 +310,14 @@ func (r *Rollout) Done() (bool, error) {
 	return true, nil
 }
 
-// RunEnds reports whether the run is open, and ends by itself once the pods have converged.
+// RunEnds reports whether the run is open and ends without a user action after the pods have converged.
 func (r *Rollout) RunEnds() bool { return r.Run != nil && r.Pause == nil && !r.quarantined() }
 
-// quarantined reports whether all pods of a rollout are rolled back. Its run stays open for a retry.
+// quarantined reports whether all pods of a rollout are rolled back. The run of such a rollout stays open for
+// a retry.
 func (r *Rollout) quarantined() bool { return r.Headline == v1alpha1.ReasonQuarantined && !r.retried }
 
-// Degraded returns the condition if it is True for the newest generation, else nil.
+// Degraded returns the condition Degraded if the condition is True for the newest generation, or nil.
 func (r *Rollout) Degraded() *Condition {
 	for i := range r.Conditions {
 		if c := &r.Conditions[i]; r.Observed && c.Type == v1alpha1.ConditionDegraded && c.Status == metav1.ConditionTrue {

@@ -12,11 +12,11 @@ import (
 
 const (
 	barWidth = 24
-	// factWidth is the width of the names of facts.
+	// factWidth is the width of the column with the names of facts.
 	factWidth = 11
 )
 
-// Text is a head of facts, and the tree: SidecarSet, revisions, owners, pods.
+// Text returns the facts, and then a tree of the SidecarSet, the revisions, the owners and the pods.
 func (r *Rollout) Text(s Style) string {
 	return text(append(append(r.head(s), ""), r.tree(s)...))
 }
@@ -33,7 +33,7 @@ func (r *Rollout) head(s Style) []string {
 // Fact is a named text about a rollout, such as its status.
 type Fact struct{ Name, Text string }
 
-// Facts returns what is known about the rollout besides its pods. The fact Step has a line for each step.
+// Facts returns the facts about the rollout, except the pods. The fact Step has a line for each step.
 func (r *Rollout) Facts(s Style) []Fact {
 	var facts []Fact
 	fact := func(name, text string) {
@@ -98,8 +98,7 @@ func (r *Rollout) statusLine(s Style) string {
 	return line
 }
 
-// bar shows the pods that are updated and ready, the pods that are only updated, and the other
-// pods.
+// bar returns a bar with the updated and ready pods, the updated pods that are not ready, and the other pods.
 func (r *Rollout) bar(s Style) string {
 	c := r.Counts
 	full, part := 0, 0
@@ -118,7 +117,7 @@ func (r *Rollout) slotsLine() string {
 	if more := r.Counts.Unavailable - used; more > 0 {
 		line += fmt.Sprintf(", %d more unavailable", more)
 	}
-	if r.Limits.NotReady > 0 { // for another reason than an upgrade
+	if r.Limits.NotReady > 0 { // These pods are not ready for another reason than an upgrade.
 		line += fmt.Sprintf(", %s not ready (uses no slot)", plural(r.Limits.NotReady, "more pod"))
 	}
 	if r.Limits.Partition != "" {
@@ -135,7 +134,7 @@ func joinImages(images []Image) string {
 	return strings.Join(words, ", ")
 }
 
-// pausedFor returns the duration of a pause, or an empty text if the run does not know when the pause began.
+// pausedFor returns the duration of a pause, or an empty string if the begin of the pause is unknown.
 // Conditions do not show the duration, because several pauses may follow each other without a transition.
 func pausedFor(pause *protocol.Pause, now time.Time) string {
 	if pause.At.IsZero() {
@@ -164,10 +163,11 @@ func (r *Rollout) runLine(s Style) string {
 	case r.Run == nil:
 		return s.Paint.in(Faint, "none is open")
 	}
-	// The phase is that of the status line, which also knows the conditions and the pods.
+	// The line does not show the phase of the run, because the status line also considers the conditions and
+	// the pods.
 	line := fmt.Sprintf("generation %d, which began %s ago, ", r.Run.Generation, age(s.Now, r.Run.Since))
 	if r.Run.Phase == protocol.PhaseProgressing && r.Run.Batches > 0 {
-		line += fmt.Sprintf("batch %d in progress", r.Run.Batches) // the run counts the pods of a batch when the batch ends
+		line += fmt.Sprintf("batch %d in progress", r.Run.Batches) // The run counts the pods of a batch when the batch ends.
 	} else {
 		line += plural(r.Run.Batches, "batch") + ", " + plural(r.Run.Upgraded, "upgrade") + " started"
 	}
@@ -178,8 +178,8 @@ func (r *Rollout) runLine(s Style) string {
 }
 
 // waitingLine returns the line about the pod whose upgrade has been in progress the longest. If there is no
-// such pod, the line is about the first updated pod that is not ready. The line is empty if there is neither
-// pod, or if the run does not respond.
+// such pod, the line is about the first updated pod that is not ready. If there is no such pod either, or if
+// the run does not respond, waitingLine returns an empty string.
 func (r *Rollout) waitingLine(s Style) string {
 	longest := r.longest()
 	switch unready := r.unready(); {
@@ -226,7 +226,7 @@ func (r *Rollout) pods() []*Pod {
 	return all
 }
 
-// Line is the progress of the rollout in one line.
+// Line returns the progress of the rollout in one line.
 func (r *Rollout) Line() string {
 	line := fmt.Sprintf("sidecarset/%s: %s, %s", r.Name, r.Headline, r.Message)
 	if r.Phase == protocol.PhaseAwaitingApproval {

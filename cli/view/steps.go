@@ -28,7 +28,7 @@ const (
 	StepNext             StepState = "Next"
 )
 
-// allPods is the upTo of a step that contains all pods.
+// allPods is the value of upTo for a step that contains all pods.
 const allPods = "100%"
 
 // Step is a step of a rollout with a RolloutPolicy.
@@ -43,11 +43,12 @@ type Step struct {
 	State      StepState          `json:"state"`
 	BakesUntil *time.Time         `json:"bakesUntil,omitempty"`
 	ApprovedBy *protocol.Approval `json:"approvedBy,omitempty"`
-	// Gates are the gates of the current step.
+	// Gates contains the gates of the current step.
 	Gates []protocol.GateState `json:"gates,omitempty"`
 }
 
-// StageOf returns the stage of a rollout. It prefers the run to status, which is written later.
+// StageOf returns the stage of a rollout. The stage of the run has priority over the stage in the status,
+// because the status may be older.
 func StageOf(set *v1alpha1.SidecarSet, run *protocol.RolloutStatus) *protocol.Stage {
 	if run != nil && run.Stage != nil && run.Generation == set.Generation {
 		return run.Stage
@@ -55,7 +56,8 @@ func StageOf(set *v1alpha1.SidecarSet, run *protocol.RolloutStatus) *protocol.St
 	return stage.OfStatus(set)
 }
 
-// reached replaces the phase of a plan whose step is reached by the phase of the run.
+// reached replaces the phase StepReached of the plan by the phase of the run, and sets the reason why the
+// step has not ended.
 func (r *Rollout) reached(now time.Time) {
 	if r.Phase != protocol.PhaseStepReached {
 		return
@@ -67,7 +69,8 @@ func (r *Rollout) reached(now time.Time) {
 	r.Message = r.waits + "; " + r.Message
 }
 
-// stepTitle names the current step in a headline; empty without steps.
+// stepTitle returns the name of the current step in a headline. Without steps, stepTitle returns an empty
+// string.
 func stepTitle(s *protocol.Stage) string {
 	if s == nil {
 		return ""
@@ -75,7 +78,7 @@ func stepTitle(s *protocol.Stage) string {
 	return fmt.Sprintf("step %d of %d", s.Index+1, s.Steps)
 }
 
-// bakesUntil is the end of the bake time in phase Baking, else nil.
+// bakesUntil returns the end of the bake time in phase Baking, or nil.
 func bakesUntil(phase protocol.Phase, s *protocol.Stage) *time.Time {
 	if phase != protocol.PhaseBaking || s == nil || s.Reached == nil || s.Step == nil {
 		return nil
@@ -84,8 +87,8 @@ func bakesUntil(phase protocol.Phase, s *protocol.Stage) *time.Time {
 	return &end
 }
 
-// withTimeLeft adds the rest of a bake time to a headline. The headline itself does not have it,
-// because a watch shows each change of a headline.
+// withTimeLeft adds the remaining bake time to a headline. Headline does not contain this time, because a
+// watch prints a line for each change of the headline.
 func withTimeLeft(headline string, until *time.Time, now time.Time) string {
 	if before, ok := strings.CutSuffix(headline, ")"); ok && until != nil && strings.HasPrefix(headline, string(protocol.PhaseBaking)) {
 		return before + ", " + timeLeft(*until, now) + ")"
@@ -97,8 +100,8 @@ func timeLeft(until, now time.Time) string {
 	return duration.HumanDuration(max(until.Sub(now), 0)) + " left"
 }
 
-// addSteps lists the steps of a rollout that has pods left. Without the policy, it lists only the
-// current step.
+// addSteps adds the steps of a rollout that has pods left. Without policy, addSteps adds only the current
+// step.
 func (r *Rollout) addSteps(policy *outriggerv1.RolloutPolicy, now time.Time) {
 	s := r.stage
 	if s == nil || r.Phase.Ended() || r.rollback != "" {
@@ -133,7 +136,7 @@ func (r *Rollout) addSteps(policy *outriggerv1.RolloutPolicy, now time.Time) {
 	}
 }
 
-// copyOf has the fields of a step that newStep shows.
+// copyOf returns the fields of a step that newStep shows.
 func copyOf(step *outriggerv1.RolloutStep) *protocol.Step {
 	copied := &protocol.Step{Name: step.Name, UpTo: step.UpTo, Approval: step.Approval != nil}
 	if step.Bake != nil {
@@ -154,7 +157,7 @@ func newStep(index int, step *protocol.Step) Step {
 	return found
 }
 
-// stepState is the state of the current step.
+// stepState returns the state of the current step.
 func (r *Rollout) stepState(now time.Time) StepState {
 	phase, _ := r.stage.Wait(now)
 	switch {
@@ -172,7 +175,7 @@ func (r *Rollout) stepState(now time.Time) StepState {
 	return StepUpgrading
 }
 
-// stepLines has a line for each step, and one for the pods after the last step.
+// stepLines returns a line for each step, and a line for the pods after the last step.
 func (r *Rollout) stepLines(s Style) []string {
 	if r.stage == nil || r.Policy == "" {
 		return nil
@@ -202,8 +205,9 @@ func (r *Rollout) stepLines(s Style) []string {
 	return lines
 }
 
-// waitForLimits reports what the run waits for. The plan of a view does not read the nodes and the
-// PodDisruptionBudgets on which the limits of a policy depend.
+// waitForLimits sets the phase and the message of the run if the run waits for the limits of a policy. The
+// plan of a view cannot know these limits, because the plan does not read the nodes and the
+// PodDisruptionBudgets.
 func (r *Rollout) waitForLimits(run *protocol.RolloutStatus) {
 	if run != nil && run.Generation == r.Generation && run.Phase == protocol.PhaseWaiting && r.Phase == protocol.PhaseProgressing && stage.LimitsUnavailable(r.stage) {
 		r.Phase, r.Message = run.Phase, run.Message
@@ -239,7 +243,8 @@ func (p *Step) line(s Style) string {
 	}
 }
 
-// definition describes the limits of a step between two words; empty if they are not known.
+// definition describes the limits of a step, between the words before and after. If the limits are unknown,
+// definition returns an empty string.
 func (p *Step) definition(before, after string) string {
 	if p.UpTo == "" {
 		return ""
@@ -280,7 +285,8 @@ func (p *Step) state(now time.Time) string {
 	return "upgrading"
 }
 
-// Continues describes what else an approved rollout waits for; empty if it continues at once.
+// Continues describes the events for which an approved rollout still waits. If the rollout continues at once,
+// Continues returns an empty string.
 func Continues(set string, s *protocol.Stage, now time.Time) string {
 	switch phase, _ := s.Wait(now); {
 	case phase == protocol.PhaseBaking:

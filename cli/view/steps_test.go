@@ -16,7 +16,7 @@ import (
 	"github.com/outrigger/outrigger/internal/stage"
 )
 
-// edge is a policy of four steps.
+// edge returns a policy with four steps.
 func edge() *outriggerv1.RolloutPolicy {
 	policy := &outriggerv1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: "edge"}}
 	policy.Spec.Steps = []outriggerv1.RolloutStep{
@@ -28,8 +28,8 @@ func edge() *outriggerv1.RolloutPolicy {
 	return policy
 }
 
-// staged is a rollout with the policy edge, of four pods, in a step whose pods are updated. reached
-// is the time since the step was reached. If it is negative, the step is not reached.
+// staged returns a rollout of four pods with the policy edge, in the step index, whose pods are updated.
+// reached is the time since the step was reached. If reached is negative, the step is not reached.
 func staged(t *testing.T, index int, reached time.Duration) *Input {
 	t.Helper()
 	in := input(t)
@@ -53,7 +53,7 @@ func staged(t *testing.T, index int, reached time.Duration) *Input {
 	return in
 }
 
-// listed returns the SidecarSet of an input with the reason that the operator writes.
+// listed returns the summary of the SidecarSet of an input. reason is the reason of Progressing.
 func listed(in *Input, reason string) Summary {
 	set := in.Set.DeepCopy()
 	set.Status.MatchedPods, set.Status.UpdatedPods = 4, 1
@@ -109,7 +109,7 @@ func TestARolloutThatWaitsForApprovalNeedsAttention(t *testing.T) {
 	}}))
 }
 
-// The headlines of status and list agree, although the operator writes the condition only later.
+// The commands status and list show the same headline, although the operator writes the condition later.
 func TestStatusAndListAgreeAboutTheEndOfABakeTime(t *testing.T) {
 	for _, c := range []struct {
 		index   int
@@ -185,7 +185,7 @@ func TestAfterTheLastStepTheRemainingPodsAreUpgraded(t *testing.T) {
 	assert.NotContains(t, newRollout(t, in).Text(Style{Now: noon}), "Step:", "the rollout has ended")
 }
 
-// The run knows an approval before the operator writes it.
+// The run knows an approval before the operator writes the approval into the status.
 func TestTheStageOfTheRunIsNewerThanStatus(t *testing.T) {
 	in := staged(t, 1, time.Minute)
 	in.Run.Status = &protocol.RolloutStatus{Generation: 2, Phase: protocol.PhaseProgressing, Stage: &protocol.Stage{Generation: 2, Policy: "edge", Steps: 4, Index: 2}}
@@ -237,7 +237,7 @@ func TestSpec11_11_StatusShowsTheLimitThatTheRunWaitsFor(t *testing.T) {
 	assert.Equal(t, protocol.PhaseProgressing, newRollout(t, in).Phase, "a run of another generation")
 }
 
-// The plan of a view reads neither nodes nor PodDisruptionBudgets, and the plan of the run does.
+// The plan of a view does not read nodes and PodDisruptionBudgets, but the plan of the run does.
 func TestALimitOfThePolicyIsNamedByTheRun(t *testing.T) {
 	const message = "1 of 4 pods updated, 1 of them ready; 3 to go, 0 unavailable of 1 allowed; waiting for PodDisruptionBudget web (3 healthy, 3 needed)"
 	in := staged(t, 0, -1)

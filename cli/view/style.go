@@ -10,15 +10,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-// Style is how the text of a model is written.
+// Style is the format of the text of a model.
 type Style struct {
 	Now   time.Time
 	Paint Paint
-	// Wide lists every pod.
+	// Wide selects the wide format, which lists every pod.
 	Wide bool
 }
 
-// Tone is the meaning of a word, which is shown by its colour.
+// Tone is the meaning of a word. The colour of the word shows the tone.
 type Tone int
 
 // Tones of words.
@@ -31,7 +31,7 @@ const (
 	Strong
 )
 
-// Paint colours a word. Nil leaves it plain.
+// Paint colours a word. If Paint is nil, the word has no colour.
 type Paint func(tone Tone, word string) string
 
 func (p Paint) in(tone Tone, word string) string {
@@ -41,8 +41,9 @@ func (p Paint) in(tone Tone, word string) string {
 	return p(tone, word)
 }
 
-// age has the format of kubectl; a dash without a time. Pods record whole seconds, so that all times are
-// truncated: otherwise, a pod would look as if it was written before its run began.
+// age returns the time since then in the format of kubectl, or a dash if then is zero. then is truncated to
+// seconds, because pods record whole seconds. Without truncation, a pod could seem to be written before the
+// run began.
 func age(now, then time.Time) string {
 	if then.IsZero() {
 		return "-"
@@ -60,7 +61,7 @@ func table(rows [][]string) string {
 		}
 		_, _ = fmt.Fprintln(w, strings.Join(row, "\t"))
 	}
-	_ = w.Flush() // a Builder takes everything
+	_ = w.Flush() // Writes to a Builder do not fail.
 	return out.String()
 }
 

@@ -49,7 +49,7 @@ func golden(t *testing.T, name string, text func(Style) string, change ...func(*
 
 func wide(s *Style) { s.Wide = true }
 
-// logs is a SidecarSet with two recorded revisions.
+// logs returns a SidecarSet and its two recorded revisions.
 func logs(t *testing.T) (*v1alpha1.SidecarSet, []*appsv1.ControllerRevision) {
 	t.Helper()
 	set := fixture.SidecarSet("logs", fixture.Sidecar("agent"))
@@ -71,7 +71,7 @@ func logs(t *testing.T) (*v1alpha1.SidecarSet, []*appsv1.ControllerRevision) {
 	return set, sorted
 }
 
-// logsOf is logs with an image.
+// logsOf returns the SidecarSet logs with an image.
 func logsOf(image string) *v1alpha1.SidecarSet {
 	return fixture.SidecarSet("logs", fixture.Sidecar("agent", func(c *v1alpha1.SidecarContainer) { c.Image = image }))
 }
@@ -87,7 +87,7 @@ func recordVersion(t *testing.T, p *corev1.Pod, set *v1alpha1.SidecarSet) {
 	}
 }
 
-// rehash gives a pod the hashes of other content.
+// rehash replaces the hashes of the content of from by the hashes of the content of to.
 func rehash(p *corev1.Pod, from, to *v1alpha1.SidecarSet) {
 	for key, value := range p.Annotations {
 		for _, hash := range []string{v1alpha1.HashAnnotation, v1alpha1.HashWithoutImageAnnotation} {
@@ -97,7 +97,7 @@ func rehash(p *corev1.Pod, from, to *v1alpha1.SidecarSet) {
 	}
 }
 
-// pod is a ready pod with a version of logs.
+// pod returns a ready pod with a version of the SidecarSet logs.
 func pod(t *testing.T, name, image string, change ...func(*corev1.Pod)) *corev1.Pod {
 	t.Helper()
 	p := fixture.Pod(fixture.Container("app"), fixture.Container("agent"))
@@ -118,7 +118,8 @@ func pod(t *testing.T, name, image string, change ...func(*corev1.Pod)) *corev1.
 	return p
 }
 
-// written upgrades a pod. The kubelet has not observed the change.
+// written returns a function that marks a pod as upgraded before the duration d. The kubelet has not observed
+// the change.
 func written(t *testing.T, d time.Duration, reason string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		states, err := record.Format(record.States{"logs": {Revision: logsOf("agent:v2").Annotations[v1alpha1.HashAnnotation], UpdateTimestamp: ago(d), LastContainerStatuses: map[string]record.ContainerStatus{"agent": {ImageID: "id-agent:v1"}}}})
@@ -132,7 +133,7 @@ func written(t *testing.T, d time.Duration, reason string) func(*corev1.Pod) {
 	}
 }
 
-// lacking is a pod that was not injected.
+// lacking returns a pod that was not injected.
 func lacking(t *testing.T, name string, age time.Duration) *corev1.Pod {
 	return pod(t, name, "agent:v1", func(p *corev1.Pod) { p.Annotations, p.CreationTimestamp = nil, ago(age) })
 }
@@ -241,7 +242,7 @@ func TestPausesOfTheSpecNeedAttention(t *testing.T) {
 	assert.Contains(t, shown, `kubectl patch sidecarset logs --type=merge -p '{"spec":{"injectionStrategy":{"paused":false}}}'`)
 	assert.Contains(t, NewSummaries(&ListInput{Sets: []v1alpha1.SidecarSet{*in.Set}, Now: noon}).Text(Style{Now: noon}), "ImagePullBackOff,InjectionPaused ")
 
-	// The next rollout is paused, too.
+	// The spec also pauses the next rollout.
 	idle := v1alpha1.SidecarSet{}
 	idle.Spec.UpdateStrategy.Paused = true
 	idle.Status.MatchedPods, idle.Status.UpdatedPods, idle.Status.UpdatedReadyPods = 1, 1, 1

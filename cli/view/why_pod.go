@@ -20,7 +20,7 @@ import (
 	"github.com/outrigger/outrigger/internal/rollout"
 )
 
-// PodWhyInput is the data that a PodWhy is made from.
+// PodWhyInput contains the data from which a PodWhy is computed.
 type PodWhyInput struct {
 	Pod  *corev1.Pod
 	Sets []v1alpha1.SidecarSet
@@ -29,7 +29,8 @@ type PodWhyInput struct {
 	SystemNamespace string
 	Webhook         Webhook
 	Nodes           Nodes
-	// Revisions reads the revisions of a SidecarSet. Without it, the fields that differ are not named.
+	// Revisions returns the revisions of a SidecarSet. If Revisions is nil, the output does not name the
+	// fields that differ.
 	Revisions func(*v1alpha1.SidecarSet) []*appsv1.ControllerRevision
 	Fault     Fault
 }
@@ -38,11 +39,11 @@ type PodWhyInput struct {
 type PodWhy struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// NodeProblem names the node of a pod if the node does not exist, or if the node and the pod are
-	// not ready.
+	// NodeProblem describes the node of the pod if the node does not exist, or if neither the node nor the pod
+	// is ready.
 	NodeProblem string   `json:"nodeProblem,omitempty"`
 	Sets        []SetWhy `json:"sets"`
-	// Fault is the part of the installation that does not answer.
+	// Fault is the part of the installation that does not respond.
 	Fault Fault `json:"fault,omitzero"`
 }
 
@@ -50,24 +51,24 @@ type PodWhy struct {
 type SetWhy struct {
 	Set      string `json:"sidecarSet"`
 	Injected bool   `json:"injected"`
-	// Reason names the rule that decided.
+	// Reason describes the rule that decided.
 	Reason string `json:"why"`
 	// Upgrade is the phase of an injected pod, with its reason.
 	Upgrade string `json:"upgrade,omitempty"`
 }
 
-// injection is a pod and a SidecarSet.
+// injection is the injection of a SidecarSet into a pod.
 type injection struct {
 	PodWhyInput
 	set      *v1alpha1.SidecarSet
 	scope    match.Scope
 	scopeErr error
-	// inProgress reports that upgrade found an upgrade in progress.
+	// inProgress is set if upgrade has found an upgrade in progress.
 	inProgress bool
 }
 
-// reason names the rule that decided about the injection. The rules of the pod and the
-// SidecarSet come before those of the webhook.
+// reason describes the rule that decided about the injection. The rules of the pod and of the SidecarSet
+// precede the rules of the webhook.
 func (i *injection) reason() string {
 	switch {
 	case i.injected():
@@ -100,10 +101,11 @@ func (i *injection) reason() string {
 
 func (i *injection) recreate() string { return recreate(i.Pod, i.set.Name) }
 
-// thenRecreate is the second command for a pod that was created while a setting prevented its injection.
+// thenRecreate returns the second command for a pod that was created while a setting prevented the injection.
 func (i *injection) thenRecreate() string { return "; then recreate the pod" + i.recreate() }
 
-// recreate names the command that recreates a pod. Without a controller, it creates the pod again.
+// recreate returns the command that recreates a pod. If the pod has no controller, the command deletes the
+// pod and creates the pod again.
 func recreate(pod *corev1.Pod, set string) string {
 	if podstate.Controlled(pod) {
 		return " (" + restartCommand(set) + ")"
@@ -111,13 +113,13 @@ func recreate(pod *corev1.Pod, set string) string {
 	return fmt.Sprintf(" (no controller recreates it: kubectl get pod %s -n %s -o yaml | kubectl replace --force -f -)", pod.Name, pod.Namespace)
 }
 
-// uninjected is the reason for a pod that was not injected although no current rule excludes the
-// pod, and whose labels have not changed.
+// uninjected is the reason of a pod that was not injected although no current rule excludes the pod, and
+// whose labels have not changed.
 const uninjected = "it was created without the sidecars, and matches now: since then, the SidecarSet's selector or the labels of its namespace " +
 	"(such as outrigger.io/injection=disabled) have changed, injection was resumed, or the webhook was installed"
 
-// relabelled is the reason for an uninjected pod whose labels were written after its creation, with the
-// writer. It is empty for other pods.
+// relabelled returns the reason of an uninjected pod whose labels were written after the creation of the pod,
+// with the writer. For other pods, relabelled returns an empty string.
 func (i *injection) relabelled() string {
 	for _, entry := range i.Pod.ManagedFields {
 		if entry.Subresource == "" && entry.Time != nil && entry.Time.After(i.Pod.CreationTimestamp.Time) && entry.FieldsV1 != nil && strings.Contains(entry.FieldsV1.GetRawString(), `"f:labels"`) {
@@ -153,8 +155,8 @@ func (i *injection) webhookReason() string {
 	return uninjected + i.recreate()
 }
 
-// bypasses returns the reason if a selector of the webhook does not match labels. Selectors
-// that cannot be read match everything.
+// bypasses returns a reason if a selector of the webhook does not match the labels of. A selector that cannot
+// be read matches all labels.
 func bypasses(field string, selector *metav1.LabelSelector, of map[string]string) string {
 	if selector == nil {
 		return ""
@@ -179,7 +181,8 @@ func NewPodWhy(in PodWhyInput) *PodWhy {
 	w := &PodWhy{Namespace: in.Pod.Namespace, Name: in.Pod.Name, Sets: []SetWhy{}, Fault: in.Fault}
 	ready := podstate.Condition(in.Pod, corev1.PodReady)
 	stuck := (match.Active(in.Pod) || in.Pod.DeletionTimestamp != nil) && (ready == nil || ready.Status != corev1.ConditionTrue)
-	// A ready pod is shown as ready until Kubernetes deletes it, also if its node does not exist.
+	// If the node of a ready pod does not exist, the API server shows the pod as ready until Kubernetes
+	// deletes the pod.
 	lost := in.Nodes.Get != nil && in.Pod.Spec.NodeName != "" && match.Active(in.Pod) && in.Nodes.missing(in.Pod.Spec.NodeName)
 	for n := range in.Sets {
 		i := &injection{PodWhyInput: in, set: &in.Sets[n]}
@@ -197,7 +200,8 @@ func NewPodWhy(in PodWhyInput) *PodWhy {
 	return w
 }
 
-// nodeProblem is the problem of the node of a pod, with a command; empty without a problem.
+// nodeProblem describes the problem of the node of a pod, with a command. Without a problem, nodeProblem
+// returns an empty string.
 func (in *PodWhyInput) nodeProblem() string {
 	problem, command := in.Nodes.problem(&Pod{Namespace: in.Pod.Namespace, Name: in.Pod.Name, Node: in.Pod.Spec.NodeName})
 	if problem == "" {
@@ -206,8 +210,8 @@ func (in *PodWhyInput) nodeProblem() string {
 	return problem + ": " + command
 }
 
-// upgrade is the phase of an injected pod. An error is part of the answer, because the other
-// SidecarSets are explained in any case.
+// upgrade returns the phase of an injected pod. An error is a part of the returned text, so that the other
+// SidecarSets are also explained.
 func (i *injection) upgrade() string {
 	version, err := podstate.NewVersion(i.set)
 	if err != nil {
@@ -242,7 +246,7 @@ func (i *injection) upgrade() string {
 	return string(pod.Phase) + ": " + pod.Reason
 }
 
-// failingNext says how a failing pod gets another image.
+// failingNext describes how a failing pod gets another image.
 func (i *injection) failingNext(pod *Pod) string {
 	switch {
 	case !pod.inPlace:
@@ -262,8 +266,9 @@ func (i *injection) difference() string {
 	return strings.TrimPrefix(known.whyNotInPlace(i.Pod, &i.set.Spec), notInPlace)
 }
 
-// seeEvents is the command that shows the events of a pod that is not ready. It is empty if its node
-// explains the pod. During an outage, the outage comes first, because it may stop the upgrade.
+// seeEvents returns the command that shows the events of a pod that is not ready. If the node explains the
+// state of the pod, seeEvents returns an empty string. During an outage, seeEvents returns the outage,
+// because the outage may stop the upgrade.
 func (i *injection) seeEvents(pod *Pod) string {
 	if i.nodeProblem() != "" {
 		return ""
@@ -275,7 +280,7 @@ func (i *injection) seeEvents(pod *Pod) string {
 	return " (" + describeCommand(pod) + ")"
 }
 
-// waitsFor returns the reason why an old pod is not upgraded, if the SidecarSet shows it.
+// waitsFor returns the reason why an old pod is not upgraded, if the SidecarSet shows the reason.
 func (i *injection) waitsFor() string {
 	strategy, pause := &i.set.Spec.UpdateStrategy, pauseOf(i.set, nil)
 	switch {
@@ -293,7 +298,7 @@ func (i *injection) waitsFor() string {
 	return "other pods are upgraded first" + next
 }
 
-// Text has a line for each SidecarSet.
+// Text returns a line for each SidecarSet.
 func (w *PodWhy) Text(s Style) string {
 	lines := []string{"pod/" + s.Paint.in(Strong, w.Name) + " in " + w.Namespace}
 	if w.NodeProblem != "" {

@@ -11,11 +11,10 @@ import (
 	"github.com/outrigger/outrigger/internal/podstate"
 )
 
-// RolloutWhy explains why the rollout of a SidecarSet makes no progress, the decisive reason
-// first.
+// RolloutWhy explains why the rollout of a SidecarSet makes no progress. The decisive reason comes first.
 type RolloutWhy struct {
 	Name string `json:"name"`
-	// Headline names the state in a phrase.
+	// Headline is the state in a phrase.
 	Headline string         `json:"headline"`
 	Phase    protocol.Phase `json:"phase"`
 	Message  string         `json:"message"`
@@ -24,7 +23,8 @@ type RolloutWhy struct {
 	bakesUntil *time.Time
 }
 
-// NewRolloutWhy explains a rollout. It fails if the pods of the SidecarSet cannot be determined.
+// NewRolloutWhy explains a rollout. If the pods of the SidecarSet cannot be determined, NewRolloutWhy returns
+// an error.
 func NewRolloutWhy(in *Input) (*RolloutWhy, error) {
 	r, err := NewRollout(in)
 	if err != nil {
@@ -73,7 +73,8 @@ func NewRolloutWhy(in *Input) (*RolloutWhy, error) {
 	return &RolloutWhy{Name: r.Name, Headline: r.Headline, Phase: r.Phase, Message: r.Message, Reasons: reasons, bakesUntil: bakesUntil(r.Phase, r.stage)}, nil
 }
 
-// missingLine counts the pods without sidecars. The command restart recreates those pods that have a controller.
+// missingLine returns a line about the pods without sidecars. The command restart recreates the pods that
+// have a controller.
 func (r *Rollout) missingLine(missing BehindPods) string {
 	line := fmt.Sprintf("not injected though they match: %s (kubectl sidecarset list --missing)", plural(len(missing), "pod"))
 	if missing.controlled() {
@@ -82,8 +83,9 @@ func (r *Rollout) missingLine(missing BehindPods) string {
 	return line
 }
 
-// stoppedBy lists why a rollout does not continue: the operator has not observed the generation,
-// upgrades are disabled, a user paused the rollout, or its step has to end first.
+// stoppedBy returns the reasons why a rollout does not continue: a fault of the installation, a generation
+// that the operator has not observed, disabled upgrades, a pause, a freeze, a quarantine, or a step that has
+// not ended.
 func (r *Rollout) stoppedBy(in *Input) []string {
 	var found []string
 	switch {
@@ -117,8 +119,8 @@ func (r *Rollout) stoppedBy(in *Input) []string {
 	return found
 }
 
-// noAnswer is the reason of a run or of Temporal that does not answer. It is empty if both answer, if the
-// rollout has ended, or if the fault already names this part.
+// noAnswer returns the reason if the run or Temporal does not respond. If both respond, if the rollout has
+// ended, or if the fault already names this part, noAnswer returns nil.
 func (r *Rollout) noAnswer() []string {
 	switch part := r.Fault.part(); {
 	case r.Phase.Ended():
@@ -130,11 +132,11 @@ func (r *Rollout) noAnswer() []string {
 	return nil
 }
 
-// operatorReasons are conditions about Temporal, the workers, the run or the webhook.
+// operatorReasons returns the reasons of conditions about Temporal, the workers, the run or the webhook.
 func (r *Rollout) operatorReasons() []string {
 	var found []string
-	// Several conditions may have the same reason. The messages of Progressing and Ready also have the
-	// counts of an earlier plan, so Degraded comes first.
+	// Several conditions may have the same reason. Degraded comes before Progressing, because the message of
+	// Progressing also contains the counts of an earlier plan.
 	conditions := slices.DeleteFunc(slices.Clone(r.Conditions), func(c Condition) bool { return c.Type == v1alpha1.ConditionReady })
 	slices.Reverse(conditions)
 	for _, c := range conditions {
@@ -156,7 +158,7 @@ func (r *Rollout) operatorReasons() []string {
 	return found
 }
 
-// stuckPods lists pods that use slots, or whose writes were rejected.
+// stuckPods returns lines about the pods that use slots, or whose writes were rejected.
 func (r *Rollout) stuckPods(now time.Time) []string {
 	var found []string
 	if r.Counts.Remaining > 0 && r.Limits.Slots == 0 {
@@ -185,14 +187,14 @@ func (r *Rollout) stuckPods(now time.Time) []string {
 	return slices.Concat(found, r.stuckPodsNext(), r.unreadyReasons(now))
 }
 
-// starting returns a function that reports whether a pod is in progress while the run or Temporal does
-// not respond. The pod may only be starting, and is then not the cause.
+// starting returns a function that reports whether an upgrade of a pod is in progress while the run does not
+// respond or during an outage. The pod may only be starting, so the pod is not reported as the cause.
 func (r *Rollout) starting() func(*Pod) bool {
 	silent := r.notResponding || isOutage(r.facts().progressing)
 	return func(pod *Pod) bool { return silent && pod.tone() == Busy }
 }
 
-// stuckPodsNext has a command for each kind of stuck pods.
+// stuckPodsNext returns a command for each phase of stuck pods.
 func (r *Rollout) stuckPodsNext() []string {
 	commands, starting := map[PodPhase]string{}, r.starting()
 	for _, pod := range r.pods() {
@@ -202,7 +204,7 @@ func (r *Rollout) stuckPodsNext() []string {
 		switch pod.Phase {
 		case PodFailing:
 			if !pod.inPlace {
-				continue // notUpgradable has the command
+				continue // notUpgradable returns the command for this pod.
 			}
 			commands[pod.Phase] = "the rollout gives these pods the newest content: kubectl sidecarset status " + r.Name + " --watch"
 			if r.fails() {
@@ -223,7 +225,7 @@ func (r *Rollout) stuckPodsNext() []string {
 	return found
 }
 
-// notUpgradable names the fields that prevent upgrades in place.
+// notUpgradable returns lines that name the fields that prevent upgrades in place.
 func (r *Rollout) notUpgradable(in *Input) []string {
 	if r.Counts.NotUpgradable == 0 {
 		return nil
@@ -255,8 +257,8 @@ func (r *Rollout) notUpgradable(in *Input) []string {
 	return found
 }
 
-// end is the reason that nothing is left to do. It is empty if something is left to do, if all pods
-// are among the leftOut pods, or if matching pods were not injected.
+// end returns the reason why nothing is left to do. If something is left to do, or if all pods are among the
+// leftOut pods, end returns an empty string.
 func (r *Rollout) end(in *Input, leftOut int) string {
 	switch {
 	case r.Counts.Matched == 0 && leftOut > 0:
@@ -273,7 +275,7 @@ func (r *Rollout) end(in *Input, leftOut int) string {
 	return ""
 }
 
-// Text has a line for each reason.
+// Text returns a line for each reason.
 func (w *RolloutWhy) Text(s Style) string {
 	lines := []string{"sidecarset/" + s.Paint.in(Strong, w.Name) + ": " + s.Paint.in(headlineTone(w.Headline), withTimeLeft(w.Headline, w.bakesUntil, s.Now)) + ", " + w.Message}
 	for _, reason := range w.Reasons {
