@@ -20,10 +20,10 @@ const (
 	// from the end of an action to its deletion.
 	lifetime = 10 * time.Minute
 	kept     = time.Hour
-	// An action that is not carried out is repeated after half its age, within these limits.
+	// An attempt that fails is retried after half the age of the action, within these limits.
 	firstRetry, lastRetry = time.Second, 30 * time.Second
-	// attempt is the time after which the run rejects an attempt. The operator waits a few seconds for
-	// the answer. The rest is for clocks that differ.
+	// attempt is the time after which the run rejects the update of an attempt. The operator waits for the
+	// answer for less than this time, because the clocks of the operator and of the run may differ.
 	attempt = 10 * time.Second
 )
 
@@ -49,13 +49,13 @@ func RetryAfter(a *outriggerv1.RolloutAction, now time.Time) time.Duration {
 	return min(max(age/2, firstRetry), lastRetry, max(lifetime-age, 0)+time.Second)
 }
 
-// UpdateID is the id of the update of an action. Temporal answers a second update with the same id
-// with the answer to the first.
+// UpdateID returns the id of the Temporal update for an action. Temporal answers a second update with the
+// same id with the answer to the first update.
 func UpdateID(a *outriggerv1.RolloutAction) string {
 	return protocol.ActionUpdatePrefix + string(a.UID)
 }
 
-// Refused returns the reason for which an action is not sent to a run any more, or "". set is nil if
+// Refused returns the reason to reject an action, or "" if the action may be sent to a run. set is nil if
 // the SidecarSet does not exist.
 func Refused(a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet, now time.Time) string {
 	switch {
@@ -111,7 +111,9 @@ func Target(a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet, run Run) (ta
 	return target, wait, rejected
 }
 
-// needsPermit returns the reason for which a rollout needs no permit of a user.
+// needsPermit returns two empty strings if the rollout waits for a permit. If the operator has not
+// described the rollout yet, wait is the reason. If the rollout does not wait for a permit, rejected is the
+// reason.
 func needsPermit(set *v1alpha1.SidecarSet) (wait, rejected string) {
 	progressing := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionProgressing)
 	switch {
@@ -123,7 +125,8 @@ func needsPermit(set *v1alpha1.SidecarSet) (wait, rejected string) {
 	return "", ""
 }
 
-// stepOf returns the number of the current step, from 1, if the action is for it.
+// stepOf returns the number of the current step, from 1. If the action cannot be for the current step, step
+// is 0, and wait or rejected is the reason.
 func stepOf(a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet, s *protocol.Stage) (step int, wait, rejected string) {
 	switch {
 	case s == nil || s.Generation != set.Generation:
@@ -142,8 +145,8 @@ func stepOf(a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet, s *protocol.
 	return s.Index + 1, "", ""
 }
 
-// names reports whether the current step has this name or number. A step can have a number as
-// its name.
+// names reports whether step is the name or the number of the current step of s. The name of a step can be
+// a number.
 func names(step intstr.IntOrString, s *protocol.Stage) bool {
 	if step.Type == intstr.String && step.StrVal == s.Step.Name {
 		return true
@@ -151,9 +154,10 @@ func names(step intstr.IntOrString, s *protocol.Stage) bool {
 	return step.String() == strconv.Itoa(s.Index+1)
 }
 
-// Request returns the update of a run for an action with a target. hash is the hash of the content. The run
-// rejects the update after some seconds, because the operator then sends the update again. Otherwise, the
-// update would take effect as soon as a worker runs, possibly after the action was deleted.
+// Request returns the name and the payload of the update for an action with a target. hash is the hash of
+// the content. The run rejects the update after some seconds, because the operator then sends the update
+// again. Otherwise, the update would take effect as soon as a worker runs, possibly after the action was
+// deleted.
 func Request(a *outriggerv1.RolloutAction, hash string, now time.Time) (update string, payload any) {
 	by, target, notAfter := a.Spec.RequestedBy, a.Status.Target, now.Add(attempt).UTC()
 	if expires := a.CreationTimestamp.Add(lifetime).UTC(); expires.Before(notAfter) {
@@ -172,7 +176,8 @@ func Request(a *outriggerv1.RolloutAction, hash string, now time.Time) (update s
 	}
 }
 
-// Answer adds remedies to the answer of a run.
+// Answer returns message, the answer of a run, with remedies. rejected is set if the run rejected the
+// update.
 func Answer(a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet, message string, rejected bool) string {
 	if rejected {
 		message += seeStatus(set)
@@ -180,7 +185,7 @@ func Answer(a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet, message stri
 	return message + pausedBySpec(a, set)
 }
 
-// NoRun is the message of an action while its SidecarSet has no open run.
+// NoRun returns the message for an action whose SidecarSet has no open run.
 func NoRun(a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet) string {
 	message := "the SidecarSet has no open run: all pods that can be upgraded are, or the run has not started"
 	if a.Spec.Verb == outriggerv1.VerbPause {

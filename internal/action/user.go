@@ -10,8 +10,8 @@ import (
 )
 
 // UnconfirmedUser returns the reason for which the user of an action may be wrong, or "". The user is
-// correct if the webhook that writes it was installed before the action was created, and rejects actions
-// while it does not answer.
+// correct under two conditions. The webhook that writes the user was installed before the action was
+// created. The API server rejects actions while the webhook does not answer.
 func UnconfirmedUser(a *outriggerv1.RolloutAction, configuration *admissionregistrationv1.MutatingWebhookConfiguration) string {
 	const remedy = ", so spec.requestedBy may be wrong; apply config/webhook, and create the action again"
 	var hook *admissionregistrationv1.MutatingWebhook
@@ -31,8 +31,9 @@ func UnconfirmedUser(a *outriggerv1.RolloutAction, configuration *admissionregis
 	return ""
 }
 
-// installedAt returns a time at which the webhook of actions was certainly part of a configuration. The
-// webhook is older than each managed field that names the webhook.
+// installedAt returns a time at which the webhook of actions was part of a configuration. The webhook is at
+// least as old as each managed field that names the webhook. If no managed field names the webhook,
+// installedAt returns the time at which the configuration was created.
 func installedAt(configuration *admissionregistrationv1.MutatingWebhookConfiguration) time.Time {
 	var earliest time.Time
 	for _, fields := range configuration.ManagedFields {

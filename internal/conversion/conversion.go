@@ -1,5 +1,5 @@
-// Package conversion converts SidecarSets between the versions of their API. It works on
-// decoded JSON, so that unknown fields survive. The versions differ in two places:
+// Package conversion converts SidecarSets between the versions of their API. The package works on decoded
+// JSON, so that unknown fields survive. The versions differ in two places:
 //
 //	v1alpha1                                                    v1beta1
 //	spec.namespace                                              spec.namespaceSelector
@@ -15,9 +15,9 @@ import (
 	"github.com/outrigger/outrigger/api/v1beta1"
 )
 
-// Convert converts a SidecarSet, as decoded JSON, to another version in place. Convert does not
-// change an invalid value, such as a namespace that is a number, because validation rejects it.
-// Only an unknown version is an error.
+// Convert converts a SidecarSet, as decoded JSON, to the version toAPIVersion in place. Convert does not
+// change an invalid value, such as a namespace that is a number, because validation rejects the value.
+// Convert returns an error only for an unknown version.
 func Convert(object map[string]any, toAPIVersion string) error {
 	alpha, beta := v1alpha1.GroupVersion.String(), v1beta1.GroupVersion.String()
 	from, _ := object["apiVersion"].(string)
@@ -50,8 +50,9 @@ func labelToCustomVersion(object map[string]any) {
 	set(object, version, "spec", "customVersion")
 }
 
-// customVersionToLabel does not replace an existing label. A conversion to v1beta1 removes the
-// label, so a client has just set it, for example with kubectl label.
+// customVersionToLabel moves spec.customVersion to the label of v1alpha1. A custom version that is not a
+// valid value of a label stays. An existing label takes precedence. A conversion to v1beta1 removes the
+// label, so a client has set the label since, for example with kubectl label.
 func customVersionToLabel(object map[string]any) {
 	version, isString := child(object, "spec")["customVersion"].(string)
 	if !isString || len(validation.IsValidLabelValue(version)) > 0 {
@@ -71,7 +72,7 @@ func child(object map[string]any, path ...string) map[string]any {
 	return object
 }
 
-// set writes a value at a path.
+// set writes a value at a path, and creates missing objects.
 func set(object map[string]any, value any, path ...string) {
 	last := len(path) - 1
 	for _, name := range path[:last] {
@@ -85,8 +86,8 @@ func set(object map[string]any, value any, path ...string) {
 	object[path[last]] = value
 }
 
-// remove deletes the value at a path, and objects that become empty. It reports whether the path
-// had a value.
+// remove deletes the value at a path, and the objects on the path that become empty. remove reports whether
+// the path had a value.
 func remove(object map[string]any, path ...string) bool {
 	name := path[0]
 	if len(path) == 1 {

@@ -64,7 +64,7 @@ func TestEachFormOfV1alpha1HasItsFormInV1beta1(t *testing.T) {
 			`{metadata: {name: x, labels: {apps.kruise.io/sidecarset-custom-version: ""}}}`,
 			`{metadata: {name: x}, spec: {customVersion: ""}}`,
 		},
-		// Validation rejects these values after the conversion, and names the field.
+		// Validation rejects these values after the conversion.
 		"an invalid namespace": {`{spec: {namespace: 5}}`, `{spec: {namespace: 5}}`},
 		"no list of expressions": {
 			`{spec: {namespace: web, namespaceSelector: {matchExpressions: {}}}}`,
@@ -140,7 +140,7 @@ func TestRoundTripsLoseNothing(t *testing.T) {
 	}
 }
 
-// converted does not change its argument.
+// converted returns a copy of object that is converted to another version.
 func converted(t *testing.T, object map[string]any, to string) map[string]any {
 	t.Helper()
 	result := runtime.DeepCopyJSON(object)
@@ -148,8 +148,8 @@ func converted(t *testing.T, object map[string]any, to string) map[string]any {
 	return result
 }
 
-// generator creates SidecarSets whose two special fields take all possible forms, and whose other
-// fields are arbitrary.
+// generator creates SidecarSets. The fields that differ between the versions take all possible forms, and
+// the other fields are arbitrary.
 type generator struct{ *rand.Rand }
 
 func (g generator) set(version string) map[string]any {

@@ -11,10 +11,9 @@ import (
 	"github.com/outrigger/outrigger/api/v1beta1"
 )
 
-// StoredOwnership returns metadata.managedFields with the entries of v1beta1 converted to
-// v1alpha1. It returns nil if no entry has version v1beta1. At each write, the API server
-// converts an object to the versions of all its entries. If all entries have the stored version,
-// a write of status needs no conversion.
+// StoredOwnership returns metadata.managedFields with the entries of v1beta1 converted to v1alpha1, or nil
+// if no entry has version v1beta1. At each write, the API server converts an object to the versions of all
+// entries. If all entries have the stored version, a write of status needs no conversion.
 func StoredOwnership(set *v1alpha1.SidecarSet) ([]metav1.ManagedFieldsEntry, error) {
 	beta := v1beta1.GroupVersion.String()
 	if !slices.ContainsFunc(set.ManagedFields, func(e metav1.ManagedFieldsEntry) bool { return e.APIVersion == beta }) {
@@ -41,8 +40,8 @@ func StoredOwnership(set *v1alpha1.SidecarSet) ([]metav1.ManagedFieldsEntry, err
 	return stored, nil
 }
 
-// storeFields converts the names of owned fields. customVersionToLabel and selectorToNamespace
-// convert the fields themselves.
+// storeFields converts the names of owned fields from v1beta1 to v1alpha1. customVersionToLabel and
+// selectorToNamespace convert the values of the fields. in is the SidecarSet in v1alpha1.
 func storeFields(owned map[string]any, in *v1alpha1.SidecarSet) {
 	leaf := map[string]any{}
 	remove(owned, "f:metadata", "f:annotations", "f:"+v1beta1.V1alpha1ScopeAnnotation)
@@ -60,7 +59,8 @@ func storeFields(owned map[string]any, in *v1alpha1.SidecarSet) {
 	}
 }
 
-// withEntry merges an entry into an existing entry of the same manager, or appends it.
+// withEntry merges entry into an existing entry with the same manager, operation, subresource and API
+// version. If there is no such entry, withEntry appends entry. withEntry may change entries.
 func withEntry(entries []metav1.ManagedFieldsEntry, entry metav1.ManagedFieldsEntry) ([]metav1.ManagedFieldsEntry, error) {
 	for i := range entries {
 		same := &entries[i]

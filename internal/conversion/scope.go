@@ -13,7 +13,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1beta1"
 )
 
-// These fields define the scope.
+// These are the names of the fields that define a scope.
 const (
 	namespaceField   = "namespace"
 	selectorField    = "namespaceSelector"
@@ -33,8 +33,8 @@ func scopeIn(spec map[string]any) scope {
 	return found
 }
 
-// selector returns the scope as one selector of namespaces. It returns nil for a scope of all
-// namespaces.
+// selector returns the scope as one selector of namespaces, or nil for a scope of all namespaces. valid is
+// false if a field of the scope has a wrong type.
 func (s scope) selector() (selector any, valid bool) {
 	written, present := s[selectorField]
 	object, isObject := written.(map[string]any)
@@ -54,7 +54,8 @@ func (s scope) selector() (selector any, valid bool) {
 	return narrowed(object, namespace)
 }
 
-// narrowed limits a selector to one namespace.
+// narrowed returns a copy of a selector that is limited to one namespace. valid is false if
+// matchExpressions is not a list.
 func narrowed(selector map[string]any, namespace string) (narrow any, valid bool) {
 	written, present := selector[expressionsField]
 	expressions, isList := written.([]any)
@@ -113,8 +114,8 @@ func namespaceToSelector(object map[string]any) {
 	}
 }
 
-// selectorToNamespace replaces the selector by the scope. It ignores an annotation that does not
-// match the selector, because a client has changed the selector since the annotation was written.
+// selectorToNamespace replaces the selector by the scope. selectorToNamespace ignores an annotation that
+// does not match the selector, because a client has changed the selector since the annotation was written.
 func selectorToNamespace(object map[string]any) {
 	annotation, _ := child(object, "metadata", "annotations")[v1beta1.V1alpha1ScopeAnnotation].(string)
 	remove(object, "metadata", "annotations", v1beta1.V1alpha1ScopeAnnotation)

@@ -10,7 +10,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// defaultContainer writes the defaults of Kubernetes for a container of a pod. It omits the
+// defaultContainer writes the defaults of Kubernetes for a container of a pod. defaultContainer omits the
 // defaults that PodProbes writes, because OpenKruise computes hashes without these defaults.
 func defaultContainer(c *corev1.Container) {
 	orDefault(&c.ImagePullPolicy, pullPolicy(c.Image))
@@ -38,7 +38,8 @@ func defaultContainer(c *corev1.Container) {
 	}
 }
 
-// pullPolicy is Always for the tag latest, and for an image without tag and digest.
+// pullPolicy returns Always for the tag latest, and for an image with neither a tag nor a digest. For all
+// other images, pullPolicy returns IfNotPresent.
 func pullPolicy(image string) corev1.PullPolicy {
 	name, _, hasDigest := strings.Cut(image, "@")
 	_, tag, hasTag := strings.Cut(name[strings.LastIndex(name, "/")+1:], ":")
@@ -121,9 +122,8 @@ func defaultItems(items []corev1.DownwardAPIVolumeFile) {
 	}
 }
 
-// PodProbes returns the containers with further defaults for probes. These are the defaults of a
-// startup probe, and the service of a gRPC probe. Kubernetes writes these defaults into a pod,
-// but Write does not. PodProbes does not change its argument.
+// PodProbes returns a copy of containers with the defaults that Kubernetes writes into a pod, but Write
+// does not write: the defaults of startup probes, and the service of gRPC probes.
 func PodProbes(containers []v1alpha1.SidecarContainer) []v1alpha1.SidecarContainer {
 	containers = slices.Clone(containers)
 	for i := range containers {

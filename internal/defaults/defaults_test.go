@@ -57,7 +57,7 @@ func read(t *testing.T, text string) *v1alpha1.SidecarSet {
 	return set
 }
 
-// indented makes a YAML document a nested value.
+// indented returns a YAML document as JSON, which can be a value within another YAML document.
 func indented(text string) string {
 	encoded, err := yaml.YAMLToJSON([]byte(text))
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package defaults writes the defaults of a SidecarSet (SPEC §1). The defaults are the defaults
-// of OpenKruise 1.9. These defaults must not change, even if Kubernetes writes more defaults into
-// pods, because hashes cover the defaults.
+// Package defaults writes the defaults of a SidecarSet (SPEC §1). The defaults equal the defaults of
+// OpenKruise 1.9. Hashes cover the defaults, so the defaults must not change, even if Kubernetes writes
+// more defaults into pods.
 package defaults
 
 import (

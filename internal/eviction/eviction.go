@@ -1,5 +1,5 @@
-// Package eviction decides which pods of a RolloutPolicy are evicted next, so that their controllers
-// recreate them with the newest content (SPEC §13). It has no state and reads no clock.
+// Package eviction decides which pods of a RolloutPolicy are evicted next, so that the controllers of the
+// pods recreate the pods with the newest content (SPEC §13). The package has no state and reads no clock.
 package eviction
 
 import (
@@ -16,12 +16,12 @@ import (
 )
 
 const (
-	// maxInFlight limits the owners that wait for a replacement. It limits the size of the state.
+	// maxInFlight limits the evictions that wait for a ready replacement, and so the size of the state.
 	maxInFlight = 20
-	// replacementTimeout is the time within which a replacement has to be ready. terminationTimeout is
-	// the same time while the evicted pod still terminates, as the pods of a StatefulSet do before they
-	// are replaced. outage is the delay of a plan above which processes were down. The outage does not
-	// count.
+	// replacementTimeout is the time within which a replacement has to be ready. terminationTimeout is this
+	// time while an evicted ready pod terminates, because the controller of a StatefulSet creates the
+	// replacement only after the evicted pod has ended. A plan that is late by more than outage was delayed
+	// by an outage of all processes. The time of an outage does not count.
 	replacementTimeout = 10 * time.Minute
 	terminationTimeout = time.Hour
 	outage             = 2 * time.Minute
@@ -31,15 +31,16 @@ const (
 	maxFailed = 5
 	// maxFailedOfAll limits the failed owners of all SidecarSets of a policy.
 	maxFailedOfAll = 100
-	// healthyRotations is the number of times that the API server rejects the evictions of all owners in a
-	// row, after which an owner that is not healthy may be the canary.
+	// healthyRotations is the number of consecutive rotations after which an owner with unready pods may be
+	// the canary. In a rotation, the API server rejects the evictions of all owners.
 	healthyRotations = 3
 	statefulSet      = "StatefulSet"
 	daemonSet        = "DaemonSet"
 )
 
-// These are the times until the next plan. InFlightWait is the time after an eviction. It grows with
-// the age of the newest eviction, up to maxInFlightWait.
+// These are the times until the next plan. The time is InFlightWait after an eviction, and grows with the
+// age of the newest eviction in flight, up to maxInFlightWait. Without evictions in flight, the time is
+// remainingWait while pods can be evicted, and otherwise idleWait.
 const (
 	InFlightWait    = 2 * time.Second
 	maxInFlightWait = 20 * time.Second
@@ -65,7 +66,8 @@ type Set struct {
 	// if the pods of the SidecarSet could not be read.
 	Waits   string
 	Unknown bool
-	// Restored is set if etcd was restored, so that the generations in the state may be newer.
+	// Restored is set if etcd was restored, so that the generations in the state may be newer than
+	// Generation.
 	Restored bool
 	// MaxUnavailable is maxUnavailable as a number. Unavailable contains the owner of each pod that takes
 	// a slot.
@@ -79,28 +81,28 @@ type Input struct {
 	Policy *outriggerv1.RolloutPolicy
 	Sets   map[string]Set
 	Pods   []Pod
-	// Terminating contains the pods that are being deleted. TerminatingOf counts them by owner. Stuck contains
-	// the owners with a pod for which IsStuck is true.
+	// Terminating contains the pods that are being deleted. TerminatingOf counts terminating pods by owner.
+	// Stuck contains the owners with a pod for which IsStuck is true.
 	Terminating   map[types.UID]bool
 	TerminatingOf map[protocol.Owner]int
 	Stuck         map[protocol.Owner]bool
 	// Replicas contains the number of replicas of each owner that is late to replace an evicted pod. Owners
 	// whose number of replicas is not known are left out.
 	Replicas map[protocol.Owner]int
-	// ReadyOf contains the number of ready pods of each of these owners. They include pods that no SidecarSet
+	// ReadyOf contains the number of ready pods of each owner in Replicas, including pods that no SidecarSet
 	// selects.
 	ReadyOf map[protocol.Owner]int
 	Now     time.Time
 }
 
-// IsStuck reports whether a pod still terminates long after its grace period, for example because its node was
-// lost.
+// IsStuck reports whether a pod still terminates long after the grace period of the pod, for example
+// because the node of the pod was lost.
 func IsStuck(pod *corev1.Pod, now time.Time) bool {
 	return pod.DeletionTimestamp != nil && now.Sub(pod.DeletionTimestamp.Time) >= replacementTimeout
 }
 
-// Next returns the next evictions of a policy. It first judges the evictions in flight by the pods
-// that have replaced the evicted pods.
+// Next returns the next evictions of a policy. Next first judges the evictions in flight by the pods that
+// have replaced the evicted pods.
 func Next(in Input) protocol.EvictionPlan {
 	p := &planner{Input: in, owners: ownersOf(in.Pods), waits: map[string]int{}}
 	p.prune()
@@ -113,17 +115,18 @@ type planner struct {
 	Input
 	owners []*owner
 	evict  []protocol.Eviction
-	// remaining counts the pods that have to be recreated. left counts those of them that are never
+	// remaining counts the pods that have to be recreated. left counts the remaining pods that are never
 	// evicted.
 	remaining, left int
-	// candidates counts the owners with pods that may be evicted, now or later.
+	// candidates counts the pairs of an owner and a SidecarSet for which pods may be evicted, now or later.
 	candidates int
 	// waits counts the remaining pods by the reason for which they are not evicted now.
 	waits map[string]int
 }
 
 // prune drops the parts of the state that do not apply any more. A change of the policy, and a new
-// generation of a SidecarSet, permit another attempt.
+// generation of a SidecarSet, permit another attempt. After an outage, prune moves the times of the
+// evictions in flight by the duration of the outage.
 func (p *planner) prune() {
 	s := &p.State
 	s.InFlight, s.Failed = slices.Clone(s.InFlight), slices.Clone(s.Failed)
@@ -132,7 +135,7 @@ func (p *planner) prune() {
 		s.PolicyGeneration, s.Failed, s.Proven = p.Policy.Generation, nil, nil
 		before = -1
 	}
-	// A worker whose cache is old knows an older generation.
+	// A worker with an old cache knows an older generation, so entries of a newer generation stay.
 	current := func(set string, uid types.UID, generation int64) bool {
 		known, ok := p.Sets[set]
 		return ok && known.UID == uid && (known.Generation == generation || known.Generation < generation && !known.Restored)
@@ -154,7 +157,7 @@ func (p *planner) prune() {
 	}
 }
 
-// choose selects pods, owner after owner. It begins with the owner after the last chosen one, so that
+// choose selects pods, owner after owner. choose begins with the owner after the last chosen owner, so that
 // an owner whose evictions are rejected does not stop other owners.
 func (p *planner) choose() {
 	first := slices.IndexFunc(p.owners, func(o *owner) bool { return o.key > p.State.Last })
@@ -191,8 +194,8 @@ func (p *planner) choose() {
 	}
 }
 
-// outdated returns the outdated pods of an owner by the SidecarSet for which they are evicted, and the
-// sorted names of these SidecarSets.
+// outdated returns the outdated pods of an owner, grouped by the SidecarSet for which the pods are evicted,
+// and the sorted names of these SidecarSets.
 func (p *planner) outdated(of *owner) (bySet map[string][]*Pod, names []string) {
 	bySet = map[string][]*Pod{}
 	for _, pod := range of.pods {
@@ -203,7 +206,9 @@ func (p *planner) outdated(of *owner) (bySet map[string][]*Pod, names []string) 
 	return bySet, slices.Sorted(maps.Keys(bySet))
 }
 
-// evictedFor returns the first SidecarSet of an outdated pod that does not wait, or else the first one.
+// evictedFor returns the first SidecarSet in pod.Outdated whose evictions neither wait nor are halted. If
+// no SidecarSet qualifies, evictedFor returns the first SidecarSet in pod.Outdated, or "" if pod.Outdated
+// is empty.
 func (p *planner) evictedFor(pod *Pod) string {
 	for _, name := range pod.Outdated {
 		if p.Sets[name].Waits == "" && !p.halted(name) {
@@ -216,13 +221,15 @@ func (p *planner) evictedFor(pod *Pod) string {
 	return pod.Outdated[0]
 }
 
-// candidate reports whether only limits prevent the eviction of pods of an owner.
+// candidate reports whether pods of an owner may be evicted for a SidecarSet as soon as the limits permit
+// the eviction.
 func (p *planner) candidate(of *owner, set string) bool {
 	return of.recreates() && p.Sets[set].Waits == "" && !p.failed(of.Owner) && !p.halted(set)
 }
 
-// healthier reports whether another owner is a better canary for a SidecarSet, because all its pods are
-// ready. An app that crashes anyway says nothing about the newest content.
+// healthier reports whether the owner has unready pods, and another owner has only ready pods. The other
+// owner is then a better canary for the SidecarSet, because the crash of an app that crashes with any
+// content is no evidence about the newest content.
 func (p *planner) healthier(of *owner, set string) bool {
 	return !of.healthy() && slices.ContainsFunc(p.owners, func(other *owner) bool {
 		if !other.recreates() || !other.healthy() || p.failed(other.Owner) || p.Stuck[other.Owner] {
@@ -232,7 +239,8 @@ func (p *planner) healthier(of *owner, set string) bool {
 	})
 }
 
-// chooseOf returns the pods of an owner that are evicted now, or the reason for which other pods wait.
+// chooseOf returns the pods of an owner that are evicted now, and the reason for which the remaining pods
+// wait.
 func (p *planner) chooseOf(of *owner, name string, pods []*Pod) (chosen []*Pod, why string) {
 	set := p.Sets[name]
 	proven := p.proven(name)
@@ -263,8 +271,9 @@ func (p *planner) chooseOf(of *owner, name string, pods []*Pod) (chosen []*Pod, 
 	return p.limitPerOwner(of, pods, slots), "maxUnavailablePerOwner has no slot"
 }
 
-// limitPerOwner returns the pods of an owner that may be evicted. Unready pods are unavailable already,
-// and are evicted without ready ones.
+// limitPerOwner returns the elements of pods that may be evicted now, at most slots. Unready pods are first
+// in pods. The eviction of an unready pod makes no further pod unavailable, so unready pods are evicted
+// before and without ready pods.
 func (p *planner) limitPerOwner(of *owner, pods []*Pod, slots int) []*Pod {
 	limit := max(int(p.Policy.Spec.NotUpgradable.MaxUnavailablePerOwner), 1)
 	most := min(slots, limit, maxPodsPerEviction)
@@ -281,7 +290,7 @@ func (p *planner) limitPerOwner(of *owner, pods []*Pod, slots int) []*Pod {
 		}
 	}
 	if of.Kind == statefulSet || of.Kind == daemonSet {
-		// These controllers replace a pod only after its end.
+		// These controllers replace a pod only after the end of the pod.
 		limit -= p.TerminatingOf[of.Owner]
 	}
 	return pods[:max(min(len(pods), most, limit), 0)]
@@ -319,8 +328,8 @@ func (p *planner) podsInFlight(set string) (n int) {
 	return n
 }
 
-// slots returns the number of further pods of a SidecarSet that may become unavailable. A replacement
-// that is not ready takes the slot of its eviction.
+// slots returns the number of further pods of a SidecarSet that may become unavailable. An unready
+// replacement and the eviction that it replaces take one slot together.
 func (p *planner) slots(name string, set Set) int {
 	used := p.podsInFlight(name)
 	for _, of := range set.Unavailable {

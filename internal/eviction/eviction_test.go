@@ -23,7 +23,8 @@ type cluster struct {
 	policy  *outriggerv1.RolloutPolicy
 	state   protocol.EvictionState
 	created int
-	// outdated is the SidecarSet for which new pods are outdated, too, by the name of their owner.
+	// outdated maps the name of an owner to the SidecarSet for which new pods of the owner are outdated,
+	// too.
 	outdated map[string]string
 	// unready are the owners whose new pods are not ready.
 	unready map[string]bool
@@ -61,7 +62,7 @@ func (c *cluster) add(kind, owner, outdated string, ready bool) *Pod {
 	return &c.pods[len(c.pods)-1]
 }
 
-// prove makes an eviction for the SidecarSet have succeeded.
+// prove changes the state so that an eviction for the SidecarSet has succeeded.
 func (c *cluster) prove() {
 	c.state.PolicyGeneration = 1
 	c.state.Proven = []protocol.ProvenContent{{SidecarSet: protocol.SetReference{Name: "logs", UID: "s1"}, Generation: 1}}
@@ -188,7 +189,7 @@ func TestSpec13_3_AWebhookThatBreaksCostsOnePodOfEachOwner(t *testing.T) {
 	assert.GreaterOrEqual(t, len(c.state.Failed), maxFailed)
 }
 
-// One owner's own template is broken. Other owners continue.
+// The template of one owner is broken. Other owners continue.
 func TestSpec13_3_AFailedOwnerStopsNoOtherOwner(t *testing.T) {
 	c := newCluster(1)
 	for _, owner := range []string{"a", "b", "c"} {
@@ -237,7 +238,8 @@ func TestSpec13_2_MaxUnavailablePerOwner(t *testing.T) {
 	assert.Equal(t, unready, plan.Evict[0].Pods[0].Name)
 }
 
-// An app that crashes anyway is a bad canary, and a replacement that crashes, too, is no failure.
+// The pods of owner a crash with any content, so a is a bad canary. A replacement of a that crashes is no
+// failure.
 func TestSpec13_2_AnUnhealthyOwnerIsNoCanary(t *testing.T) {
 	c := newCluster(1)
 	for range 3 {
@@ -352,7 +354,7 @@ func TestSpec13_3_ANewGenerationIsNoFailure(t *testing.T) {
 	assert.Len(t, plan.Evict, 1)
 }
 
-// While the webhook rejects all pods, an evicted pod has no replacement at all.
+// While the webhook rejects all pods, an evicted pod gets no replacement.
 func TestSpec13_3_AnOwnerWithoutPodsHasFailed(t *testing.T) {
 	c := newCluster(1)
 	for i := range 10 {
@@ -369,7 +371,7 @@ func TestSpec13_3_AnOwnerWithoutPodsHasFailed(t *testing.T) {
 	assert.Contains(t, c.step().Message, "evictions for SidecarSet logs are halted")
 }
 
-// An outage of all processes lasts for longer than a replacement may take.
+// An outage of all processes lasts longer than replacementTimeout.
 func TestSpec13_3_AnOutageIsNoFailure(t *testing.T) {
 	c := newCluster(1)
 	c.unready["a"] = true
@@ -385,7 +387,8 @@ func TestSpec13_3_AnOutageIsNoFailure(t *testing.T) {
 	assert.Len(t, plan.Evict, 1)
 }
 
-// A StatefulSet recreates a pod only after the evicted pod has terminated, so the time for the replacement starts then.
+// The controller of a StatefulSet creates a replacement only after the evicted pod has ended, so the time
+// for the replacement starts at this end.
 func TestSpec13_3_ATerminatingPodHasMoreTime(t *testing.T) {
 	c := newCluster(1)
 	c.addOld("a", 1)
@@ -410,7 +413,7 @@ func TestSpec13_1_PodsThatEndByThemselvesAreNotEvicted(t *testing.T) {
 	assert.Equal(t, "1 pod has to be recreated; 1 pod is not evicted: no controller recreates the pods", plan.Message)
 }
 
-// A SidecarSet is recreated under the same name between two plans. Its generation is 1 again.
+// A SidecarSet is recreated under the same name between two plans. The generation is 1 again.
 func TestSpec13_3_ARecreatedSidecarSetNeedsACanary(t *testing.T) {
 	c := newCluster(1)
 	c.addOld("a", 3)

@@ -33,7 +33,7 @@ func (c *cluster) next(terminating map[types.UID]bool) protocol.EvictionPlan {
 	return Next(Input{State: c.state, Policy: c.policy, Sets: c.sets, Pods: c.pods, Terminating: terminating, Now: c.now})
 }
 
-// plan makes a plan after a time, in which nothing is evicted.
+// plan advances the time by after, and makes a plan of which nothing is evicted.
 func (c *cluster) plan(after time.Duration, terminating ...types.UID) protocol.EvictionPlan {
 	c.now = c.now.Add(after)
 	set := map[types.UID]bool{}
@@ -50,7 +50,7 @@ func (c *cluster) remove(uids ...types.UID) {
 	c.pods = slices.DeleteFunc(slices.Clone(c.pods), func(pod Pod) bool { return slices.Contains(uids, pod.UID) })
 }
 
-// Temporal retries a plan while the API server is down.
+// Temporal retries the activity of a plan while the API server is down.
 func TestSpec13_3_AnOutageDuringAnActivityIsNoFailure(t *testing.T) {
 	c := newCluster(1)
 	c.addOld("web", 2)
@@ -67,7 +67,7 @@ func TestSpec13_3_AnOutageDuringAnActivityIsNoFailure(t *testing.T) {
 	assert.Len(t, plan.State.Failed, 1, "the time starts again after the outage")
 }
 
-// The controller of a StatefulSet creates a replacement only after the end of the evicted pod.
+// The controller of a StatefulSet creates a replacement only after the evicted pod has ended.
 func TestSpec13_3_TheTimeOfAReplacementStartsAfterALongTermination(t *testing.T) {
 	c := newCluster(1)
 	c.add("StatefulSet", "db", "logs", true)
@@ -84,7 +84,8 @@ func TestSpec13_3_TheTimeOfAReplacementStartsAfterALongTermination(t *testing.T)
 	assert.Len(t, plan.State.Proven, 1)
 }
 
-// The controller of a DaemonSet creates no pod on a lost node, where the evicted pod terminates for ever.
+// The controller of a DaemonSet creates no pod on a lost node. The evicted pod on this node stays
+// terminating.
 func TestSpec13_3_APodOfALostNodeIsNoFailure(t *testing.T) {
 	c := newCluster(1)
 	c.add("DaemonSet", "agent", "logs", false)
@@ -120,7 +121,7 @@ func TestSpec13_2_ASidecarSetThatWaitsBlocksNoOther(t *testing.T) {
 	c.add("ReplicaSet", "web", "alpha", true).Outdated = []string{"alpha", "logs"}
 	c.add("ReplicaSet", "web", "alpha", true).Outdated = []string{"alpha", "logs"}
 	assert.Equal(t, "alpha", c.evictCanary(t).SidecarSet.Name)
-	// alpha is reverted meanwhile, so the other pod is outdated for logs only.
+	// The content of alpha was reverted, so the remaining pod is outdated for logs only.
 	c.pods[0].Outdated = []string{"logs"}
 	assert.Empty(t, c.plan(InFlightWait).State.Failed)
 }
@@ -152,7 +153,7 @@ func TestSpec13_2_AFailedEvictionKeepsItsSlot(t *testing.T) {
 	assert.Len(t, c.next(nil).Evict, 1, "another attempt is permitted")
 }
 
-// The first owners use the whole time of the activity each time.
+// In each activity, the evictions of the first owner take all the time of the activity.
 func TestSpec13_2_SlowEvictionsStopNoOtherOwner(t *testing.T) {
 	c := newCluster(1)
 	c.prove()
@@ -185,7 +186,7 @@ func TestSpec13_3_AnUnreadableSidecarSetForgetsNothing(t *testing.T) {
 	plan := c.plan(time.Second)
 	assert.Contains(t, plan.Message, "the pods of SidecarSet logs are not known: no namespace")
 	c.sets["logs"], c.pods = Set{UID: "s1", Generation: 0, MaxUnavailable: 100}, pods
-	c.plan(time.Second) // by a worker with an old cache
+	c.plan(time.Second) // a worker with an old cache makes the plan
 	c.sets["logs"] = Set{UID: "s1", Generation: 1, MaxUnavailable: 100}
 	plan = c.next(nil)
 	assert.Empty(t, plan.Evict)
@@ -257,7 +258,7 @@ func TestSpec13_3_AnEvictionIsNotJudgedWithoutItsSidecarSet(t *testing.T) {
 	}
 }
 
-// An injected pod may be rejected, and a pod without sidecars may not become ready.
+// The API server may reject an injected pod, and a pod without sidecars may not become ready.
 func TestSpec13_2_AFailedEvictionKeepsItsSlotWhileItsNewPodIsNotReady(t *testing.T) {
 	c := newCluster(1)
 	c.sets["logs"] = Set{UID: "s1", Generation: 1, MaxUnavailable: 1}
@@ -292,7 +293,7 @@ func TestSpec13_4_AFailedEvictionWithoutOutdatedPodsIsNotOverdue(t *testing.T) {
 	assert.Zero(t, plan.State.Since)
 }
 
-// The retry of an activity may report its evictions hours later.
+// The retry of an activity may report evictions of the first attempt hours later.
 func TestSpec13_3_AnOutageDuringTheEvictionsCountsOnce(t *testing.T) {
 	c := newCluster(1)
 	c.addOld("web", 1)
@@ -307,7 +308,7 @@ func TestSpec13_3_AnOutageDuringTheEvictionsCountsOnce(t *testing.T) {
 	assert.Len(t, plan.State.Failed, 1)
 }
 
-// An autoscaler may scale the owner down by exactly the evicted pod.
+// An autoscaler may reduce the replicas of the owner by the number of evicted pods.
 func TestSpec13_3_AnOwnerThatIsScaledDownHasNotFailed(t *testing.T) {
 	for _, c := range []struct {
 		replicas int
@@ -344,8 +345,8 @@ func TestSpec13_2_AnUnhealthyOwnerIsTheCanaryIfAllOthersAreRejected(t *testing.T
 	assert.Equal(t, map[string]int{"b": 2}, c.evicted)
 }
 
-// The controller of a StatefulSet or of a DaemonSet replaces a pod only after its end, so its own update makes the pod
-// unavailable for as long.
+// The controller of a StatefulSet or of a DaemonSet replaces a pod only after the pod has ended. A pod that
+// terminates for an update of the controller is unavailable for as long as an evicted pod.
 func TestSpec13_2_TerminatingPodsCountIfTheyAreReplacedAfterTheirEnd(t *testing.T) {
 	for kind, evicted := range map[string]int{"StatefulSet": 0, "DaemonSet": 0, "ReplicaSet": 1} {
 		c := newCluster(1)
@@ -358,7 +359,8 @@ func TestSpec13_2_TerminatingPodsCountIfTheyAreReplacedAfterTheirEnd(t *testing.
 	}
 }
 
-// A healthy StatefulSet with a terminating pod on a lost node cannot be chosen, and must not stop the others.
+// A healthy StatefulSet with a terminating pod on a lost node cannot be chosen, and must not stop other
+// owners.
 func TestSpec13_2_AnOwnerWithAPodThatIsStuckIsNoBetterCanary(t *testing.T) {
 	c := newCluster(1)
 	c.add("StatefulSet", "db", "logs", true)
@@ -385,7 +387,7 @@ func TestSpec13_2_AnOwnerWithAPodThatIsStuckIsNoBetterCanary(t *testing.T) {
 	assert.True(t, IsStuck(pod, c.now.Add(replacementTimeout)))
 }
 
-// etcd was restored to an older generation, whose content may have been edited since.
+// etcd was restored to an older generation. The content of the older generation may have been edited since.
 func TestSpec13_3_ARestoredSidecarSetNeedsACanary(t *testing.T) {
 	c := newCluster(1)
 	c.sets["logs"] = Set{UID: "s1", Generation: 7, MaxUnavailable: 100}

@@ -8,9 +8,9 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// judge decides about the evictions in flight. An eviction has succeeded once its replacements are
-// ready with the newest content. It has failed if a replacement has to be recreated, too, or is not
-// ready in time. A replacement of an unready pod need not be ready. A failed eviction without a ready
+// judge decides about the evictions in flight. An eviction has succeeded once its replacements are ready
+// with the newest content. An eviction has failed if a replacement has to be recreated, too, or is not
+// ready in time. The replacement of an unready pod need not be ready. A failed eviction without a ready
 // replacement keeps its slots.
 func (p *planner) judge() {
 	inFlight := p.State.InFlight[:0]
@@ -25,23 +25,23 @@ func (p *planner) judge() {
 	p.State.InFlight = inFlight
 }
 
-// unread reports whether the worker cannot judge an eviction, because it could not read the pods of the
-// SidecarSet, or because its cache contains an older generation.
+// unread reports whether the worker cannot judge an eviction. The reason is that the worker could not read
+// the pods of the SidecarSet, or that the cache of the worker contains an older generation.
 func (p *planner) unread(e *protocol.Eviction) bool {
 	set, known := p.Sets[e.SidecarSet.Name]
 	return known && set.UID == e.SidecarSet.UID && (set.Unknown || set.Generation < e.Generation && !set.Restored)
 }
 
-// open judges one eviction, and reports whether it stays in flight.
+// open judges one eviction, and reports whether the eviction stays in flight.
 func (p *planner) open(e *protocol.Eviction) bool {
-	of := &owner{} // no pod is left
+	of := &owner{} // an owner without pods
 	if i := slices.IndexFunc(p.owners, func(o *owner) bool { return o.Owner == e.Owner }); i >= 0 {
 		of = p.owners[i]
 	}
 	terminating := slices.ContainsFunc(e.Pods, func(pod protocol.WrittenPod) bool { return p.Terminating[pod.UID] })
 	timeout, late := p.late(e, terminating)
 	if slices.ContainsFunc(of.pods, func(pod *Pod) bool { return contains(e.Pods, pod.UID) }) {
-		return !late // if it is late, the eviction was lost
+		return !late // after the timeout, an eviction whose pod still exists was lost
 	}
 	good, newer := of.good(e.SidecarSet.Name, !e.Unready, e.Newest)
 	switch worse := of.worse(e); {
@@ -57,7 +57,8 @@ func (p *planner) open(e *protocol.Eviction) bool {
 	case e.Failed:
 		return true
 	case late && terminating && e.Unready:
-		// The pod was lost with its node, which says nothing about the newest content.
+		// The evicted pod terminates on a lost node. The missing replacement is no evidence about the newest
+		// content.
 	case late:
 		p.fail(e, "no new pod with the newest content was ready within "+timeout.String())
 		e.Failed = p.failed(e.Owner)
@@ -68,8 +69,9 @@ func (p *planner) open(e *protocol.Eviction) bool {
 	return false
 }
 
-// late reports whether the time for the replacements is over. The time starts again at the end of the
-// evicted pods, because the controller of a StatefulSet creates the replacement only then.
+// late returns the time for the replacements, and reports whether the time is over. The time starts again
+// at the end of the evicted pods, because the controller of a StatefulSet creates a replacement only after
+// the evicted pod has ended.
 func (p *planner) late(e *protocol.Eviction, terminating bool) (timeout time.Duration, late bool) {
 	timeout, since := replacementTimeout, e.Since
 	if terminating {
@@ -83,8 +85,8 @@ func (p *planner) late(e *protocol.Eviction, terminating bool) (timeout time.Dur
 	return timeout, p.Now.Sub(since) >= timeout
 }
 
-// scaledDown reports whether the owner of an evicted pod needs no replacement, because it has as many
-// ready pods as replicas, or is gone.
+// scaledDown reports whether an owner needs no replacement, because the owner has at least as many ready
+// pods as replicas. An owner that does not exist has 0 replicas.
 func (p *planner) scaledDown(name protocol.Owner) bool {
 	replicas, known := p.Replicas[name]
 	return known && p.ReadyOf[name] >= replicas
@@ -110,7 +112,7 @@ func NewestGeneration(state *protocol.EvictionState, set protocol.SetReference) 
 	return newest
 }
 
-// Late returns the evictions in flight whose owners have not replaced the evicted pods in time.
+// Late returns the evictions that have been in flight for at least replacementTimeout.
 func Late(state *protocol.EvictionState, now time.Time) (late []protocol.Eviction) {
 	for _, e := range state.InFlight {
 		if now.Sub(e.Since) >= replacementTimeout {
@@ -120,7 +122,8 @@ func Late(state *protocol.EvictionState, now time.Time) (late []protocol.Evictio
 	return late
 }
 
-// prove records that an eviction has succeeded.
+// prove records that the newest content of a SidecarSet is proven by an eviction that has succeeded. prove
+// ignores an eviction that failed before, and an eviction that was made for other content.
 func (p *planner) prove(e *protocol.Eviction) {
 	if !e.Failed && p.newest(e) && !p.proven(e.SidecarSet.Name) {
 		p.State.Proven = append(p.State.Proven, protocol.ProvenContent{SidecarSet: e.SidecarSet, Generation: e.Generation})
@@ -142,8 +145,9 @@ func (p *planner) fail(e *protocol.Eviction, reason string) {
 	})
 }
 
-// halted reports whether the evictions for a SidecarSet have stopped. A first failure stops them
-// unless an earlier eviction gave a better pod.
+// halted reports whether the evictions for a SidecarSet have stopped. The first failure stops the evictions
+// if no eviction for the SidecarSet has succeeded. Otherwise, maxFailed failures stop the evictions.
+// maxFailedOfAll failures stop the evictions for all SidecarSets.
 func (p *planner) halted(set string) bool {
 	failed := 0
 	for i := range p.State.Failed {
@@ -154,7 +158,8 @@ func (p *planner) halted(set string) bool {
 	return failed >= maxFailed || failed > 0 && !p.proven(set) || len(p.State.Failed) >= maxFailedOfAll
 }
 
-// proven reports whether an eviction for the SidecarSet has succeeded. prune has dropped other content.
+// proven reports whether an eviction for the newest content of the SidecarSet has succeeded. prune has
+// removed the successes of older content.
 func (p *planner) proven(set string) bool {
 	return slices.ContainsFunc(p.State.Proven, func(c protocol.ProvenContent) bool { return c.SidecarSet.Name == set })
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/outrigger/outrigger/internal/podstate"
 )
 
-// OwnerOf returns the owner of a pod: its controller, or the Deployment of its ReplicaSet. A pod without
-// a controller has an owner of its own, without a kind.
+// OwnerOf returns the owner of a pod: the controller of the pod, or the Deployment of its ReplicaSet. The
+// owner of a pod without a controller has the name of the pod and no kind.
 func OwnerOf(pod *corev1.Pod) protocol.Owner {
 	kind, name := podstate.Owner(pod)
 	return protocol.Owner{Namespace: pod.Namespace, Kind: kind, Name: cmp.Or(name, pod.Name)}
@@ -49,7 +49,7 @@ func ownersOf(pods []Pod) []*owner {
 	return owners
 }
 
-// rank orders unready pods before ready ones.
+// rank orders unready pods before ready pods.
 func rank(pod *Pod) int {
 	if pod.Ready {
 		return 1
@@ -57,9 +57,9 @@ func rank(pod *Pod) int {
 	return 0
 }
 
-// recreates reports whether the controller creates another pod after an eviction, and the eviction
-// loses no work. Pods that end by themselves, as those of Jobs, would start their work again. A node
-// does not recreate the mirror of a static pod.
+// recreates reports whether the controller creates another pod after an eviction, and the eviction loses no
+// work. Pods that end by themselves, such as the pods of Jobs, would start their work again. A node does
+// not recreate the mirror of a static pod.
 func (o *owner) recreates() bool {
 	switch o.pods[0].Spec.RestartPolicy {
 	case corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure:
@@ -74,8 +74,9 @@ func (o *owner) healthy() bool { return o.pods[0].Ready }
 // outdated reports whether the pod has to be recreated for a SidecarSet.
 func (pod *Pod) outdated(set string) bool { return slices.Contains(pod.Outdated, set) }
 
-// good counts the pods of the owner with the newest content of a SidecarSet. newer counts the pods among
-// them that were created after a time of the API server. With ready, unready pods do not count.
+// good returns the number of pods of the owner with the newest content of a SidecarSet. newer is the number
+// of good pods that were created after the time after of the API server. If ready is set, unready pods do
+// not count.
 func (o *owner) good(set string, ready bool, after time.Time) (good, newer int) {
 	for _, pod := range o.pods {
 		if pod.outdated(set) || ready && !pod.Ready {
@@ -89,9 +90,9 @@ func (o *owner) good(set string, ready bool, after time.Time) (good, newer int) 
 	return good, newer
 }
 
-// worse returns a pod that has replaced an evicted pod, and that has to be recreated, too. Times of
-// the API server are whole seconds, so that a replacement may be as old as the newest other pod. It
-// then increases the number of pods that have to be recreated.
+// worse returns a replacement that has to be recreated, too, or nil. Times of the API server are whole
+// seconds, so a replacement may be as old as the newest other pod. Therefore, worse also returns a pod if
+// more pods than e.Others have to be recreated.
 func (o *owner) worse(e *protocol.Eviction) *Pod {
 	var found *Pod
 	n := 0

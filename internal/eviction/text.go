@@ -39,8 +39,9 @@ func (p *planner) plan() protocol.EvictionPlan {
 	return plan
 }
 
-// leftSets returns the names of the SidecarSets all of whose outdated pods are never evicted. Pods that the
-// API server does not call the webhook for wait for a change of the webhook.
+// leftSets returns the sorted names of the SidecarSets for which no pod can be evicted, because no
+// controller recreates the outdated pods. Pods for which the API server does not call the webhook are not
+// left, because these pods wait for a change of the webhook.
 func (p *planner) leftSets() (left []string) {
 	evictable := map[string]bool{}
 	for _, of := range p.owners {
@@ -58,7 +59,8 @@ func (p *planner) leftSets() (left []string) {
 	return left
 }
 
-// message describes the remaining pods. It names at most three reasons for which pods wait.
+// message describes the remaining pods. message names at most three failed evictions, and at most three
+// reasons for which pods wait.
 func (p *planner) message(overdue bool) string {
 	unknown := p.unknown()
 	if p.remaining == 0 && len(p.State.InFlight) == 0 && unknown == "" {
@@ -90,8 +92,8 @@ func (p *planner) message(overdue bool) string {
 	return strings.Join(parts, "; ")
 }
 
-// unknown returns the reason for which the pods of the first such SidecarSet could not be read, or an
-// empty string.
+// unknown returns the reason for which the pods of a SidecarSet could not be read, or "". Of several such
+// SidecarSets, unknown returns the reason of the SidecarSet whose name sorts first.
 func (p *planner) unknown() string {
 	for _, name := range slices.Sorted(maps.Keys(p.Sets)) {
 		if set := p.Sets[name]; set.Unknown {
@@ -108,7 +110,7 @@ func counted(n int, one, many string) string {
 	return strconv.Itoa(n) + " " + many
 }
 
-// Deadline parses a deadline such as 14d or 36h. It returns 0 without a valid deadline.
+// Deadline parses a deadline such as 14d or 36h. Deadline returns 0 if text is not a valid deadline.
 func Deadline(text string) time.Duration {
 	if len(text) < 2 {
 		return 0
@@ -121,11 +123,11 @@ func Deadline(text string) time.Duration {
 	return time.Duration(n) * unit
 }
 
-// Written returns the state after the evictions of a plan that began at a time, and the time until the
-// next plan. It drops the pods that were not evicted. The next plan is late by the time that the
-// activities took, so an outage during an activity counts as an outage. Once the evictions of all owners
-// were rejected, the time until the next plan doubles up to idleWait. A PodDisruptionBudget may not count a
-// replacement yet, so the time is short at first.
+// Written returns the state after the evictions of plan, and the time until the next plan. began is the
+// time at which the plan began. Pods that were not evicted are not in flight. state.Due counts from began,
+// so an outage during an activity counts as an outage. After each rotation in which the API server rejected
+// the evictions of all owners, the time until the next plan doubles, up to idleWait. The time is short at
+// first, because a PodDisruptionBudget may not count a ready replacement yet.
 // Open runs call Written, so a change of its results needs a version marker in package workflows.
 func Written(plan *protocol.EvictionPlan, result *protocol.EvictPodsResult, began time.Time) (state protocol.EvictionState, wait time.Duration) {
 	state, evicted := plan.State, 0
@@ -134,7 +136,8 @@ func Written(plan *protocol.EvictionPlan, result *protocol.EvictPodsResult, bega
 	for _, e := range plan.Evict {
 		chosen := len(e.Pods)
 		if tried(&e, result) {
-			// The next plan begins with an owner for which the time of the activity did not suffice.
+			// The next plan begins after the last owner that was tried, because the activity may not have had
+			// time for further owners.
 			attempted++
 			state.Last = e.Owner.String()
 		}
@@ -167,7 +170,7 @@ func Written(plan *protocol.EvictionPlan, result *protocol.EvictPodsResult, bega
 	return state, wait
 }
 
-// tried reports whether the eviction of a pod was accepted or rejected.
+// tried reports whether the API server accepted or rejected the eviction of at least one pod of e.
 func tried(e *protocol.Eviction, result *protocol.EvictPodsResult) bool {
 	return slices.ContainsFunc(e.Pods, func(pod protocol.WrittenPod) bool {
 		return slices.Contains(result.Evicted, pod.UID) ||
