@@ -39,9 +39,9 @@ func (p *planner) plan() protocol.EvictionPlan {
 	return plan
 }
 
-// leftSets returns the sorted names of the SidecarSets for which no pod can be evicted, because no
-// controller recreates the outdated pods. Pods for which the API server does not call the webhook are not
-// left, because these pods wait for a change of the webhook.
+// leftSets returns the sorted names of the SidecarSets without evictions in flight for which no pod can be
+// evicted, because no controller recreates the outdated pods. Pods for which the API server does not call
+// the webhook are not left, because these pods wait for a change of the webhook.
 func (p *planner) leftSets() (left []string) {
 	evictable := map[string]bool{}
 	for _, of := range p.owners {

@@ -12,7 +12,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// rolling is a rollout of h1 in its second stage, with clusters of all kinds.
+// rolling returns a rollout of h1 in its second stage, with clusters in several states.
 func rolling(action outriggerv1.FleetAction) *protocol.FleetState {
 	s := &protocol.FleetState{Set: "envoy", Hash: "h1", Rules: NewestRules, Phase: protocol.FleetRolling, Planned: true, Spec: policy().Spec, Stage: 1, Attempt: 1}
 	s.Spec.Failure.Action, s.Spec.Stages[1].MaxConcurrentClusters = action, new(intstr.FromInt32(9))
@@ -48,7 +48,8 @@ func endRollbacks(s *protocol.FleetState) {
 	}
 }
 
-// A cluster that was skipped may have a permit, and so may a cluster that an earlier attempt began.
+// A cluster that was skipped may have a permit. A cluster that an earlier attempt began may have a permit,
+// too.
 func TestSpec12_4_ARollbackReachesEachClusterThatBegan(t *testing.T) {
 	failed := protocol.FleetResult{State: protocol.ClusterFailed, Reason: "bad"}
 	s := rolling(outriggerv1.FleetRollbackAll)
@@ -111,7 +112,7 @@ func TestSpec12_4_AnAbortReachesTheClustersThatAFailureSpared(t *testing.T) {
 	require.Error(t, CheckAbort(s, protocol.FleetStepRequest{}))
 }
 
-// The Temporal of the fleet has lost its state, and the clusters keep the attempts of their permits.
+// The Temporal of the fleet has lost its state. The clusters keep the attempts of their permits.
 func TestSpec12_4_ARetryExceedsEachAttemptThatFailed(t *testing.T) {
 	s := rolling(outriggerv1.FleetPause)
 	Finish(s, "bad", protocol.FleetResult{State: protocol.ClusterFailed, Attempt: 3}, time.Now())
@@ -127,7 +128,8 @@ func TestSpec12_4_ARetryExceedsEachAttemptThatFailed(t *testing.T) {
 	assert.Equal(t, 1, s.Attempt)
 }
 
-// The rollout of such a SidecarSet ends without a permit, so that its cluster would begin again for ever.
+// The rollout of a SidecarSet that upgrades no pods ends without a permit. The cluster would therefore
+// begin again after each report.
 func TestSpec12_3_AClusterThatUpgradesNoPodsDoesNotBeginAgain(t *testing.T) {
 	for notUpdate, state := range map[bool]protocol.FleetClusterState{true: protocol.ClusterCompleted, false: protocol.ClusterPending} {
 		s := rolling(outriggerv1.FleetPause)
@@ -151,7 +153,7 @@ func TestSpec12_4_ARetryNeedsNoEndOfTheRollback(t *testing.T) {
 	assert.Equal(t, 2, s.Attempt)
 }
 
-// Content that fixes a failure does not end the rollbacks in clusters that do not have it yet.
+// Content that fixes a failure does not end the rollbacks in clusters that do not have this content yet.
 func TestSpec12_4_ARollbackContinuesWithOtherContent(t *testing.T) {
 	now := time.Now()
 	s := rolling(outriggerv1.FleetRollbackAll)
@@ -187,7 +189,7 @@ func TestSpec12_6_TheFleetRecordsAPermitOfAUser(t *testing.T) {
 	assert.Equal(t, "next ann hotfix", s.Events[0].Cluster+" "+s.Events[0].By+" "+s.Events[0].Reason)
 }
 
-// Up to failure.maxFailedClusters, a failure stops nothing.
+// The rollout continues while at most failure.maxFailedClusters clusters have failed.
 func TestSpec12_4_SomeClustersMayFail(t *testing.T) {
 	s := rolling(outriggerv1.FleetRollbackAll)
 	s.Spec.Failure.MaxFailedClusters = 1
@@ -199,7 +201,8 @@ func TestSpec12_4_SomeClustersMayFail(t *testing.T) {
 	assert.Equal(t, "cluster next failed: worse; 2 clusters failed, and failure.maxFailedClusters is 1", s.Message)
 }
 
-// If more clusters than unreachable.max are skipped, the fault is probably not that of a cluster.
+// If more clusters than unreachable.max are skipped, the fault is probably not the fault of a single
+// cluster.
 func TestSpec12_2_AStageWithTooManySkippedClustersWaits(t *testing.T) {
 	s := rolling(outriggerv1.FleetPause)
 	s.Spec.Unreachable.Max = new(intstr.FromString("34%"))
@@ -242,7 +245,8 @@ func TestSpec12_4_AnAbortReachesClustersWithoutAPermitOfTheFleet(t *testing.T) {
 	assert.Empty(t, due(s), "no cluster has begun since its rollback")
 }
 
-// The content returns to the canary, as after a revert, and fails there. The other clusters never left it.
+// The content returns to the canary, as after a revert, and fails in the canary. The other clusters had the
+// content all the time.
 func TestSpec12_4_AFailureSparesClustersThatHadTheContentBefore(t *testing.T) {
 	s := rolling(outriggerv1.FleetRollbackAll)
 	Report(s, protocol.FleetContent{Member: "settled", Hash: "h1", Settled: true}, time.Now())
@@ -250,7 +254,7 @@ func TestSpec12_4_AFailureSparesClustersThatHadTheContentBefore(t *testing.T) {
 	assert.Equal(t, []string{"away", "bad", "canary", "joined"}, due(s))
 }
 
-// The cluster would otherwise begin after the bake time of its stage.
+// Without the wait, the cluster would begin after the bake time of its stage.
 func TestSpec12_2_AStageWaitsForRollbacksOfEarlierContent(t *testing.T) {
 	now := time.Now()
 	s := rolling(outriggerv1.FleetRollbackAll)

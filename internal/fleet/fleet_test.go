@@ -68,8 +68,8 @@ type fleetOf struct {
 	state   protocol.FleetState
 	members map[string]protocol.FleetMember
 	now     time.Time
-	running map[string]string // the content of running rollouts
-	// done are the ends of rollouts of the current content by stage.
+	running map[string]string // running maps the uid of a cluster to the content of its running rollout
+	// ended maps the uid of a cluster to the end of its rollout of the current content.
 	ended   map[string]time.Time
 	started map[string]time.Time
 }
@@ -135,8 +135,9 @@ func (f *fleetOf) step() {
 	f.now = f.now.Add(time.Duration(f.rand.Intn(30)) * time.Minute)
 }
 
-// checkOrder checks that a cluster begins only after each earlier stage has a completed cluster, and its
-// bake time behind it. A cluster that joins an earlier stage later needs no other bake time.
+// checkOrder checks that a cluster begins only after each earlier stage has a completed cluster and the
+// bake time of the stage is over. A cluster that joins an earlier stage later needs no bake time of its
+// own.
 func (f *fleetOf) checkOrder(uid string) {
 	stage := f.state.Clusters[uid].Stage
 	require.LessOrEqual(f.t, stage, f.state.Stage)
@@ -157,7 +158,7 @@ func (f *fleetOf) checkOrder(uid string) {
 	}
 }
 
-// A thousand random fleets: content, joins and ends arrive in any order.
+// In each of a thousand random fleets, content, joins and ends arrive in a random order.
 func TestSpec12_2_NoClusterBeginsBeforeItsStage(t *testing.T) {
 	through := 0
 	for seed := range int64(1000) {
@@ -213,7 +214,7 @@ func TestSpec12_2_AStageWithoutACompletedClusterDoesNotEnd(t *testing.T) {
 	assert.Equal(t, []string{"c"}, Next(&f.state, f.now).Start, "a skipped cluster that returns begins again")
 }
 
-// Clusters that do not have the content delay their stage for unreachable.after, all at the same time.
+// All clusters without the content delay their stage at the same time, for unreachable.after.
 func TestSpec12_2_ClustersWithoutTheContentTakeNoPlace(t *testing.T) {
 	f := newFleetOf(t, 1)
 	f.members = map[string]protocol.FleetMember{}
@@ -235,7 +236,7 @@ func TestSpec12_2_ClustersWithoutTheContentTakeNoPlace(t *testing.T) {
 	assert.Equal(t, "the cluster did not have the content within 10m0s", f.state.Clusters["c0"].Reason)
 }
 
-// A cluster that joins with content that it has long had does not send the fleet back.
+// The content that a cluster has when the cluster joins does not supersede the current content.
 func TestSpec12_3_SettledContentOfANewMemberSupersedesNothing(t *testing.T) {
 	s := &protocol.FleetState{Set: "envoy", Phase: protocol.FleetRolling, Rules: NewestRules}
 	report := func(member, hash string, settled bool) Effect {
@@ -340,7 +341,7 @@ func TestSpec12_2_AStageWithoutCompletedClustersBakesAgain(t *testing.T) {
 	assert.Equal(t, now.Add(time.Hour), Next(s, now).Until)
 }
 
-// The rollout in a cluster continues while the workflow continues as new.
+// The rollout in a cluster continues across a continue-as-new of the workflow.
 func TestSpec12_2_ANewRunBeginsInNoOtherCluster(t *testing.T) {
 	s := rolling(outriggerv1.FleetPause)
 	s.Spec.Stages[1].MaxConcurrentClusters = new(intstr.FromInt32(1))

@@ -8,7 +8,8 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// CheckFreeze rejects a freeze without a reason, or with an end that is over.
+// CheckFreeze rejects a freeze without a reason, with an end that is not after now, or with texts that are
+// too long.
 func CheckFreeze(freeze protocol.FleetFreeze, now time.Time) error {
 	switch {
 	case freeze.Reason == "":
@@ -19,7 +20,8 @@ func CheckFreeze(freeze protocol.FleetFreeze, now time.Time) error {
 	return CheckText(protocol.Approval{By: freeze.By, Reason: freeze.Reason})
 }
 
-// SetFreeze freezes or unfreezes the fleet. Each member has to be notified.
+// SetFreeze records the start or the end of a freeze with a new sequence number, so that each member is
+// notified.
 func SetFreeze(r *protocol.FleetRegistry, freeze protocol.FleetFreeze, now time.Time) {
 	freeze.Sequence, freeze.Since = 1, now
 	if r.Freeze != nil {
@@ -28,7 +30,8 @@ func SetFreeze(r *protocol.FleetRegistry, freeze protocol.FleetFreeze, now time.
 	r.Freeze = &freeze
 }
 
-// Announce records a member. Its cluster may have lost the freeze, so the member has to be notified again.
+// Announce records a member. The cluster of the member may have lost the freeze, so the member has to be
+// notified again.
 func Announce(r *protocol.FleetRegistry, member protocol.FleetMember) {
 	if r.Members == nil {
 		r.Members = map[string]protocol.FleetMember{}

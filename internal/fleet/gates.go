@@ -21,7 +21,8 @@ func openGate(s *protocol.FleetState) *outriggerv1.RolloutGate {
 	return nil
 }
 
-// gateOf returns a gate by its name. A gate that the policy does not have has no kind, and is inconclusive.
+// gateOf returns a gate by its name. If the policy has no such gate, gateOf returns a gate without a kind,
+// whose measurement is inconclusive.
 func gateOf(spec *outriggerv1.FleetPolicySpec, name string) *outriggerv1.RolloutGate {
 	for i := range spec.Gates {
 		if spec.Gates[i].Name == name {
@@ -31,7 +32,7 @@ func gateOf(spec *outriggerv1.FleetPolicySpec, name string) *outriggerv1.Rollout
 	return &outriggerv1.RolloutGate{Name: name}
 }
 
-// measurementOf returns the next measurement of the open gate. The current stage is reached.
+// measurementOf returns the next measurement of the open gate. s.Reached must be set.
 func measurementOf(s *protocol.FleetState, open *outriggerv1.RolloutGate, now time.Time) *protocol.FleetGateInput {
 	state := protocol.GateOf(s.Gates, open.Name)
 	input := &protocol.FleetGateInput{
@@ -44,8 +45,8 @@ func measurementOf(s *protocol.FleetState, open *outriggerv1.RolloutGate, now ti
 	return input
 }
 
-// Measured records a measurement, unless the rollout no longer waits for the measurement. A gate that fails
-// stops the rollout as a failed cluster does. A gate without a clear answer pauses the rollout, and is no
+// Measured records a measurement, unless the rollout no longer waits for this measurement. A failed gate
+// stops the rollout with the action of spec.failure. An inconclusive gate pauses the rollout without a
 // verdict about the content (SPEC 12.2.9).
 func Measured(s *protocol.FleetState, input *protocol.FleetGateInput, measured protocol.Measurement, now time.Time) {
 	open := openGate(s)

@@ -12,7 +12,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// gatedPolicy has the gates smoke and errors in its first stage.
+// gatedPolicy returns a policy with the gates smoke and errors in its first stage.
 func gatedPolicy() *outriggerv1.FleetPolicy {
 	p := policy()
 	p.Spec.Gates = []outriggerv1.RolloutGate{
@@ -81,7 +81,8 @@ func TestSpec12_2_WrongGatesAreRejected(t *testing.T) {
 	}
 }
 
-// measuring is a rollout whose first stage has baked, and waits for its gates.
+// measuring returns a rollout whose first stage has completed its only cluster, and the time at which the
+// bake time of this stage is over.
 func measuring(t *testing.T, change func(*outriggerv1.FleetPolicySpec)) (s *protocol.FleetState, now time.Time) {
 	now = time.Unix(1_700_000_000, 0)
 	p := gatedPolicy()
@@ -102,7 +103,7 @@ func measuring(t *testing.T, change func(*outriggerv1.FleetPolicySpec)) (s *prot
 	return s, now.Add(time.Hour)
 }
 
-// measured takes the measurement that is due.
+// measured records the measurement that is due, and returns the input of the measurement.
 func measured(t *testing.T, s *protocol.FleetState, now time.Time, gate string, value string, phase protocol.GatePhase) *protocol.FleetGateInput {
 	t.Helper()
 	input := Next(s, now).Measure
@@ -165,7 +166,7 @@ func TestSpec12_2_PeopleSeeTheGatesOfEachStage(t *testing.T) {
 	assert.Equal(t, "smoke; errors", Stages(s, now)[0].GateWords(), "the stage has ended")
 }
 
-// A failed gate stops the fleet as a failed cluster does.
+// A failed gate stops the fleet, even if failure.maxFailedClusters is not exceeded.
 func TestSpec12_2_AFailedGateStopsTheFleet(t *testing.T) {
 	for action, phase := range map[outriggerv1.FleetAction]protocol.FleetPhase{"": protocol.FleetPaused, outriggerv1.FleetRollbackStage: protocol.FleetRollingBack} {
 		s, now := measuring(t, func(p *outriggerv1.FleetPolicySpec) { p.Failure.Action, p.Failure.MaxFailedClusters = action, 5 })

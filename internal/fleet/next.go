@@ -11,29 +11,30 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// NewestRules is the version of the decisions of this package (SPEC 12.2, 12.4). Before version 1, an abort
-// reached only clusters with a permit of the fleet. A stage neither waited for rollbacks of earlier content,
-// nor repeated its bake time, and a new run of the workflow forgot which clusters were running. Before
-// version 2, a result of a cluster ended its rollback before it began, an abort began rollbacks again, and a
-// cluster that upgrades no pods began again for ever.
+// NewestRules is the newest version of the decisions of this package (SPEC 12.2, 12.4). An open run keeps
+// its version. In version 0, an abort rolls back only clusters with a permit of the fleet. A stage does not
+// wait for rollbacks of earlier content, and does not repeat its bake time. A new run of the workflow does
+// not know which clusters are running. In versions 0 and 1, the result of a rollout ends a rollback that is
+// due but has not begun. An abort begins rollbacks in progress again. A completed cluster whose SidecarSet
+// upgrades no pods begins again after each report.
 const NewestRules = 2
 
 // Step is the next step of a rollout over many clusters.
 type Step struct {
 	// Start and RollBack are the uids of clusters whose activities begin now.
 	Start, RollBack []string
-	// Until is the time at which the next step is due, if no activity ends before. It is zero if the
-	// rollout waits for a cluster or for a person.
+	// Until is the time at which the next step is due, if no activity ends before. Until is zero if the next
+	// step waits only for a cluster, a measurement or a person.
 	Until time.Time
-	// Measure is the next measurement of a gate, if any. The measurement ends once a later Step does not
-	// contain it.
+	// Measure is the next measurement of a gate, or nil. A later Step without the same measurement ends the
+	// measurement.
 	Measure *protocol.FleetGateInput
-	// Refresh is set at the begin of a stage. The members have to be read again before the next step.
+	// Refresh is set when a stage ends. The members then have to be read again before the next step.
 	Refresh bool
 }
 
-// Next decides the next step, and records it in the state. Verdicts are about runs of the content that
-// have completed (SPEC §12.2).
+// Next decides the next step, and records the step in s. The decisions depend on verdicts about completed
+// runs of the content, and not on the health of clusters (SPEC §12.2).
 func Next(s *protocol.FleetState, now time.Time) Step {
 	if s.Hash == "" {
 		return Step{}
@@ -44,7 +45,8 @@ func Next(s *protocol.FleetState, now time.Time) Step {
 	return step
 }
 
-// NextRollbacks is Next for the time in which the plan is read. Only rollbacks do not wait for the plan.
+// NextRollbacks returns a step with the rollbacks that are due. The workflow calls NextRollbacks while the
+// plan is read, because rollbacks do not wait for the plan.
 func NextRollbacks(s *protocol.FleetState, now time.Time) Step {
 	return Step{RollBack: rollBack(s, now)}
 }
@@ -63,8 +65,9 @@ func advance(s *protocol.FleetState, now time.Time) Step {
 	return roll(s, now)
 }
 
-// roll begins the rollout in clusters of the current stage. Clusters without the content take no place of
-// maxConcurrentClusters. The stage waits for them, until they are skipped.
+// roll begins the rollout in pending clusters of the current stage and of earlier stages, up to
+// maxConcurrentClusters. Clusters without the content do not count against maxConcurrentClusters. The stage
+// waits for clusters without the content until these clusters are skipped.
 func roll(s *protocol.FleetState, now time.Time) Step {
 	stage := &s.Spec.Stages[s.Stage]
 	end := s.Began.Add(UnreachableAfter(&s.Spec))
@@ -77,7 +80,7 @@ func roll(s *protocol.FleetState, now time.Time) Step {
 		return Step{}
 	}
 	if s.Rules > 0 && s.Reached != nil && clusters.completed == 0 && clusters.own+clusters.later > 0 {
-		s.Reached, s.Gates, s.Approval = nil, nil, nil // the only completed cluster of the stage begins again
+		s.Reached, s.Gates, s.Approval = nil, nil, nil // the only completed cluster of the stage has begun again
 	}
 	start := clusters.pending[:min(len(clusters.pending), max(limitOf(stage.MaxConcurrentClusters, clusters.own)-clusters.running, 0))]
 	begun(s, start, now)
@@ -113,20 +116,21 @@ func skipAbsent(s *protocol.FleetState, now time.Time) {
 	}
 }
 
-// absent reports whether a cluster is about to begin and does not have the content.
+// absent reports whether a cluster with a known stage is pending and does not have the content.
 func absent(s *protocol.FleetState, cluster *protocol.FleetCluster) bool {
 	return cluster.State == protocol.ClusterPending && cluster.Stage != protocol.UnknownStage && cluster.Hash != s.Hash
 }
 
-// counts are the clusters of a rollout as the current stage sees them. Running, pending and absent
-// clusters may also belong to earlier stages. Clusters that never had the SidecarSet are not skipped.
-// The stage waits for the undoing clusters, which roll earlier content back, as for absent ones.
+// counts contains the numbers of clusters that matter for the current stage. running, pending and absent
+// also count clusters of earlier stages. later counts only clusters of later stages. skipped does not count
+// clusters that never had the SidecarSet. undoing counts clusters that roll earlier content back. The stage
+// waits for undoing clusters as long as for absent clusters.
 type counts struct {
 	running, absent, undoing, completed, skipped, later, own int
 	pending                                                  []string
 }
 
-// count counts the clusters. waits is set until the stage skips clusters that do not begin.
+// count counts the clusters. waits is set while the stage waits for absent and undoing clusters.
 func count(s *protocol.FleetState, waits bool) (c counts) {
 	for _, uid := range sorted(s) {
 		cluster := s.Clusters[uid]
@@ -150,7 +154,7 @@ func count(s *protocol.FleetState, waits bool) (c counts) {
 	return c
 }
 
-// addOwn counts a cluster of the current stage that neither rolls out nor is about to.
+// addOwn counts a cluster of the current stage that is undoing, skipped or completed. waits is as in count.
 func (c *counts) addOwn(s *protocol.FleetState, cluster *protocol.FleetCluster, waits bool) {
 	switch {
 	case s.Rules > 0 && cluster.Undo != nil && waits:
@@ -162,7 +166,8 @@ func (c *counts) addOwn(s *protocol.FleetState, cluster *protocol.FleetCluster, 
 	}
 }
 
-// bake ends the current stage once its bake time is over, its gates have succeeded, and it is approved.
+// bake ends the current stage once the bake time is over, the gates have succeeded, and the stage has a
+// required approval.
 func bake(s *protocol.FleetState, now time.Time) Step {
 	stage := &s.Spec.Stages[s.Stage]
 	if s.Reached == nil {
@@ -187,8 +192,8 @@ func bake(s *protocol.FleetState, now time.Time) Step {
 	return Step{Refresh: true, Until: now}
 }
 
-// through permits the content in all clusters that have it and no permit, such as clusters without a stage, skipped
-// clusters, and clusters that join after the last stage.
+// through begins the rollout in all pending clusters with the content, such as clusters that no stage
+// selects, clusters that were skipped, and clusters that join after the last stage.
 func through(s *protocol.FleetState, now time.Time) Step {
 	if s.Phase != protocol.FleetThrough {
 		s.Phase = protocol.FleetThrough
@@ -206,8 +211,8 @@ func through(s *protocol.FleetState, now time.Time) Step {
 	return Step{Start: start}
 }
 
-// rollBack returns the clusters whose rollback is due. The content has failed once the last of its
-// rollbacks has ended.
+// rollBack begins the rollbacks that are due, and returns the uids of the clusters. Once all rollbacks of
+// the current content have ended, the phase is FleetFailed.
 func rollBack(s *protocol.FleetState, now time.Time) (due []string) {
 	running := 0
 	for _, uid := range sorted(s) {
@@ -242,8 +247,9 @@ func sorted(s *protocol.FleetState) []string {
 	return uids
 }
 
-// limitOf returns how many clusters of a stage roll out at the same time. Clusters of earlier stages
-// that have joined since count, too, so the limit is at least 1.
+// limitOf returns the maximum number of clusters that roll out at the same time in a stage with the given
+// number of clusters. Clusters of earlier stages that joined later also count, so the maximum is at least
+// 1.
 func limitOf(limit *intstr.IntOrString, clusters int) int {
 	if limit == nil {
 		return max(clusters, maxStages)
@@ -255,7 +261,8 @@ func limitOf(limit *intstr.IntOrString, clusters int) int {
 	return max(n, 1)
 }
 
-// maxSkipped returns how many clusters of a stage may be skipped, if there is a limit.
+// maxSkipped returns the maximum number of skipped clusters in a stage with own clusters. ok is false
+// without a limit.
 func maxSkipped(s *protocol.FleetState, own int) (limit int, ok bool) {
 	if s.Spec.Unreachable.Max == nil {
 		return 0, false

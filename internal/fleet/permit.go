@@ -11,8 +11,9 @@ import (
 // AwaitingPermit is the message of a rollout without a permit.
 const AwaitingPermit = "the rollout waits for a permit of the fleet"
 
-// WithFault adds to the message of Hold why the connection to the fleet fails (SPEC §12.9). The fault is empty
-// while the connection works. It precedes the counts of the plan.
+// WithFault returns the message of Hold with the reason for which the connection to the fleet fails (SPEC
+// §12.9). The reason comes before the counts of the plan. fault is the reason, and is empty while the
+// connection works.
 func WithFault(message, fault string) string {
 	if fault == "" {
 		return message
@@ -20,9 +21,9 @@ func WithFault(message, fault string) string {
 	return AwaitingPermit + "; the connection to the fleet fails: " + fault + strings.TrimPrefix(message, AwaitingPermit)
 }
 
-// Permitted reports whether a member of a fleet may roll out the content of a completed SidecarSet
-// (SPEC §12.5). granted is the permit of the run, if any. Content whose rollout ended last needs no
-// permit, so that a cluster that joins a fleet continues.
+// Permitted reports whether a member of a fleet may roll out the content of a completed SidecarSet (SPEC
+// §12.5). granted is the permit of the run, or nil. Content with a permit in status is permitted, too.
+// Content whose rollout ended last needs no permit, so that a cluster that joins a fleet continues.
 func Permitted(set *v1alpha1.SidecarSet, granted *protocol.Permit) bool {
 	hash := set.Annotations[v1alpha1.HashAnnotation]
 	if granted != nil && granted.Hash == hash || Recorded(set) != nil {
@@ -32,7 +33,8 @@ func Permitted(set *v1alpha1.SidecarSet, granted *protocol.Permit) bool {
 	return good != nil && good.Hash == hash
 }
 
-// Recorded returns the permit that the status of a completed SidecarSet records for its content, or nil.
+// Recorded returns the permit in the status of a completed SidecarSet for the content of the SidecarSet, or
+// nil.
 func Recorded(set *v1alpha1.SidecarSet) *protocol.Permit {
 	if set.Status.Rollout == nil {
 		return nil
@@ -43,8 +45,9 @@ func Recorded(set *v1alpha1.SidecarSet) *protocol.Permit {
 	return nil
 }
 
-// Hold removes the upgrades from the plan of a rollout without a permit. Such a rollout does not end,
-// because its end would permit its content. A rollback needs no permit.
+// Hold removes the upgrades from the plan of a rollout without a permit, and reports whether the plan is
+// frozen. A rollout without a permit does not end, because content whose rollout ended last needs no
+// permit. A rollback needs no permit.
 func Hold(plan *rollout.Plan) bool {
 	switch plan.Phase {
 	case protocol.PhaseComplete, protocol.PhasePartitionReached:

@@ -25,36 +25,40 @@ const (
 	StageEnded            StageState = "ended"
 )
 
-// approvalNeeded is the field Approval of a stage that is not approved.
+// approvalNeeded is the value of Approval for a stage that needs an approval and is not approved.
 const approvalNeeded = "needed"
 
-// Stage is a stage of a rollout over many clusters, as people see it.
+// Stage is a stage of a rollout over many clusters, in a form for users.
 type Stage struct {
-	// Name is empty for the clusters that match no stage, and come after the last one.
+	// Name is empty for the last Stage, if this Stage has the clusters that match no stage of the policy.
 	Name  string     `json:"name,omitempty"`
 	State StageState `json:"state"`
-	// WaitsFor is the condition for the begin or the end of the stage. It is empty after the end.
+	// WaitsFor is the condition for the begin or the end of the stage. WaitsFor is empty after the end of
+	// the stage.
 	WaitsFor string `json:"waitsFor,omitempty"`
-	// MaxConcurrentClusters is how many clusters roll out at the same time. It is 0 if there is no limit.
+	// MaxConcurrentClusters is the maximum number of clusters that roll out at the same time, or 0 without a
+	// limit.
 	MaxConcurrentClusters int `json:"maxConcurrentClusters,omitempty"`
-	// Bake is the bake time, such as 1h0m0s. BakesUntil is its end, once it has begun.
+	// Bake is the bake time, such as 1h0m0s. BakesUntil is the end of the bake time, and nil before the bake
+	// time begins.
 	Bake       string     `json:"bake,omitempty"`
 	BakesUntil *time.Time `json:"bakesUntil,omitempty"`
-	// Gates are the gates of the stage in their order. After the end of the stage, only their names are known.
+	// Gates are the gates of the stage in their order. After the end of the stage, only the names of the
+	// gates are known.
 	Gates []protocol.GateState `json:"gates,omitempty"`
-	// Approval is empty if the stage needs no approval, and otherwise needed, or by whom the stage is
-	// approved.
+	// Approval is empty if the stage needs no approval. Otherwise, Approval is "needed" or names the
+	// approver, such as "by ann".
 	Approval  string `json:"approval,omitempty"`
 	Completed int    `json:"completed"`
-	// Clusters are in the order in which they begin.
+	// Clusters are sorted by name. Clusters begin in this order.
 	Clusters []*protocol.FleetCluster `json:"clusters,omitempty"`
 }
 
 // Title returns the name of the stage, or "-".
 func (s *Stage) Title() string { return cmp.Or(s.Name, "-") }
 
-// Stages returns the stages of a rollout with their clusters. The last one has the clusters that match no
-// stage, if there are any.
+// Stages returns the stages of a rollout with their clusters. If clusters match no stage, a last Stage
+// without a name has these clusters.
 func Stages(s *protocol.FleetState, now time.Time) []Stage {
 	stages := make([]Stage, len(s.Spec.Stages), len(s.Spec.Stages)+1)
 	for i := range s.Spec.Stages {
@@ -79,7 +83,8 @@ func Stages(s *protocol.FleetState, now time.Time) []Stage {
 	return stages
 }
 
-// describe describes the stage i, whose clusters are known.
+// describe sets the fields of stages[i] that depend on the policy and on the state. The clusters of
+// stages[i] must be set.
 func describe(s *protocol.FleetState, stages []Stage, i int, now time.Time) {
 	stage := &stages[i]
 	var spec outriggerv1.FleetStage
@@ -154,8 +159,8 @@ type Preview struct {
 	Stages []Stage               `json:"stages,omitempty"`
 }
 
-// Plan returns the plan of a rollout. A rollout in progress keeps its policy (SPEC 12.2.3). Once its
-// content is through, the plan is for the next content. Plan changes the members of s.
+// Plan returns the plan of a rollout. A rollout in progress keeps its policy (SPEC 12.2.3). After the end
+// of all stages, the plan is for the next content. Plan changes the clusters of s.
 func Plan(s *protocol.FleetState, registry *protocol.FleetRegistry, now time.Time) Preview {
 	if s.Hash == "" || s.Phase == protocol.FleetThrough {
 		s = &protocol.FleetState{Set: s.Set, Clusters: s.Clusters}
@@ -167,7 +172,7 @@ func Plan(s *protocol.FleetState, registry *protocol.FleetRegistry, now time.Tim
 	Adopt(s, &plan, false)
 	p := Preview{Set: s.Set, Hash: s.Hash, Attempt: s.Attempt, Phase: s.Phase, Policy: s.Policy, Stages: Stages(s, now)}
 	if s.Stage >= len(p.Stages) {
-		p.Message = s.Message // no stage shows it
+		p.Message = s.Message // no stage shows the message
 	}
 	if freeze := registry.Freeze; freeze != nil && freeze.Frozen && (freeze.Until == nil || freeze.Until.After(now)) {
 		p.Freeze = freeze
@@ -186,7 +191,7 @@ func Plan(s *protocol.FleetState, registry *protocol.FleetRegistry, now time.Tim
 type History struct {
 	Set    string                `json:"set"`
 	Events []protocol.FleetEvent `json:"events,omitempty"`
-	// Contents are the contents with their verdicts. The last one is the current content with its phase.
+	// Contents are the contents with their verdicts. The last element is the current content with its phase.
 	Contents []protocol.FleetVerdict `json:"contents,omitempty"`
 }
 
@@ -200,8 +205,9 @@ func HistoryOf(s *protocol.FleetState) History {
 	return h
 }
 
-// Ended returns the phase in which the rollout of content has ended, or "". A watch also
-// ends with a paused rollout, because only a person continues it. Content that no cluster has reported has not ended.
+// Ended returns the phase in which the rollout of content has ended. Ended returns "" if the rollout has
+// not ended, or if no cluster has reported the content. A paused rollout counts as ended, because only a
+// person continues the rollout.
 func Ended(s *protocol.FleetState, hash string) protocol.FleetPhase {
 	if s.Hash != hash {
 		return VerdictOf(s, hash)

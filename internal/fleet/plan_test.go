@@ -45,7 +45,7 @@ func TestSpec12_8_APlanOfTheNextContentHasThePolicyAndTheMembersOfNow(t *testing
 	assert.Equal(t, "eu-1", p.Stages[1].Clusters[0].Name)
 	assert.Equal(t, "lab", p.Stages[2].Clusters[0].Name)
 
-	// A rollout that is through kept an earlier policy, and the next content does not.
+	// A rollout that has ended keeps its policy. The plan for the next content has the newest policy.
 	through := rolling("")
 	through.Stage, through.Phase, through.Policy, through.Spec.Stages = 3, protocol.FleetThrough, "old", through.Spec.Stages[:1]
 	assert.Equal(t, p.Stages[1].State, Plan(through, members(), now).Stages[1].State)

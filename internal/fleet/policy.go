@@ -1,5 +1,5 @@
-// Package fleet decides in which order the clusters of a fleet roll out the content of a SidecarSet
-// (SPEC §12). It knows verdicts about content, and never the observed health of a cluster.
+// Package fleet decides in which order the clusters of a fleet roll out the content of a SidecarSet (SPEC
+// §12). The decisions depend on verdicts about content, and never on the observed health of a cluster.
 package fleet
 
 import (
@@ -24,8 +24,8 @@ const defaultUnreachable = 10 * time.Minute
 // maxStages limits the stages of a policy.
 const maxStages = 50
 
-// Validate returns an error for each wrong field of a FleetPolicy (SPEC 12.1.2). Workflows call it only to
-// accept an update, which a replay does not repeat.
+// Validate returns the joined errors of all wrong fields of a FleetPolicy, or nil (SPEC 12.1.2). A workflow
+// calls Validate only to accept an update. A replay does not accept the update again.
 //
 //workflowcheck:ignore
 func Validate(policy *outriggerv1.FleetPolicy) error {
@@ -110,8 +110,9 @@ func stageErrors(stage *outriggerv1.FleetStage) (wrong [][2]string) {
 	return wrong
 }
 
-// PolicyOf returns the policy of a SidecarSet: of the policies whose patterns match its name, the
-// policy whose name sorts first (SPEC 12.1.3). name is empty if no policy matches.
+// PolicyOf returns the policy of a SidecarSet. If the patterns of several policies match the name of the
+// SidecarSet, PolicyOf returns the policy whose name sorts first (SPEC 12.1.3). name is empty if no policy
+// matches.
 func PolicyOf(set string, policies map[string]protocol.AppliedFleetPolicy) (name string, spec outriggerv1.FleetPolicySpec) {
 	for _, name := range Keys(policies) {
 		if policy := policies[name]; matches(set, policy.Spec.SidecarSets.MatchNames) {
@@ -128,7 +129,8 @@ func matches(set string, patterns []string) bool {
 	})
 }
 
-// PlanOf returns the plan of a SidecarSet, with its members in the order of their names.
+// PlanOf returns the plan of a SidecarSet: the policy of the SidecarSet, and all members of the fleet,
+// sorted by name.
 func PlanOf(set string, registry *protocol.FleetRegistry) protocol.FleetPlan {
 	var plan protocol.FleetPlan
 	plan.Policy, plan.Spec = PolicyOf(set, registry.Policies)
@@ -141,8 +143,8 @@ func PlanOf(set string, registry *protocol.FleetRegistry) protocol.FleetPlan {
 	return plan
 }
 
-// stageOf returns the index of the first stage that selects a cluster (SPEC 12.2.1). A cluster that
-// no stage selects comes after the last stage.
+// stageOf returns the index of the first stage that selects a cluster (SPEC 12.2.1). If no stage selects
+// the cluster, stageOf returns the number of stages.
 func stageOf(spec *outriggerv1.FleetPolicySpec, member *protocol.FleetMember) int {
 	for i := range spec.Stages {
 		if hasLabels(member.Labels, spec.Stages[i].Clusters.MatchLabels) {
@@ -161,7 +163,8 @@ func hasLabels(labels, wanted map[string]string) bool {
 	return true
 }
 
-// UnreachableAfter returns the time after which a cluster is skipped.
+// UnreachableAfter returns the time after which a cluster that does not answer, or does not have the
+// content, is skipped.
 func UnreachableAfter(spec *outriggerv1.FleetPolicySpec) time.Duration {
 	if spec.Unreachable.After == nil {
 		return defaultUnreachable
@@ -169,7 +172,8 @@ func UnreachableAfter(spec *outriggerv1.FleetPolicySpec) time.Duration {
 	return spec.Unreachable.After.Duration
 }
 
-// Keys returns the keys of a map in a fixed order, because workflows repeat each decision in a replay.
+// Keys returns the keys of a map in sorted order, because a replay of a workflow must make the same
+// decisions.
 //
 //workflowcheck:ignore
 func Keys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -14,14 +14,15 @@ import (
 	"github.com/outrigger/outrigger/internal/gate"
 )
 
-// These are the limits of gates, as in a RolloutPolicy, for which the API server checks them.
+// These limits of gates equal the limits of a RolloutPolicy, which the API server checks.
 const (
 	maxGates       = 20
 	maxSamples     = 1000
 	maxGateTimeout = time.Minute
 )
 
-// validateGates checks the gates of a policy, and that its stages name only these gates (SPEC 12.1.2, 12.2.11).
+// validateGates checks the gates of a policy, and checks that the stages of the policy name only these
+// gates (SPEC 12.1.2, 12.2.11).
 func validateGates(spec *outriggerv1.FleetPolicySpec, wrong func(field, cause string)) {
 	if len(spec.Gates) > maxGates {
 		wrong("spec.gates", fmt.Sprintf("a policy has at most %d gates", maxGates))

@@ -18,18 +18,21 @@ const maxEvents = 100
 // Effect is the effect of a report of content.
 type Effect int
 
-// These are the effects of a report. After Joined, the plan has to be read again if the cluster is
-// new. After Superseded, the state is that of the new content.
+// These are the effects of a report. Nothing means that the cluster has other content than the current
+// content. Joined means that the cluster has the current content. The plan then has to be read again if the
+// cluster is new. Superseded means that the content of the report is now the current content.
 const (
 	Nothing Effect = iota
 	Joined
 	Superseded
 )
 
-// Report records the content of a cluster (SPEC §12.3). Other content supersedes the current content
-// if it has never been reported and needs a permit, or if the cluster had the current content before.
-// Otherwise, the cluster is behind. Content that failed is refused. A cluster that needs a permit again,
-// for example because its API server was restored, begins again.
+// Report records the content of a cluster, and returns the effect (SPEC §12.3). Content that failed does
+// not supersede the current content. Other content supersedes the current content in two cases: the content
+// needs a permit and no cluster has reported the content before, or the cluster had the current content
+// until then. Otherwise, the cluster is behind. A skipped or superseded cluster with the current content
+// begins again. A completed cluster that needs a permit again, for example because its API server was
+// restored, begins again, too.
 func Report(s *protocol.FleetState, content protocol.FleetContent, now time.Time) Effect {
 	cluster, known := s.Clusters[content.Member]
 	if !known {
@@ -67,8 +70,8 @@ func recordOwn(s *protocol.FleetState, cluster *protocol.FleetCluster, content p
 	cluster.Own = content.Own
 }
 
-// Knows reports whether a report about a cluster would change nothing. The member does not repeat such a
-// report, because a report costs events of the history.
+// Knows reports whether a report of content would not change the state of the cluster. The member does not
+// send such a report, because each report adds events to the history of the workflow.
 func Knows(cluster *protocol.FleetCluster, content protocol.FleetContent) bool {
 	if cluster == nil || cluster.Hash != content.Hash || cluster.Stage == protocol.UnknownStage {
 		return false
@@ -86,7 +89,7 @@ func Knows(cluster *protocol.FleetCluster, content protocol.FleetContent) bool {
 }
 
 // supersede begins the rollout of other content. Rollbacks of the former content continue, because a
-// cluster may keep it for a long time.
+// cluster may keep the former content for a long time.
 func supersede(s *protocol.FleetState, hash string) {
 	for _, uid := range Keys(s.Clusters) {
 		switch cluster := s.Clusters[uid]; cluster.State {
@@ -117,7 +120,7 @@ func begin(s *protocol.FleetState) {
 	s.Stage, s.Began, s.Reached, s.Gates, s.Approval, s.Phase, s.Message = 0, nil, nil, nil, nil, protocol.FleetRolling, ""
 }
 
-// note keeps an event.
+// note adds an event, and keeps the newest maxEvents events.
 func note(s *protocol.FleetState, event protocol.FleetEvent) {
 	s.Events = append(slices.Clone(s.Events), event)
 	s.Events = s.Events[max(len(s.Events)-maxEvents, 0):]
@@ -145,8 +148,8 @@ func forget(s *protocol.FleetState, hash string) {
 }
 
 // Adopt adopts a plan. The rollout of content keeps the policy with which the rollout began. The members
-// change with each plan, because members join and leave at any time (SPEC 12.2.3). With outdated, members
-// without a stage stay, because the plan may be older than their reports.
+// change with each plan, because members join and leave at any time (SPEC 12.2.3). If outdated is set,
+// clusters without a known stage stay, because the plan may be older than the reports of these clusters.
 func Adopt(s *protocol.FleetState, plan *protocol.FleetPlan, outdated bool) {
 	if !s.Planned {
 		s.Planned, s.Policy, s.Spec = true, plan.Policy, plan.Spec
@@ -172,9 +175,9 @@ func Adopt(s *protocol.FleetState, plan *protocol.FleetPlan, outdated bool) {
 	}
 }
 
-// Resume prepares the state for the next run of the workflow, in which no activity is running. It returns
-// the clusters whose rollout continues, so that no other cluster begins instead. The activities have the same
-// effect if they are repeated.
+// Resume prepares the state for the next run of the workflow, which begins without activities. Resume
+// returns the uids of the clusters whose rollout continues, so that no other cluster begins instead. An
+// activity that is started again has the same effect.
 func Resume(s *protocol.FleetState) (rollOut []string) {
 	for _, uid := range Keys(s.Clusters) {
 		cluster := s.Clusters[uid]
@@ -190,8 +193,8 @@ func Resume(s *protocol.FleetState) (rollOut []string) {
 	return rollOut
 }
 
-// Finish records the result of an activity of a cluster. A failure before the content is through stops
-// the fleet (SPEC §12.4).
+// Finish records the result of an activity of a cluster. While the stages of the fleet are in progress,
+// more failed clusters than failure.maxFailedClusters stop the rollout (SPEC §12.4).
 func Finish(s *protocol.FleetState, uid string, result protocol.FleetResult, now time.Time) {
 	cluster := s.Clusters[uid]
 	if cluster == nil {
@@ -240,10 +243,11 @@ func title(cluster *protocol.FleetCluster, uid string) string {
 	return cluster.Name
 }
 
-// stop stops the rollout, and no further cluster begins. With action Pause, the default, the clusters stay
-// as they are. With RollbackAll, all clusters with the content are rolled back, even if they do not answer
-// now. With RollbackStage, only those of the current stage are rolled back, and those of other stages
-// that are running or have failed (SPEC §12.4).
+// stop records that the content failed, and stops the rollout, so that no further cluster begins. has
+// reports whether a cluster may have the content. With action Pause, the default, the clusters stay as they
+// are. With RollbackAll, all clusters with the content are rolled back, even if the clusters do not answer
+// now. With RollbackStage, the clusters with the content are rolled back if they belong to the current
+// stage, are running or have failed (SPEC §12.4).
 func stop(s *protocol.FleetState, reason string, action outriggerv1.FleetAction, has func(*protocol.FleetState, *protocol.FleetCluster) bool) {
 	s.Message = reason
 	record(s, protocol.FleetFailed)
@@ -272,7 +276,8 @@ func began(s *protocol.FleetState, cluster *protocol.FleetCluster) bool {
 	return cluster.Begun || s.Rules > 0 && cluster.Own != nil && cluster.Hash == s.Hash
 }
 
-// hasContent reports whether a cluster may have rolled the content out, also before the fleet did.
+// hasContent reports whether a cluster may have rolled the content out, with a permit or before the cluster
+// joined the fleet.
 func hasContent(s *protocol.FleetState, cluster *protocol.FleetCluster) bool {
 	return began(s, cluster) || s.Rules > 0 && cluster.Settled && cluster.Hash == s.Hash
 }
@@ -285,7 +290,8 @@ func CheckText(by protocol.Approval) error {
 	return nil
 }
 
-// checkContent rejects a request for other content than the current content.
+// checkContent rejects a request for other content than the current content, and a request with texts that
+// are too long.
 func checkContent(s *protocol.FleetState, request protocol.FleetStepRequest) error {
 	if request.Hash != "" && request.Hash != s.Hash {
 		return fmt.Errorf("the request is for content %s, and the current content of %s is %s", request.Hash, s.Set, s.Hash)
@@ -293,7 +299,8 @@ func checkContent(s *protocol.FleetState, request protocol.FleetStepRequest) err
 	return CheckText(request.Approval)
 }
 
-// CheckApproval rejects an approval of another stage, or of other content, than the current one.
+// CheckApproval rejects an approval if no stage is in progress, or if the current stage needs no approval.
+// CheckApproval also rejects an approval for a stage or content that is not current.
 func CheckApproval(s *protocol.FleetState, request protocol.FleetStepRequest) error {
 	if s.Phase != protocol.FleetRolling || s.Stage >= len(s.Spec.Stages) {
 		return fmt.Errorf("no stage of %s is in progress (phase %s)", s.Set, s.Phase)
@@ -312,8 +319,9 @@ func Approve(s *protocol.FleetState, by protocol.Approval, now time.Time) {
 	note(s, protocol.FleetEvent{Time: now, Hash: s.Hash, What: "approved", Stage: s.Spec.Stages[s.Stage].Name, By: by.By, Reason: by.Reason})
 }
 
-// CheckAbort rejects an abort of a rollout that is rolled back in all clusters. A failure may roll back only
-// some of them.
+// CheckAbort rejects an abort without a rollout, and an abort of a stopped rollout whose clusters with the
+// content are all rolled back. A failure may roll back only some clusters, so an abort can roll back the
+// remaining clusters.
 func CheckAbort(s *protocol.FleetState, request protocol.FleetStepRequest) error {
 	stopped := s.Phase == protocol.FleetRollingBack || s.Phase == protocol.FleetFailed
 	left := func(uid string) bool {
@@ -326,15 +334,15 @@ func CheckAbort(s *protocol.FleetState, request protocol.FleetStepRequest) error
 	return checkContent(s, request)
 }
 
-// Abort rolls back all clusters with the content. A failure spares the clusters that had the content before,
-// because they are healthy with it.
+// Abort rolls back all clusters with the content. A failed cluster or gate does not roll back the clusters
+// that had the content before, because these clusters have rolled the content out without a failure.
 func Abort(s *protocol.FleetState, by protocol.Approval, now time.Time) {
 	note(s, protocol.FleetEvent{Time: now, Hash: s.Hash, What: "aborted", By: by.By, Reason: by.Reason})
 	stop(s, "aborted"+protocol.Pause{By: by.By, Reason: by.Reason}.Details(), outriggerv1.FleetRollbackAll, hasContent)
 }
 
-// CheckRetry rejects a retry of content that has not failed. A rollback may wait for ever for a cluster
-// that does not answer, so a retry can end it.
+// CheckRetry rejects a retry unless the rollout is paused, rolling back or failed. CheckRetry accepts a
+// retry during a rollback, because the rollback of a cluster that does not answer may never end.
 func CheckRetry(s *protocol.FleetState, request protocol.FleetStepRequest) error {
 	switch s.Phase {
 	case protocol.FleetPaused, protocol.FleetRollingBack, protocol.FleetFailed:

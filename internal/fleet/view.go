@@ -7,8 +7,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// WorstFirst returns the clusters of a rollout. Clusters that need a person come first, and completed
-// clusters last.
+// WorstFirst returns the clusters of a rollout. Failed clusters are first, and completed clusters are last.
 func WorstFirst(s *protocol.FleetState) []*protocol.FleetCluster {
 	order := []protocol.FleetClusterState{
 		protocol.ClusterFailed, protocol.ClusterRollbackDue, protocol.ClusterRollingBack, protocol.ClusterRolledBack, protocol.ClusterSkipped,

@@ -13,7 +13,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// Query are the fields of the template of a query.
+// Query contains the fields of the template of a query.
 type Query struct {
 	SidecarSet string
 	Revision   string
@@ -35,7 +35,8 @@ type Problem struct {
 	Remedy string
 }
 
-// Check returns an error if an expression or the template of a gate is invalid.
+// Check returns an error about the first expression or template of a gate that is invalid, or nil. policy
+// is the name of the policy.
 func Check(policy string, gate *outriggerv1.RolloutGate) error {
 	if found := Problems(gate); len(found) > 0 {
 		return fmt.Errorf("RolloutPolicy %s: gate %s: %s %q: %w; %s", policy, gate.Name, found[0].Field, found[0].Value, found[0].Err, found[0].Remedy)
@@ -62,7 +63,7 @@ func Problems(gate *outriggerv1.RolloutGate) (found []Problem) {
 	return found
 }
 
-// Render returns the query of a template.
+// Render returns the query of a template with these fields.
 func Render(query string, fields Query) (string, error) {
 	parsed, err := template.New("query").Option("missingkey=error").Parse(query)
 	if err != nil {
@@ -90,8 +91,9 @@ func compile(expression string) (cel.Program, error) {
 	return env.Program(ast, cel.CostLimit(maxCost))
 }
 
-// Judge returns the measurement of a value. Previous is the text of the value before it. An expression
-// without a result, such as the comparison with NaN, gives an inconclusive measurement.
+// Judge returns the measurement of a value. previous is the text of the previous value, or "". pods is the
+// variable pods of the expressions. A value that is NaN or infinite gives an inconclusive measurement. An
+// expression without a result, such as a comparison with NaN, also gives an inconclusive measurement.
 func Judge(gate *outriggerv1.PrometheusGate, value float64, previous string, pods int) protocol.Measurement {
 	if math.IsNaN(value) || math.IsInf(value, 0) {
 		return inconclusive("", "the value is "+Format(value))

@@ -1,5 +1,5 @@
-// Package gate decides whether the measurements of a gate let a rollout continue (SPEC §11.14). It
-// reads no clock, and it measures nothing.
+// Package gate decides whether the measurements of a gate let a rollout continue (SPEC §11.14). The package
+// reads no clock and makes no measurement.
 package gate
 
 import (
@@ -43,7 +43,8 @@ func Timeout(gate *outriggerv1.RolloutGate) time.Duration {
 	return defaultTimeout
 }
 
-// Credentials returns the address of a gate, and the name of the Secret that is sent to it, if any.
+// Credentials returns the address to which a gate sends a Secret, and the name of the Secret. Both results
+// are empty for a gate without credentials.
 func Credentials(gate *outriggerv1.RolloutGate) (address, secret string) {
 	switch {
 	case gate.Prometheus != nil && gate.Prometheus.Credentials != nil:
@@ -54,7 +55,7 @@ func Credentials(gate *outriggerv1.RolloutGate) (address, secret string) {
 	return "", ""
 }
 
-// Sends reports whether a policy has a gate that sends a Secret to an address.
+// Sends reports whether a policy has a gate with this name that sends this Secret to this address.
 func Sends(policy *outriggerv1.RolloutPolicySpec, name, address, secret string) bool {
 	return slices.ContainsFunc(policy.Gates, func(gate outriggerv1.RolloutGate) bool {
 		named, sent := Credentials(&gate)
@@ -80,10 +81,11 @@ func Previous(state protocol.GateState) string {
 	return ""
 }
 
-// Format returns a number as text. NaN and infinity are not numbers of a measurement.
+// Format returns the shortest text from which parse reads the same number.
 func Format(value float64) string { return strconv.FormatFloat(value, 'g', -1, 64) }
 
-// parse is the inverse of Format. The value before the first value is NaN.
+// parse reads a number that Format has written. For other text, such as the empty text before the first
+// value, parse returns NaN.
 func parse(value string) float64 {
 	number, err := strconv.ParseFloat(value, 64)
 	if err != nil {
@@ -92,7 +94,7 @@ func parse(value string) float64 {
 	return number
 }
 
-// Record returns the state of a gate after a measurement. It does not change its arguments.
+// Record returns the state of a gate after a measurement. Record does not change state.
 func Record(gate *outriggerv1.RolloutGate, state protocol.GateState, measured protocol.Measurement) protocol.GateState {
 	kept := state.Measurements[max(len(state.Measurements)-protocol.MaxMeasurements+1, 0):]
 	state.Measurements = append(slices.Clone(kept), measured)
@@ -116,8 +118,8 @@ func Record(gate *outriggerv1.RolloutGate, state protocol.GateState, measured pr
 	return state
 }
 
-// verdict returns the phase of a gate from its samples. A gate fails as soon as enough samples have
-// failed. All other results follow after the last sample.
+// verdict returns the phase of a gate from its samples. A gate fails as soon as more samples than
+// failureLimit have failed. The gate gets any other result only after the last sample.
 func verdict(gate *outriggerv1.PrometheusGate, state protocol.GateState) protocol.GatePhase {
 	switch {
 	case state.Failed > int(gate.FailureLimit):
@@ -149,7 +151,8 @@ func message(gate *outriggerv1.PrometheusGate, state protocol.GateState, last pr
 	return text
 }
 
-// Reason describes a gate that failed, or that has no clear answer, for people. title is the title of its step or stage.
+// Reason describes a gate that failed or is inconclusive. title is the title of the step or stage of the
+// gate.
 func Reason(title string, state protocol.GateState) string {
 	verb := "failed"
 	if state.Phase == protocol.GateInconclusive {

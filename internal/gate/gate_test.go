@@ -13,7 +13,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// letters are the phases of samples in tests.
+// letters maps the letters of samples in tests to phases.
 var letters = map[rune]protocol.GatePhase{
 	's': protocol.GateSuccess, 'f': protocol.GateFailure, 'i': protocol.GateInconclusive, 'r': protocol.GateRunning,
 }

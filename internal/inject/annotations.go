@@ -23,9 +23,9 @@ func (i *Injection) setAnnotations(changes map[string]string) {
 	}
 }
 
-// annotate records the injected SidecarSets in the annotations of the pod. It keeps the entries
-// of other SidecarSets (SPEC §4.10). A backup may have copied the records of upgrades from another pod.
-// The containers of this pod have other statuses, so annotate removes these records.
+// annotate records the injected SidecarSets in the annotations of the pod, and keeps the entries of other
+// SidecarSets (SPEC §4.10). A backup may have copied the records of upgrades from another pod. annotate
+// removes these records, because the containers of the new pod have other statuses.
 func (i *Injection) annotate(sets []*Set, now metav1.Time) error {
 	if len(sets) == 0 {
 		return nil

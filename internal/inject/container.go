@@ -11,7 +11,7 @@ import (
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
-// app is the part of the pod that its author wrote. It excludes containers of an earlier
+// app is the part of the pod that the author of the pod wrote. app excludes containers of an earlier
 // injection into a copied pod, and containers that this injection replaces.
 type app struct {
 	pod        *corev1.Pod
@@ -24,7 +24,7 @@ type app struct {
 	replaced []string
 }
 
-// ownPart returns the part of the pod that its author wrote. injectedBy maps the name of each
+// ownPart returns the part of the pod that the author of the pod wrote. injectedBy maps the name of each
 // injected container to its SidecarSet.
 func ownPart(pod *corev1.Pod, injectedBy map[string]string) app {
 	own := app{pod: pod}
@@ -54,7 +54,8 @@ func ownPart(pod *corev1.Pod, injectedBy map[string]string) app {
 	return own
 }
 
-// Injected reports whether a container is a sidecar of any SidecarSet.
+// Injected reports whether a container has the variable IS_INJECTED=true, which each injected container
+// has.
 func Injected(container *corev1.Container) bool {
 	return slices.ContainsFunc(container.Env, func(e corev1.EnvVar) bool {
 		return e.Name == v1alpha1.InjectedEnv && e.Value == "true"
@@ -70,9 +71,9 @@ func (a app) container(name string) *corev1.Container {
 	return nil
 }
 
-// inject builds the container of a sidecar for this pod. The caller then builds the twins of a
-// hot sidecar from this container. Each list of the container begins with the list of the
-// sidecar. inject copies the list of the sidecar before it appends to the list.
+// inject builds the container of a sidecar for this pod. The caller then builds the twins of a hot sidecar
+// from this container. Each list of the container begins with the list of the sidecar. inject copies a list
+// before appending, because the sidecar is shared.
 func (a app) inject(s sidecar) (*corev1.Container, error) {
 	built := new(s.Container)
 	built.Env = addMissingEnv(s.env, a.transferred(s.TransferEnv))
@@ -94,8 +95,8 @@ func (a app) inject(s sidecar) (*corev1.Container, error) {
 	return built, nil
 }
 
-// sharedMounts adds the mounts of the app containers at paths that have no mount yet (SPEC §4.5).
-// It also returns the variables that the subPathExpr of these mounts reference.
+// sharedMounts returns mounts and the mounts of the app containers at other paths (SPEC §4.5), and the
+// variables that the subPathExpr of the added mounts reference.
 func (a app) sharedMounts(mounts []corev1.VolumeMount) ([]corev1.VolumeMount, []corev1.EnvVar) {
 	mounts = slices.Clip(mounts)
 	var needed []corev1.EnvVar

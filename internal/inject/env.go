@@ -12,7 +12,7 @@ import (
 var (
 	// keyedField matches the field path of a label or an annotation of the pod.
 	keyedField = regexp.MustCompile(`^metadata\.(labels|annotations)\['(.+)'\]$`)
-	// reference matches $(NAME). It also matches $$, which escapes a dollar sign.
+	// reference matches $(NAME), and also $$, which escapes a dollar sign.
 	reference = regexp.MustCompile(`\$\$|\$\(([^()$]+)\)`)
 )
 
@@ -100,8 +100,7 @@ func referenced(expression string, env []corev1.EnvVar) []corev1.EnvVar {
 	return found
 }
 
-// envIndex returns the index of the last variable with a name, because the kubelet uses the last
-// variable.
+// envIndex returns the index of the last variable with a name, or -1. The kubelet uses the last variable.
 func envIndex(env []corev1.EnvVar, name string) int {
 	for index, variable := range slices.Backward(env) {
 		if variable.Name == name {
@@ -122,7 +121,7 @@ func addMissingEnv(env, more []corev1.EnvVar) []corev1.EnvVar {
 	return env
 }
 
-// setEnv replaces or appends a variable. It changes env.
+// setEnv replaces the last variable with the same name, or appends the variable. setEnv may change env.
 func setEnv(env []corev1.EnvVar, variable corev1.EnvVar) []corev1.EnvVar {
 	if index := envIndex(env, variable.Name); index >= 0 {
 		env[index] = variable

@@ -18,7 +18,7 @@ func TestSpec4_5_VariablesThatVariablesReferenceAreShared(t *testing.T) {
 	assert.Equal(t, []corev1.EnvVar{env("IS_INJECTED", "true"), env("POD", "web-1"), env("DIR", "/logs/$(POD)/$(DIR)/$(AFTER)")}, injected.Spec.Containers[0].Env)
 }
 
-// Each value references the previous variable twice.
+// Each value references the previous variable twice, so an expansion would double at each variable.
 func TestSpec4_15_NoVariablesOfAPodStallInjection(t *testing.T) {
 	app := fixture.Container("app")
 	app.Env = []corev1.EnvVar{env("V0", "x")}

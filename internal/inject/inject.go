@@ -38,7 +38,7 @@ type insertions struct {
 	replaced map[int]*corev1.Container
 }
 
-// SetError is an error about a SidecarSet. Its message names the SidecarSet, too.
+// SetError is an error about a SidecarSet. The message of Err names the SidecarSet, too.
 type SetError struct {
 	Set string
 	Err error
@@ -48,9 +48,9 @@ func (e SetError) Error() string { return e.Err.Error() }
 
 func (e SetError) Unwrap() error { return e.Err }
 
-// Pod computes the injection of SidecarSets that match a pod (SPEC §4, items 1 to 10). It skips
-// paused SidecarSets. now is the timestamp in the annotations. Pod does not change the pod.
-// Errors name the SidecarSet, the container and the cause.
+// Pod computes the injection of SidecarSets that match a pod (SPEC §4, items 1 to 10), except paused
+// SidecarSets. now is the timestamp in the annotations. Pod does not change the pod. Errors name the
+// SidecarSet, the cause, and the container if the cause is in a container.
 func Pod(pod *corev1.Pod, sets []*Set, now metav1.Time) (*Injection, error) {
 	injection := &Injection{
 		pod:            pod,
@@ -132,7 +132,7 @@ func (i *Injection) add(set *Set, own app) error {
 	return nil
 }
 
-// Containers is the number of injected containers, including init containers.
+// Containers returns the number of injected containers, including init containers.
 func (i *Injection) Containers() int { return i.containers.count() + i.initContainers.count() }
 
 func (p *insertions) count() int { return len(p.before) + len(p.after) + len(p.replaced) }
@@ -160,8 +160,9 @@ func (p *insertions) sortByName() {
 	slices.SortStableFunc(p.after, byName)
 }
 
-// warn adds a warning for each container of the pod that a sidecar replaces. It also adds a
-// warning for each other container with the variable of injected containers (SPEC §4.2, §4.5).
+// warn adds a warning for each container of the pod that a sidecar replaces (SPEC §4.2). If sets is not
+// empty, warn also adds a warning for each other container with the variable of injected containers (SPEC
+// §4.5).
 func (i *Injection) warn(own app, injectedBy map[string]string, sets []*Set) {
 	for _, container := range own.replaced {
 		i.warnings = append(i.warnings, fmt.Sprintf("container %s: a container of SidecarSet %s replaces it", container, injectedBy[container]))

@@ -44,7 +44,7 @@ func env(name, value string) corev1.EnvVar { return corev1.EnvVar{Name: name, Va
 
 var noon = metav1.NewTime(time.Date(2024, 1, 2, 12, 0, 0, 0, time.UTC))
 
-// injectInto applies the patch like the API server. The pod also has an unknown field.
+// injectInto returns the pod after the patch of the injection. The pod also has an unknown field.
 func injectInto(t *testing.T, pod *corev1.Pod, sets ...*v1alpha1.SidecarSet) *corev1.Pod {
 	t.Helper()
 	before, err := json.Marshal(pod)
@@ -259,7 +259,7 @@ func TestSpec4_6_TransferredEnv(t *testing.T) {
 	}
 }
 
-// The kubelet uses the last of several variables of one name.
+// If several variables have the same name, the kubelet uses the last variable.
 func TestSpec4_6_OfDuplicateVariablesTheLastCounts(t *testing.T) {
 	app := fixture.Container("app")
 	app.Env = []corev1.EnvVar{env("DIR", "first"), env("DIR", "last")}
@@ -365,7 +365,7 @@ func TestSpec4_12_ErrorsNameSetContainerAndCause(t *testing.T) {
 	}
 }
 
-// Admission does not check SidecarSets that are created at the same time against each other.
+// Admission does not compare SidecarSets that are created at the same time.
 func TestSpec4_12_TwoSetsWithOneContainerNameRejectThePodByName(t *testing.T) {
 	var sets []*Set
 	for _, set := range []*v1alpha1.SidecarSet{

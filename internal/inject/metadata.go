@@ -12,9 +12,9 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// PatchMetadata returns the annotations that patchPodMetadata changes, with their new values
-// (SPEC §4.9). It does not change its arguments. A value that MergePatchJson cannot parse as JSON
-// is an error. The error names the key of the value.
+// PatchMetadata returns the annotations that patchPodMetadata changes, with their new values (SPEC §4.9).
+// PatchMetadata does not change annotations. If MergePatchJson cannot parse a value as JSON, PatchMetadata
+// returns an error that names the key of the value.
 func PatchMetadata(annotations map[string]string, patches []v1alpha1.SidecarSetPatchPodMetadata) (map[string]string, error) {
 	changes := map[string]string{}
 	for i := range patches {
@@ -48,8 +48,8 @@ func patched(policy v1alpha1.SidecarSetPatchPolicyType, old string, exists bool,
 	return value, nil
 }
 
-// mergeJSON applies a JSON merge patch (RFC 7396). Numbers keep their digits, and a document
-// without changes keeps its format.
+// mergeJSON applies a JSON merge patch (RFC 7396) to document, or returns patch if exists is false. Numbers
+// keep their digits. A document without changes keeps its format.
 func mergeJSON(document string, exists bool, patch string) (string, error) {
 	change, err := decodeJSON(patch)
 	if err != nil {
@@ -76,7 +76,8 @@ func mergeJSON(document string, exists bool, patch string) (string, error) {
 	return after, nil
 }
 
-// mergePatch is the algorithm of RFC 7396, section 2.
+// mergePatch applies patch to target with the algorithm of RFC 7396, section 2. mergePatch may change
+// target.
 func mergePatch(target, patch any) any {
 	changes, isObject := patch.(map[string]any)
 	if !isObject {

@@ -13,10 +13,10 @@ import (
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
-// UsesPinned reports whether a new pod gets the pinned revision instead of the newest content
-// (SPEC §4.11). A recreated pod with the same name gets the same revision. Pods of a ReplicaSet
-// get their names after admission, so they differ only in request. request is the UID of the
-// admission request. If the API server repeats a request, the pod gets the same revision again.
+// UsesPinned reports whether a new pod gets the pinned revision instead of the newest content (SPEC §4.11).
+// request is the UID of the admission request. A recreated pod with the same name and controller gets the
+// same revision. Pods of a ReplicaSet get their names after admission, so only request differs between pods
+// of a ReplicaSet. If the API server retries a request, the pod gets the same revision again.
 func UsesPinned(set *v1alpha1.SidecarSet, pod *corev1.Pod, request types.UID) (bool, error) {
 	pinned, strategy := set.Spec.InjectionStrategy.Revision, &set.Spec.UpdateStrategy
 	switch {

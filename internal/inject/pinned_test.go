@@ -95,7 +95,7 @@ func TestSpec4_11_PodsOfOneReplicaSetGetTheShareToo(t *testing.T) {
 	for _, owner := range []types.UID{"a", "b", "c", "d"} {
 		pinned := 0
 		for i := range replicas {
-			// API servers name such a pod after admission.
+			// API servers name a pod of a ReplicaSet after admission.
 			pod := fixture.Pod()
 			pod.Name, pod.GenerateName = "", "web-5d9c-"
 			pod.OwnerReferences = []metav1.OwnerReference{{UID: owner, Controller: new(true)}}

@@ -95,8 +95,8 @@ func (p *resourcesPolicy) compute(own app) (computed corev1.ResourceRequirements
 	return computed, nil
 }
 
-// list computes the formulas. It computes no limit for a resource if one target has no limit for
-// this resource.
+// list returns the results of the formulas by resource. If limits is set, and a target has no limit for a
+// resource, the result has no limit for this resource.
 func (p *resourcesPolicy) list(formulas []formula, targets []*corev1.Container, limits bool, of func(*corev1.Container) corev1.ResourceList) (corev1.ResourceList, error) {
 	var computed corev1.ResourceList
 	for _, f := range formulas {
@@ -123,8 +123,9 @@ func (p *resourcesPolicy) list(formulas []formula, targets []*corev1.Container, 
 	return computed, nil
 }
 
-// aggregate returns the sum or the maximum of the targets. complete is false if a target has
-// no quantity, which counts as zero. A limit of zero is no limit. A quantity beyond maxExponent is an error.
+// aggregate returns the sum or the maximum of the quantities of the targets. A missing quantity counts as
+// zero, and complete is then false. If limits is set, a quantity of zero counts as missing, because a limit
+// of zero is no limit. aggregate returns an error for a quantity beyond maxExponent.
 func (p *resourcesPolicy) aggregate(name corev1.ResourceName, targets []*corev1.Container, limits bool,
 	list func(*corev1.Container) corev1.ResourceList,
 ) (total *big.Rat, complete bool, err error) {
@@ -150,7 +151,7 @@ func (p *resourcesPolicy) aggregate(name corev1.ResourceName, targets []*corev1.
 }
 
 func exact(quantity resource.Quantity) (*big.Rat, error) {
-	// AsDec changes its receiver, which is a copy.
+	// AsDec changes quantity, which is a copy.
 	decimal := quantity.AsDec()
 	exponent := -int64(decimal.Scale())
 	if exponent > maxExponent || exponent < -maxExponent {
@@ -164,7 +165,8 @@ func exact(quantity resource.Quantity) (*big.Rat, error) {
 	return value.Mul(value, power), nil
 }
 
-// rounded rounds up to whole millis of CPU and whole bytes of memory (SPEC §4.7).
+// rounded rounds value up to whole millis of CPU or whole bytes of memory (SPEC §4.7). rounded returns an
+// error for a negative value, and for a result that does not fit an int64.
 func rounded(name corev1.ResourceName, value *big.Rat) (resource.Quantity, error) {
 	if value.Sign() < 0 {
 		return resource.Quantity{}, errNegative

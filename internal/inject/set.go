@@ -12,9 +12,9 @@ import (
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
-// Set is a SidecarSet that is prepared for injection. It contains all results that do not depend
-// on the pod. Set shares memory with the SidecarSet, and never changes the SidecarSet. Set is
-// safe for concurrent use.
+// Set is a SidecarSet that is prepared for injection. Set contains all results that do not depend on the
+// pod. Set shares memory with the SidecarSet, and never changes the SidecarSet. Set is safe for concurrent
+// use.
 type Set struct {
 	*v1alpha1.SidecarSet
 	containers     []sidecar
@@ -49,8 +49,8 @@ func ContainerNames(c *v1alpha1.SidecarContainer) []string {
 	return podstate.Twins(c.Name)
 }
 
-// Prepare prepares a SidecarSet. name is the name of the ControllerRevision of its content.
-// A resource expression that cannot be parsed is an error.
+// Prepare prepares a SidecarSet. name is the name of the ControllerRevision with the content of the
+// SidecarSet. Prepare returns an error for a resource expression that cannot be parsed.
 func Prepare(set *v1alpha1.SidecarSet, name string) (*Set, error) {
 	set, err := revision.Completed(set)
 	if err != nil {

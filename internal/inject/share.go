@@ -43,8 +43,8 @@ func (s Share) Includes(pod *corev1.Pod, request types.UID) bool {
 	return podHash(pod, request)%uint64(s.Of) < uint64(s.Part)
 }
 
-// podHash returns a uniform hash of the pod. If the pod has no name yet, the hash covers the
-// request instead.
+// podHash returns a uniform hash of the namespace, the name and the controller of the pod. If the pod has
+// no name yet, the hash covers generateName and request instead of the name.
 func podHash(pod *corev1.Pod, request types.UID) uint64 {
 	identity := []string{pod.Namespace, pod.Name}
 	if pod.Name == "" {

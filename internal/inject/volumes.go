@@ -20,8 +20,9 @@ func noteVolumes(used map[string]bool, container *corev1.Container) {
 	}
 }
 
-// addVolumes adds the used volumes of a SidecarSet. It does not replace a volume of the pod (SPEC
-// §4.3).
+// addVolumes adds the volumes of a SidecarSet whose names are in used. If the pod has a volume of the same
+// name, addVolumes keeps the volume of the pod and adds a warning (SPEC §4.3). Different volumes of one
+// name in two SidecarSets are an error.
 func (i *Injection) addVolumes(set *Set, used map[string]bool) error {
 	for n := range set.Spec.Volumes {
 		one := &set.Spec.Volumes[n]
@@ -52,7 +53,7 @@ func (i *Injection) addPullSecrets(secrets []corev1.LocalObjectReference) {
 	}
 }
 
-// sameVolume compares volumes after it has written their defaults, as validation does. A
+// sameVolume reports whether two volumes are equal after the defaults are written, as in validation. A
 // SidecarSet may have been stored before a default existed.
 func sameVolume(a, b *corev1.Volume) bool {
 	if equality.Semantic.DeepEqual(a, b) {

@@ -1,5 +1,5 @@
-// Package jsonpatch builds JSON patches of pods and SidecarSets. It builds operations (RFC 6902)
-// and pointers (RFC 6901).
+// Package jsonpatch builds JSON patches of pods and SidecarSets: operations (RFC 6902) and pointers (RFC
+// 6901).
 package jsonpatch
 
 import (
@@ -15,7 +15,7 @@ type Operation struct {
 	Value any    `json:"value,omitempty"`
 }
 
-// Pointer escapes names and indexes, and joins them to a pointer.
+// Pointer returns the pointer of names and indexes, which Pointer escapes.
 func Pointer(tokens ...string) string {
 	var pointer strings.Builder
 	for _, token := range tokens {
@@ -25,13 +25,13 @@ func Pointer(tokens ...string) string {
 	return pointer.String()
 }
 
-// Add sets a value at a pointer.
+// Add returns the operation that adds or replaces the value at a pointer.
 func Add(pointer string, value any) Operation {
 	return Operation{Op: "add", Path: pointer, Value: value}
 }
 
-// SetKeys sets keys of an object of strings, such as annotations. If the object is empty, SetKeys
-// sets the whole object, because the object may be missing.
+// SetKeys returns the operations that set the keys of changed in an object of strings, such as annotations.
+// If the object is empty, the operation sets the whole object, because the object may be missing.
 func SetKeys(pointer string, existing, changed map[string]string) []Operation {
 	switch {
 	case len(changed) == 0:
@@ -46,8 +46,8 @@ func SetKeys(pointer string, existing, changed map[string]string) []Operation {
 	return operations
 }
 
-// Append appends items to a list of the given length. If the list is empty, Append sets the whole
-// list, because the list may be missing.
+// Append returns the operations that append items to a list with existing elements. If the list is empty,
+// the operation sets the whole list, because the list may be missing.
 func Append[T any](pointer string, existing int, items []T) []Operation {
 	switch {
 	case len(items) == 0:
