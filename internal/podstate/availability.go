@@ -11,9 +11,9 @@ import (
 	"github.com/outrigger/outrigger/internal/record"
 )
 
-// rolloutEnded reports whether the rollout of the pod's content has ended. If the pod was
-// upgraded to that content, the rollout has to have ended after the upgrade, because the same
-// content may be rolled out again.
+// rolloutEnded reports whether the rollout of the content with the given hash has ended. If upgraded is true,
+// the rollout must have ended after newest, the newest upgrade of the pod, because the same content may be
+// rolled out again.
 func (v *Version) rolloutEnded(hash string, newest record.State, upgraded bool) bool {
 	for i := range v.Good {
 		if good := &v.Good[i]; good.Hash == hash {
@@ -36,10 +36,10 @@ func endedSince(good *v1alpha1.GoodRevision, upgrade record.State) bool {
 	return err == nil && order <= 0
 }
 
-// unavailableBefore reports whether the pod was unavailable at its upgrade and has not been ready
-// since. It compares the transition time of the Ready condition at the upgrade with the current
-// transition time. The kubelet changes the transition time whenever the pod becomes ready or
-// unready. Both times come from the kubelet, so clocks of different machines do not matter.
+// unavailableBefore reports whether the pod was unavailable at its upgrade and has not been ready since. The
+// transition time of the Ready condition at the upgrade is compared with the current transition time. The
+// kubelet changes the transition time whenever the pod becomes ready or unready. Both times come from the
+// kubelet, so clocks of different machines are not compared.
 func unavailableBefore(pod *corev1.Pod, set string) bool {
 	if Ready(pod) {
 		return false
@@ -52,9 +52,9 @@ func unavailableBefore(pod *corev1.Pod, set string) bool {
 	return recorded && since.Equal(&transition)
 }
 
-// neverReady reports whether the pod still has its first Ready condition. It applies to a pod
-// that had no Ready condition at its upgrade, because the pod was not scheduled. The kubelet
-// writes the start time and the first Ready condition with the same status, in whole seconds.
+// neverReady reports whether the pod still has its first Ready condition. The pod had no Ready condition at
+// its upgrade, because the pod was not scheduled. The kubelet writes the start time and the first Ready
+// condition in the same update of the status, in whole seconds.
 func neverReady(pod *corev1.Pod) bool {
 	condition, started := readyCondition(pod), pod.Status.StartTime
 	return condition == nil || started == nil || condition.LastTransitionTime.Sub(started.Time) <= time.Second

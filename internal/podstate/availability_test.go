@@ -17,7 +17,7 @@ const (
 	ofPeers = `"lastContainerStatuses":{"side":{"imageID":"id-1"}}`
 )
 
-// crashed is a pod that took the upgrade, and whose app is down.
+// crashed returns a pod that runs the image of the upgrade and is not ready.
 func crashed(state string) *corev1.Pod {
 	return upgraded(func(p *corev1.Pod, s *corev1.ContainerStatus) {
 		p.Annotations[v1alpha1.InPlaceUpdateStateAnnotation] = `{"s":{"revision":"new",` + state + `}}`
@@ -62,7 +62,7 @@ func TestSpec7_5_PodsWhoseContentWasRecordedDoNotCount(t *testing.T) {
 	}
 }
 
-// The end of a rollout proves that a pod was available. A record of OpenKruise is no proof.
+// The pod does not wait only if the end of the rollout of its content is recorded.
 func TestSpec7_2_PodsWhoseContentWasRecordedDoNotWait(t *testing.T) {
 	v := version()
 	v.Hash, v.Good = "newer", []v1alpha1.GoodRevision{{Hash: "new"}}

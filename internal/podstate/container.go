@@ -23,7 +23,7 @@ type containerChange struct {
 func (c *containerChange) observed() bool {
 	switch {
 	case c.status == nil || c.status.ImageID == "":
-		// The kubelet has not created the container yet, but it reports the requested image.
+		// Before the kubelet creates the container, the status has the requested image, but no image ID.
 		return false
 	case c.before.RestartCount != nil && c.status.RestartCount != *c.before.RestartCount:
 		// The restart count may also be lower, because a recreated node may have lost the count.
@@ -46,16 +46,16 @@ func (c *containerChange) observed() bool {
 	return c.runsImage() || c.status.State.Running != nil && c.status.State.Running.StartedAt.After(c.patched)
 }
 
-// runsImage reports whether the container runs the image of the spec. For a container that
-// existed before the change, this does not prove a restart. The kubelet restarts such a container
-// if the string of its image changes, even if both strings name the same image.
+// runsImage reports whether the container runs the image of the spec. For a container that existed before the
+// change, the image does not prove a restart, because the kubelet also restarts the container if the new
+// string names the same image.
 func (c *containerChange) runsImage() bool {
 	return canonicalImage(c.status.Image) == canonicalImage(c.container.Image) || sameDigest(c.status.ImageID, c.container.Image)
 }
 
-// imageChanged compares digests, because names of images are not stable. The runtime names an
-// image by any of its repositories. If the image is also pulled from another repository, the name
-// may change without a restart.
+// imageChanged reports whether the container runs another image than before the change. Digests are compared
+// if both image IDs have a digest, because the runtime may name an image by any repository of the image. If
+// the image is also pulled from another repository, the name may change without a restart.
 func (c *containerChange) imageChanged() bool {
 	_, before, named := strings.Cut(c.before.ImageID, "@")
 	_, now, still := strings.Cut(c.status.ImageID, "@")
@@ -89,9 +89,9 @@ func canonicalImage(image string) string {
 	return image
 }
 
-// StartFailure reports whether a container cannot start without a change, and the reason of
-// the kubelet. The kubelet alternates between two reasons for an image that it cannot pull.
-// StartFailure reports both as ImagePullBackOff.
+// StartFailure reports whether a container cannot start without a change, and the reason of the kubelet. The
+// kubelet alternates between the reasons ErrImagePull and ImagePullBackOff for an image that cannot be
+// pulled. StartFailure returns ImagePullBackOff for both reasons.
 func StartFailure(status *corev1.ContainerStatus) (reason string, failed bool) {
 	if status == nil || status.State.Waiting == nil {
 		return "", false
@@ -106,9 +106,8 @@ func StartFailure(status *corev1.ContainerStatus) (reason string, failed bool) {
 	}
 }
 
-// FailedBefore reports whether the image that the kubelet could not pull differs from the image in the
-// spec of the pod. In this case, the kubelet has not tried the image of the spec yet, which may correct
-// the failure, or may fail, too.
+// FailedBefore reports whether the image that the kubelet could not pull differs from image, the image in the
+// spec of the pod. In this case, the kubelet has not tried the image of the spec yet.
 func FailedBefore(status *corev1.ContainerStatus, image string) bool {
 	if reason, _ := StartFailure(status); reason != ImagePullBackOff {
 		return false
@@ -133,8 +132,8 @@ type FailedStart struct {
 	Image string
 }
 
-// FailedStart returns the first container of the version that cannot start, or nil. It checks
-// both twins of a hot sidecar. It skips a container whose former image could not be pulled, or crashed.
+// FailedStart returns the first container of the version that cannot start, or nil. Both twins of a hot
+// sidecar are checked. A container is skipped if only the former content of the container is known to fail.
 func (v *Version) FailedStart(pod *corev1.Pod) *FailedStart {
 	for _, sidecar := range v.Sidecars {
 		for _, name := range sidecar.InPod() {
@@ -151,8 +150,8 @@ func (v *Version) FailedStart(pod *corev1.Pod) *FailedStart {
 	return nil
 }
 
-// crashedBefore reports whether a container in a crash loop has an upgrade that the kubelet has not
-// observed. The crash loop is that of the former content.
+// crashedBefore reports whether the former content of a container is in a crash loop: the kubelet has not
+// observed the upgrade of the container yet.
 func (v *Version) crashedBefore(pod *corev1.Pod, container, reason string) bool {
 	if reason != crashLoopBackOff {
 		return false
@@ -165,8 +164,8 @@ func (v *Version) crashedBefore(pod *corev1.Pod, container, reason string) bool 
 	return pending
 }
 
-// Blocked reports whether the pod has a container that cannot start and is no sidecar of the
-// SidecarSet. A change of the SidecarSet does not repair such a pod.
+// Blocked reports whether the pod has a container that cannot start and is not a sidecar of the SidecarSet. A
+// change of the SidecarSet does not repair such a pod.
 func (v *Version) Blocked(pod *corev1.Pod) bool {
 	for i := range pod.Status.ContainerStatuses {
 		status := &pod.Status.ContainerStatuses[i]

@@ -10,8 +10,8 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// upgradedNative is a pod whose native sidecar was patched from v1 to v2. Its init
-// container ran before, with an image that no version names any longer.
+// upgradedNative returns a pod whose native sidecar was patched from v1 to v2. The ordinary init container of
+// the pod ran with an image that differs from the spec.
 func upgradedNative(status corev1.ContainerStatus) *corev1.Pod {
 	pod := upgraded(func(p *corev1.Pod, _ *corev1.ContainerStatus) {
 		p.Annotations[v1alpha1.InPlaceUpdateStateAnnotation] = `{"s":{"revision":"new","updateTimestamp":"2024-01-02T12:00:00Z","lastContainerStatuses":{"mesh":{"imageID":"id-1","restartCount":2}}}}`
@@ -48,8 +48,8 @@ func TestSpec9_1_NativeSidecarsAreReadFromTheStatusesOfInitContainers(t *testing
 	}
 }
 
-// An init container without restartPolicy Always is no native sidecar. It may belong to the app or to an older version
-// of the SidecarSet.
+// An init container without restartPolicy Always is not a native sidecar, but may belong to the app or to an
+// older version of the SidecarSet.
 func TestSpec9_1_AnInitContainerThatEndsIsNoNativeSidecar(t *testing.T) {
 	pod := upgradedNative(corev1.ContainerStatus{})
 	assert.NotNil(t, Container(pod, "mesh", true))

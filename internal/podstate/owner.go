@@ -7,8 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Owner is the workload of a pod. For a ReplicaSet of a Deployment, whose name ends with the
-// hash of the template, it is the Deployment.
+// Owner returns the kind and the name of the controller of a pod, or empty strings. For a ReplicaSet whose
+// name ends with the hash of the template, Owner returns the Deployment.
 func Owner(pod *corev1.Pod) (kind, name string) {
 	controller := metav1.GetControllerOfNoCopy(pod)
 	if controller == nil {

@@ -19,14 +19,14 @@ type Resize struct {
 	Requests, Limits corev1.ResourceList
 }
 
-// Resizable reports whether content with this hash without images differs from the version in
-// nothing but images and amounts of CPU and memory (SPEC §7.9).
+// Resizable reports whether the content with the hash hashWithoutImage differs from the version in nothing
+// but images and amounts of CPU and memory (SPEC §7.9).
 func (v *Version) Resizable(hashWithoutImage string) bool {
 	return slices.Contains(v.ResizableHashes, hashWithoutImage) && slices.Contains(v.ResizableHashes, v.HashWithoutImage)
 }
 
-// Resizes returns the changes that give the sidecars of a pod the resources of the version. Amounts
-// that the version does not contain stay, because another component added them to the pod.
+// Resizes returns the changes that give the sidecars of a pod the resources of the version. Amounts that the
+// version does not contain stay, because another component added these amounts to the pod.
 func (v *Version) Resizes(pod *corev1.Pod) []Resize {
 	var resizes []Resize
 	for _, sidecar := range v.Sidecars {
@@ -49,7 +49,7 @@ func (v *Version) Resizes(pod *corev1.Pod) []Resize {
 	return resizes
 }
 
-// differing returns the amounts of wanted that differ, or nil.
+// differing returns the amounts of CPU and memory in wanted that present does not have, or nil.
 func differing(wanted, present corev1.ResourceList) (changes corev1.ResourceList) {
 	for _, name := range revision.ResizableResources() {
 		want, wanted := wanted[name]
@@ -64,8 +64,8 @@ func differing(wanted, present corev1.ResourceList) (changes corev1.ResourceList
 	return changes
 }
 
-// notResizable returns the reason for which the API server rejects the resize of a pod to the
-// version, or "".
+// notResizable returns the reason for which Kubernetes cannot resize a pod to the version, or "". The result
+// is also "" if the pod needs no resize.
 func (v *Version) notResizable(pod *corev1.Pod) string {
 	resizes := v.Resizes(pod)
 	if len(resizes) == 0 {
@@ -95,7 +95,7 @@ func (v *Version) notResizable(pod *corev1.Pod) string {
 	return ""
 }
 
-// resized returns a copy of a pod with the resources of the changes.
+// resized returns a pod that has only the spec of pod, with the resources of resizes.
 func resized(pod *corev1.Pod, resizes []Resize) *corev1.Pod {
 	changed := &corev1.Pod{Spec: *pod.Spec.DeepCopy()}
 	for _, resize := range resizes {
@@ -116,7 +116,7 @@ func merged(list, changes corev1.ResourceList) corev1.ResourceList {
 	return list
 }
 
-// qosClass returns the QoS class that the API server gives a pod with these containers.
+// qosClass returns the QoS class that the API server gives a pod with the containers of pod.
 func qosClass(pod *corev1.Pod) corev1.PodQOSClass {
 	bestEffort, guaranteed := true, true
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
@@ -139,8 +139,8 @@ func qosClass(pod *corev1.Pod) corev1.PodQOSClass {
 	return corev1.PodQOSBurstable
 }
 
-// restartsNothing reports whether the upgrade of a pod to the version restarts no container: it
-// changes no image, and no resize restarts a sidecar.
+// restartsNothing reports whether the upgrade of a pod to the version restarts no container: the upgrade
+// changes no image, and no resize restarts a sidecar. The result is false for a version with a hot sidecar.
 func (v *Version) restartsNothing(pod *corev1.Pod) bool {
 	for _, sidecar := range v.Sidecars {
 		if sidecar.Hot() {
@@ -153,21 +153,22 @@ func (v *Version) restartsNothing(pod *corev1.Pod) bool {
 	return !v.mayRestart(pod)
 }
 
-// NeedsResize reports whether the upgrade of a pod has to compare its resources with the version. The
-// resources of other pods may differ because another component changed them.
+// NeedsResize reports whether the upgrade of a pod has to compare the resources of the pod with the version.
+// read is the record of the pod. If the resources of any other pod differ from the version, another component
+// changed the resources.
 func (v *Version) NeedsResize(read *record.Record) bool {
 	return unfinishedResize(read, v.Set) || !v.Reaches(read.HashesWithoutImage[v.Set].Hash)
 }
 
-// unfinishedResize reports whether the resize of a pod has begun for content that the pod does not
-// have. An upgrade to any content finishes it.
+// unfinishedResize reports whether the resize of a pod has begun for content that the pod does not have.
 func unfinishedResize(read *record.Record, set string) bool {
 	hash, begun := read.Resizes[set]
 	return begun && hash != read.Hashes[set].Hash
 }
 
-// ResizeWait returns what the resize of a pod waits for: the kubelet has not observed it, or a
-// condition of the pod says why it is not complete. It is empty for other pods.
+// ResizeWait returns the reason for which the resize of a pod is not complete: the condition of the pod about
+// the resize, or that the kubelet has not observed the resize. The result is empty if no resize is in
+// progress, or if the record of the pod cannot be parsed.
 func (v *Version) ResizeWait(pod *corev1.Pod) string {
 	read, err := record.Read(pod.Annotations)
 	if err != nil {
@@ -196,8 +197,8 @@ func (v *Version) resizeWait(pod *corev1.Pod, read *record.Record) string {
 	return ""
 }
 
-// ResizeObstacle returns the reason for which a pod that differs from the version in amounts of CPU
-// and memory cannot be resized. It is empty for other pods.
+// ResizeObstacle returns the reason for which a pod that differs from the version in amounts of CPU and
+// memory cannot be resized. The result is empty for all other pods.
 func (v *Version) ResizeObstacle(pod *corev1.Pod) string {
 	read, err := record.Read(pod.Annotations)
 	if err != nil {
@@ -213,7 +214,7 @@ func (v *Version) ResizeObstacle(pod *corev1.Pod) string {
 func (v *Version) judgeResources(state *State, pod *corev1.Pod, read *record.Record) {
 	hash, unfinished := read.HashesWithoutImage[v.Set].Hash, unfinishedResize(read, v.Set)
 	state.Resizing = v.resizeWait(pod, read) != ""
-	// After the restart, the pod is not ready for some time, and the upgrade is not written yet.
+	// If the resize restarts a container, the pod is not ready before the upgrade is written.
 	state.ResizeRestarts = (state.Resizing || unfinished && !Ready(pod)) && v.mayRestart(pod)
 	if !v.NeedsResize(read) {
 		state.Upgradable = true

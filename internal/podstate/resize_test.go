@@ -12,7 +12,7 @@ import (
 	"github.com/outrigger/outrigger/internal/fixture"
 )
 
-// resizeVersion differs from the content of resizePod in the amount of memory.
+// resizeVersion returns a version that differs from the content of resizePod in the amount of memory.
 func resizeVersion() *Version {
 	return &Version{
 		Set: "s", Hash: "new", HashWithoutImage: "blank-new", ResizableHashes: []string{"blank-new", "blank-old"},
@@ -109,7 +109,7 @@ func TestSpec7_9_APodWithAnUnfinishedResizeIsNotUpdated(t *testing.T) {
 	assert.True(t, !state.UnavailableByUpgrade() && state.NeedsSlot(), "nothing restarts before the resize: %+v", state)
 }
 
-// The old content is good, so that its pods do not count for other reasons.
+// The rollout of the old content has ended, so the pod can count only because of the resize.
 func TestSpec7_9_APodThatAResizeRestartsCountsBeforeItsUpgradeIsWritten(t *testing.T) {
 	version := resizeVersion()
 	version.Good = []v1alpha1.GoodRevision{{Revision: "r", Hash: "old", ResourceVersion: "5"}}

@@ -19,7 +19,7 @@ func version() *Version {
 	return &Version{Set: "s", Hash: "new", HashWithoutImage: "blank", Sidecars: []Sidecar{{Name: "side", Image: "side:v2"}}}
 }
 
-// upgraded is a pod whose container side was patched from v1 to v2, at patched.
+// upgraded returns a pod whose container side was patched from v1 to v2, at patched.
 func upgraded(change func(*corev1.Pod, *corev1.ContainerStatus)) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
@@ -206,7 +206,7 @@ func TestFailedUpgradesAreRecognised(t *testing.T) {
 	}
 }
 
-// One container of the upgrade has its broken image, and the other waits for the kubelet.
+// Container side cannot start, and the kubelet has not observed the upgrade of container app yet.
 func TestSpec7_2_APodOfWhichOneContainerCannotStartDoesNotWait(t *testing.T) {
 	of := func(waiting *corev1.ContainerStateWaiting) bool {
 		pod := upgraded(func(p *corev1.Pod, s *corev1.ContainerStatus) {
@@ -301,8 +301,8 @@ func TestSpec7_2_APodOnANodeThatDoesNotRespondWaits(t *testing.T) {
 	}
 }
 
-// After an edit of hotUpgradeEmptyImage, or with a webhook that rewrites images, empty twins have
-// another image than the SidecarSet names.
+// After an edit of hotUpgradeEmptyImage, or with a webhook that rewrites images, the image of an empty twin
+// differs from the empty image of the SidecarSet.
 func TestSpec7_7_OnlyAStandbyThatARecordedSwitchLeftBehindIsReset(t *testing.T) {
 	hot := &Version{Set: "s", Sidecars: []Sidecar{{Name: "envoy", EmptyImage: "empty:2"}}}
 	for name, c := range map[string]struct {

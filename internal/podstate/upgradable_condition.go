@@ -9,15 +9,16 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// These are the reasons of the pod condition SidecarSetUpgradable.
+// Reasons of the pod condition SidecarSetUpgradable.
 const (
 	ReasonUpdateImmutableField    = "UpdateImmutableField"
 	ReasonAllSidecarsetUpgradable = "AllSidecarsetUpgradable"
 )
 
-// UpgradableCondition returns the condition SidecarSetUpgradable for the state of a pod relative
-// to a SidecarSet (SPEC §7.2). changed reports whether the pod needs this condition written. An
-// upgradable pod that never had the condition, and was not upgraded in place, needs no condition.
+// UpgradableCondition returns the condition SidecarSetUpgradable for the state of a pod relative to a
+// SidecarSet (SPEC §7.2). changed is true if the condition must be written to the pod. An updated or
+// upgradable pod needs no condition if the condition has no entry for the SidecarSet, unless the pod was
+// upgraded in place to the version.
 func UpgradableCondition(pod *corev1.Pod, set string, state State, now metav1.Time) (condition corev1.PodCondition, changed bool) {
 	if falseDue, trueDue := conditionDue(pod, set, state); !falseDue && !trueDue {
 		return corev1.PodCondition{}, false
@@ -28,9 +29,9 @@ func UpgradableCondition(pod *corev1.Pod, set string, state State, now metav1.Ti
 	return conditionOf(before, entries, now), true
 }
 
-// ConditionWithoutSet returns the condition SidecarSetUpgradable without the entry false of a
-// deleted SidecarSet. changed reports whether the pod has such an entry. An entry true is not
-// removed, because it does not make the condition False.
+// ConditionWithoutSet returns the condition SidecarSetUpgradable without the entry false of a deleted
+// SidecarSet. changed is true if the pod has such an entry. An entry true is not removed, because an entry
+// true does not make the condition False.
 func ConditionWithoutSet(pod *corev1.Pod, set string, now metav1.Time) (condition corev1.PodCondition, changed bool) {
 	before := Condition(pod, v1alpha1.UpgradableCondition)
 	entries := upgradableEntries(before)
@@ -41,7 +42,7 @@ func ConditionWithoutSet(pod *corev1.Pod, set string, now metav1.Time) (conditio
 	return conditionOf(before, entries, now), true
 }
 
-// BlockedSets returns the SidecarSets that cannot upgrade a pod according to its condition. The
+// BlockedSets returns the SidecarSets that cannot upgrade a pod according to the condition of the pod. The
 // result is not sorted.
 func BlockedSets(pod *corev1.Pod) (sets []string) {
 	for set, can := range upgradableEntries(Condition(pod, v1alpha1.UpgradableCondition)) {

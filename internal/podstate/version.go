@@ -54,7 +54,7 @@ func (s Sidecar) InPod() []string {
 	return []string{s.Name}
 }
 
-// Twin returns the name of the other twin of a hot sidecar.
+// Twin returns the name of the twin of a hot sidecar that is not name.
 func (s Sidecar) Twin(name string) string {
 	if twins := Twins(s.Name); name == twins[0] {
 		return twins[1]
@@ -65,8 +65,8 @@ func (s Sidecar) Twin(name string) string {
 // isTwin reports whether a container is one of the two twins of a hot sidecar.
 func (s Sidecar) isTwin(name string) bool { return slices.Contains(Twins(s.Name), name) }
 
-// NewVersion returns the current version of a SidecarSet. It computes the hashes of the
-// content and ignores hash annotations that differ.
+// NewVersion returns the current version of a SidecarSet. NewVersion computes the hashes of the content and
+// ignores hash annotations that differ.
 func NewVersion(set *v1alpha1.SidecarSet) (*Version, error) {
 	set, err := revision.Completed(set)
 	if err != nil {
@@ -101,14 +101,13 @@ func newSidecar(c *v1alpha1.SidecarContainer) Sidecar {
 	return s
 }
 
-// Reaches reports whether a pod with this hash without images differs from the version in
+// Reaches reports whether a pod whose content has the hash hashWithoutImage differs from the version in
 // nothing but images.
 func (v *Version) Reaches(hashWithoutImage string) bool {
 	return hashWithoutImage == v.HashWithoutImage || v.RecordedBefore(hashWithoutImage)
 }
 
-// RecordedBefore reports whether an earlier release recorded this hash for the content of the
-// version.
+// RecordedBefore reports whether an earlier release recorded hashWithoutImage for the content of the version.
 func (v *Version) RecordedBefore(hashWithoutImage string) bool {
 	return hashWithoutImage != "" && hashWithoutImage == v.FormerHashWithoutImage && hashWithoutImage != v.HashWithoutImage
 }
@@ -127,8 +126,9 @@ func (v *Version) Names() []string {
 	return names
 }
 
-// Container returns a container of a pod by name or, with native, a native sidecar. It does not
-// return ordinary init containers, because they do not run again (SPEC §9.1).
+// Container returns a container of a pod by name or, with native, a native sidecar. The result is nil if the
+// pod has no such container. An ordinary init container is not returned, because an ordinary init container
+// does not run again (SPEC §9.1).
 func Container(pod *corev1.Pod, name string, native bool) *corev1.Container {
 	containers := pod.Spec.Containers
 	if native {
@@ -142,8 +142,8 @@ func Container(pod *corev1.Pod, name string, native bool) *corev1.Container {
 	return nil
 }
 
-// Natives yields the native sidecars of a pod and their statuses. It includes native sidecars
-// that the author of the pod wrote. A status that the kubelet has not reported yet is nil.
+// Natives yields each native sidecar of a pod and its status, also native sidecars that the author of the pod
+// wrote. A status that the kubelet has not reported yet is nil.
 func Natives(pod *corev1.Pod) iter.Seq2[*corev1.Container, *corev1.ContainerStatus] {
 	return func(yield func(*corev1.Container, *corev1.ContainerStatus) bool) {
 		for i := range pod.Spec.InitContainers {
@@ -155,8 +155,8 @@ func Natives(pod *corev1.Pod) iter.Seq2[*corev1.Container, *corev1.ContainerStat
 	}
 }
 
-// Status returns the status of a container of a pod by name or, with native, the status of an
-// init container.
+// Status returns the status of a container of a pod by name or, with native, the status of an init container.
+// The result is nil if the kubelet has not reported the status yet.
 func Status(pod *corev1.Pod, name string, native bool) *corev1.ContainerStatus {
 	statuses := pod.Status.ContainerStatuses
 	if native {

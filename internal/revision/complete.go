@@ -25,8 +25,8 @@ func Complete(set, stored *v1alpha1.SidecarSet) error {
 	return WriteHashes(set)
 }
 
-// keepsVersion reports whether the stored hash matches the stored content, and the content
-// does not change.
+// keepsVersion reports whether the stored hash matches the stored content, and set has the containers, init
+// containers and volumes of stored.
 func keepsVersion(set, stored *v1alpha1.SidecarSet) (bool, error) {
 	if stored == nil || differ(set.Spec.Containers, stored.Spec.Containers) ||
 		differ(set.Spec.InitContainers, stored.Spec.InitContainers) || differ(set.Spec.Volumes, stored.Spec.Volumes) {

@@ -49,8 +49,8 @@ func TestSpec5_ApplyingOnlyAPauseKeepsTheRecordedVersion(t *testing.T) {
 	}
 }
 
-// Earlier releases stored startup probes and the service of gRPC probes with the
-// defaults of pods. Manifests do not have them.
+// Earlier releases stored startup probes and the service of gRPC probes with the defaults of pods. Manifests
+// do not contain these defaults.
 func TestSpec7_2_AVersionReachesThePodsOfEarlierReleases(t *testing.T) {
 	for name, differs := range map[string]bool{"hash-startup-nofail": true, "hash-grpc-liveness": true, "container-defaults": false} {
 		_, written := recordedSet(t, name)

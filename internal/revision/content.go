@@ -13,9 +13,9 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// content is the part of a SidecarSet that a revision records. It has the form of existing
-// revisions. All keys are present, and an unset key is null. A marker makes a patch replace the
-// spec instead of merging the spec.
+// content is the part of a SidecarSet that a revision records. The JSON has the form of existing revisions:
+// all keys are present, and an unset key is null. The marker $patch makes a patch replace the spec instead of
+// merging the spec.
 type content struct {
 	Spec *marked `json:"spec"`
 }
@@ -84,8 +84,8 @@ func encoded(part any) ([]byte, error) {
 	return data, nil
 }
 
-// Restore replaces the recorded fields of a spec (SPEC §4.11). It ignores unknown keys, and
-// does not change the spec on an error.
+// Restore replaces the recorded fields of onto with the content in data (SPEC §4.11). Restore ignores unknown
+// keys, and does not change onto on an error.
 func Restore(data []byte, onto *v1alpha1.SidecarSetSpec) error {
 	recorded, err := decode(data)
 	if err != nil {
@@ -99,7 +99,8 @@ func Restore(data []byte, onto *v1alpha1.SidecarSetSpec) error {
 	return nil
 }
 
-// WithContentOf returns a copy of a SidecarSet with the content and the hashes of a recorded revision.
+// WithContentOf returns a copy of a SidecarSet with the content of a recorded revision. The hashes of the
+// revision are the only annotations of the copy.
 func WithContentOf(set *v1alpha1.SidecarSet, recorded *appsv1.ControllerRevision) (*v1alpha1.SidecarSet, error) {
 	restored := set.DeepCopy()
 	if err := Restore(recorded.Data.Raw, &restored.Spec); err != nil {
@@ -112,8 +113,8 @@ func WithContentOf(set *v1alpha1.SidecarSet, recorded *appsv1.ControllerRevision
 	return restored, nil
 }
 
-// Equal reports whether two recorded contents have the same meaning. Content that cannot be
-// parsed equals only itself.
+// Equal reports whether two recorded contents have the same meaning. Content that cannot be parsed is equal
+// only to the same bytes.
 func Equal(a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true

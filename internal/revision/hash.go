@@ -16,8 +16,8 @@ import (
 	"github.com/outrigger/outrigger/internal/defaults"
 )
 
-// Hash returns the hash of the containers of a defaulted spec (SPEC §2). It covers the init
-// containers if at least one init container is a native sidecar.
+// Hash returns the hash of the containers of a defaulted spec (SPEC §2). The hash covers the init containers
+// if at least one init container is a native sidecar.
 func Hash(spec *v1alpha1.SidecarSetSpec) (string, error) {
 	return hashOf(spec.Containers, spec.InitContainers)
 }
@@ -28,8 +28,8 @@ func HashWithoutImage(spec *v1alpha1.SidecarSetSpec) (string, error) {
 	return hashOf(withoutImages(spec.Containers), withoutImages(spec.InitContainers))
 }
 
-// FormerHashWithoutImage returns the HashWithoutImage of earlier releases. Earlier releases
-// hashed probes with the defaults of pods. The result is empty if the spec has no such probes.
+// FormerHashWithoutImage returns the HashWithoutImage of earlier releases. Earlier releases hashed probes
+// with the defaults of pods. The result is empty if the defaults of pods change no probe of the spec.
 func FormerHashWithoutImage(spec *v1alpha1.SidecarSetSpec) (string, error) {
 	open := func(c v1alpha1.SidecarContainer) bool { return defaults.HasPodProbes(&c.Container) }
 	if !slices.ContainsFunc(spec.Containers, open) && !slices.ContainsFunc(spec.InitContainers, open) {
@@ -43,7 +43,8 @@ func IsNativeSidecar(c *corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
-// hashOf gives empty lists the hash of missing lists, because the stored form omits them.
+// hashOf returns the hash of containers and, if at least one init container is a native sidecar, of
+// initContainers. An empty list has the hash of a missing list, because the stored form omits empty lists.
 func hashOf(containers, initContainers []v1alpha1.SidecarContainer) (string, error) {
 	if len(containers) == 0 {
 		containers = nil

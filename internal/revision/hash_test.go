@@ -12,7 +12,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// The recorded sets carry the hashes that clusters in use hold today.
+// The recorded SidecarSets have the hashes that existing clusters store.
 func TestSpec2_HashesEqualRecordedOnes(t *testing.T) {
 	files, err := filepath.Glob("../../test/conformance/expected/*.json")
 	require.NoError(t, err)

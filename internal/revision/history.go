@@ -34,8 +34,8 @@ func Find(sorted []*appsv1.ControllerRevision, data []byte) *appsv1.ControllerRe
 	return nil
 }
 
-// NumberFor returns the number that makes a revision the newest of the sorted revisions. If the
-// revision is already the newest, it keeps its number. revision is nil for a new revision.
+// NumberFor returns the number that makes a revision the newest of the sorted revisions. The newest revision
+// keeps its number. revision is nil for a new revision.
 func NumberFor(revision *appsv1.ControllerRevision, sorted []*appsv1.ControllerRevision) int64 {
 	if len(sorted) == 0 {
 		return 1
@@ -47,8 +47,8 @@ func NumberFor(revision *appsv1.ControllerRevision, sorted []*appsv1.ControllerR
 	return newest.Revision + 1
 }
 
-// Expendable returns the revisions that exceed the history limit, the oldest first. It never
-// returns the current revision, revisions of pods, the revision that injection is pinned to, or the
+// Expendable returns the revisions that exceed the history limit, the oldest first. The result never contains
+// the revision with the name current, revisions of pods, the revision that injection is pinned to, or the
 // last good revision, which new pods of a rollout in steps may get (SPEC §6.6, §11.5).
 func Expendable(set *v1alpha1.SidecarSet, sorted []*appsv1.ControllerRevision, current string, pods []*corev1.Pod) []*appsv1.ControllerRevision {
 	excess := len(sorted) - historyLimit(set)
@@ -79,7 +79,8 @@ func historyLimit(set *v1alpha1.SidecarSet) int {
 	return max(int(*set.Spec.RevisionHistoryLimit), 1)
 }
 
-// usedBy returns a function that reports whether a pod has a revision.
+// usedBy returns a function that reports whether any of the pods has a revision. Pods with annotations that
+// cannot be parsed have no revision.
 func usedBy(pods []*corev1.Pod, set string, all []*appsv1.ControllerRevision) func(*appsv1.ControllerRevision) bool {
 	hashOf := map[string]string{}
 	for _, revision := range all {

@@ -52,9 +52,9 @@ func New(set *v1alpha1.SidecarSet, namespace string, number int64) (*appsv1.Cont
 	return built, nil
 }
 
-// MakeLatest makes a revision the latest revision of a SidecarSet. It sets number, owner, labels,
-// hash annotations and change cause (SPEC §6). It keeps the custom versions of the revision,
-// because injection may be pinned to a custom version. A second call changes nothing.
+// MakeLatest makes a revision the latest revision of a SidecarSet. MakeLatest sets number, owner, labels,
+// hash annotations and change cause (SPEC §6). The revision keeps its custom versions, because injection may
+// be pinned to a custom version. A second call changes nothing.
 func MakeLatest(on *appsv1.ControllerRevision, set *v1alpha1.SidecarSet, number int64) {
 	on.Revision = number
 	Adopt(on, set)
@@ -92,8 +92,8 @@ func with(onto map[string]string, key, value string) map[string]string {
 	return onto
 }
 
-// Current returns the name of the revision of the current content. If status is up to date, this
-// is the registered name. Otherwise, this is the name that the operator will register.
+// Current returns the name of the revision of the current content. If status is up to date, the name is the
+// latest revision in status. Otherwise, the name is computed from the content.
 func Current(set *v1alpha1.SidecarSet) (string, error) {
 	if status := &set.Status; status.ObservedGeneration == set.Generation && status.LatestRevision != "" {
 		return status.LatestRevision, nil

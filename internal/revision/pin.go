@@ -16,8 +16,9 @@ import (
 // ErrNoSuchRevision is the error if injection is pinned to a missing revision.
 var ErrNoSuchRevision = errors.New("it does not exist; correct spec.injectionStrategy.revision, or create that version again")
 
-// Pin returns the name or the custom version of the revision that injection is pinned to. If the
-// spec contains both, Pin returns only the name. If injection is not pinned, both are empty.
+// Pin returns the name or the custom version of the revision that injection is pinned to. If the spec
+// contains a name and a custom version, Pin returns only the name. If injection is not pinned, name and
+// version are empty.
 func Pin(set *v1alpha1.SidecarSet) (name, version string) {
 	pin := set.Spec.InjectionStrategy.Revision
 	switch {
@@ -44,9 +45,10 @@ func PinsOwnVersion(set *v1alpha1.SidecarSet) bool {
 	return name == "" && version != "" && version == CustomVersion(set)
 }
 
-// FindPinned returns the revision that injection is pinned to, among the sorted revisions of the
-// SidecarSet. It finds the revision by name, or finds the newest revision with the custom version
-// (SPEC §4.11). A missing revision is an error. A missing pin is also an error.
+// FindPinned returns the revision that injection is pinned to, among the sorted revisions of the SidecarSet:
+// the revision with the name, or the newest revision with the custom version (SPEC §4.11). If no revision has
+// the custom version of the SidecarSet itself, FindPinned returns the revision of the current content. A
+// missing revision is an error. A missing pin is also an error.
 func FindPinned(set *v1alpha1.SidecarSet, sorted []*appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
 	name, version := Pin(set)
 	if name != "" {
@@ -78,8 +80,8 @@ func Named(revisions []*appsv1.ControllerRevision, name string) *appsv1.Controll
 	return nil
 }
 
-// willCarry returns the revision of the current content, if the SidecarSet has the pinned
-// custom version and the operator has not labelled the revision yet.
+// willCarry returns the revision of the current content if the SidecarSet has the pinned custom version. The
+// operator has not labelled the revision yet. The result is nil if there is no such revision.
 func willCarry(set *v1alpha1.SidecarSet, sorted []*appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
 	if !PinsOwnVersion(set) {
 		return nil, nil
@@ -123,9 +125,9 @@ func addCustomVersion(on *appsv1.ControllerRevision, version string) {
 	on.Annotations = with(on.Annotations, v1alpha1.CustomVersionsAnnotation, version)
 }
 
-// Of returns the revisions of a SidecarSet among the listed revisions, sorted. It omits revisions
-// whose controller is of another kind. It includes revisions of a deleted SidecarSet with the
-// same name, because the new SidecarSet matches the pods of the deleted SidecarSet again.
+// Of returns the revisions of a SidecarSet among the listed revisions, sorted. Revisions whose controller is
+// of another kind are omitted. Revisions of a deleted SidecarSet with the same name are included, because the
+// new SidecarSet matches the pods of the deleted SidecarSet again.
 func Of(set *v1alpha1.SidecarSet, listed []appsv1.ControllerRevision) []*appsv1.ControllerRevision {
 	var own []*appsv1.ControllerRevision
 	for i := range listed {

@@ -13,9 +13,10 @@ import (
 // maxResizable limits the length of status.resizableHashes.
 const maxResizable = 64
 
-// ResizableHashes returns the hashes without images of a completed SidecarSet and of the revisions
-// that differ from it in nothing but images and amounts of CPU and memory (SPEC §7.9). The result is
-// sorted. It is nil if no revision differs in amounts. A revision that cannot be read is left out.
+// ResizableHashes returns the hashes without images of a completed SidecarSet and of the revisions that
+// differ from the SidecarSet in nothing but images and amounts of CPU and memory (SPEC §7.9). The result is
+// sorted and contains at most maxResizable hashes, of the newest revisions. The result is nil if no revision
+// differs in amounts. A revision that cannot be read is omitted.
 func ResizableHashes(set *v1alpha1.SidecarSet, revisions []*appsv1.ControllerRevision) ([]string, error) {
 	own := set.Annotations[v1alpha1.HashWithoutImageAnnotation]
 	hashes := []string{own}
@@ -46,9 +47,9 @@ func ResizableHashes(set *v1alpha1.SidecarSet, revisions []*appsv1.ControllerRev
 	return hashes, nil
 }
 
-// hashWithoutAmounts returns the hash of a spec with empty images, and with the amount 0 of each CPU
-// and memory request and limit of containers that a kubelet can resize. Requests and limits stay,
-// because a resize cannot remove them.
+// hashWithoutAmounts returns the hash of a spec with empty images, and with the amount 0 of each CPU and
+// memory request and limit of containers that a kubelet can resize. The hash depends on which requests and
+// limits are present, because a resize cannot remove a request or a limit.
 func hashWithoutAmounts(spec *v1alpha1.SidecarSetSpec) (string, error) {
 	containers, initContainers := withoutImages(spec.Containers), withoutImages(spec.InitContainers)
 	for i := range containers {

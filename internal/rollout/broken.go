@@ -12,11 +12,11 @@ type BrokenPods struct {
 	Count int
 	// UsingSlots is the number of these pods that upgrades made unavailable.
 	UsingSlots int
-	// Newest is the number of these pods that have the newest content. The rollout replaces the
-	// content of the others.
+	// Newest is the number of these pods that have the newest content. The rollout replaces the content of
+	// all other broken pods.
 	Newest int
-	// Reason is the reason of the condition Degraded. Example and Detail are about the first of
-	// these pods by name.
+	// Example is the first of these pods by name. Detail describes the failure of this pod, and Reason is the
+	// reason for the condition Degraded.
 	Reason, Example, Detail string
 }
 

@@ -26,13 +26,13 @@ type budget struct {
 	// allowed is the number of healthy pods that may become unavailable. healthy and needed explain
 	// this number.
 	allowed, healthy, needed int
-	// problem is the reason that no pod of the budget may become unavailable, if there is one.
+	// problem is the reason for which no pod of the budget may become unavailable, or is empty.
 	problem string
 }
 
-// NewBudgets reads PodDisruptionBudgets. pods contains all pods of their namespaces. The status of a
-// budget may be some seconds old. NewBudgets therefore counts the healthy pods, and the lower number
-// applies.
+// NewBudgets reads the PodDisruptionBudgets of the namespaces in pods. pods contains all pods of these
+// namespaces. The status of a budget may be some seconds old, so NewBudgets also counts the healthy pods, and
+// the lower number applies.
 func NewBudgets(all []policyv1.PodDisruptionBudget, pods map[string][]*corev1.Pod) *Budgets {
 	budgets := &Budgets{byNamespace: map[string][]*budget{}}
 	for i := range all {
@@ -75,8 +75,8 @@ func newBudget(of *policyv1.PodDisruptionBudget, pods []*corev1.Pod) *budget {
 	return b
 }
 
-// desiredHealthy returns the number of pods that must be healthy, as the controller of
-// PodDisruptionBudgets computes it.
+// desiredHealthy returns the number of pods that must be healthy. The computation is the computation of the
+// Kubernetes controller of PodDisruptionBudgets. expected is the number of pods of the budget.
 func desiredHealthy(spec *policyv1.PodDisruptionBudgetSpec, expected int) (int, error) {
 	switch {
 	case spec.MaxUnavailable != nil:
@@ -95,7 +95,8 @@ func desiredHealthy(spec *policyv1.PodDisruptionBudgetSpec, expected int) (int, 
 	return 0, nil
 }
 
-// healthy reports whether a pod is ready, and no upgrade of any SidecarSet is about to restart it.
+// healthy reports whether a pod is ready and is not being deleted, and no upgrade of any SidecarSet is about
+// to restart a container of the pod.
 func healthy(pod *corev1.Pod) bool {
 	ready := podstate.Condition(pod, corev1.PodReady)
 	if ready == nil || ready.Status != corev1.ConditionTrue || pod.DeletionTimestamp != nil {
@@ -123,15 +124,16 @@ func newDisruptions(budgets *Budgets) *disruptions {
 	return &disruptions{Budgets: budgets, taken: map[*budget]int{}}
 }
 
-// needs reports whether an upgrade makes a healthy pod unavailable. A pod whose twins are still to be
-// reset counts, because the reset restarts a container.
+// needs reports whether an upgrade makes a healthy pod unavailable. A pod whose standby twins are not reset
+// yet also needs a slot, because the reset restarts a container.
 func (d *disruptions) needs(pod *Pod) bool {
 	return len(d.byNamespace[pod.Namespace]) > 0 && !pod.RestartsNothing && !pod.ResizeRestarts && healthy(pod.Pod)
 }
 
 func (d *disruptions) full(pod *Pod) bool { return d.exhausted(pod) != nil }
 
-// take counts a pod that is healthy. A pod that waits for a resize is healthy until the resize restarts it.
+// take counts a pod that is healthy. A pod that waits for a resize is healthy until the resize restarts a
+// container.
 func (d *disruptions) take(pod *Pod) {
 	if !healthy(pod.Pod) {
 		return

@@ -24,7 +24,7 @@ func budgeted(name string, state podstate.State, changes ...func(*corev1.Pod)) P
 	return pod
 }
 
-// web allows one unavailable pod of four.
+// web returns a PodDisruptionBudget that allows one unavailable pod of four.
 func web(change func(*policyv1.PodDisruptionBudget)) policyv1.PodDisruptionBudget {
 	budget := policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "web", Generation: 2}}
 	budget.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
@@ -54,7 +54,7 @@ func planWithBudgets(t *testing.T, pods []Pod, others []Pod, budgets ...policyv1
 	return plan
 }
 
-// pendingUpgrade is the record of an upgrade that the kubelet has not observed.
+// pendingUpgrade adds the record of an upgrade that the kubelet has not observed.
 func pendingUpgrade(pod *corev1.Pod) {
 	pod.Annotations = map[string]string{v1alpha1.InPlaceUpdateStateAnnotation: `{"other":{"lastContainerStatuses":{"side":{"imageID":"id-1","restartCount":0}}}}`}
 	pod.Spec.Containers = []corev1.Container{{Name: "side", Image: "side:v2"}}

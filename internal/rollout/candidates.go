@@ -59,7 +59,7 @@ func Selected(updateSelector *metav1.LabelSelector, pod *corev1.Pod) (bool, erro
 	return err == nil && (selector == nil || selector.Matches(labels.Set(pod.Labels))), err
 }
 
-// compile compiles the update selector. It returns nil without an update selector.
+// compile compiles the update selector. The result is nil if updateSelector is nil.
 func compile(updateSelector *metav1.LabelSelector) (labels.Selector, error) {
 	if updateSelector == nil {
 		return nil, nil

@@ -13,10 +13,10 @@ import (
 // maxNamedUnready is the number of pods that the reason of a missed deadline names.
 const maxNamedUnready = 3
 
-// ProgressDue reports whether the progress deadline of a stage applies to a plan: pods can be upgraded
-// now, or the rollout waits for upgraded pods. It does not apply while pods of other versions occupy
-// all slots, while another limit of the policy has no slot, or while the remaining pods are rejected or wait
-// for the end of an earlier upgrade (SPEC §11.6).
+// ProgressDue reports whether the progress deadline of a stage applies to a plan: pods can be upgraded now,
+// or the rollout waits for upgraded pods. The deadline does not apply while pods of other versions occupy all
+// slots, while another limit of the policy has no slot, or while the remaining pods are rejected or cannot be
+// upgraded yet (SPEC §11.6).
 func ProgressDue(plan *Plan, current *protocol.Stage) bool {
 	if current.ProgressDeadline() == 0 || plan.Phase != protocol.PhaseProgressing && plan.Phase != protocol.PhaseWaiting {
 		return false
@@ -25,7 +25,8 @@ func ProgressDue(plan *Plan, current *protocol.Stage) bool {
 	if len(plan.Pods) > 0 || counts.Converging > 0 {
 		return true
 	}
-	// The partition keeps some candidates. Pods that wait are not among them, because they are first.
+	// The partition keeps some candidates. Pods that wait for an earlier upgrade are not among these
+	// candidates, because such pods are first.
 	upgradable := counts.Remaining - len(plan.candidates)
 	for i := range plan.candidates {
 		if c := &plan.candidates[i]; !c.Waits() && !c.InBackoff {
@@ -35,7 +36,7 @@ func ProgressDue(plan *Plan, current *protocol.Stage) bool {
 	return upgradable > 0 && plan.OpenSlots > 0 && plan.blocked == ""
 }
 
-// Overdue returns the failure of a rollout whose progress deadline is over. It is nil if the deadline
+// Overdue returns the failure of a rollout whose progress deadline is over. The result is nil if the deadline
 // does not apply, or if a pod has become updated and ready since the run observed the stall.
 func Overdue(set *v1alpha1.SidecarSet, pods []Pod, plan *Plan, current *protocol.Stage, stall *protocol.Stall) *protocol.Failure {
 	if stall == nil || !ProgressDue(plan, current) || stall.Progressed(plan.Counts) {

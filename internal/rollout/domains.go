@@ -22,7 +22,8 @@ func newDomains(limit int, of func(node string) string) *domains {
 
 func (d *domains) needs(pod *Pod) bool { return pod.NeedsSlot() }
 
-// full is strict: while too many domains have unavailable pods, no domain has a slot.
+// full reports whether the limit has no slot for a pod. While more domains than the limit have unavailable
+// pods, no domain has a slot.
 func (d *domains) full(pod *Pod) bool {
 	domain := d.of(pod.Spec.NodeName)
 	if d.unavailable[domain] {

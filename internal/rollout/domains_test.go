@@ -68,7 +68,7 @@ func TestSpec11_10_ThePlanNamesTheDomainThatItWaitsFor(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, protocol.PhaseWaiting, plan.Phase)
 	assert.Equal(t, "1 of 2 pods updated, 0 of them ready; 1 to go, 1 unavailable of 9 allowed; waiting for pods such as d/a; d/b waits for the pods of x (maxUnavailableDomains 1)", plan.Message)
-	// maxUnavailable has no slot either, so the domain is not the reason.
+	// maxUnavailable has no slot, so the message does not name the domain.
 	plan, err = NextInCluster(unavailable(intstr.FromInt32(1)), pods, nil, zonesAtOnce(1, intstr.FromString("100%")), zoned)
 	require.NoError(t, err)
 	assert.NotContains(t, plan.Message, "waits for")

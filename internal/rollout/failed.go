@@ -17,15 +17,15 @@ const MaxCrashes = 2
 // FailedPods are the pods that have failed since their upgrade to a version (SPEC §11.6).
 type FailedPods struct {
 	Count int
-	// Example is the first of these pods by name. Detail is its failure.
+	// Example is the first of these pods by name. Detail describes the failure of this pod.
 	Example, Detail string
 }
 
-// FindFailed finds the pods that have failed since their upgrade to the version. Pods that are not
-// updated yet, and will be, are the control group. If a share of the control group cannot start, too,
-// the same share of the updated pods does not count. Restarts of the control group do not count,
-// because they are restarts since an older upgrade. An updated pod was available with its content if
-// the rollout of this content has ended, so an upgrade is not the cause of its failure.
+// FindFailed finds the pods that have failed since their upgrade to the version. If a share of the control
+// group fails, too, the same share of the updated pods does not count. Restarts of sidecars in the control
+// group do not count, because these restarts follow an older upgrade. A pod with content whose rollout has
+// ended does not count, because the pod was available with this content, and an upgrade is not the cause of
+// the failure.
 func FindFailed(version *podstate.Version, pods []Pod, step *protocol.Step) (failed FailedPods) {
 	var updated int
 	var control controlGroup
@@ -51,7 +51,7 @@ func FindFailed(version *podstate.Version, pods []Pod, step *protocol.Step) (fai
 	return failed
 }
 
-// failure describes why the sidecars of a pod fail. It is empty if they do not fail.
+// failure describes the failure of a pod. The result is empty if the pod has not failed.
 func failure(version *podstate.Version, pod *Pod, step *protocol.Step) string {
 	if start := version.FailedStart(pod.Pod); start != nil {
 		return fmt.Sprintf("container %s: %s, image %s", start.Container, start.Reason, start.Image)
@@ -62,17 +62,17 @@ func failure(version *podstate.Version, pod *Pod, step *protocol.Step) string {
 	return pod.Unhealthy.describe(step)
 }
 
-// controlGroup are the pods that show failures that no upgrade of this rollout caused: the pods that are
-// not updated yet, and the updated pods that were unavailable before their upgrade and are not healthy
-// since. The latter are upgraded first. A pod that recovers still counts as failed, because the other
-// pods of its node may become ready later.
+// controlGroup counts the pods with failures that no upgrade of this rollout caused. The group contains the
+// upgradable pods that are not updated yet, and the updated pods that were unavailable before their upgrade
+// and have not been healthy since. A rollout upgrades unavailable pods first. A pod that recovers still
+// counts as failed, because the other pods of its node may become ready later.
 type controlGroup struct {
 	old, oldFailed int
-	// dead are the updated pods of the group.
+	// dead is the number of updated pods in the group.
 	dead int
 }
 
-// add adds a pod to the group, and reports whether the pod belongs to it.
+// add reports whether a pod belongs to the group, and counts such a pod.
 func (c *controlGroup) add(version *podstate.Version, pod *Pod) bool {
 	starts := version.FailedStart(pod.Pod) == nil
 	switch {
@@ -89,8 +89,9 @@ func (c *controlGroup) add(version *podstate.Version, pod *Pod) bool {
 	return false
 }
 
-// expected returns how many of the updated pods fail in any case. While few pods of the older version
-// are left, a dead pod of the group stands for one updated pod, and not for a large share of them.
+// expected returns the number of updated pods that fail for another reason than the upgrade. While few pods
+// of the older version are left, a dead pod of the group stands for one updated pod, and not for a large
+// share of the updated pods.
 func (c *controlGroup) expected(updated int) int {
 	share := func(failed, group int) int {
 		if group == 0 {
@@ -101,8 +102,8 @@ func (c *controlGroup) expected(updated int) int {
 	return max(share(c.oldFailed, c.old), share(c.oldFailed+c.dead, max(c.old+c.dead, updated)))
 }
 
-// Accept returns the stage after a resume. The limit of the stage increases by the number of the pods
-// that have failed.
+// Accept returns the stage after a resume. The limit of the stage increases by the number of the pods that
+// have failed until the resume.
 func Accept(set *v1alpha1.SidecarSet, pods []Pod, current *protocol.Stage) (*protocol.Stage, error) {
 	accepted := *current
 	accepted.Accept, accepted.Failed = false, nil
@@ -120,8 +121,8 @@ func Accept(set *v1alpha1.SidecarSet, pods []Pod, current *protocol.Stage) (*pro
 	return &accepted, nil
 }
 
-// Failure returns the reason to pause or to roll back a rollout, if a user aborted it, if a gate
-// has failed, or if the failed pods exceed the limit of its stage. Otherwise, it is nil. Failed
+// Failure returns the reason to pause or to roll back a rollout: a user aborted the rollout, a gate has
+// failed, or the failed pods exceed the limit of the stage. Otherwise, the result is nil. Gates and failed
 // pods do not count if the spec has paused the rollout, or if the rollout has ended.
 func Failure(set *v1alpha1.SidecarSet, pods []Pod, plan *Plan, current *protocol.Stage) (*protocol.Failure, error) {
 	if current != nil && current.Aborted != nil {
@@ -186,8 +187,9 @@ func aborted(set *v1alpha1.SidecarSet, by *protocol.Approval) *protocol.Failure 
 	return failure
 }
 
-// rollBack adds the quarantine of the content of a completed SidecarSet to a failure, unless no other
-// content was rolled out last.
+// rollBack adds the quarantine of the content of a completed SidecarSet to a failure. If the last good
+// revision is missing or has the same content, rollBack instead adds to the reason that the content is not
+// rolled back.
 func rollBack(failure *protocol.Failure, set *v1alpha1.SidecarSet) {
 	hash, good := set.Annotations[v1alpha1.HashAnnotation], set.Status.LastGoodRevision()
 	if good == nil || good.Hash == hash {

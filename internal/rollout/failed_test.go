@@ -26,7 +26,7 @@ func failing(state podstate.State, n int) (pods []Pod) {
 	return pods
 }
 
-// notObserved are pods whose kubelet has not observed their upgrade.
+// notObserved returns the pods with the record of an upgrade that the kubelet has not observed.
 func notObserved(pods []Pod) []Pod {
 	for i := range pods {
 		pods[i].Annotations = map[string]string{v1alpha1.InPlaceUpdateStateAnnotation: `{"s":{"lastContainerStatuses":{"side":{"imageID":"id-1","restartCount":7}}}}`}
@@ -118,7 +118,8 @@ func TestSpec11_6_FailedPodsAboveTheLimitStopTheRollout(t *testing.T) {
 	assert.Nil(t, failure, "after promote --full, no limit is left")
 }
 
-// A pause that nobody can observe, and nobody resumes, would remain for the next pods.
+// The pause of a rollout that upgrades no pods would remain until a resume, and would stop the upgrades of
+// later pods.
 func TestSpec11_6_FailedPodsPauseNoRolloutThatUpgradesNoPods(t *testing.T) {
 	stage := &protocol.Stage{Policy: "p", Steps: 1, Step: &protocol.Step{UpTo: intstr.FromString("100%"), MaxFailed: ptr(intstr.FromInt32(0))}}
 	crashed := updated

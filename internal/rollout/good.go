@@ -13,16 +13,16 @@ func (p *Plan) Ended() bool {
 	return p.Phase == protocol.PhaseComplete || p.Phase == protocol.PhasePartitionReached
 }
 
-// MayHaveEnded reports whether the rollout waits only for pods that have the version and are
-// unavailable. If the run has ended by itself, each of these pods was available before.
+// MayHaveEnded reports whether the rollout waits only for pods that have the version and are unavailable. If
+// the run has completed, each of these pods was available with the version before.
 func (p *Plan) MayHaveEnded() bool {
 	return p.Phase == protocol.PhaseWaiting && p.Counts.Remaining+p.Counts.Migrating == 0
 }
 
-// EndToRecord reports whether status must record the end of the rollout. According to the plan,
-// the rollout has ended or may have ended, but status does not show this end. The content is then
-// not the last good revision, or it was rolled out again since it became good. Content is good
-// only if a ready pod has it.
+// EndToRecord reports whether status must record the end of the rollout. According to the plan, the rollout
+// has ended or may have ended, but status does not show this end: the content is not the content of the last
+// good revision, or was rolled out again after the last recorded end. Content is good only if a ready pod has
+// the content.
 func EndToRecord(set *v1alpha1.SidecarSet, version *podstate.Version, plan *Plan, pods []Pod) bool {
 	if !plan.Ended() && !plan.MayHaveEnded() || plan.Counts.UpdatedReady == 0 {
 		return false
@@ -39,7 +39,8 @@ func EndToRecord(set *v1alpha1.SidecarSet, version *podstate.Version, plan *Plan
 	return false
 }
 
-// WithGood returns the good revisions with a new one first.
+// WithGood returns at most MaxGoodRevisions good revisions: good, followed by the known revisions with other
+// content.
 func WithGood(known []v1alpha1.GoodRevision, good v1alpha1.GoodRevision) []v1alpha1.GoodRevision {
 	all := []v1alpha1.GoodRevision{good}
 	for _, one := range known {
@@ -50,8 +51,8 @@ func WithGood(known []v1alpha1.GoodRevision, good v1alpha1.GoodRevision) []v1alp
 	return all
 }
 
-// WithoutQuarantined returns the good revisions without the quarantined content. A fleet rolls content
-// back whose rollout has ended, and such content is not good any more (SPEC 11.12.2).
+// WithoutQuarantined returns the good revisions without the quarantined content. A fleet may roll back
+// content whose rollout has ended, and quarantined content is not good (SPEC 11.12.2).
 func WithoutQuarantined(known []v1alpha1.GoodRevision, quarantine *v1alpha1.RolloutQuarantine) []v1alpha1.GoodRevision {
 	if quarantine == nil {
 		return known

@@ -14,7 +14,7 @@ import (
 	"github.com/outrigger/outrigger/internal/podstate"
 )
 
-// Illness is the reason for which a pod is not healthy. It is zero for a healthy pod.
+// Illness is the reason for which a pod is not healthy. The zero value is for a healthy pod.
 type Illness int8
 
 // A pod with the illness UnreadyTooLong has not been ready for UnreadyFor of the step. A pod with the
@@ -24,7 +24,7 @@ const (
 	AppRestarted
 )
 
-// describe returns a description for users. It is empty for a healthy pod.
+// describe returns a description for users. The description of a healthy pod is empty.
 func (i Illness) describe(step *protocol.Step) string {
 	switch i {
 	case UnreadyTooLong:
@@ -35,9 +35,9 @@ func (i Illness) describe(step *protocol.Step) string {
 	return ""
 }
 
-// Health remembers since when pods are not ready, and how often their apps restarted, as this process
-// observed it. The clocks of nodes are not compared with the clock of the process. The zero value is
-// ready for concurrent use.
+// Health records since when this process has observed that pods are not ready, and how often the apps of pods
+// restarted. The clocks of nodes are not compared with the clock of the process. The zero value is ready for
+// concurrent use.
 type Health struct {
 	mu   sync.Mutex
 	sets map[string]healthOfSet
@@ -50,23 +50,23 @@ type healthOfSet struct {
 
 type observedHealth struct {
 	updated bool
-	// unready is the time of the first observation in which the pod was not ready, since the transition
-	// of its condition Ready. It is zero if the pod is ready.
+	// unready is the time of the first observation in which the pod was not ready, since the transition of
+	// its condition Ready. unready is zero if the pod is ready.
 	unready    time.Time
 	transition metav1.Time
-	// restarts is the number of restarts of the app. before is this number before the upgrade of the
-	// pod, or in the first observation.
+	// restarts is the number of restarts of the app. before is the number of restarts before the upgrade of
+	// the pod, or in the first observation.
 	restarts, before int32
-	// dead is set while the pod has not been ready for UnreadyFor and its upgrade is not the cause: the
-	// pod is not updated, or was unavailable before its upgrade. After this, the pod counts as
+	// dead is set while the pod has not been ready for UnreadyFor and its upgrade is not the cause: the pod
+	// is not updated, or was unavailable before its upgrade. A pod that was dead and is ready again counts as
 	// recovering until the time recovering.
 	dead       bool
 	recovering time.Time
 }
 
-// Observe sets Unhealthy and Recovering of the pods of a SidecarSet. hash is the hash of its content. next
-// is the time until a pod may count as not ready for too long, or stops counting as recovering. It is 0 if
-// there is no such pod.
+// Observe sets Unhealthy and Recovering of the pods of a SidecarSet. hash is the hash of the content of the
+// SidecarSet. next is the time until a pod may count as not ready for too long, or stops counting as
+// recovering. next is 0 if there is no such pod.
 func (h *Health) Observe(set, hash string, pods []Pod, step *protocol.Step, now time.Time) (next time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -128,8 +128,8 @@ func observe(pod *Pod, before observedHealth, known bool, now time.Time) observe
 	return observed
 }
 
-// left is the time until the pod counts as not ready for too long, or stops counting as recovering.
-// Otherwise, it is 0.
+// left returns the time until the pod counts as not ready for too long, or stops counting as recovering. left
+// returns 0 for all other pods.
 func (o observedHealth) left(step *protocol.Step, now time.Time) time.Duration {
 	if left := o.recovering.Sub(now); left > 0 {
 		return left
@@ -150,7 +150,7 @@ func (o observedHealth) illness(step *protocol.Step, now time.Time) Illness {
 	return 0
 }
 
-// appRestarts counts the restarts of the containers that are no sidecars.
+// appRestarts returns the sum of the restarts of the containers that are not injected.
 func appRestarts(pod *corev1.Pod) (restarts int32) {
 	for i := range pod.Spec.Containers {
 		if container := &pod.Spec.Containers[i]; !inject.Injected(container) {

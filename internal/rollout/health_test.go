@@ -68,7 +68,7 @@ func TestSpec11_6_APodIsUnhealthyOnceItHasNotBeenReadyForSoLong(t *testing.T) {
 	expect(6, withHealth("a", deadWhen, false, 0), "", 5*time.Minute)
 }
 
-// The pods of a node that comes back do not become ready at the same time.
+// The pods of a node that responds again do not become ready at the same time.
 func TestSpec11_6_APodOfTheControlGroupRecoversForAsLong(t *testing.T) {
 	var h Health
 	recovers := func(minutes int, pod Pod) (bool, time.Duration) {
@@ -127,7 +127,7 @@ func TestSpec11_6_RestartsOfTheAppCountFromTheUpgradeOn(t *testing.T) {
 	assert.Zero(t, pods[0].Unhealthy, "the counts of other content start again")
 }
 
-// A node with pods of both versions dies.
+// The pods of both versions on one node become unready.
 func TestSpec11_6_PodsThatAreUnhealthyUnderBothVersionsDoNotCount(t *testing.T) {
 	set := unavailable(intstr.FromInt32(9))
 	set.Spec.Containers = []v1alpha1.SidecarContainer{{Container: corev1.Container{Name: "side", Image: "side:v2"}}}

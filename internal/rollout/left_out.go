@@ -11,16 +11,16 @@ import (
 	"github.com/outrigger/outrigger/internal/record"
 )
 
-// LeftOutPod is an injected pod with older content that is not matched, because it lacks a container
-// of the SidecarSet, or because its annotations cannot be read. Unreadable is the error in the latter
-// case.
+// LeftOutPod is an injected pod that is not matched. The pod has older content and lacks a container of the
+// SidecarSet, or the annotations of the pod cannot be read. Unreadable is the error about the annotations, or
+// nil.
 type LeftOutPod struct {
 	*corev1.Pod
 	Unreadable error
 }
 
-// LeftOut returns the active pods in the scope of a SidecarSet that were injected with it, and that
-// Population leaves out (SPEC §3). version is the newest version of the SidecarSet.
+// LeftOut returns the active pods in the scope of a SidecarSet that are injected, but not matched (SPEC §3).
+// Pods with the hash of version, the newest version of the SidecarSet, are not returned.
 func LeftOut(set *v1alpha1.SidecarSet, version *podstate.Version, pods []*corev1.Pod, namespaceLabels func(string) (map[string]string, error)) ([]LeftOutPod, error) {
 	scope, err := match.NewScope(&set.Spec)
 	if err != nil {

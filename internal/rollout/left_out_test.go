@@ -13,7 +13,7 @@ import (
 	"github.com/outrigger/outrigger/internal/podstate"
 )
 
-// A pod with the newest hash is not left out, even if it lacks a container, because its replacement
+// A pod with the newest hash is not returned, even if the pod lacks a container, because a recreated pod
 // would lack the container, too.
 func TestSpec3_LeftOutPodsHaveOlderContent(t *testing.T) {
 	set := &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: "logs"}}

@@ -6,10 +6,10 @@ import (
 )
 
 // Cluster contains the data, other than the pods of the SidecarSet, on which the limits of a RolloutPolicy
-// depend. The zero value is for rollouts without these limits, and for callers that do not know the
-// cluster. The plans of such callers lack these limits.
+// depend. A limit whose data is missing does not apply, so the zero value is for callers that do not know the
+// cluster.
 type Cluster struct {
-	// Domain returns the domain of a node. It is empty if the node has no domain.
+	// Domain returns the domain of a node, or an empty string if the node has no domain.
 	Domain func(node string) string
 	// Budgets are the PodDisruptionBudgets of the namespaces of the pods.
 	Budgets *Budgets
@@ -21,7 +21,7 @@ type limit interface {
 	needs(pod *Pod) bool
 	// full reports whether the limit has no slot for a pod.
 	full(pod *Pod) bool
-	// take counts a pod that is unavailable, or is going to be.
+	// take counts a pod that is unavailable, or is about to become unavailable.
 	take(pod *Pod)
 	// wants describes the slot that a pod waits for.
 	wants(pod *Pod) string
@@ -49,7 +49,7 @@ func (all limits) take(pod *Pod) {
 	}
 }
 
-// scope contains the pods and the cluster to which the limits of a step apply. It is nil without limits.
+// scope contains the pods and the cluster to which the limits of a step apply. A nil scope has no limits.
 type scope struct {
 	step    *protocol.Step
 	cluster Cluster
@@ -63,9 +63,9 @@ func newScope(current *protocol.Stage, pods []Pod, cluster Cluster) *scope {
 	return &scope{step: current.Step, pods: pods, cluster: cluster}
 }
 
-// limits counts the pods that upgrades made unavailable. The value of tried is true for a pod that a
-// batch has written, or is writing. Such a pod counts as unavailable until the population shows it as
-// updated.
+// limits returns the limits of the step. The pods that upgrades made unavailable use slots of these limits.
+// The value of tried is true for a pod that a batch has written, or is writing. Such a pod counts as
+// unavailable until the population shows the pod as updated.
 func (s *scope) limits(tried map[protocol.PodReference]bool) limits {
 	if s == nil {
 		return nil

@@ -133,7 +133,7 @@ func (s *limitedSimulation) batch(t *testing.T, left []protocol.SelectedPod, gen
 	}
 }
 
-// down counts the pods of a budget that are not healthy.
+// down returns the number of unhealthy pods, and of all pods, of a budget.
 func (s *limitedSimulation) down(budget string) (down, all int) {
 	for i := range s.pods {
 		if s.pods[i].Labels["budget"] == budget {
@@ -170,7 +170,7 @@ func (s *limitedSimulation) cluster(view []Pod) Cluster {
 	return Cluster{Domain: zoned.Domain, Budgets: NewBudgets(budgets, map[string][]*corev1.Pod{"d": pods})}
 }
 
-// asServed sets the Ready condition of a pod, which the other tests leave out.
+// asServed returns a copy of a pod with the condition Ready. The pods of the other tests have no conditions.
 func asServed(pod *Pod) *corev1.Pod {
 	served := pod.DeepCopy()
 	status := corev1.ConditionFalse

@@ -20,7 +20,7 @@ import (
 
 var noon = time.Date(2024, 1, 2, 12, 0, 0, 0, time.UTC)
 
-// States that tables speak of.
+// States of pods in test tables.
 var (
 	old      = podstate.State{Complete: true, Upgradable: true, Consistent: true, Ready: true}
 	oldDown  = podstate.State{Complete: true, Upgradable: true, Consistent: true}

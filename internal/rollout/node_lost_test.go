@@ -16,7 +16,8 @@ import (
 // lost is the state of an old pod whose node does not respond.
 var lost = podstate.State{Complete: true, Upgradable: true, Consistent: true, NodeLost: true}
 
-// The pods of a zone that returns would all restart at the same time.
+// If pods on lost nodes were upgraded, all pods of a zone would restart at the time at which the zone
+// responds again.
 func TestSpec7_2_PodsOnLostNodesWaitAndStopNoOther(t *testing.T) {
 	population := matched(lost, old, lost, old, oldDown)
 	plan, err := Next(unavailable(intstr.FromInt32(1)), population, nil)
@@ -48,7 +49,7 @@ func TestSpec7_2_APartitionKeepsPodsOnLostNodesFirst(t *testing.T) {
 	assert.Equal(t, protocol.PhasePartitionReached, plan.Phase)
 }
 
-// A lost node is no reason to roll back.
+// A lost node must not cause a rollback.
 func TestSpec11_6_TheProgressDeadlineDoesNotApplyToPodsOnLostNodes(t *testing.T) {
 	set := unavailable(intstr.FromInt32(1))
 	current := &protocol.Stage{Step: &protocol.Step{ProgressDeadline: time.Minute}}

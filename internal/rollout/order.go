@@ -27,9 +27,9 @@ func newCandidate(pod *Pod, p *priority) candidate {
 	}
 }
 
-// cost orders pods by the harm of an upgrade. An unscheduled pod has the lowest cost, followed by
-// a pending pod, a pod that is not ready, and a ready pod. A pod on a node that does not respond comes last,
-// because it cannot be upgraded yet.
+// cost returns the sort key of a pod by the harm of an upgrade. An unscheduled pod has the lowest cost,
+// followed by a pending pod, a pod that is not ready, and a ready pod. A pod on a node that does not respond
+// has the highest cost, because such a pod cannot be upgraded yet.
 func cost(pod *Pod) int8 {
 	var c int8
 	if pod.Spec.NodeName != "" {
@@ -51,9 +51,8 @@ func cost(pod *Pod) int8 {
 	return c
 }
 
-// compare orders candidates (SPEC §7.3). The priority comes first, then a lower cost, a shorter
-// time since the pod became ready, more restarts, and a later creation. The name orders all other
-// candidates.
+// compare orders candidates (SPEC §7.3). The priority comes first, then a lower cost, a shorter time since
+// the pod became ready, more restarts, and a later creation. Namespace and name order all other candidates.
 func (a *candidate) compare(b *candidate) int {
 	if a.rank != b.rank {
 		if order := a.rank.compare(b.rank); order != 0 {
@@ -90,8 +89,8 @@ func sortCandidates(all []candidate) {
 	slices.SortFunc(all, func(a, b candidate) int { return a.compare(&b) })
 }
 
-// first returns the first n candidates, in order. A plan needs few candidates, so first sorts
-// only few of them. It compares most of the other candidates only once.
+// first returns the first n candidates, in order. A plan needs few candidates, so first sorts only few
+// candidates, and compares most other candidates only once.
 func first(all []candidate, n int) []candidate {
 	kept := make([]candidate, 0, min(2*n, len(all)))
 	sorted := false

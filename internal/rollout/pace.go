@@ -20,15 +20,15 @@ const (
 	batchDelayPerSlot = 5 * time.Millisecond
 )
 
-// Interval returns the time between a plan and the next plan. took is the duration of the first
-// plan.
+// Interval returns the time between a plan and the next plan. took is the time that the computation of the
+// plan took.
 func Interval(took time.Duration) time.Duration {
 	return max(MinInterval, min(easyInterval, (easyShare-1)*took), (MaxShare-1)*took)
 }
 
-// BatchDelay returns the time to wait for more pods before a batch of the plan starts. The time
-// is zero if the plan has queued pods or a full batch. The time is also zero if the plan has two
-// thirds of the pods that can be upgraded.
+// BatchDelay returns the time to wait for more pods before a batch of the plan starts. The time is zero if
+// the plan has queued pods or a full batch. The time is also zero if the plan has at least two thirds of the
+// pods that can be upgraded at once.
 func (p *Plan) BatchDelay() time.Duration {
 	if len(p.Queued) > 0 || len(p.Pods) == MaxBatch || 3*len(p.Pods) >= 2*min(p.MaxUnavailable, p.Counts.Remaining) {
 		return 0

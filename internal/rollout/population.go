@@ -25,7 +25,8 @@ type Pod struct {
 	InBackoff, ConditionInBackoff bool
 	// Unhealthy is set by Health if the pod has not been ready for too long, or if its app restarted.
 	Unhealthy Illness
-	// Recovering is set by Health for UnreadyFor after a pod of the control group is ready again.
+	// Recovering is set by Health for the duration UnreadyFor of the step after a pod of the control group is
+	// ready again.
 	Recovering bool
 }
 
@@ -64,7 +65,8 @@ type setCache struct {
 }
 
 type cachedState struct {
-	// pod is the object that was evaluated. An informer replaces an object, and never changes it.
+	// pod is the object that was evaluated. An informer replaces objects and never changes an object, so the
+	// state is valid for this pointer.
 	pod   *corev1.Pod
 	state podstate.State
 	// member reports whether the pod is matched if its namespace is in scope.
@@ -104,9 +106,9 @@ func (c *PopulationCache) Population(set *v1alpha1.SidecarSet, pods []*corev1.Po
 	return matched, nil
 }
 
-// CountUnavailable counts the pods that in-place upgrades of a SidecarSet made unavailable (SPEC
-// §7.5). It includes pods that the newest version of the SidecarSet does not match any more. It
-// does not count a pod that was created with its version.
+// CountUnavailable counts the pods that in-place upgrades of a SidecarSet made unavailable (SPEC §7.5), also
+// pods that the newest version of the SidecarSet does not match. A pod that was created with its version does
+// not count. newest is the number of these pods that are updated.
 func (c *PopulationCache) CountUnavailable(set *v1alpha1.SidecarSet, pods []*corev1.Pod) (all, newest int, err error) {
 	err = c.visit(set, pods, func(_ match.Scope, cached cachedState) error {
 		if (cached.state.UpgradedInPlace || cached.state.ResizeRestarts) && cached.state.UnavailableByUpgrade() {
@@ -128,8 +130,8 @@ type UnreadablePods struct {
 	Cause   error
 }
 
-// Unreadable returns the pods that would be matched if their annotations could be parsed. It uses
-// the states of the last call of Population. It ignores namespaces.
+// Unreadable returns the pods that would be matched if their annotations could be parsed. Unreadable uses the
+// states of the last call of Population, and ignores namespaces.
 func (c *PopulationCache) Unreadable(set string, pods []*corev1.Pod) (unreadable UnreadablePods) {
 	one := c.of(set)
 	one.mu.Lock()
@@ -192,9 +194,9 @@ func (c *PopulationCache) visit(set *v1alpha1.SidecarSet, pods []*corev1.Pod, f 
 	return nil
 }
 
-// update drops all states if the version has changed. It also drops all states if most of the
-// states belong to deleted pods. update does not compute hashes for every plan. The content
-// changes only with the generation, and its hashed form changes only with the annotation.
+// update drops all states if the version has changed, or if most of the states belong to deleted pods. The
+// content changes only with the generation, and the hashed form of the content changes only with the
+// annotation, so update does not compute hashes for every plan.
 func (c *setCache) update(set *v1alpha1.SidecarSet, pods int) (err error) {
 	hash, good, resizable := set.Annotations[v1alpha1.HashAnnotation], set.Status.GoodRevisions, set.Status.ResizableHashes
 	if c.version != nil && c.uid == set.UID && c.generation == set.Generation && c.hash == hash &&

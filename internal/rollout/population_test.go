@@ -104,8 +104,8 @@ func BenchmarkPopulation(b *testing.B) {
 	}
 }
 
-// A pod that an upgrade made unavailable counts whatever happens to the SidecarSet. A pod that was
-// created with the version does not count.
+// A pod that an upgrade made unavailable counts after any change of the SidecarSet. A pod that was created
+// with the version does not count.
 func TestSpec7_5_TheClusterWideLimitCountsPodsThatUpgradesMadeUnavailable(t *testing.T) {
 	upgraded := func(p *corev1.Pod) {
 		p.Annotations[v1alpha1.InPlaceUpdateStateAnnotation] = `{"s":{"revision":"old","lastContainerStatuses":{"side":{"imageID":"id-1","restartCount":0}}}}`
@@ -147,7 +147,7 @@ func serve(p *corev1.Pod, restarts int32) {
 	}
 }
 
-// These pods are injected and not matched, so only this list contains them.
+// Pods with damaged annotations are not matched, so only the result of Unreadable names these pods.
 func TestSpec3_PodsWithDamagedAnnotationsAreNamed(t *testing.T) {
 	damaged := func(p *corev1.Pod) { p.Annotations[v1alpha1.HashAnnotation] = "{" }
 	pods := []*corev1.Pod{

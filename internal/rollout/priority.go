@@ -73,8 +73,8 @@ func (r rank) compare(other rank) int {
 	)
 }
 
-// trailingNumber returns the digits at the end of a label value, without leading zeros. For
-// example, it returns "10" for "sts-10". The number is a text, so it cannot overflow.
+// trailingNumber returns the digits at the end of a label value, without leading zeros. For example, the
+// result for "sts-10" is "10". The result is a string, so the number cannot overflow.
 func trailingNumber(value string) string {
 	start := len(value)
 	for start > 0 && value[start-1] >= '0' && value[start-1] <= '9' {

@@ -39,21 +39,22 @@ type simulation struct {
 	left           []protocol.SelectedPod
 	// before is the image of the previous generation.
 	before string
-	// digests of images, by tag.
+	// digests maps each tag to the digest of the image.
 	digests map[string]string
 	// version is the resourceVersion of the SidecarSet.
 	version int
-	// generation that left was planned for.
+	// planned is the generation for which left was planned.
 	planned int64
 }
 
-// simulated is a pod and its kubelet. Its state is observed without the recorded annotations.
+// simulated is a pod and its kubelet. The model observes the state of the pod without the recorded
+// annotations.
 type simulated struct {
 	*corev1.Pod
 	skew, restartTime, readyTime time.Duration
-	// runs is the image that each container runs. busy is the time at which the kubelet restarts
-	// the container. readyAt is the time at which the pod becomes ready. crashed is true until
-	// then if the app crashed.
+	// runs is the image that each container runs. busy is the time at which the kubelet restarts the
+	// container. readyAt is the time at which the pod becomes ready. If the app crashed, crashed is true
+	// until the pod becomes ready.
 	runs    map[string]string
 	busy    time.Time
 	readyAt time.Time
@@ -95,7 +96,7 @@ func (s *simulation) edit(image string) {
 	fixture.Hashed(s.set)
 }
 
-// otherName is another string for an image: an alias, its digest, or another tag of it.
+// otherName returns another string for an image: an alias, the digest, or another tag of the image.
 func (s *simulation) otherName(image string) string {
 	tag := tagOf(image)
 	switch s.random.IntN(4) {
@@ -197,8 +198,8 @@ func (p *simulated) ready() bool {
 	return len(p.Status.Conditions) > 0 && p.Status.Conditions[0].Status == corev1.ConditionTrue
 }
 
-// setReady writes the condition as a kubelet does: by its own clock, in whole
-// seconds, and with a new time only when it changes.
+// setReady writes the condition Ready as a kubelet does: by the clock of the kubelet, in whole seconds, and
+// only if the status changes.
 func (p *simulated) setReady(now time.Time, ready bool) {
 	if len(p.Status.Conditions) > 0 && p.ready() == ready {
 		return
@@ -267,7 +268,7 @@ func (p *simulated) restart(s *simulation, pod *corev1.Pod) {
 	}
 }
 
-// converged pods are consistent and ready.
+// converged reports whether the pod is consistent and ready.
 func (p *simulated) converged() bool { return p.consistent() && p.ready() }
 
 func (p *simulated) consistent() bool {
@@ -342,7 +343,8 @@ func (s *simulation) reset() {
 	}
 }
 
-// newest pods run the newest image, and are converged unless their app is broken.
+// newest reports whether a pod runs the newest image and is converged. A pod with a broken app need not be
+// ready.
 func (s *simulation) newest(p *simulated) bool {
 	return p.consistent() && (p.ready() || p.broken) && slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool { return c.Image == s.set.Spec.Containers[0].Image })
 }
@@ -356,7 +358,7 @@ func (s *simulation) unavailablePods() (n int) {
 	return n
 }
 
-// end ends the run of a rollout, and records that as the operator does.
+// end ends the run of a rollout, and records the end as the operator does.
 func (s *simulation) end() {
 	population := s.population()
 	version, err := podstate.NewVersion(s.set)

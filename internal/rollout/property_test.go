@@ -26,8 +26,8 @@ type simulation struct {
 	generation int
 	// upgrades counts the writes to each pod for each generation.
 	upgrades map[string]int
-	// unavailable are the pods that were ready when they were upgraded and have not converged
-	// since. These pods take slots.
+	// unavailable contains the pods that were ready when they were upgraded and have not converged since.
+	// These pods take slots.
 	unavailable map[string]bool
 	made        int
 	// stage limits the rollout, unless it is nil.
@@ -164,12 +164,13 @@ func percentOf(percent string, n int) int {
 	return (p*n + 99) / 100
 }
 
-// mayBeWritten pods are not updated, differ only in images, and are consistent or cannot start.
+// mayBeWritten reports whether a pod is not updated, differs only in images, and is consistent or cannot
+// start.
 func mayBeWritten(pod *Pod) bool {
 	return !pod.Updated && pod.Upgradable && (pod.Failed || pod.Consistent && !pod.Migrated)
 }
 
-// upgradeInProgress pods are not ready because of an upgrade.
+// upgradeInProgress reports whether a pod is not converged because of an upgrade.
 func upgradeInProgress(pod *Pod) bool {
 	return (pod.Updated || pod.UpgradedInPlace) && (!pod.Consistent || !pod.Ready) && !pod.UnavailableBefore
 }
@@ -178,7 +179,7 @@ func upgradeInProgress(pod *Pod) bool {
 // matched pods in the plan.
 func (s *simulation) apply(t *testing.T, pods []protocol.SelectedPod, matched, generation int) {
 	if generation != s.generation {
-		return // the fence
+		return // the write gate
 	}
 	before, updated := len(s.unavailable), updatedOf(s.pods)
 	for _, chosen := range pods {
@@ -221,8 +222,8 @@ func TestSpec7_MaxUnavailableIsKeptAtEveryInstantInAnyPopulation(t *testing.T) {
 				s.happen()
 			}
 			if s.made != created {
-				// The percentages apply to another number of pods. The test compares them only for
-				// the planned number.
+				// The percentages apply to another number of pods. The test compares percentages only for the
+				// planned number of pods.
 				continue
 			}
 			before, old := updatedOf(s.pods), s.view()

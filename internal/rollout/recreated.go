@@ -11,9 +11,10 @@ import (
 )
 
 // OldWhenRecreated returns the reason for which recreated pods would not get the newest content of a
-// SidecarSet, or an empty string (SPEC §13.1). installed is the webhook of pods, or nil if it is not known.
+// SidecarSet, or an empty string (SPEC §13.1). installed is the webhook of pods, or nil if the webhook is not
+// known.
 func OldWhenRecreated(set *v1alpha1.SidecarSet, installed *admissionregistrationv1.MutatingWebhook) string {
-	scope, _ := match.NewScope(&set.Spec) // with an error, it contains all pods that could match
+	scope, _ := match.NewScope(&set.Spec) // with an error, the scope contains all pods that could match
 	injection, conditions := &set.Spec.InjectionStrategy, match.UnknownConditions(installed, scope)
 	switch {
 	case set.DeletionTimestamp != nil:

@@ -6,23 +6,23 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// Refill is the next step of a batch according to a new plan.
+// Refill divides the remaining pods of a batch according to a new plan.
 type Refill struct {
 	// Now contains the pods to upgrade, in the order of the batch. Left contains the pods that
 	// must wait.
 	Now, Left []protocol.SelectedPod
-	// SlotWanted contains the pods of Left that may take the slot of any pod whose write is
-	// rejected. It is empty if the policy limits unavailable pods further.
+	// SlotWanted contains the pods of Left that may take the slot of any pod whose write is rejected.
+	// SlotWanted is empty if the policy has further limits of unavailable pods.
 	SlotWanted []protocol.SelectedPod
 	// OnlyOthers is set if pods outside the batch can be upgraded, but no pod of the batch. A new
 	// batch would upgrade these pods.
 	OnlyOthers bool
 }
 
-// Refill divides the remaining pods of a batch into pods to upgrade now and pods that must wait.
-// unseen is the number of writes of the batch that the population of the plan does not show.
-// tried contains the pods that the batch has tried. Its value is false for a pod that was not
-// written, which needs no slot. The batch keeps its order while slots are open, even if the new plan
+// Refill divides the pods in left, the remaining pods of a batch, into pods to upgrade now and pods that must
+// wait. unseen is the number of writes of the batch that the population of the plan does not show. tried
+// contains the pods that the batch has tried to upgrade. The value in tried is false for a pod that was not
+// written and therefore uses no slot. The batch keeps its order while slots are open, even if the new plan
 // selects other pods first.
 func (p *Plan) Refill(left []protocol.SelectedPod, tried map[protocol.PodReference]bool, unseen int) Refill {
 	var refill Refill

@@ -47,7 +47,8 @@ func TestSpec7_9_ARollbackFinishesAResizeThatHasBegun(t *testing.T) {
 	assert.Equal(t, []string{"a"}, chosen(plan))
 }
 
-// The batch ended after it recorded the resize back, so the record names the content of the rollback.
+// The batch of the rollback ended after the batch recorded the resize, so the record names the content of the
+// rollback.
 func TestSpec7_9_ARollbackFinishesItsOwnResize(t *testing.T) {
 	set := unavailable(intstr.FromInt32(2))
 	back := rollingBack(set)
@@ -86,7 +87,8 @@ func TestSpec7_9_ResizesThatRestartNothingTakeNoSlotsOfAPolicy(t *testing.T) {
 	assert.Equal(t, []string{"a*"}, chosen(plan))
 }
 
-// The resize of pod a may restart it at any time, so pod a uses the disruption that the budget allows.
+// The resize of pod a may restart a container at any time, so pod a uses the disruption that the budget
+// allows.
 func TestSpec7_9_APodThatWaitsForAResizeUsesADisruption(t *testing.T) {
 	waiting := old
 	waiting.Resizing, waiting.ResizeRestarts, waiting.UpgradedInPlace = true, true, true

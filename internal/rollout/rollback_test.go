@@ -13,14 +13,14 @@ import (
 	"github.com/outrigger/outrigger/internal/podstate"
 )
 
-// withHash gives a pod the record of a content.
+// withHash records the hash of the content of a SidecarSet in a pod.
 func withHash(set, hash string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		pod.Annotations = map[string]string{v1alpha1.HashAnnotation: `{"` + set + `":{"hash":"` + hash + `"}}`}
 	}
 }
 
-// rollingBack is the stage of a rollback from content with the hash bad.
+// rollingBack returns the stage of a rollback from content with the hash bad.
 func rollingBack(set *v1alpha1.SidecarSet) *protocol.Stage {
 	return &protocol.Stage{Generation: set.Generation, Step: &protocol.Step{UpTo: intstr.FromInt32(1)},
 		Quarantine: &protocol.Quarantine{Hash: "bad", Revision: "web-1", Reason: "3 pods failed"}}

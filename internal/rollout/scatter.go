@@ -11,11 +11,11 @@ import (
 // anyValue in a scatter term stands for each value that pods have.
 const anyValue = "*"
 
-// scatter spreads the pods of each term evenly over the whole rollout (SPEC §7.3). For example,
-// three of ten pods get the positions 1, 6 and 10. The pods that this rollout has upgraded come
-// first, in any order. These pods get the first positions of their label value. Therefore, the
-// positions of the other pods do not depend on the progress of the rollout. For the same reason,
-// the initial order is sorted by label value.
+// scatter spreads the pods of each term evenly over the whole rollout (SPEC §7.3), and returns the waiting
+// pods in order. For example, three of ten pods get the positions 1, 6 and 10. done contains the pods that
+// this rollout has upgraded, in any order. These pods get the first positions of their label value, so that
+// the positions of the waiting pods do not depend on the progress of the rollout. For the same reason, the
+// initial order is sorted by label value.
 func scatter(terms v1alpha1.UpdateScatterStrategy, done, waiting []candidate) []candidate {
 	all := slices.Concat(done, waiting)
 	values := make([][]string, len(terms))
@@ -58,8 +58,8 @@ func valuesOf(term v1alpha1.UpdateScatterTerm, all []candidate) []string {
 	return values
 }
 
-// spread moves the pods with each value to evenly spaced positions, one value after the other. The
-// pods with a value keep their order. All other pods also keep their order.
+// spread moves the pods with a value to evenly spaced positions, for each value in sorted order. The pods
+// with a value keep their order. All other pods also keep their order.
 func spread(order []int, values []string) []int {
 	chosen := map[string][]int{}
 	for _, pod := range order {

@@ -119,8 +119,8 @@ func values(term v1alpha1.UpdateScatterTerm, all []candidate) []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// referenceSpread moves the pods that carry a label to even positions. Among themselves,
-// these and the others keep their order.
+// referenceSpread moves the pods with a label value to evenly spaced positions. The moved pods keep their
+// order. All other pods also keep their order.
 func referenceSpread(all []candidate, key, value string) []candidate {
 	var chosen, others []candidate
 	for _, c := range all {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// sequence is an order of the numbers below n. It consists of blocks of about √n numbers, so that
-// a removal and an insertion take O(√n).
+// sequence is an order of the numbers below n. The numbers are in blocks of about √n numbers, so that a
+// removal and an insertion take O(√n).
 type sequence struct {
 	blocks [][]int
 	// block contains the index of the block of each number.
@@ -57,7 +57,7 @@ func (s *sequence) insert(n, at int) {
 	}
 }
 
-// order returns the order. The next insertion may change it.
+// order returns the numbers in order. The next insertion may change the returned slice.
 func (s *sequence) order() []int {
 	s.flat = s.flat[:0]
 	for _, block := range s.blocks {

@@ -36,7 +36,7 @@ func newStagedSimulation(seed uint64) *stagedSimulation {
 	return s
 }
 
-// begin begins a step. No step limits the rollout after the last one.
+// begin begins the step with an index. After the last step, no step limits the rollout.
 func (s *stagedSimulation) begin(index int) {
 	s.begun = s.generation
 	s.stage = &protocol.Stage{Policy: "p", Steps: len(s.steps), Index: index, Done: index >= len(s.steps)}

@@ -103,7 +103,7 @@ func TestSpec11_3_WhatAReachedStepWaitsFor(t *testing.T) {
 	}
 }
 
-// The kubelet of pod a does not respond, so that the pod waits for its earlier upgrade for ever.
+// The kubelet of pod a does not respond, so the earlier upgrade of pod a does not end.
 func TestSpec7_8_APodThatWaitsDoesNotStopAStep(t *testing.T) {
 	waiting := old
 	waiting.Consistent = false
@@ -127,7 +127,7 @@ func TestSpec11_2_AHotUpgradeToAnotherVersionDoesNotStopAStep(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, protocol.PhaseStepReached, plan.Phase)
 
-	// The app of an upgraded pod was dead before.
+	// The app of an upgraded pod was not ready before the upgrade.
 	dead := deadWhen
 	dead.Migrating, dead.Upgradable = true, false
 	stuck := step(intstr.FromInt32(2))

@@ -10,8 +10,8 @@ import (
 	"github.com/outrigger/outrigger/internal/record"
 )
 
-// Uninjected returns the active pods that a SidecarSet selects, that are not injected, and for which
-// the API server calls the webhook. It returns no pods while the injection is paused.
+// Uninjected returns the active pods that a SidecarSet selects, that are not injected, and for which the API
+// server calls the webhook. Uninjected returns no pods while the injection is paused.
 func Uninjected(set *v1alpha1.SidecarSet, pods []*corev1.Pod, webhook match.Webhook, namespaceLabels func(string) (map[string]string, error)) ([]*corev1.Pod, error) {
 	scope, err := match.NewScope(&set.Spec)
 	if err != nil || set.Spec.InjectionStrategy.Paused {
