@@ -95,8 +95,9 @@ func (a app) inject(s sidecar) (*corev1.Container, error) {
 	return built, nil
 }
 
-// sharedMounts returns mounts and the mounts of the app containers at other paths (SPEC §4.5), and the
-// variables that the subPathExpr of the added mounts reference.
+// sharedMounts returns a list of mounts followed by the mounts of the app containers at paths that have no
+// mount yet (SPEC §4.5). sharedMounts also returns the variables that the subPathExpr of the added mounts
+// reference.
 func (a app) sharedMounts(mounts []corev1.VolumeMount) ([]corev1.VolumeMount, []corev1.EnvVar) {
 	mounts = slices.Clip(mounts)
 	var needed []corev1.EnvVar

@@ -10,21 +10,22 @@ import (
 // ConditionName is the name of the match condition that follows the SidecarSets (SPEC §4.16).
 const ConditionName = "selected-by-a-sidecarset"
 
-// These are the limits of the CEL expression of a Condition. API servers reject expressions of more
-// than 100,000 characters. They compile the expression after each change, while a new pod waits. The
-// time for the compilation grows with the square of the operators: 250 operators take about 50 ms.
+// These are the limits of the CEL expression of a Condition. An API server rejects an expression of more
+// than 100,000 characters. After each change of the expression, the API server compiles the expression
+// while a new pod waits. The time for the compilation grows with the square of the number of operators: 250
+// operators take about 50 ms.
 const (
 	maxConditionBytes     = 32 << 10
 	maxConditionOperators = 250
 )
 
-// Condition contains all pods that one of several scopes can select. It ignores the labels of
-// namespaces, which a match condition cannot read. The zero value contains no pod.
+// Condition contains all pods that at least one of several scopes can select. Condition ignores the labels
+// of namespaces, because a match condition cannot read these labels. The zero value contains no pod.
 type Condition struct {
 	// all is set if the condition contains every pod.
 	all bool
-	// values are the accepted values of labels, of the scopes that only require one label. A key
-	// and its values are CEL strings. One list of values compiles faster than a term for each scope.
+	// values maps the key of a label to the accepted values, for the scopes that only require one label.
+	// Keys and values are CEL strings. One list of values compiles faster than a term for each scope.
 	values map[string]set
 	// terms are the CEL expressions of the other scopes.
 	terms set
@@ -32,8 +33,8 @@ type Condition struct {
 
 type set map[string]struct{}
 
-// NewCondition returns the condition of these scopes. If its expression would be too large, the
-// condition contains the pods that have one of the labels that each scope requires.
+// NewCondition returns the condition of these scopes. If the expression would be too large, NewCondition
+// returns a larger condition, as described at fitting.
 func NewCondition(scopes ...Scope) Condition {
 	c := Condition{}
 	for _, scope := range scopes {
@@ -42,8 +43,8 @@ func NewCondition(scopes ...Scope) Condition {
 	return c.fitting()
 }
 
-// fitting returns the condition itself, its coarse form, or the condition that contains every pod: the
-// first of these whose expression is not too large.
+// fitting returns c if the expression of c is not too large, or else the coarse form of c if its expression
+// is not too large. Otherwise, fitting returns the condition that contains every pod.
 func (c Condition) fitting() Condition {
 	if c.fits() {
 		return c
@@ -54,8 +55,8 @@ func (c Condition) fitting() Condition {
 	return Condition{all: true}
 }
 
-// Union returns the condition that contains the pods of both conditions. If its expression would be too
-// large, the union contains the pods that have one of the labels that each term requires.
+// Union returns the condition that contains the pods of both conditions. If the expression would be too
+// large, Union returns a larger condition, as described at fitting.
 func (c Condition) Union(other Condition) Condition {
 	union := Condition{all: c.all || other.all}
 	for _, one := range []Condition{c, other} {
@@ -72,7 +73,8 @@ func (c Condition) Union(other Condition) Condition {
 	return union.fitting()
 }
 
-// coarse replaces each term by the label that the term requires. A term that requires no label stays.
+// coarse returns the condition in which each term is replaced by the label that the term requires. A term
+// that requires no label stays.
 func (c Condition) coarse() Condition {
 	coarse := Condition{}
 	for key, values := range c.values {
@@ -88,8 +90,8 @@ func (c Condition) coarse() Condition {
 	return coarse
 }
 
-// Covers reports whether the condition contains all pods of another condition. It compares terms, so
-// it may be false for equivalent terms.
+// Covers reports whether c contains all pods of other. Covers compares terms, so the result may be false
+// for equivalent terms.
 func (c Condition) Covers(other Condition) bool {
 	if c.all || other.all {
 		return c.all
@@ -115,16 +117,16 @@ func (s set) covers(other set) bool {
 	return true
 }
 
-// Contains reports whether the condition contains the pods that a scope can select, with all labels that
-// the scope requires or with only one of them.
+// Contains reports whether the condition contains the pods that a scope can select. The condition may
+// contain the exact term of the scope, or the coarse form of this term.
 func (c Condition) Contains(scope Scope) bool {
 	exact := Condition{}
 	exact.add(scope)
 	return c.Covers(exact)
 }
 
-// Labels returns the labels of a pod that the condition contains. It returns nil if no list of values
-// gives such labels.
+// Labels returns the labels of a pod that the condition contains, or nil if no list of values gives such
+// labels.
 func (c Condition) Labels() map[string]string {
 	for _, key := range slices.Sorted(maps.Keys(c.values)) {
 		for _, value := range slices.Sorted(maps.Keys(c.values[key])) {
@@ -138,7 +140,7 @@ func (c Condition) Labels() map[string]string {
 	return nil
 }
 
-// Everything reports whether the condition contains every pod. API servers then need no condition.
+// Everything reports whether the condition contains every pod. The webhook then needs no match condition.
 func (c Condition) Everything() bool { return c.all }
 
 // Expression returns the CEL expression of a condition that does not contain every pod. Equal

@@ -46,12 +46,12 @@ func scopeOf(spec v1alpha1.SidecarSetSpec) Scope {
 	return scope
 }
 
-// hostile are texts that break out of a string, or that labels cannot have.
+// hostile returns texts that could end a quoted string, and texts that labels cannot have.
 func hostile() []string {
 	return []string{"", "a", "b", `"`, `'`, `\`, `"] || true || l["`, "') || true", "a\nb", " ||\n", "\x00", "ü", "日本", "💥", "a.b/c", "//", "`", "${x}", "%s"}
 }
 
-// For each pod that a SidecarSet selects, the condition is true, whatever the labels of its namespace.
+// The condition is true for each pod that a SidecarSet selects, independent of the labels of the namespace.
 func TestSpec4_16_TheConditionContainsEachSelectedPod(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	draw := func(of ...string) string { return of[random.IntN(len(of))] }
@@ -82,7 +82,7 @@ func TestSpec4_16_TheConditionContainsEachSelectedPod(t *testing.T) {
 			for range random.IntN(4) {
 				podLabels[draw(keys...)] = draw(hostile()...)
 			}
-			// Namespaces can have any labels, so only their name counts.
+			// Namespaces can have any labels, so only the name of the namespace counts.
 			matches := false
 			for _, scope := range scopes {
 				matches = matches || scope.Labels(podLabels) && (scope.OneNamespace() == "" || scope.OneNamespace() == namespace)
@@ -157,12 +157,12 @@ func TestSpec4_16_ForeignExpressionsContainEveryPod(t *testing.T) {
 	assert.True(t, all.Covers(NewCondition(app("a"))))
 	assert.False(t, NewCondition(app("a")).Covers(all))
 	assert.True(t, NewCondition(app("a")).Union(all).Everything())
-	// Every readable requirement is missing, so the SidecarSet could match every pod.
+	// The selector has no readable requirement, so the SidecarSet could match every pod.
 	unreadable := scopeOf(v1alpha1.SidecarSetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"-": "x"}}})
 	assert.True(t, NewCondition(unreadable).Everything())
 }
 
-// The exact terms of the SidecarSets are too large, and their coarse form is small.
+// The exact terms of the SidecarSets are too large, but their coarse form fits.
 func TestSpec4_16_AUnionThatIsTooLargeHasTheCoarseForm(t *testing.T) {
 	current, few := NewCondition(), NewCondition()
 	for i := range 200 {
@@ -181,12 +181,12 @@ func TestSpec4_16_AUnionThatIsTooLargeHasTheCoarseForm(t *testing.T) {
 	// After deletions, the exact terms of the remaining SidecarSets fit again.
 	assert.True(t, current.Covers(few))
 	assert.False(t, few.Covers(current))
-	// The selector of exists requires no value of a label, so it stays a term.
+	// The selector of exists requires no value of a label, so the term of exists stays.
 	exists := scopeOf(v1alpha1.SidecarSetSpec{Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "only", Operator: metav1.LabelSelectorOpExists}}}})
 	assert.True(t, current.Union(NewCondition(exists)).Contains(exists))
 }
 
-// API servers limit the cost of one expression to 1,000,000. A larger cost would reject the pod.
+// API servers limit the cost of one expression to 1,000,000, and reject the pod if the cost is larger.
 func TestSpec4_16_TheLargestConditionIsFarBelowTheLimitsOfAPIServers(t *testing.T) {
 	const limit = 1_000_000
 	long := strings.Repeat("v", 50)

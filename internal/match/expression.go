@@ -18,8 +18,8 @@ const (
 	noPod           = "false"
 )
 
-// ParseCondition reads an expression that Expression has returned. Another expression, or none, counts
-// as the condition that contains every pod, because its terms are not known.
+// ParseCondition reads an expression that Expression has returned. For any other expression, ParseCondition
+// returns the condition that contains every pod, because the terms of the expression are not known.
 func ParseCondition(expression string) Condition {
 	if expression == noPod {
 		return Condition{}
@@ -46,8 +46,8 @@ func ParseCondition(expression string) Condition {
 	return c
 }
 
-// parseOneOf reads the key and the values of a term that oneOf has written. It returns no values for
-// another term.
+// parseOneOf returns the key and the values of a term that oneOf has written. For any other term,
+// parseOneOf returns no key and no values.
 func parseOneOf(term string) (key string, values []string) {
 	key, err := strconv.QuotedPrefix(strings.TrimPrefix(term, "("))
 	if err != nil {
@@ -68,8 +68,9 @@ func parseOneOf(term string) (key string, values []string) {
 	return "", nil
 }
 
-// requiredBy returns the label that a term of termOf requires, with the fewest accepted values, as required
-// does for a selector. It returns no values for a term without such a label.
+// requiredBy returns the label that a term of termOf requires, and its accepted values. Of several such
+// labels, requiredBy returns the label with the fewest values, as required does for a selector. For a term
+// without such a label, requiredBy returns no values.
 func requiredBy(term string) (key string, values []string) {
 	parts := strings.Split(strings.TrimSuffix(strings.TrimPrefix(term, "("), ")"), " && ")
 	for i := range len(parts) - 1 {
@@ -82,7 +83,7 @@ func requiredBy(term string) (key string, values []string) {
 	return key, values
 }
 
-// termOf returns the expression of one scope. It is empty if the scope selects every pod.
+// termOf returns the expression of one scope, or "" if the scope selects every pod.
 func termOf(namespace string, requirements labels.Requirements) string {
 	var parts []string
 	if namespace != "" {
@@ -100,8 +101,8 @@ func termOf(namespace string, requirements labels.Requirements) string {
 	return "(" + strings.Join(slices.Compact(parts), " && ") + ")"
 }
 
-// expressionOf returns the expression of a requirement. It is empty for an operator that selectors
-// of SidecarSets do not have. The condition then contains more pods.
+// expressionOf returns the expression of a requirement. For an operator that selectors of SidecarSets do
+// not have, expressionOf returns "", and the condition contains more pods.
 func expressionOf(requirement *labels.Requirement) string {
 	key := quoted(requirement.Key())
 	switch requirement.Operator() {
@@ -117,8 +118,8 @@ func expressionOf(requirement *labels.Requirement) string {
 	return ""
 }
 
-// acceptedBy returns the label that a requirement needs, and its accepted values. It returns no values
-// for a requirement of another kind.
+// acceptedBy returns the label that a requirement needs, and its accepted values. If the requirement does
+// not list accepted values, acceptedBy returns no key and no values.
 func acceptedBy(requirement *labels.Requirement) (key string, values []string) {
 	switch requirement.Operator() {
 	case selection.In, selection.Equals, selection.DoubleEquals:

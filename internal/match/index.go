@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 )
 
-// Index finds a value for each SidecarSet that selects the labels of a pod. Its keys are
-// labels that the selectors require, so that a lookup skips SidecarSets that cannot match.
-// The zero value is empty and ready for concurrent use.
+// Index finds a value for each SidecarSet that selects the labels of a pod. Index stores SidecarSets by
+// labels that their selectors require, so that a lookup skips SidecarSets that cannot match. The zero value
+// is empty and ready for concurrent use.
 type Index[T any] struct {
 	mu      sync.RWMutex
 	keys    map[string][]label
@@ -68,8 +68,8 @@ func (i *Index[T]) deleteLocked(set string) {
 	delete(i.anywhere, set)
 }
 
-// Matching returns the values of the SidecarSets that select these labels, sorted by name.
-// It ignores namespaces.
+// Matching returns the values of the SidecarSets that select podLabels, sorted by the name of the
+// SidecarSet. Matching ignores namespaces.
 func (i *Index[T]) Matching(podLabels map[string]string) []T {
 	var found []*indexed[T]
 	collect := func(sets map[string]*indexed[T]) {
@@ -93,8 +93,9 @@ func (i *Index[T]) Matching(podLabels map[string]string) []T {
 	return values
 }
 
-// required returns the labels that one requirement of the selector accepts. A matching pod has
-// exactly one of these labels, so a lookup finds a SidecarSet at most once.
+// required returns the labels that one requirement of the selector accepts, or nil if no requirement lists
+// accepted values. required chooses the requirement with the fewest values. A matching pod has exactly one
+// of these labels, so a lookup finds a SidecarSet at most once.
 func required(selector labels.Selector) []label {
 	requirements, _ := selector.Requirements()
 	var fewest []label

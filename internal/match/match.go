@@ -20,9 +20,9 @@ type Scope struct {
 	namespaces labels.Selector
 }
 
-// NewScope compiles the selectors of a spec. A missing or empty pod selector matches nothing. On
-// an error, the scope contains only the requirements that can be parsed. It then still includes
-// every pod that the SidecarSet could match.
+// NewScope compiles the selectors of a spec. A missing or empty pod selector matches nothing. On an error,
+// the scope contains only the requirements that can be parsed, and includes every pod that the SidecarSet
+// could match.
 func NewScope(spec *v1alpha1.SidecarSetSpec) (Scope, error) {
 	scope := Scope{pods: labels.Nothing(), namespace: spec.Namespace}
 	var errs []error
@@ -49,8 +49,8 @@ func MatchesNothing(selector *metav1.LabelSelector) bool {
 	return selector == nil || len(selector.MatchLabels)+len(selector.MatchExpressions) == 0
 }
 
-// compile compiles a selector. It omits requirements that cannot be parsed, and returns the error of
-// the first such requirement.
+// compile compiles a selector. compile omits requirements that cannot be parsed, and then returns an error,
+// too.
 func compile(selector *metav1.LabelSelector) (labels.Selector, error) {
 	compiled, err := metav1.LabelSelectorAsSelector(selector)
 	if err == nil {
@@ -80,14 +80,14 @@ func (s Scope) Labels(podLabels map[string]string) bool {
 // PodSelector returns the compiled selector of pods.
 func (s Scope) PodSelector() labels.Selector { return s.pods }
 
-// OneNamespace returns the namespace of a scope that is limited to one namespace. Otherwise, it
-// returns an empty string.
+// OneNamespace returns the namespace of a scope that is limited to one namespace, and otherwise an empty
+// string.
 func (s Scope) OneNamespace() string { return s.namespace }
 
 // NeedsNamespaceLabels reports whether Namespace needs the labels of the namespace.
 func (s Scope) NeedsNamespaceLabels() bool { return s.namespaces != nil }
 
-// Namespace reports whether a namespace, with these labels, is in scope.
+// Namespace reports whether a namespace with these labels is in scope.
 func (s Scope) Namespace(name string, namespaceLabels map[string]string) bool {
 	if s.namespace != "" && s.namespace != name {
 		return false
@@ -95,8 +95,8 @@ func (s Scope) Namespace(name string, namespaceLabels map[string]string) bool {
 	return s.namespaces == nil || s.namespaces.Matches(labels.Set(namespaceLabels))
 }
 
-// Covers reports whether a namespace with these labels is in scope and the webhook is called
-// for its pods. The webhook is never called for pods of the system namespace.
+// Covers reports whether a namespace with these labels is in scope, and is not excluded from the webhook.
+// The system namespace and the namespaces labelled outrigger.io/injection=disabled are excluded.
 func (s Scope) Covers(name string, namespaceLabels map[string]string, systemNamespace string) bool {
 	return NewWebhook(nil, systemNamespace).Namespace(name, namespaceLabels) && s.Namespace(name, namespaceLabels)
 }

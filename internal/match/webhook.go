@@ -15,8 +15,8 @@ type Webhook struct {
 	namespaces, pods labels.Selector
 }
 
-// NewWebhook reads the selectors of the installed webhook, which may be nil. A selector that
-// cannot be parsed matches everything. Every Webhook excludes the system namespace and the
+// NewWebhook reads the selectors of the installed webhook. installed may be nil. A missing selector, and a
+// selector that cannot be parsed, match everything. Every Webhook excludes the system namespace and the
 // namespaces labelled outrigger.io/injection=disabled.
 func NewWebhook(installed *admissionregistrationv1.MutatingWebhook, systemNamespace string) Webhook {
 	w := Webhook{systemNamespace: systemNamespace, namespaces: labels.Everything(), pods: labels.Everything()}
@@ -41,8 +41,8 @@ func (w Webhook) Namespace(name string, namespaceLabels map[string]string) bool 
 		w.namespaces.Matches(labels.Set(namespaceLabels))
 }
 
-// Pod reports whether the webhook is called for a pod. It assumes that the webhook is called for
-// pods of the pod's namespace.
+// Pod reports whether the webhook is called for a pod, if the webhook is called for pods of the namespace
+// of the pod.
 func (w Webhook) Pod(pod *corev1.Pod) bool {
 	return !Critical(pod) && w.pods.Matches(labels.Set(pod.Labels))
 }
@@ -58,17 +58,19 @@ func ConditionOf(installed *admissionregistrationv1.MutatingWebhook) Condition {
 	return Condition{all: true}
 }
 
-// criticalCondition is the match condition of every installation. Critical contains the same rule.
+// criticalCondition is the name of the match condition that every installation has. Critical contains the
+// same rule.
 const criticalCondition = "not-system-critical"
 
-// UnknownConditions names the match conditions that may leave out pods of a scope. The condition that
-// follows the SidecarSets leaves out such pods only if no replica has widened it for their SidecarSet.
+// UnknownConditions returns the names of the match conditions that may exclude pods of a scope. The
+// condition that follows the SidecarSets may exclude pods of the scope until a replica has added the scope
+// to the condition.
 func UnknownConditions(installed *admissionregistrationv1.MutatingWebhook, scope Scope) (names []string) {
 	if installed == nil {
 		return nil
 	}
 	for _, condition := range installed.MatchConditions {
-		// An expression that is not known may leave out any pod.
+		// An expression that is not known may exclude any pod.
 		parsed := ParseCondition(condition.Expression)
 		followed := condition.Name == ConditionName && !parsed.Everything() && parsed.Contains(scope)
 		if condition.Name != criticalCondition && !followed {

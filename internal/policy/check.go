@@ -14,8 +14,8 @@ import (
 	"github.com/outrigger/outrigger/internal/stage"
 )
 
-// Introduced returns the errors of a policy that the stored policy does not have (SPEC 11.1.6). A policy
-// that was stored with errors can be changed otherwise. stored is nil at creation.
+// Introduced returns the errors of a policy that the stored policy does not have (SPEC 11.1.6). Therefore,
+// a policy that was stored with errors can still be changed. stored is nil at creation.
 func Introduced(policy, stored *outriggerv1.RolloutPolicy) field.ErrorList {
 	found := problems(&policy.Spec)
 	if stored == nil {

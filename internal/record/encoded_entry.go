@@ -8,8 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// EncodedEntry is an entry that many pods get. All fields except its timestamp are encoded only
-// once.
+// EncodedEntry is an entry that many pods get. All fields except the timestamp are encoded only once.
 type EncodedEntry struct {
 	// set is the name of the SidecarSet. key is this name in JSON, followed by a colon.
 	set, key string
@@ -19,7 +18,7 @@ type EncodedEntry struct {
 
 const timestampField = `{"updateTimestamp":`
 
-// EncodeEntry encodes an entry. The entry names its SidecarSet.
+// EncodeEntry encodes an entry. entry.SidecarSetName must be set.
 func EncodeEntry(entry Entry) (EncodedEntry, error) {
 	entry.UpdateTimestamp = metav1.Time{}
 	encoded, err := json.Marshal(map[string]Entry{entry.SidecarSetName: entry})

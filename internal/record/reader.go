@@ -17,8 +17,8 @@ type Record struct {
 	Resizes map[string]string
 }
 
-// Read reads the record. An annotation that cannot be parsed is an error. The error names the
-// annotation.
+// Read decodes the annotations of a pod. If an annotation cannot be parsed, Read returns an error that
+// names the annotation.
 func Read(annotations map[string]string) (read *Record, err error) {
 	read = &Record{}
 	if read.Hashes, err = Hashes(annotations); err != nil {
@@ -40,7 +40,8 @@ func Read(annotations map[string]string) (read *Record, err error) {
 }
 
 const (
-	// maxRecords is the number of records at which a Reader drops all its records.
+	// maxRecords is the number of records at which a Reader drops all its records before adding another
+	// record.
 	maxRecords = 1 << 10
 	// maxRecordBytes is the size of the largest record that a Reader keeps.
 	maxRecordBytes = 4 << 10

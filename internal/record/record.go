@@ -68,8 +68,8 @@ func Hashes(annotations map[string]string) (Entries, error) {
 	return decode[Entries](annotations, v1alpha1.HashAnnotation)
 }
 
-// UnmarshalJSON also reads the older form of an entry, a bare hash. A pod may have entries
-// of both forms.
+// UnmarshalJSON reads an entry as an object, or in the older form, a bare hash. A pod may have entries of
+// both forms.
 func (e *Entry) UnmarshalJSON(data []byte) error {
 	if len(data) > 0 && data[0] == '"' {
 		*e = Entry{}
@@ -101,9 +101,9 @@ func UnavailableSince(annotations map[string]string, set string) (since metav1.T
 	return since, recorded
 }
 
-// WithUnavailableSince replaces the entry of a SidecarSet in UnavailableSinceAnnotation. If since
-// is nil, it removes the entry. It returns the new value of the annotation. changed is false if
-// the value stays the same.
+// WithUnavailableSince replaces the entry of a SidecarSet in UnavailableSinceAnnotation, or removes the
+// entry if since is nil. value is the new value of the annotation. changed is false if the annotation need
+// not be written. An annotation that cannot be parsed counts as empty.
 func WithUnavailableSince(annotations map[string]string, set string, since *metav1.Time) (value string, changed bool, err error) {
 	const key = v1alpha1.UnavailableSinceAnnotation
 	all, err := decode[map[string]metav1.Time](annotations, key)
@@ -172,8 +172,8 @@ func Format[V any](value map[string]V) (string, error) {
 	return string(encoded), nil
 }
 
-// With returns the value of an annotation with the entries of some SidecarSets replaced.
-// Other entries stay the same, byte for byte.
+// With returns the value of an annotation with the entries of some SidecarSets replaced. Other entries keep
+// all fields, including unknown fields.
 func With[E any](annotations map[string]string, key string, entries map[string]E) (string, error) {
 	all, err := decode[map[string]json.RawMessage](annotations, key)
 	if err != nil {
@@ -188,12 +188,12 @@ func With[E any](annotations map[string]string, key string, entries map[string]E
 }
 
 // WithoutUpgrades returns the annotations that change if the records of upgrades by these SidecarSets are
-// removed. It does not change an annotation that cannot be parsed.
+// removed. WithoutUpgrades does not change an annotation that cannot be parsed.
 func WithoutUpgrades(annotations map[string]string, sets []string) map[string]string {
 	changes := map[string]string{}
 	for _, key := range []string{v1alpha1.InPlaceUpdateStateAnnotation, v1alpha1.UnavailableSinceAnnotation, v1alpha1.ResizeAnnotation} {
 		if annotations[key] == "" {
-			continue // as in almost every new pod
+			continue // almost every new pod lacks the annotation
 		}
 		all, err := decode[map[string]json.RawMessage](annotations, key)
 		before := len(all)
@@ -215,8 +215,8 @@ func WithoutResize(read *Record, set string) (string, error) {
 	return Format(left)
 }
 
-// Resize returns the hash of the content to which a SidecarSet resizes, or has resized, a pod. It is
-// empty without such a record.
+// Resize returns the hash of the content to which a SidecarSet resizes, or has resized, a pod. Resize
+// returns "" if the pod has no such record, or if the annotation cannot be parsed.
 func Resize(annotations map[string]string, set string) string {
 	all, err := decode[map[string]string](annotations, v1alpha1.ResizeAnnotation)
 	if err != nil {
