@@ -110,7 +110,7 @@ func TestOnlyTheNewestWordCounts(t *testing.T) {
 	}
 }
 
-// The API server also converts partial objects when it determines the manager of a field.
+// The API server also converts partial objects to determine the manager of a field.
 func TestFragmentsBecomeObjects(t *testing.T) {
 	for _, versions := range [][2]string{{alpha, beta}, {beta, alpha}} {
 		fragment := map[string]any{"apiVersion": versions[0], "kind": "SidecarSet"}

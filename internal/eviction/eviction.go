@@ -25,7 +25,7 @@ const (
 	replacementTimeout = 10 * time.Minute
 	terminationTimeout = time.Hour
 	outage             = 2 * time.Minute
-	// maxPodsPerEviction limits the pods of one owner that wait for replacements.
+	// maxPodsPerEviction limits the pods of one eviction.
 	maxPodsPerEviction = 10
 	// maxFailed is the number of failed owners at which the evictions for a SidecarSet stop.
 	maxFailed = 5
@@ -54,7 +54,7 @@ type Pod struct {
 	Ready bool
 	// Outdated names the SidecarSets for which the pod has to be recreated, in the order of names.
 	Outdated []string
-	// Waits is the reason for which this outdated pod is never evicted, or empty.
+	// Waits is the reason for which an outdated pod is never evicted, or empty.
 	Waits string
 }
 
@@ -120,7 +120,7 @@ type planner struct {
 	remaining, left int
 	// candidates counts the pairs of an owner and a SidecarSet for which pods may be evicted, now or later.
 	candidates int
-	// waits counts the remaining pods by the reason for which they are not evicted now.
+	// waits counts the remaining pods by the reason for which the pods are not evicted now.
 	waits map[string]int
 }
 
@@ -329,7 +329,7 @@ func (p *planner) podsInFlight(set string) (n int) {
 }
 
 // slots returns the number of further pods of a SidecarSet that may become unavailable. An unready
-// replacement and the eviction that it replaces take one slot together.
+// replacement takes no slot of its own, because the eviction in flight has the slot.
 func (p *planner) slots(name string, set Set) int {
 	used := p.podsInFlight(name)
 	for _, of := range set.Unavailable {

@@ -33,7 +33,7 @@ func (c *cluster) next(terminating map[types.UID]bool) protocol.EvictionPlan {
 	return Next(Input{State: c.state, Policy: c.policy, Sets: c.sets, Pods: c.pods, Terminating: terminating, Now: c.now})
 }
 
-// plan advances the time by after, and makes a plan of which nothing is evicted.
+// plan advances the time by after, and makes a plan whose evictions are not executed.
 func (c *cluster) plan(after time.Duration, terminating ...types.UID) protocol.EvictionPlan {
 	c.now = c.now.Add(after)
 	set := map[types.UID]bool{}

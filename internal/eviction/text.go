@@ -128,7 +128,7 @@ func Deadline(text string) time.Duration {
 // so an outage during an activity counts as an outage. After each rotation in which the API server rejected
 // the evictions of all owners, the time until the next plan doubles, up to idleWait. The time is short at
 // first, because a PodDisruptionBudget may not count a ready replacement yet.
-// Open runs call Written, so a change of its results needs a version marker in package workflows.
+// Open runs call Written, so a change of the results needs a version marker in package workflows.
 func Written(plan *protocol.EvictionPlan, result *protocol.EvictPodsResult, began time.Time) (state protocol.EvictionState, wait time.Duration) {
 	state, evicted := plan.State, 0
 	state.InFlight = slices.Clone(state.InFlight)

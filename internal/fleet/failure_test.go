@@ -74,7 +74,7 @@ func TestSpec12_4_ARollbackReachesEachClusterThatBegan(t *testing.T) {
 	assert.Empty(t, due(s), "no cluster has begun since its rollback")
 }
 
-// The workflow handles all results of one workflow task before its next step.
+// The workflow handles all results of one workflow task before the next step of the fleet.
 func TestSpec12_4_AResultDoesNotEndARollbackThatHasNotBegun(t *testing.T) {
 	for _, state := range []protocol.FleetClusterState{protocol.ClusterCompleted, protocol.ClusterFailed, protocol.ClusterSkipped} {
 		s := rolling(outriggerv1.FleetRollbackAll)
@@ -215,7 +215,7 @@ func TestSpec12_2_AStageWithTooManySkippedClustersWaits(t *testing.T) {
 	assert.Equal(t, []string{"bad"}, Next(s, time.Now()).Start, "a cluster without the SidecarSet does not count")
 }
 
-// Other content may have superseded the content that the user has decided about.
+// Other content may have superseded the content for which the user made the request.
 func TestSpec12_4_ARequestForOtherContentIsRejected(t *testing.T) {
 	s := rolling(outriggerv1.FleetPause)
 	s.Spec.Stages[1].Approval = &outriggerv1.StepApproval{}
@@ -229,7 +229,8 @@ func TestSpec12_4_ARequestForOtherContentIsRejected(t *testing.T) {
 	}
 }
 
-// A user permitted the content in one cluster, and another cluster had the content before it joined.
+// A user permitted the content in one cluster. Another cluster had the content when the cluster joined the
+// fleet.
 func TestSpec12_4_AnAbortReachesClustersWithoutAPermitOfTheFleet(t *testing.T) {
 	s := rolling(outriggerv1.FleetPause)
 	s.Stage = 0

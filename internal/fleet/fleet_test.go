@@ -248,7 +248,7 @@ func TestSpec12_3_SettledContentOfANewMemberSupersedesNothing(t *testing.T) {
 	require.Equal(t, Superseded, report("b", "h0", true), "the cluster had the current content before")
 }
 
-// The API server of a cluster was restored to a time before its permit.
+// The API server of a cluster was restored to a time before the permit of the cluster.
 func TestSpec12_3_AClusterThatLostItsPermitBeginsAgain(t *testing.T) {
 	s := &protocol.FleetState{Set: "envoy", Phase: protocol.FleetRolling, Rules: NewestRules}
 	Report(s, protocol.FleetContent{Member: "a", Hash: "h1"}, time.Now())

@@ -313,7 +313,7 @@ func CheckApproval(s *protocol.FleetState, request protocol.FleetStepRequest) er
 	return checkContent(s, request)
 }
 
-// Approve approves the current stage, even before its bake time is over.
+// Approve approves the current stage, even before the bake time is over.
 func Approve(s *protocol.FleetState, by protocol.Approval, now time.Time) {
 	s.Approval = &by
 	note(s, protocol.FleetEvent{Time: now, Hash: s.Hash, What: "approved", Stage: s.Spec.Stages[s.Stage].Name, By: by.By, Reason: by.Reason})

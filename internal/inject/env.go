@@ -69,9 +69,9 @@ func (a app) sourceName(wanted *v1alpha1.TransferEnvVar) string {
 	return a.pod.Annotations[parts[2]]
 }
 
-// referenced returns the variables that an expression references as $(NAME). Each variable comes after
-// the variables that its value references, because the kubelet expands a value only with earlier
-// variables.
+// referenced returns the variables that an expression references as $(NAME). Each variable comes after the
+// variables that the value of the variable references, because the kubelet expands a value only with
+// earlier variables.
 func referenced(expression string, env []corev1.EnvVar) []corev1.EnvVar {
 	if expression == "" {
 		return nil

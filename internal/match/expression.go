@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 )
 
-// These are the parts of the expression of a Condition. l contains the labels of the pod. Each term
-// is a line. Strings contain no line break, because they are quoted.
+// These are the parts of the expression of a Condition. l contains the labels of the pod. Each term is one
+// line, because quoted strings contain no line break.
 const (
 	expressionStart = "[has(object.metadata.labels) ? object.metadata.labels : {}].exists(l,\n"
 	expressionOr    = " ||\n"

@@ -20,7 +20,7 @@ type Index[T any] struct {
 	anywhere map[string]*indexed[T]
 }
 
-// label is one key with one value.
+// label is a key with a value.
 type label struct{ key, value string }
 
 type indexed[T any] struct {

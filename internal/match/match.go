@@ -115,8 +115,8 @@ func Critical(pod *corev1.Pod) bool {
 	return pod.Namespace == metav1.NamespaceSystem && (class == "system-node-critical" || class == "system-cluster-critical")
 }
 
-// Mirror reports whether a pod is the mirror of a static pod. The kubelet runs a static pod
-// from a file and ignores changes of its mirror.
+// Mirror reports whether a pod is the mirror of a static pod. The kubelet runs a static pod from a file,
+// and ignores changes of the mirror.
 func Mirror(pod *corev1.Pod) bool {
 	_, mirrors := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	return mirrors

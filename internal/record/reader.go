@@ -12,8 +12,8 @@ type Record struct {
 	States                     States
 	// Active is the active twin of each hot sidecar.
 	Active map[string]string
-	// Resizes maps a SidecarSet to the hash of the content to which it resizes, or has resized, the
-	// pod.
+	// Resizes maps a SidecarSet to the hash of the content to which the SidecarSet resizes, or has resized,
+	// the pod.
 	Resizes map[string]string
 }
 
@@ -47,9 +47,9 @@ const (
 	maxRecordBytes = 4 << 10
 )
 
-// Reader decodes equal records only once. Pods that were upgraded in the same second have equal
-// records, and a plan reads a pod again after each change of its status. The zero value is ready
-// for concurrent use. Callers must not change the records.
+// Reader decodes equal records only once. Pods that were upgraded in the same second have equal records,
+// and a plan reads a pod again after each change of the status of the pod. The zero value is ready for
+// concurrent use. Callers must not change the records.
 type Reader struct {
 	mu    sync.Mutex
 	known map[written]*Record

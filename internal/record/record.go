@@ -89,9 +89,9 @@ func ActiveContainers(annotations map[string]string) (map[string]string, error) 
 	return decode[map[string]string](annotations, v1alpha1.WorkingHotUpgradeContainerAnnotation)
 }
 
-// UnavailableSince reads the transition time of the Ready condition of a pod that was not ready
-// when a SidecarSet upgraded it (SPEC §7.5). An annotation that cannot be parsed counts as
-// absent. The upgrade then counts as the cause of the unavailability.
+// UnavailableSince returns the transition time of the Ready condition of a pod that was not ready when a
+// SidecarSet upgraded the pod (SPEC §7.5). recorded is false if there is no such time. An annotation that
+// cannot be parsed counts as absent, so the upgrade counts as the cause of the unavailability.
 func UnavailableSince(annotations map[string]string, set string) (since metav1.Time, recorded bool) {
 	all, err := decode[map[string]metav1.Time](annotations, v1alpha1.UnavailableSinceAnnotation)
 	if err != nil {
