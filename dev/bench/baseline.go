@@ -19,8 +19,8 @@ import (
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
-// baseline is the cost of an upgrade of the same pods by a simple loop. The loop patches the next
-// pod as soon as an upgraded pod is ready again.
+// baseline is the result of an upgrade of the same pods by a simple loop. The loop patches the next pod as
+// soon as an upgraded pod is ready again.
 type baseline struct {
 	took time.Duration
 	// processor is the CPU time of each process, in seconds.
@@ -66,7 +66,7 @@ func (h *harness) measureBaseline(ctx context.Context, name string) (*baseline, 
 	return &baseline{took: took, processor: after.since(before).processor}, h.clear(ctx, name)
 }
 
-// upgradeAll starts the upgrade of a pod whenever a slot is free.
+// upgradeAll upgrades all pods of namespace. upgradeAll starts the upgrade of a pod whenever a slot is open.
 func (h *harness) upgradeAll(ctx context.Context, w *observer.Watch, namespace string, slots int) error {
 	var pods corev1.PodList
 	if err := h.stack.Kube.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
@@ -93,8 +93,8 @@ func (h *harness) upgradeAll(ctx context.Context, w *observer.Watch, namespace s
 	return err
 }
 
-// upgrade upgrades one pod. A cold pod needs one write. A hot pod needs a second write, which
-// empties the standby twin once the other twin runs.
+// upgrade upgrades one pod. A cold upgrade needs one write. A hot upgrade needs a second write, which sets
+// the empty image of the standby twin after the other twin is ready.
 func (h *harness) upgrade(ctx context.Context, w *observer.Watch, pod *corev1.Pod) error {
 	if !h.hot {
 		return h.setImage(ctx, pod, sidecar, image(2))
@@ -125,7 +125,7 @@ func (h *harness) setImage(ctx context.Context, pod *corev1.Pod, container, imag
 	return h.stack.Kube.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, patch))
 }
 
-// injected returns the template of a pod with its sidecars, as the webhook injects them.
+// injected returns the template of a pod with the sidecars that the webhook would inject.
 func (h *harness) injected(name string) (template corev1.PodTemplateSpec, err error) {
 	set := h.newSet(name, "1")
 	defaults.Write(set)
@@ -159,7 +159,8 @@ func (h *harness) injected(name string) (template corev1.PodTemplateSpec, err er
 	return template, json.Unmarshal(document, &template)
 }
 
-// clear removes the pods of a namespace, so that they do not affect later measurements.
+// clear deletes a namespace and waits until the pods of the namespace are gone, so that the pods do not
+// affect later measurements.
 func (h *harness) clear(ctx context.Context, namespace string) error {
 	gone, err := h.watchPods(ctx, namespace)
 	if err != nil {

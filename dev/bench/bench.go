@@ -60,8 +60,9 @@ func (b *bench) run(ctx context.Context, out io.Writer) error {
 	return err
 }
 
-// round measures once, on a new cluster. A cluster becomes slower over time, so the baseline is
-// measured both before and after the rollout. The ratio compares the rollout with their mean.
+// round measures once, on a new cluster. A cluster becomes slower over time, so the baseline is measured both
+// before and after the rollout. ratio is the time of the rollout divided by the mean time of the two
+// baselines.
 func (b *bench) round(ctx context.Context, out io.Writer) (ratio float64, err error) {
 	h, err := startHarness(ctx, b)
 	if err != nil {
@@ -92,7 +93,7 @@ func (b *bench) round(ctx context.Context, out io.Writer) (ratio float64, err er
 		h.lines.each("baseline before, processor seconds", "%.1f", before.processor)
 		h.lines.each("baseline after, processor seconds", "%.1f", after.processor)
 	}
-	// A high number shows that the machine is overloaded.
+	// A high number of failed requests means that the machine is overloaded.
 	h.lines.add("requests for sets that failed and were repeated", "%d", h.failed.Load())
 	if _, err := io.WriteString(out, h.lines.String()); err != nil {
 		return 0, err
@@ -207,7 +208,7 @@ func (h *harness) rollOut(ctx context.Context) error {
 	return h.addHistories(ctx, int(used.heartbeats))
 }
 
-// reachedBySet returns, for each SidecarSet, the time until a percentage of its pods served with
+// reachedBySet returns, for each SidecarSet, the time until percent of the pods of the SidecarSet served with
 // the new image. The times are sorted.
 func reachedBySet(served []observer.Update, began time.Time, pods, percent int) []time.Duration {
 	seen := map[string]int{}
@@ -232,7 +233,8 @@ func sleep(ctx context.Context, pause time.Duration) error {
 	}
 }
 
-// measureRest measures what the roles use after the rollouts, while pods get the configured events.
+// measureRest measures the resources that the roles use after the rollouts, while pods get the configured
+// events.
 func (h *harness) measureRest(ctx context.Context) error {
 	if err := sleep(ctx, h.settle); err != nil {
 		return err
@@ -281,8 +283,8 @@ func (h *harness) addHistories(ctx context.Context, heartbeats int) error {
 	return nil
 }
 
-// changeVersion is the search attribute of workflow versions. Temporal Cloud does not count its
-// writes as actions.
+// changeVersion is the search attribute of workflow versions. Temporal Cloud does not count writes of
+// changeVersion as actions.
 const changeVersion = "TemporalChangeVersion"
 
 // actions counts the events of runs, and the billable actions of runs in Temporal Cloud
@@ -290,7 +292,7 @@ const changeVersion = "TemporalChangeVersion"
 // Heartbeats are not in the history.
 type actions struct{ events, failures, activities, heartbeats, others int }
 
-// read counts the events of a run, and the events of the runs that it continues as new.
+// read counts the events of a run, and the events of the earlier runs that the run continues as new.
 func (a *actions) read(ctx context.Context, h *harness, id, run string) error {
 	continued := ""
 	history := h.stack.Temporal.GetWorkflowHistory(ctx, id, run, false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)

@@ -19,13 +19,13 @@ const notReady = `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`
 // eventsOfPatch is the number of events of a pod that becomes not ready, and ready again.
 const eventsOfPatch = 2
 
-// eventStride is the distance in the list between two patched pods, so that consecutive events
-// concern different SidecarSets. It is a prime number, so that each pod is patched once before a
-// pod is patched again, unless the number of pods is a multiple of it.
+// eventStride is the distance in the list between two consecutively patched pods, so that consecutive events
+// concern different SidecarSets. eventStride is a prime number. Therefore, each pod is patched once before a
+// pod is patched again, unless the number of pods is a multiple of eventStride.
 const eventStride = 7919
 
-// makeEvents makes pods not ready, so that their watches receive the configured number of events
-// per second, until the duration is over. It then waits until the watch shows that all pods are ready.
+// makeEvents makes pods not ready for the given duration, so that the watches of pods receive the configured
+// number of events per second. makeEvents then waits until the watch shows that all pods are ready.
 func (h *harness) makeEvents(ctx context.Context, duration time.Duration) error {
 	var pods corev1.PodList
 	if err := h.stack.Kube.List(ctx, &pods, client.HasLabels{appLabel}); err != nil {

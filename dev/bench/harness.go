@@ -35,13 +35,13 @@ const (
 	appLabel   = "app"
 	sidecar    = "side"
 	emptyImage = sidecar + ":empty"
-	// parallel is the number of requests that a client has in flight.
+	// parallel is the maximum number of requests in flight.
 	parallel    = 8
 	podsPerNode = 1000
 )
 
-// harness is a cluster for one round. The cluster contains SidecarSets, and a Deployment of the same name for
-// each SidecarSet.
+// harness is a cluster for one round. The cluster contains SidecarSets, and a Deployment with the same name
+// for each SidecarSet.
 type harness struct {
 	*bench
 	stack   *cluster.Cluster
@@ -49,8 +49,8 @@ type harness struct {
 	started time.Time
 
 	lines report
-	// sets are the SidecarSets that roll out. pods is the number of their pods. took is the time
-	// of the rollout.
+	// sets contains the SidecarSets that roll out. pods is the number of pods of these SidecarSets. took is
+	// the duration of the rollout.
 	sets    []*v1alpha1.SidecarSet
 	pods    int
 	took    time.Duration
@@ -81,7 +81,7 @@ func (h *harness) close() {
 	if h.stack != nil {
 		h.stack.Shutdown()
 	}
-	_ = os.RemoveAll(h.dir) // an error is ignored, because the directory is not used any more
+	_ = os.RemoveAll(h.dir) // An error is ignored, because the directory is not used afterwards.
 }
 
 // startRoles starts the roles, and watches the pods and SidecarSets until ctx ends.
@@ -130,7 +130,7 @@ func (h *harness) progress(what string) {
 // image returns the image of the sidecars in a version.
 func image(version int) string { return fmt.Sprintf("%s:v%d", sidecar, version) }
 
-// newSet returns a SidecarSet that selects the pods of the Deployment of its name.
+// newSet returns a SidecarSet that selects the pods of the Deployment with the same name.
 func (h *harness) newSet(name, maxUnavailable string) *v1alpha1.SidecarSet {
 	set := &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	if h.perNamespace {
@@ -147,8 +147,8 @@ func (h *harness) newSet(name, maxUnavailable string) *v1alpha1.SidecarSet {
 	return set
 }
 
-// deleteConfigurations deletes the webhook configurations, which reject pods and SidecarSets
-// while no webhook runs.
+// deleteConfigurations deletes the webhook configurations. Otherwise, the API server would reject pods and
+// SidecarSets while no webhook runs.
 func (h *harness) deleteConfigurations(ctx context.Context) error {
 	name := metav1.ObjectMeta{Name: "outrigger"}
 	for _, configuration := range []client.Object{
@@ -188,7 +188,7 @@ func (h *harness) createNamespace(ctx context.Context, name string) error {
 	return nil
 }
 
-// createDeployment creates a Deployment whose pods carry its name as appLabel.
+// createDeployment creates a Deployment. The label appLabel of the pods is the name of the Deployment.
 func (h *harness) createDeployment(ctx context.Context, namespace, name string, pods int, template corev1.PodTemplateSpec) error {
 	labels, replicas := map[string]string{appLabel: name}, int32(pods)
 	template.Labels = labels

@@ -27,15 +27,15 @@ func (h *harness) watchSets(ctx context.Context) (client.Reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch SidecarSets: %w", err)
 	}
-	go func() { _ = sets.Start(ctx) }() // the cache ends with ctx, and every wait reports the cause
+	go func() { _ = sets.Start(ctx) }() // The cache ends with ctx, and every wait reports the cause.
 	if _, err := sets.GetInformer(ctx, &v1alpha1.SidecarSet{}); err != nil {
 		return nil, fmt.Errorf("watch SidecarSets: %w", err)
 	}
 	return sets, nil
 }
 
-// awaitObserved waits until there are n SidecarSets, the status of each belongs to the newest
-// generation, and the run of each was started.
+// awaitObserved waits until there are n SidecarSets, and the status of each SidecarSet shows that the newest
+// generation is observed and that the run is started.
 func (h *harness) awaitObserved(ctx context.Context, n int) error {
 	err := wait.PollUntilContextCancel(ctx, pollEvery, true, func(ctx context.Context) (bool, error) {
 		var sets v1alpha1.SidecarSetList
@@ -57,8 +57,8 @@ func (h *harness) awaitObserved(ctx context.Context, n int) error {
 	return nil
 }
 
-// awaitEnd waits until there are all SidecarSets, and the run of the newest generation of each
-// SidecarSet has ended.
+// awaitEnd waits until all SidecarSets exist and the run of the newest generation of each SidecarSet has
+// ended.
 func (h *harness) awaitEnd(ctx context.Context) error {
 	n := h.bench.sets + h.idle
 	if err := h.awaitObserved(ctx, n); err != nil {
@@ -66,7 +66,7 @@ func (h *harness) awaitEnd(ctx context.Context) error {
 	}
 	var all, open int64
 	err := wait.PollUntilContextCancel(ctx, pollEvery, true, func(ctx context.Context) (done bool, err error) {
-		// Temporal lists a new run only after a short delay.
+		// Temporal lists a new run with a short delay.
 		if all, err = h.countRuns(ctx, ""); err != nil || all < int64(n) {
 			return false, err
 		}

@@ -16,8 +16,7 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster"
 )
 
-// self is the name of this process in a sample. This process runs the watch of the pods, and the
-// clients.
+// self is the name of this process in a sample. This process contains the watch of the pods, and the clients.
 const self = "bench"
 
 // sample contains the resources that the processes of a cluster have used so far, or between two
@@ -26,10 +25,10 @@ type sample struct {
 	at time.Time
 	// processor is the CPU time of each process, in seconds.
 	processor map[string]float64
-	// resident and peak are the memory of each role, in MiB.
+	// resident and peak are the current and the maximum memory of each role, in MiB.
 	resident, peak map[string]float64
-	// writes and reads are the numbers of requests of each role to the API server. A new watch
-	// counts as a read.
+	// writes and reads are the numbers of requests of each role to the API server. A new watch counts as one
+	// read.
 	writes, reads map[string]float64
 	// temporalRequests is the number of calls of each role to Temporal, without long polls.
 	temporalRequests map[string]float64
@@ -90,8 +89,8 @@ func (h *harness) sample(ctx context.Context) (sample, error) {
 		return s, fmt.Errorf("read the metrics of Temporal: %w", err)
 	}
 	for _, metric := range families["service_requests"].GetMetric() {
-		// The frontend forwards heartbeats to the history service, which also counts them. Only
-		// the count of the frontend is used.
+		// The frontend forwards heartbeats to the history service, and the history service counts the same
+		// heartbeats again. Therefore, only the count of the frontend is used.
 		if label(metric, "operation") == "RecordActivityTaskHeartbeat" && label(metric, "service_name") == "frontend" {
 			s.heartbeats += metric.GetCounter().GetValue()
 		}
@@ -130,8 +129,8 @@ func label(metric *dto.Metric, name string) string {
 	return ""
 }
 
-// since returns the resources used since an earlier sample. The memory is the memory of the later
-// sample.
+// since returns the resources that were used after the sample before. The memory is not a difference: since
+// returns the memory of s.
 func (s sample) since(before sample) sample {
 	s.processor = difference(before.processor, s.processor)
 	s.writes, s.reads = difference(before.writes, s.writes), difference(before.reads, s.reads)
@@ -158,7 +157,7 @@ func scaled(values map[string]float64, by float64) map[string]float64 {
 	return product
 }
 
-// report contains one statistic on each line, so that two reports can be compared by diff.
+// report contains one statistic on each line, so that diff can compare two reports.
 type report struct{ strings.Builder }
 
 func (r *report) add(name, format string, args ...any) {

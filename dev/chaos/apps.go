@@ -19,12 +19,11 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// crashedAnnotation is the annotation with the name of a container that the simulated kubelet
-// lets crash.
+// crashedAnnotation is the annotation whose value is the name of a container. The simulated kubelet lets this
+// container crash.
 const crashedAnnotation = "kwok.outrigger.io/crashed"
 
-// forEver is the value of observer.RejectedLabel for pods whose upgrades are rejected until the
-// end.
+// forEver is the value of observer.RejectedLabel for pods whose upgrades are rejected until the last rollout.
 const forEver = "ever"
 
 // rename changes the image of a SidecarSet to another name of the same image.
@@ -32,7 +31,7 @@ func (w *fixture) rename(ctx context.Context, f Fault) error {
 	return w.insist(ctx, func(ctx context.Context) error {
 		set := &v1alpha1.SidecarSet{}
 		if err := w.Kube.Get(ctx, types.NamespacedName{Name: f.Target}, set); err != nil {
-			return client.IgnoreNotFound(err) // the SidecarSet is being recreated
+			return client.IgnoreNotFound(err) // The SidecarSet is being recreated.
 		}
 		next := otherName(set.Spec.Containers[0].Image)
 		if next == "" {
@@ -43,8 +42,8 @@ func (w *fixture) rename(ctx context.Context, f Fault) error {
 	})
 }
 
-// otherName returns another name of an image, for which the simulated kubelet reports the same
-// image ID. It returns an empty string if there is no further name.
+// otherName returns another name of an image. The simulated kubelet reports the same image ID for both names.
+// If there is no further name, otherName returns an empty string.
 func otherName(image string) string {
 	const registry = "docker.io/library/"
 	name, _, pinned := strings.Cut(strings.TrimPrefix(image, registry), "@")
@@ -65,8 +64,8 @@ func (w *fixture) crash(ctx context.Context, f Fault) error {
 	return w.eachPod(ctx, f, client.MatchingLabels{"app": f.Target}, w.merging(`{"metadata":{"annotations":{%q:"app"}}}`, crashedAnnotation))
 }
 
-// reject makes a policy reject the upgrades of a share of the pods of a Deployment, for the
-// duration of the fault or until the end.
+// reject makes a policy reject the upgrades of a share of the pods of a Deployment, for the duration of the
+// fault. If the fault has no duration, the policy rejects the upgrades until the last rollout.
 func (w *fixture) reject(ctx context.Context, f Fault) error {
 	mark := fmt.Sprintf("fault-%d", f.Number)
 	if f.For == 0 {
@@ -86,7 +85,8 @@ func (w *fixture) reject(ctx context.Context, f Fault) error {
 	return errors.Join(err, w.unmark(ctx, mark))
 }
 
-// unmark removes the label from pods, so that the policy accepts their upgrades again.
+// unmark removes the label with the value mark from pods, so that the policy accepts upgrades of these pods
+// again.
 func (w *fixture) unmark(ctx context.Context, mark string) error {
 	return w.eachPod(ctx, Fault{}, client.MatchingLabels{observer.RejectedLabel: mark}, w.merging(`{"metadata":{"labels":{%q:null}}}`, observer.RejectedLabel))
 }

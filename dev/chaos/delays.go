@@ -16,9 +16,9 @@ const (
 	slowWrite = time.Second
 )
 
-// watchDelays writes a ConfigMap again and again. While the write takes long, it notifies the
-// observer that writes of pods may arrive late, too. On a loaded machine, a request may be on the
-// wire for longer than the observer otherwise allows.
+// watchDelays writes a ConfigMap at regular intervals. While a write is delayed, watchDelays notifies the
+// observer that writes of pods may also arrive late. On an overloaded machine, a request may take longer than
+// the observer otherwise allows.
 func (w *fixture) watchDelays(ctx context.Context) {
 	probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "delays"}}
 	for ctx.Err() == nil {
@@ -27,7 +27,7 @@ func (w *fixture) watchDelays(ctx context.Context) {
 			defer close(written)
 			patch := client.RawPatch(client.Merge.Type(), []byte(`{"data":{"at":"`+time.Now().Format(time.RFC3339Nano)+`"}}`))
 			if err := w.Kube.Patch(ctx, probe, patch); err != nil {
-				_ = w.Kube.Create(ctx, probe.DeepCopy()) // an unavailable API server is measured again
+				_ = w.Kube.Create(ctx, probe.DeepCopy()) // If the API server is unavailable, the next measurement retries.
 			}
 		}()
 		select {

@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	// applyWithin is the maximum time that a fault is retried, because the API server or the
-	// webhook may be down.
+	// applyWithin is the maximum time for which a fault is retried, because the API server or the webhook may
+	// be down.
 	applyWithin = 40 * time.Second
 	applyAgain  = 300 * time.Millisecond
 	attemptTime = 15 * time.Second
-	// throttledRPS is the rate limit of a throttled Temporal. It is too low for any rollout.
+	// throttledRPS is the rate limit of a throttled Temporal. This limit is too low for any rollout.
 	throttledRPS = "3"
 	throttled    = "temporal-throttled"
 )
@@ -55,7 +55,7 @@ func (w *fixture) disturb(ctx context.Context, f Fault) error {
 	}
 }
 
-// last waits for the duration of the fault.
+// last waits for the duration of the fault, or until ctx ends.
 func last(ctx context.Context, f Fault) {
 	select {
 	case <-time.After(f.For):
@@ -63,8 +63,8 @@ func last(ctx context.Context, f Fault) {
 	}
 }
 
-// late notifies the observer that writes of pods may arrive late, until over is called. It does
-// nothing if the target is neither a worker, nor the API server or its etcd, because only workers write pods.
+// late notifies the observer that writes of pods may arrive late, until over is called. If target is not a
+// worker, the API server or etcd, late does nothing, because only workers write pods.
 func (w *fixture) late(target string) (over func()) {
 	process, end, _ := strings.Cut(target, "/")
 	if end == "temporal" || process != cluster.APIServer && process != cluster.Etcd && !strings.HasPrefix(process, cluster.Worker) {
@@ -95,8 +95,8 @@ func (w *fixture) disturbProcess(ctx context.Context, f Fault) error {
 	return w.restart(ctx, f.Target)
 }
 
-// restart retries the start of a process, as the kubelet does, because a role exits when it
-// cannot reach the API server. A process may need longer than attemptTime to be ready.
+// restart starts a process, and retries until the process is ready. A role exits if the role cannot reach the
+// API server, and a process may need longer than attemptTime to be ready.
 func (w *fixture) restart(ctx context.Context, process string) error {
 	return w.insist(ctx, func(context.Context) error { return w.StartAgain(ctx, process) })
 }
@@ -197,30 +197,31 @@ func (w *fixture) disturbPods(ctx context.Context, f Fault) error {
 	for n, end := 0, time.Now().Add(f.For); time.Now().Before(end) && ctx.Err() == nil; n++ {
 		chosen, err := w.choose(ctx, f, client.MatchingLabels{"set-" + f.Target: "on"})
 		if err != nil {
-			continue // another fault affects the API server
+			continue // Another fault affects the API server.
 		}
 		edit := w.merging(`{"metadata":{"annotations":{"chaos/edit":"%d"}}}`, n)
 		for i := range chosen {
-			_ = edit(ctx, &chosen[i]) // the pod may be gone
+			_ = edit(ctx, &chosen[i]) // The pod may be deleted.
 		}
 	}
 	return nil
 }
 
-// label changes a label of the pods of a fault, so that a SidecarSet stops selecting these pods,
-// or selects them again.
+// label changes the label of the pods of a fault from one value to another value. The SidecarSet selects pods
+// with the value on, and no pods with the value off.
 func (w *fixture) label(ctx context.Context, f Fault, from, to string) error {
 	key := "set-" + f.Target
 	return w.eachPod(ctx, f, client.MatchingLabels{key: from}, w.merging(`{"metadata":{"labels":{%q:%q}}}`, key, to))
 }
 
-// insist retries until do succeeds, because other faults may interfere.
+// insist calls do until do succeeds, for at most applyWithin. insist retries, because other faults may
+// interfere.
 func (w *fixture) insist(ctx context.Context, do func(context.Context) error) (err error) {
 	_ = wait.PollUntilContextTimeout(ctx, applyAgain, applyWithin, true, func(ctx context.Context) (bool, error) {
 		attempt, done := context.WithTimeout(ctx, attemptTime)
 		defer done()
 		err = do(attempt)
 		return err == nil, nil
-	}) // the error of the last attempt is more precise
+	}) // The error of the last attempt is more precise.
 	return err
 }

@@ -22,7 +22,7 @@ import (
 const (
 	// convergeWithin is the maximum time until all pods converge after the last fault.
 	convergeWithin = 4 * time.Minute
-	// calmTime is the time without pending work after which the pods count as converged.
+	// calmTime is the time without pending changes after which the pods count as converged.
 	calmTime      = 3 * time.Second
 	convergeAgain = 500 * time.Millisecond
 	// shown is the maximum number of pending items in an error.
@@ -53,11 +53,11 @@ func (w *fixture) carryOut(ctx context.Context, plan []Fault) {
 	lasting.Wait()
 }
 
-// finish removes everything that delays rollouts, and waits until every pod has the content of
-// its SidecarSets.
+// finish ends the effects of faults that delay rollouts, and waits until every pod has the content of the
+// matching SidecarSets.
 func (w *fixture) finish(ctx context.Context) error {
 	w.say("faults are over")
-	// If a fault could not start its process again, the process is started here.
+	// If a fault has not started its process again, finish starts the process.
 	for _, process := range []string{cluster.APIServer, cluster.Temporal, cluster.Operator, cluster.Webhook, "worker-1", "worker-2"} {
 		if err := w.restart(ctx, process); err != nil {
 			return err
@@ -77,8 +77,8 @@ func (w *fixture) finish(ctx context.Context) error {
 	return w.checkRuns(ctx)
 }
 
-// upgradeCrashed starts a rollout after more pods than maxUnavailable have crashed. The pods
-// crashed after their upgrade was over, so they take no slots (SPEC §7.5).
+// upgradeCrashed starts a rollout after as many apps of each Deployment have crashed as maxUnavailable
+// allows. The apps crash after an upgrade has completed, so their pods use no slots (SPEC §7.5).
 func (w *fixture) upgradeCrashed(ctx context.Context) error {
 	if err := w.unmark(ctx, forEver); err != nil {
 		return err
@@ -122,8 +122,8 @@ func (w *fixture) editAll(ctx context.Context, tag string) error {
 	return nil
 }
 
-// replaceCrashed deletes the pods whose apps crash, because some of these apps crashed during the
-// upgrade of the pod and take a slot.
+// replaceCrashed deletes the pods whose apps crash. Some of these apps crashed during the upgrade of the pod,
+// so the pods use slots.
 func (w *fixture) replaceCrashed(ctx context.Context) error {
 	return w.eachPod(ctx, Fault{}, nil, func(ctx context.Context, pod *corev1.Pod) error {
 		if pod.Annotations[crashedAnnotation] == "" {
@@ -133,8 +133,8 @@ func (w *fixture) replaceCrashed(ctx context.Context) error {
 	})
 }
 
-// awaitComplete waits until every SidecarSet has the reason RolloutComplete and a good revision.
-// Until then, the pod of a failing app uses a slot.
+// awaitComplete waits until every SidecarSet has the reason RolloutComplete and its current content is a good
+// revision. Until then, a pod with a failing app uses a slot.
 func (w *fixture) awaitComplete(ctx context.Context) error {
 	return w.insist(ctx, func(ctx context.Context) error {
 		sets := &v1alpha1.SidecarSetList{}
@@ -162,7 +162,7 @@ func (w *fixture) mend(ctx context.Context, name string) error {
 	if err := w.label(ctx, Fault{Target: name}, "off", "on"); err != nil {
 		return err
 	}
-	// If a fault could not recreate the SidecarSet, the SidecarSet is created here.
+	// If a fault has not recreated the SidecarSet, mend creates the SidecarSet.
 	if err := w.create(ctx, newSet(name, "v1")); err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ func (w *fixture) mend(ctx context.Context, name string) error {
 	return w.resume(ctx, name)
 }
 
-// converge waits until the number of pods is at least pods, and nothing has been pending for calmTime.
+// converge waits until there are at least pods pods, and no change has been pending for calmTime. Meanwhile,
 // converge deletes pods that are not upgradable, so that the owners of these pods create new pods.
 func (w *fixture) converge(ctx context.Context, pods int) error {
 	return w.convergeWithin(ctx, pods, convergeWithin)
@@ -245,7 +245,7 @@ func (w *fixture) replace(ctx context.Context) {
 	for _, name := range w.observer.NotUpgradable() {
 		_, name, _ = strings.Cut(name, "/")
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-		_ = w.Kube.Delete(ctx, pod) // the next check of pending pods tries again
+		_ = w.Kube.Delete(ctx, pod) // The next check of pending pods retries.
 	}
 }
 

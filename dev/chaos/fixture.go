@@ -31,7 +31,7 @@ const namespace = "chaos"
 // fixture is an installation, and the links and proxies through which chaos injects faults.
 type fixture struct {
 	*cluster.Cluster
-	// name is the name of a cluster of a fleet.
+	// name is the name of the cluster in a fleet.
 	name     string
 	dir      string
 	observer *observer.Observer
@@ -52,8 +52,7 @@ type fixture struct {
 func setNames() []string        { return []string{"a", "b", "c", "d", "e"} }
 func deploymentNames() []string { return []string{"api", "batch", "jobs", "web"} }
 
-// carries returns the SidecarSets that select the pods of a Deployment. Several SidecarSets
-// select each pod.
+// carries returns the SidecarSets that select the pods of a Deployment.
 func carries(deployment string) []string {
 	return map[string][]string{
 		"web": {"a", "c", "e"}, "api": {"a", "b", "e"}, "batch": {"b", "d", "e"}, "jobs": {"c", "d"},
@@ -215,7 +214,7 @@ func (w *fixture) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(w.out, "%7.1fs  %s\n", time.Since(w.began).Seconds(), strings.TrimSpace(w.name+" "+fmt.Sprintf(format, args...)))
 }
 
-// inCourse returns the faults in progress.
+// inCourse returns a text that lists the faults in progress.
 func (w *fixture) inCourse() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -227,9 +226,8 @@ func (w *fixture) inCourse() string {
 	return strings.Join(all, "\n    ")
 }
 
-// choose returns the pods of a fault among the pods with the given labels. The fault contains the
-// number or the share of pods. Without both, choose returns all pods. The random number of the
-// fault decides which pods are chosen.
+// choose returns the pods of a fault among the pods with labels. f contains the number or the share of pods.
+// Without both, choose returns all pods. f.Draw is the seed of the choice.
 func (w *fixture) choose(ctx context.Context, f Fault, labels client.MatchingLabels) ([]corev1.Pod, error) {
 	list := &corev1.PodList{}
 	if err := w.Kube.List(ctx, list, client.InNamespace(namespace), labels); err != nil {
@@ -248,7 +246,7 @@ func (w *fixture) choose(ctx context.Context, f Fault, labels client.MatchingLab
 	return list.Items[:n], nil
 }
 
-// eachPod calls act for each pod of a fault, and retries.
+// eachPod calls act for each pod of a fault. If a call fails, eachPod retries for all pods of the fault.
 func (w *fixture) eachPod(ctx context.Context, f Fault, labels client.MatchingLabels, act func(context.Context, *corev1.Pod) error) error {
 	return w.insist(ctx, func(ctx context.Context) error {
 		chosen, err := w.choose(ctx, f, labels)

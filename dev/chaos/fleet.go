@@ -28,7 +28,7 @@ const (
 	fleetSet        = "a"
 	fleetDeployment = "web"
 	fleetPods       = 5
-	// unreachableAfter and bakeTime are those of fleetpolicy.yaml.
+	// unreachableAfter and bakeTime are the values in fleetpolicy.yaml.
 	unreachableAfter = 20 * time.Second
 	bakeTime         = 5 * time.Second
 	// roundWithin is the maximum time of a round. A killed worker with an activity in progress delays the round
@@ -54,7 +54,7 @@ func fleetStages() []observer.FleetStage {
 	}
 }
 
-// chaoticFleet is a fleet whose clusters have one Temporal. The first cluster runs it.
+// chaoticFleet is a fleet whose clusters use one Temporal. Temporal runs in the first cluster.
 type chaoticFleet struct {
 	dir     string
 	out     io.Writer
@@ -91,8 +91,8 @@ func fleetCommand() *cobra.Command {
 	return cmd
 }
 
-// fleetFaults returns the fault of each round. Each kind of fault occurs once before any occurs again.
-// The target is a process, a link or a Deployment of the cluster in Value.
+// fleetFaults returns the fault of each round. Each kind of fault occurs once before a kind occurs again.
+// Target is a process, a link or a Deployment. Draw selects the cluster.
 func fleetFaults(random *rand.Rand, rounds int, calm bool) []Fault {
 	const s = time.Second
 	kinds := []Fault{
@@ -112,7 +112,7 @@ func fleetFaults(random *rand.Rand, rounds int, calm bool) []Fault {
 		}
 		fault.Number, fault.At, fault.Draw = i+1, time.Duration(random.Int64N(int64(20*s))).Round(s/10), random.Uint64()
 		if fault.Kind == CutTemporal {
-			fault.At /= 4 // otherwise, most clusters have begun before they are cut off
+			fault.At /= 4 // Otherwise, most clusters have begun before the connection is cut.
 		}
 		faults = append(faults, fault)
 	}
@@ -126,7 +126,7 @@ func (f *chaoticFleet) report(v observer.Violation) {
 	_, _ = fmt.Fprintf(f.out, "VIOLATION: %s\n", v)
 }
 
-// run starts the fleet and carries out the rounds. It returns an error if a rule was violated.
+// run starts the fleet and carries out the rounds. If a rule was violated, run returns an error.
 func (f *chaoticFleet) run(ctx context.Context, faults []Fault) (err error) {
 	defer func() {
 		for i := len(f.members) - 1; i >= 0; i-- {
@@ -142,7 +142,7 @@ func (f *chaoticFleet) run(ctx context.Context, faults []Fault) (err error) {
 			}
 		}
 	}
-	// The fleet gets its policy before members report content. Otherwise, the fleet gives no permits.
+	// The policy is applied before members report content. Without a policy, the fleet gives no permits.
 	if err := f.command(ctx, fleetPolicy, "apply", "-f", "-"); err != nil {
 		return err
 	}
@@ -168,8 +168,8 @@ func (f *chaoticFleet) run(ctx context.Context, faults []Fault) (err error) {
 	return err
 }
 
-// startMember starts a cluster and its observers. The clusters start one after the other, because each
-// start needs the whole machine.
+// startMember starts a cluster and its observers. The clusters start one after the other, because each start
+// needs the whole machine.
 func (f *chaoticFleet) startMember(ctx context.Context, name string) error {
 	options := cluster.Options{Dir: filepath.Join(f.dir, name, "stack"), Nodes: 1, Temporal: cluster.DevServer}
 	if len(f.members) > 0 {
@@ -197,7 +197,7 @@ func (f *chaoticFleet) startMember(ctx context.Context, name string) error {
 	return m.startRole(ctx, cluster.Worker, "--fleet", "--fleet-cluster-name="+name, "--fleet-cluster-labels=stage="+stage)
 }
 
-// populateMember creates the SidecarSet and its pods.
+// populateMember creates the SidecarSet and the Deployment of a member, and waits until the pods converge.
 func (w *fixture) populateMember(ctx context.Context) error {
 	if err := w.Kube.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
 		return fmt.Errorf("create namespace: %w", err)
@@ -211,8 +211,8 @@ func (w *fixture) populateMember(ctx context.Context) error {
 	return w.converge(ctx, fleetPods)
 }
 
-// round delivers content to the clusters in random order, injects a fault meanwhile, and waits until all
-// clusters have the content.
+// round delivers content to the clusters in random order, injects a fault at the same time, and waits until
+// all clusters have the content.
 func (f *chaoticFleet) round(ctx context.Context, fault Fault) error {
 	began := time.Now()
 	target := f.members[fault.Draw%uint64(len(f.members))]
@@ -222,13 +222,13 @@ func (f *chaoticFleet) round(ctx context.Context, fault Fault) error {
 		last(ctx, Fault{For: fault.At})
 		return f.disturb(ctx, target, fault)
 	})
-	// The cluster may not answer during the fault, or for some time after it.
+	// The cluster may be unreachable during the fault and for some time afterwards.
 	defer f.order.Away(target.name, fault.At+unreachableAfter)()
 	tag := fmt.Sprintf("v%d", fault.Number+1)
 	if err := f.deliver(ctx, tag); err != nil {
 		return err
 	}
-	if f.random.IntN(3) == 0 { // other content supersedes the content before it is through all stages
+	if f.random.IntN(3) == 0 { // Other content supersedes the content before the content is through all stages.
 		last(ctx, Fault{For: time.Duration(f.random.Int64N(int64(supersededWithin)))})
 		tag += "b"
 		if err := f.deliver(ctx, tag); err != nil {
@@ -257,7 +257,7 @@ func (f *chaoticFleet) deliver(ctx context.Context, tag string) error {
 	return nil
 }
 
-// disturb injects a fault of a cluster, and returns when it is over.
+// disturb injects a fault into a cluster, and returns when the fault is over.
 func (f *chaoticFleet) disturb(ctx context.Context, m *fixture, fault Fault) error {
 	switch {
 	case fault.Kind == "":
@@ -283,7 +283,7 @@ func (f *chaoticFleet) disturb(ctx context.Context, m *fixture, fault Fault) err
 	return m.disturb(ctx, fault)
 }
 
-// each calls do for all members at once.
+// each calls do for all members in parallel.
 func (f *chaoticFleet) each(do func(*fixture) error) error {
 	var all errgroup.Group
 	for _, m := range f.members {

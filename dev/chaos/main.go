@@ -32,7 +32,7 @@ type options struct {
 	faults int
 	pods   int
 	gap    time.Duration
-	// planOnly prints the faults and does nothing.
+	// planOnly is set if the faults are printed and not injected.
 	planOnly bool
 }
 
@@ -52,7 +52,7 @@ func command() *cobra.Command {
 	return cmd
 }
 
-// run injects the faults of a plan. It returns an error if a rule was violated.
+// run injects the faults of a plan. If a rule was violated, run returns an error.
 func run(ctx context.Context, o options, out io.Writer) error {
 	plan := Plan(o.seed, o.faults, o.gap, rules(setNames(), deploymentNames()))
 	if o.planOnly {
@@ -66,7 +66,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	return inFolder(ctx, o, plan, out, func(context.Context, *fixture) {})
 }
 
-// inFolder injects the faults of a plan. It removes the files of the run unless the run failed.
+// inFolder injects the faults of a plan. If no error occurs, inFolder removes the files of the run.
 func inFolder(ctx context.Context, o options, plan []Fault, out io.Writer, during func(context.Context, *fixture)) error {
 	dir, err := cluster.TempDir("outrigger-chaos-")
 	if err != nil {
@@ -79,8 +79,8 @@ func inFolder(ctx context.Context, o options, plan []Fault, out io.Writer, durin
 	return os.RemoveAll(dir)
 }
 
-// disturbed injects the faults of a plan into an installation in dir. The function during runs in
-// parallel with the faults, until its context ends.
+// disturbed injects the faults of a plan into an installation in dir. during is called in parallel with the
+// faults. The context of during ends after the faults.
 func disturbed(ctx context.Context, o options, plan []Fault, dir string, out io.Writer, during func(context.Context, *fixture)) error {
 	var w *fixture
 	report := func(v observer.Violation) {

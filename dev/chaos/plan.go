@@ -11,22 +11,21 @@ import (
 // Kind is the kind of a fault.
 type Kind string
 
-// These are the kinds of faults. They affect processes, connections, the API server and Temporal,
-// pods, or are edits of SidecarSets.
+// The kinds of faults affect processes, connections, the API server, Temporal or pods, or edit SidecarSets.
 const (
 	Kill         Kind = "kill"          // a process gets SIGKILL, and is started again
 	Freeze       Kind = "freeze"        // a process gets SIGSTOP, then SIGCONT
 	Cut          Kind = "cut"           // open and new connections are reset
 	Hold         Kind = "hold"          // bytes are delayed until the end of the fault
-	Lose         Kind = "lose"          // bytes do not arrive, and the connections are reset at the end
-	Delay        Kind = "delay"         // all bytes arrive late
+	Lose         Kind = "lose"          // bytes are lost, and the connections are reset at the end of the fault
+	Delay        Kind = "delay"         // each byte arrives late
 	TooMany      Kind = "too-many"      // most requests to the API server are answered with 429
 	Exhausted    Kind = "exhausted"     // Temporal accepts only a few requests per second
 	Conflicts    Kind = "conflicts"     // another client keeps writing the pods
 	DeletePods   Kind = "delete-pods"   //
 	Relabel      Kind = "relabel"       // a SidecarSet stops selecting pods, then selects them again
-	Scale        Kind = "scale"         // a Deployment grows or shrinks
-	Crash        Kind = "crash"         // the apps of pods crash forever
+	Scale        Kind = "scale"         // the number of replicas of a Deployment changes
+	Crash        Kind = "crash"         // the apps of pods crash repeatedly
 	Reject       Kind = "reject"        // a policy rejects the upgrades of pods
 	Image        Kind = "image"         // a SidecarSet gets a new image
 	Alias        Kind = "alias"         // a SidecarSet gets another name of the same image
@@ -38,19 +37,18 @@ const (
 	Pause        Kind = "pause"         // spec.updateStrategy.paused is set, then unset
 	PauseRun     Kind = "pause-run"     // the run is paused, then resumed
 	Remake       Kind = "remake"        // a SidecarSet is deleted, then recreated
-	CutEverybody Kind = "cut-everybody" // all connections to the API server at once
+	CutEverybody Kind = "cut-everybody" // all connections to the API server are reset
 )
 
 // Fault is one disturbance.
 type Fault struct {
 	Number int
-	// At is the time from the beginning of the run to the fault. For is the duration of the
-	// fault.
+	// At is the time from the start of the run to the fault. For is the duration of the fault.
 	At, For time.Duration
 	Kind    Kind
 	Target  string
-	// Value is the parameter of the fault, such as a delay or the new value of a field. It is empty if the
-	// fault has no parameter.
+	// Value is the parameter of the fault, such as a delay or the new value of a field. If the fault has no
+	// parameter, Value is empty.
 	Value string
 	// Pods is the maximum number of affected pods. If Pods is 0, Share is the percentage of the pods that are
 	// affected. If both are 0, all pods are affected. Draw is the seed of the random choice of pods.
@@ -75,7 +73,7 @@ func (f Fault) String() string {
 	return text
 }
 
-// usualGap is the mean time between the beginnings of two faults. Faults overlap.
+// usualGap is the mean time between the starts of two faults. Faults may overlap.
 const usualGap = 1800 * time.Millisecond
 
 // rule describes how faults of a kind are drawn.
@@ -85,13 +83,14 @@ type rule struct {
 	targets []string
 	// least and most are the bounds of For.
 	least, most time.Duration
-	// occupies names the kind of resource that no other fault of the target may use at the same time.
+	// occupies is the resource of the target that only one fault may use at a time. If occupies is empty, the
+	// fault uses no such resource.
 	occupies string
 	draw     func(*planner, *Fault)
 }
 
-// rules returns the rules of a full run. Freezes and silent connections last longer than the
-// timeouts of heartbeats, Leases and requests.
+// rules returns the rules of a full run. Freezes and held connections may last longer than the timeouts of
+// heartbeats, Leases and requests.
 func rules(sets, deployments []string) []rule {
 	roles := []string{"worker-1", "worker-2", cluster.Operator, cluster.Webhook}
 	toTemporal := []string{"worker-1/temporal", "worker-2/temporal", "operator/temporal"}
@@ -130,8 +129,8 @@ func rules(sets, deployments []string) []rule {
 	}
 }
 
-// mildRules returns the rules of a long run. No process is killed or frozen, so that the growth
-// of a process can be measured.
+// mildRules returns the rules of a long run. Mild faults kill or freeze no process, so that the growth of a
+// process can be measured.
 func mildRules(sets, deployments []string) []rule {
 	var mild []rule
 	for _, r := range rules(sets, deployments) {
@@ -153,12 +152,12 @@ type planner struct {
 	now    time.Duration
 	busy   map[string]time.Duration
 	images map[string]int
-	// left lists the kinds that the plan does not contain yet.
+	// left contains the indexes of the rules of which the plan contains no fault yet.
 	left []int
 }
 
-// Plan draws n faults by rules. gap is the mean time between two faults. The result depends only
-// on the arguments.
+// Plan returns n faults that are drawn by rules. gap is the mean time between two faults. The result depends
+// only on the arguments.
 func Plan(seed uint64, n int, gap time.Duration, rules []rule) []Fault {
 	p := &planner{
 		random: rand.New(rand.NewPCG(seed, 0)), rules: rules,
@@ -175,8 +174,8 @@ func Plan(seed uint64, n int, gap time.Duration, rules []rule) []Fault {
 	return faults
 }
 
-// next draws faults until a fault does not conflict with the faults in progress. Only the
-// recreation of a SidecarSet conflicts with an edit of its image, so the loop ends.
+// next draws faults until a fault does not conflict with the faults in progress. The loop ends, because a
+// deletion of pods conflicts with no other fault.
 func (p *planner) next() Fault {
 	for {
 		r, first := p.rule()
@@ -188,10 +187,10 @@ func (p *planner) next() Fault {
 			continue
 		}
 		if r.kind == Remake && p.busy["run/"+f.Target] > p.now {
-			continue // the run of the deleted SidecarSet is paused
+			continue // The run of a deleted SidecarSet is paused.
 		}
 		if r.occupies != "" {
-			// The resource stays occupied for the time of a restart.
+			// The resource stays occupied until a restart is over.
 			p.busy[r.occupies+"/"+f.Target] = p.now + f.For + 2*time.Second
 		}
 		if r.draw != nil {
@@ -204,7 +203,8 @@ func (p *planner) next() Fault {
 	}
 }
 
-// rule draws a rule by weight, or returns the rule of a kind that the plan does not contain yet.
+// rule draws a rule by weight, or returns a rule of which the plan contains no fault yet. first is set in the
+// second case.
 func (p *planner) rule() (drawn rule, first bool) {
 	if len(p.left) > 0 && p.random.IntN(2) == 0 {
 		return p.rules[p.left[0]], true
@@ -219,7 +219,7 @@ func (p *planner) rule() (drawn rule, first bool) {
 			return r, false
 		}
 	}
-	return p.rules[0], false // not reached, because total is the sum of the weights
+	return p.rules[0], false // This line is not reached, because total is the sum of the weights.
 }
 
 func (p *planner) drawDelay(f *Fault) {
@@ -228,11 +228,11 @@ func (p *planner) drawDelay(f *Fault) {
 
 func (p *planner) drawPods(f *Fault) { f.Pods = 1 + p.random.IntN(12) }
 
-// drawCrashes draws a number of pods far below the maxUnavailable of the last rollout. An app
-// that crashes during the upgrade of its pod takes a slot forever.
+// drawCrashes draws a number of pods far below the maxUnavailable of the last rollout, because the pod of an
+// app that crashes during the upgrade uses a slot until the pod is deleted.
 func (p *planner) drawCrashes(f *Fault) { f.Pods = 1 + p.random.IntN(2) }
 
-// drawRejected draws a smaller share forever, or a larger share for a while.
+// drawRejected draws a large share for a limited time, or a small share without a time limit.
 func (p *planner) drawRejected(f *Fault) {
 	f.Share = 20 + p.random.IntN(80)
 	if p.random.IntN(3) == 0 {
@@ -242,7 +242,7 @@ func (p *planner) drawRejected(f *Fault) {
 
 func (p *planner) drawReplicas(f *Fault) { f.Value = fmt.Sprintf("%d%%", 60+p.random.IntN(70)) }
 
-// drawImage never draws the same image twice, so that late writes of an older image are detected.
+// drawImage draws a new image each time, so that the observer detects late writes of an older image.
 func (p *planner) drawImage(f *Fault) {
 	p.images[f.Target]++
 	f.Value = fmt.Sprintf("v%d", p.images[f.Target]+1)

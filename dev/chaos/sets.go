@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// batchTime is the time that a batch may continue after a pause returns, because a worker may
-	// be disconnected from Temporal.
+	// batchTime is the time for which a batch may continue after a pause is confirmed, because a worker may be
+	// disconnected from Temporal.
 	batchTime         = 30 * time.Second
 	attemptOfTemporal = 3 * time.Second
 )
@@ -43,7 +43,7 @@ func (w *fixture) disturbSet(ctx context.Context, f Fault) error {
 	return w.edit(ctx, f.Target, change(f))
 }
 
-// change returns the JSON patch of an edit without a duration.
+// change returns the JSON patch of a fault that edits a SidecarSet and has no duration.
 func change(f Fault) string {
 	switch f.Kind {
 	case Image:
@@ -109,7 +109,7 @@ func (w *fixture) remake(ctx context.Context, f Fault) error {
 	return w.create(ctx, again)
 }
 
-// create creates set, unless a SidecarSet of the same name exists.
+// create creates set, unless a SidecarSet with the same name exists.
 func (w *fixture) create(ctx context.Context, set *v1alpha1.SidecarSet) error {
 	return w.insist(ctx, func(ctx context.Context) error {
 		err := w.Kube.Create(ctx, set.DeepCopy())
@@ -120,9 +120,9 @@ func (w *fixture) create(ctx context.Context, set *v1alpha1.SidecarSet) error {
 	})
 }
 
-// pauseRun pauses the open run, if there is one, and resumes it. After the answer to the pause, a
-// batch in progress may continue for batchTime. After that time, no pod may be written,
-// regardless of what the run reports.
+// pauseRun pauses the run if a run is open, and resumes the run at the end of the fault. After the answer to
+// the pause, a batch in progress may continue for batchTime. After batchTime, the observer accepts no upgrade
+// of a pod.
 func (w *fixture) pauseRun(ctx context.Context, f Fault) error {
 	set := &v1alpha1.SidecarSet{}
 	if err := w.insist(ctx, func(ctx context.Context) error {
@@ -141,7 +141,7 @@ func (w *fixture) pauseRun(ctx context.Context, f Fault) error {
 	if await(end, run.pause) {
 		await(time.Now().Add(batchTime), func(ctx context.Context) bool { return run.isOver(ctx) || run.isPaused(ctx) })
 		w.observer.Paused(f.Target)
-		// A run that has nothing left to do ends even if it is paused.
+		// A run without pods to upgrade ends even if the run is paused.
 		await(end, run.isOver)
 		w.observer.Resumed(f.Target)
 	}
@@ -151,11 +151,11 @@ func (w *fixture) pauseRun(ctx context.Context, f Fault) error {
 // pausedRun is a run that chaos pauses.
 type pausedRun struct {
 	temporal sdk.Client
-	// id is the id of the workflow. first is the id of the first run of the paused chain of runs.
+	// id is the id of the workflow. first is the id of the first run of the chain of runs that was paused.
 	id, first string
 }
 
-// pause sends the pause as the plugin does, and reports whether it was answered.
+// pause sends the pause like the kubectl plugin, and reports whether the run answered.
 func (r *pausedRun) pause(ctx context.Context) bool {
 	if r.temporal.SignalWorkflow(ctx, r.id, "", protocol.PauseSignal, protocol.Pause{By: "chaos"}) != nil {
 		return false
@@ -172,22 +172,23 @@ func (r *pausedRun) pause(ctx context.Context) bool {
 	return err == nil
 }
 
-// isPaused reports whether the run reports a pause and no batch in progress.
+// isPaused reports whether the run is paused and has no batch in progress.
 func (r *pausedRun) isPaused(ctx context.Context) bool {
 	var status protocol.RolloutStatus
 	answer, err := r.temporal.QueryWorkflow(ctx, r.id, "", protocol.StatusQuery)
 	return err == nil && answer.Get(&status) == nil && status.Pause != nil && status.Phase == protocol.PhasePaused
 }
 
-// isOver reports whether the run has ended, because another run is not paused. If Temporal does not answer,
+// isOver reports whether the paused run has ended. A later run is not paused. If Temporal does not respond,
 // isOver returns false.
 func (r *pausedRun) isOver(ctx context.Context) bool {
 	run, err := r.temporal.DescribeWorkflowExecution(ctx, r.id, "")
 	return err == nil && (run.WorkflowExecutionInfo.Status != enums.WORKFLOW_EXECUTION_STATUS_RUNNING || run.WorkflowExecutionInfo.FirstRunId != r.first)
 }
 
-// resume resumes the run of a SidecarSet, and returns once status shows no pause. If a run ends
-// while it is paused, the run of the next generation starts paused. That run may not be open yet.
+// resume resumes the run of a SidecarSet, and returns when the status shows no pause. If a run ends while the
+// run is paused, the run of the next generation starts paused. The next run may not be open yet, so resume
+// retries.
 func (w *fixture) resume(ctx context.Context, name string) error {
 	return w.insist(ctx, func(ctx context.Context) error {
 		set := &v1alpha1.SidecarSet{}

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// soakGap is long enough for rollouts to complete.
+	// soakGap is the mean time between two faults, in which rollouts can complete.
 	soakGap = 4 * time.Second
 	// minSamples is the number of samples that are needed to distinguish growth from noise.
 	minSamples = 20
@@ -49,7 +49,7 @@ func soakCommand() *cobra.Command {
 	return cmd
 }
 
-// soak contains the samples of each metric of each role, by "metric role".
+// soak maps "<metric> <role>" to the samples.
 type soak map[string][]float64
 
 // tolerances returns the sampled metrics. The mean of the second half of the samples may exceed
@@ -58,7 +58,7 @@ func tolerances() map[string]float64 {
 	return map[string]float64{"go_goroutines": 20, "process_open_fds": 5, "process_resident_memory_bytes": 24 << 20}
 }
 
-// sample takes a sample of each metric. A role that does not answer has no sample.
+// sample takes a sample of each metric of each role. If a role does not respond, sample skips the role.
 func (s soak) sample(ctx context.Context, w *fixture) {
 	for _, role := range w.Roles() {
 		families, err := cluster.Scrape(ctx, http.DefaultClient, role.Metrics)

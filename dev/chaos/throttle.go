@@ -18,19 +18,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// One of passedOf requests reaches a throttled API server. The other requests are answered with
-// 429.
+// passedOf is the number of requests of which one request reaches the API server. The throttle answers the
+// other requests with 429.
 const passedOf = 4
 
-// throttle is a proxy of the API server that answers most requests with 429, as an
-// overloaded API server does.
+// throttle is a proxy of the API server that answers most requests with 429, like an overloaded API server.
 type throttle struct {
 	server   *http.Server
 	address  string
 	requests atomic.Int64
 }
 
-// newThrottle serves with the API server's own certificate from the directory certs.
+// newThrottle starts a throttle for the API server at the address apiServer. The throttle uses the
+// certificate of the API server in the directory certs.
 func newThrottle(ctx context.Context, apiServer, certs string) (*throttle, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -41,7 +41,7 @@ func newThrottle(ctx context.Context, apiServer, certs string) (*throttle, error
 	forward.ErrorLog = log.New(io.Discard, "", 0)
 	forward.Transport = &http.Transport{
 		ForceAttemptHTTP2: true,
-		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}, // the API server is on this machine
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}, // The API server runs on this machine.
 	}
 	t := &throttle{address: listener.Addr().String()}
 	t.server = &http.Server{ErrorLog: forward.ErrorLog, ReadHeaderTimeout: 0, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -64,7 +64,7 @@ func reject(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Retry-After", "1")
 	w.WriteHeader(http.StatusTooManyRequests)
-	_ = json.NewEncoder(w).Encode(metav1.Status{ // a client that has closed the connection retries
+	_ = json.NewEncoder(w).Encode(metav1.Status{ // A client that has closed the connection retries.
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
 		Message: "too many requests, please try again later", Reason: metav1.StatusReasonTooManyRequests, Code: http.StatusTooManyRequests,
 	})

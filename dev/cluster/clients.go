@@ -18,8 +18,7 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// connect sets the clients of the API server and of Temporal. Both servers may be down at this
-// time.
+// connect sets the clients of the API server and of Temporal. The servers need not run yet.
 func (c *Cluster) connect() error {
 	config, err := c.RESTConfig()
 	if err != nil {
@@ -59,8 +58,8 @@ func Scrape(ctx context.Context, with *http.Client, url string) (map[string]*dto
 	return parser.TextToMetricFamilies(response.Body)
 }
 
-// TempDir creates a directory for the state of a cluster. The directory is in /dev/shm if the
-// machine has it.
+// TempDir creates a directory for the state of a cluster. If the machine has /dev/shm, the directory is in
+// /dev/shm.
 func TempDir(pattern string) (string, error) {
 	const shared = "/dev/shm"
 	parent := ""

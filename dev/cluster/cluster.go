@@ -37,25 +37,24 @@ const (
 //go:embed stages.yaml
 var stages []byte
 
-// Cluster is a running cluster, or a set of roles that run against an existing cluster (see
-// Attach). Its processes can be stopped, killed and started again by name.
+// Cluster is a running cluster, or a set of roles that run against an existing cluster (see Attach). The
+// processes of a Cluster can be stopped, killed and started again by name.
 type Cluster struct {
 	*process.Group
 
-	// Kubeconfig is the path of the admin's kubeconfig.
+	// Kubeconfig is the path of the kubeconfig of the admin.
 	Kubeconfig string
-	// TemporalAddress is host:port of the frontend. It is empty if there is no frontend.
+	// TemporalAddress is host:port of the frontend. If there is no frontend, TemporalAddress is empty.
 	TemporalAddress string
-	// TemporalUI is the URL of the web UI. It is empty if there is no web UI.
+	// TemporalUI is the URL of the web UI. If there is no web UI, TemporalUI is empty.
 	TemporalUI string
-	// TemporalMetrics is the URL of the metrics of the frontend. It is empty if there is no
-	// frontend.
+	// TemporalMetrics is the URL of the metrics of the frontend. If there is no frontend, TemporalMetrics is
+	// empty.
 	TemporalMetrics string
 
-	// Kube is a client with the rights of the admin. It reads from the API server, not from a
-	// cache.
+	// Kube is a client with the rights of the admin. Kube reads from the API server, not from a cache.
 	Kube client.Client
-	// Temporal is a client of the cluster's Temporal.
+	// Temporal is a client of the Temporal of the cluster.
 	Temporal sdk.Client
 
 	// webhookURL is the URL of the webhook. If it is empty, the webhook uses a free port.
@@ -75,19 +74,17 @@ type Cluster struct {
 	roles []Role
 }
 
-// addresses are the ports of the control plane. The ports stay the same when a process is started
-// again.
+// addresses contains the ports of the control plane. The ports stay the same when a process is started again.
 type addresses struct {
 	etcd, etcdPeer, apiServer, controllerManager, scheduler, kwok, temporal, temporalUI, temporalMetrics int
 
-	// The following fields are only set for a Temporal cluster.
+	// The following fields are set only for a Temporal cluster.
 	postgres      int
 	temporalHosts []*temporalHost
 }
 
-// Start runs a cluster and returns once its nodes are Ready and the manifests are applied. The
-// context limits only the start. Shutdown ends the cluster. Start uses existing state in
-// options.Dir, see RemoveState.
+// Start runs a cluster. Start returns when the nodes are Ready and the manifests are applied. ctx limits only
+// the start. Shutdown stops the cluster. Start uses existing state in options.Dir (see RemoveState).
 func Start(ctx context.Context, options Options) (*Cluster, error) {
 	options, err := options.complete()
 	if err != nil {
@@ -127,7 +124,7 @@ func (c *Cluster) RESTConfig() (*rest.Config, error) {
 	return config, nil
 }
 
-// RemoveState deletes the state of an earlier cluster in dir. It deletes no other files.
+// RemoveState deletes the state of an earlier cluster in dir. RemoveState deletes no other files.
 func RemoveState(dir string) error {
 	for _, name := range []string{
 		etcdDir, certsDir, logsDir, temporalDB, temporalDB + "-shm", temporalDB + "-wal", stagesFile, kubeconfigFile,
@@ -224,8 +221,8 @@ func (c *Cluster) startClients(ctx context.Context) error {
 	return all.Wait()
 }
 
-// startKWOK starts KWOK a second time if it ends at once. KWOK 0.8.0 prepares the stages of nodes and pods at
-// the same time, and may end in a panic.
+// startKWOK starts KWOK, and starts KWOK a second time if the first process ends before the process is ready.
+// KWOK 0.8.0 prepares the stages of nodes and pods at the same time, which may cause a panic.
 func (c *Cluster) startKWOK(ctx context.Context) error {
 	err := c.Start(ctx, c.kwokSpec())
 	if errors.Is(err, process.ErrEnded) {
@@ -234,8 +231,8 @@ func (c *Cluster) startKWOK(ctx context.Context) error {
 	return err
 }
 
-// EtcdURL returns the URL of etcd. etcd accepts every client of this machine.
+// EtcdURL returns the URL of etcd. etcd accepts every client on this machine.
 func (c *Cluster) EtcdURL() string { return "http://" + loopback(c.at.etcd) }
 
-// LogDir returns the directory of the files <process>.log.
+// LogDir returns the directory of the log files. The log file of a process is <process>.log.
 func (c *Cluster) LogDir() string { return filepath.Join(c.options.Dir, logsDir) }

@@ -23,16 +23,16 @@ const (
 	Temporal          = "temporal"
 )
 
-// APIServerAddress is the address of the Service kubernetes, through which pods reach the API
-// server. It is the first address of the service range.
+// APIServerAddress is the address of the Service kubernetes, at which pods reach the API server. This address
+// is the first address of the service range.
 const APIServerAddress = "10.96.0.1"
 
 // clientQPS is a rate limit of clients that is too high to have an effect.
 const clientQPS = "5000"
 
-// idleControllers returns the controllers that are disabled. The controllers of clouds, storage
-// and certificate requests have nothing to do in this cluster. The collector of pods without a
-// node is disabled, because tests act as the kubelets of such pods.
+// idleControllers returns the controllers that are disabled. The cluster has no objects for the controllers
+// of clouds, storage and certificate requests. The pod garbage collector is disabled, because tests act as
+// the kubelets of pods on nodes that do not exist.
 func idleControllers() []string {
 	return []string{
 		"node-ipam-controller", "service-lb-controller", "node-route-controller", "cloud-node-lifecycle-controller",
@@ -54,7 +54,7 @@ func (c *Cluster) etcdSpec() process.Spec {
 			"--data-dir=" + filepath.Join(c.options.Dir, etcdDir),
 			"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
 			"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=default=" + peer,
-			"--unsafe-no-fsync", // data survives SIGKILL, and no test crashes the machine
+			"--unsafe-no-fsync", // Data survives SIGKILL, and no test crashes the machine.
 			"--quota-backend-bytes=4294967296",
 			"--log-level=warn",
 		},
@@ -70,9 +70,9 @@ func (c *Cluster) apiServerSpec() process.Spec {
 	flags := []string{
 		"--etcd-servers=" + c.EtcdURL(),
 		"--bind-address=" + listen, fmt.Sprintf("--secure-port=%d", c.at.apiServer),
-		"--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none", // Endpoints must not contain a loopback address
+		"--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none", // Endpoints must not contain a loopback address.
 		"--service-cluster-ip-range=10.96.0.0/16",
-		"--kubelet-preferred-address-types=InternalIP", // for logs, exec and port-forward of a real node
+		"--kubelet-preferred-address-types=InternalIP", // Logs, exec and port-forward of a real node need this address type.
 		"--tls-cert-file=" + c.certificate("apiserver.crt"), "--tls-private-key-file=" + c.certificate("apiserver.key"),
 		"--token-auth-file=" + c.certificate(tokenFile),
 		"--authorization-mode=RBAC",
@@ -102,7 +102,7 @@ func (c *Cluster) controllerManagerSpec() process.Spec {
 			"--service-account-private-key-file=" + c.certificate("apiserver.key"),
 			"--root-ca-file=" + c.certificate("apiserver.crt"),
 			"--controllers=*,-" + strings.Join(idleControllers(), ",-"),
-			"--node-monitor-grace-period=5m", // no pod is evicted while the machine is busy or KWOK is stopped
+			"--node-monitor-grace-period=5m", // Pods must not be evicted while the machine is overloaded or KWOK is stopped.
 			"--concurrent-deployment-syncs=10", "--concurrent-replicaset-syncs=20", "--concurrent-gc-syncs=10",
 			"--kube-api-qps=" + clientQPS, "--kube-api-burst=" + clientQPS,
 		},
@@ -157,7 +157,7 @@ func answers(url string) func(context.Context) error {
 		if response.StatusCode == http.StatusOK {
 			return nil
 		}
-		body, _ := io.ReadAll(io.LimitReader(response.Body, 1024)) // the body only adds details to the error
+		body, _ := io.ReadAll(io.LimitReader(response.Body, 1024)) // The body only adds details to the error.
 		return fmt.Errorf("GET %s: %s: %s", url, response.Status, body)
 	}
 }

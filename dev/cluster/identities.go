@@ -14,14 +14,14 @@ import (
 	"k8s.io/client-go/util/cert"
 )
 
-// All clients use the token of the admin. Other users are impersonated, so that each user has its
-// own rights.
+// All clients use the token of the admin. A client of another user impersonates this user, so that the client
+// has only the rights of the user.
 const (
 	admin     = "admin"
 	masters   = "system:masters"
 	tokenFile = "tokens.csv"
-	// certificateAge is the age at which the certificate is replaced. The certificate is valid
-	// for a year.
+	// certificateAge is the age after which a start replaces the certificate. The certificate is valid for a
+	// year.
 	certificateAge = 180 * 24 * time.Hour
 )
 
@@ -29,9 +29,10 @@ func (c *Cluster) certificate(file string) string {
 	return filepath.Join(c.options.Dir, certsDir, file)
 }
 
-// writeIdentities writes the API server's certificate and token file, and the kubeconfigs of the
+// writeIdentities writes the certificate and the token file of the API server, and the kubeconfigs of the
 // users that every cluster has. The key of the certificate also signs tokens of service accounts.
-// Files of an earlier start are kept, because clients on other machines use them.
+// writeIdentities keeps the certificate and the token of an earlier start, because clients on other machines
+// use the certificate and the token.
 func (c *Cluster) writeIdentities() error {
 	if err := os.MkdirAll(c.certificate(""), 0o755); err != nil {
 		return fmt.Errorf("create the directory of certificates: %w", err)
@@ -110,8 +111,8 @@ func (c *Cluster) writeKubeconfig(file, user string, groups ...string) error {
 	return nil
 }
 
-// IssueKubeconfig writes the kubeconfig of another user, who is a member of the groups, and
-// returns the path of the file. The rights of the user depend on RBAC.
+// IssueKubeconfig writes a kubeconfig for user, as a member of groups, and returns the path of the file. RBAC
+// determines the rights of the user.
 func (c *Cluster) IssueKubeconfig(user string, groups ...string) (string, error) {
 	file := c.kubeconfigFile(strings.ReplaceAll(user, ":", "-"))
 	return file, c.writeKubeconfig(file, user, groups...)

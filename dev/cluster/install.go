@@ -22,9 +22,9 @@ const (
 	pollWithin = 3 * time.Minute
 )
 
-// install prepares the cluster for the roles and for pods. It creates the system namespace,
-// applies the manifests, and waits for the default service account, because no pod is admitted
-// without it.
+// install prepares the cluster for the roles and for pods. install creates the system namespace, applies the
+// manifests, and waits for the default service account, because the API server rejects pods without this
+// service account.
 func (c *Cluster) install(ctx context.Context) error {
 	if err := c.CreateSystemNamespace(ctx); err != nil {
 		return err
@@ -40,7 +40,7 @@ func (c *Cluster) install(ctx context.Context) error {
 	})
 }
 
-// poll repeats a request until it succeeds.
+// poll calls request until request succeeds, for at most pollWithin.
 func poll(ctx context.Context, what string, request func(context.Context) error) error {
 	var cause error
 	err := wait.PollUntilContextTimeout(ctx, pollEvery, pollWithin, true, func(ctx context.Context) (bool, error) {
@@ -53,8 +53,8 @@ func poll(ctx context.Context, what string, request func(context.Context) error)
 	return nil
 }
 
-// Apply applies a kustomize directory as the admin and waits until its CRDs are served.
-// Afterwards, existing SidecarSets can be read even if no conversion webhook runs.
+// Apply applies a kustomize directory as the admin and waits until its CRDs are served. Afterwards, existing
+// SidecarSets can be read even while no conversion webhook runs.
 func (c *Cluster) Apply(ctx context.Context, folder string) error {
 	if err := c.suspendConversion(ctx); err != nil {
 		return fmt.Errorf("apply %s: %w", folder, err)
@@ -73,8 +73,8 @@ func (c *Cluster) Apply(ctx context.Context, folder string) error {
 	return nil
 }
 
-// AwaitEstablished waits until a definition is served. kubectl wait fails while the definition
-// has no conditions yet.
+// AwaitEstablished waits until a definition is served. AwaitEstablished retries, because kubectl wait fails
+// while the definition has no conditions.
 func (c *Cluster) AwaitEstablished(ctx context.Context, name string) error {
 	return poll(ctx, "wait for the definition "+name, func(ctx context.Context) error {
 		_, err := c.kubectl(ctx, "wait", "--for=condition=Established", "--timeout=1m", "crd/"+name)
@@ -82,9 +82,9 @@ func (c *Cluster) AwaitEstablished(ctx context.Context, name string) error {
 	})
 }
 
-// suspendConversion removes the conversion webhook of an existing definition. Otherwise, an
-// applied manifest may be invalid in combination with the existing conversion, and SidecarSets
-// cannot be read while no webhook runs. The webhook role claims the conversion again.
+// suspendConversion removes the conversion webhook of an existing definition. Otherwise, an applied manifest
+// may be invalid in combination with the existing conversion, and SidecarSets cannot be read while no webhook
+// runs. The webhook role adds the conversion webhook again.
 func (c *Cluster) suspendConversion(ctx context.Context) error {
 	suspended, err := crd.SuspendConversion(ctx, c.Kube)
 	if apierrors.IsNotFound(err) {

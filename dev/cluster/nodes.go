@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// createNodes registers simulated nodes and waits until pods can be scheduled to each node.
+// createNodes creates n simulated nodes and waits until pods can be scheduled to n nodes.
 func createNodes(ctx context.Context, kube client.Client, n int) error {
 	for i := range n {
 		node := simulatedNode(fmt.Sprintf("node-%d", i+1))

@@ -15,40 +15,40 @@ const (
 	podsPerNode = 1100
 )
 
-// Options are the options of a cluster. Only Dir is required.
+// Options contains the options of a cluster. Only Dir is required.
 type Options struct {
-	// Dir is the directory of data, certificates and logs. It is created if it does not exist.
+	// Dir is the directory of data, certificates and logs. If Dir does not exist, Start creates Dir.
 	Dir string
-	// Root is the directory of the repository, which contains the defaults of Bin and Manifests.
-	// By default, it is the nearest directory at or above the working directory that contains a
-	// go.mod.
+	// Root is the directory of the repository, which contains the defaults of Bin and Manifests. By default,
+	// Root is the nearest directory at or above the working directory that contains a go.mod.
 	Root string
 	// Bin is the directory of the programs, Root/bin by default.
 	Bin string
-	// Manifests are the kustomize directories that are applied at the start. The default is
-	// config/crd and config/rbac of Root.
+	// Manifests contains the kustomize directories that are applied at the start. The default is config/crd
+	// and config/rbac of Root.
 	Manifests []string
 	// Nodes is the number of simulated nodes, 4 by default.
 	Nodes int
-	// WithoutNodes starts no simulated nodes.
+	// WithoutNodes is set if no simulated nodes are started.
 	WithoutNodes bool
-	// Hosts are additional names of the API server in its certificate.
+	// Hosts contains additional names of the API server in the certificate.
 	Hosts []string
-	// WebhooksAtPods makes the API server call webhooks at the addresses of their pods. It is
+	// WebhooksAtPods makes the API server call webhooks at the addresses of their pods. WebhooksAtPods is
 	// needed if no proxy routes Services.
 	WebhooksAtPods bool
 	// APIServerPort is the port of the API server on every interface, for clients on other
 	// machines. By default, the API server listens on a free port of 127.0.0.1.
 	APIServerPort int
-	// Temporal is DevServer or TemporalCluster. The default is the value of the environment
-	// variable TemporalVariable, or otherwise DevServer.
+	// Temporal is DevServer or TemporalCluster. The default is the value of the environment variable
+	// TemporalVariable. If the variable is not set, the default is DevServer.
 	Temporal TemporalServer
-	// WithoutTemporal starts no Temporal.
+	// WithoutTemporal is set if no Temporal is started.
 	WithoutTemporal bool
-	// TemporalAddress is the address of another cluster's Temporal. It needs WithoutTemporal.
+	// TemporalAddress is the address of the Temporal of another cluster. TemporalAddress requires
+	// WithoutTemporal.
 	TemporalAddress string
-	// TemporalReady is called as soon as Temporal answers, while other processes are still
-	// starting. It may be nil.
+	// TemporalReady is called when Temporal is ready, while other processes may still be starting.
+	// TemporalReady may be nil.
 	TemporalReady func(*Cluster)
 }
 
@@ -81,7 +81,7 @@ func (o Options) complete() (Options, error) {
 	return o, o.check()
 }
 
-// check reports missing programs and manifests before any process starts.
+// check returns an error if programs or manifests are missing, or if the kind of Temporal is unknown.
 func (o Options) check() error {
 	programs := []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"}
 	if !o.WithoutNodes {

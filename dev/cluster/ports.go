@@ -19,8 +19,8 @@ const (
 
 var errNoPort = errors.New("no free port left")
 
-// ports assigns the ports of one block. It listens on the first port of the block to claim the
-// block, so that clusters on one machine never share a block.
+// ports assigns the ports of one block. To claim the block, ports listens on the first port of the block, so
+// that clusters on one machine never share a block.
 type ports struct {
 	claim net.Listener
 
@@ -67,7 +67,7 @@ func (p *ports) takeEach(targets ...*int) error {
 func (p *ports) release() { _ = p.claim.Close() }
 
 func listen(port int) (net.Listener, error) {
-	return (&net.ListenConfig{}).Listen(context.Background(), "tcp", loopback(port)) // Listen never blocks
+	return (&net.ListenConfig{}).Listen(context.Background(), "tcp", loopback(port)) // Listen does not block.
 }
 
 // loopback returns the address of a port on the loopback interface.

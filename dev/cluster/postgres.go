@@ -17,7 +17,7 @@ const postgresUser = "temporal"
 
 func (c *Cluster) postgresDir() string { return filepath.Join(c.options.Dir, postgresDir) }
 
-// initPostgres creates the data directory. fresh is false if the directory exists already.
+// initPostgres creates the data directory. If the directory already exists, fresh is false.
 func (c *Cluster) initPostgres(ctx context.Context) (fresh bool, err error) {
 	if _, err := os.Stat(filepath.Join(c.postgresDir(), "PG_VERSION")); err == nil {
 		return false, nil
@@ -40,7 +40,7 @@ func (c *Cluster) postgresSpec() (process.Spec, error) {
 	if err != nil {
 		return process.Spec{}, err
 	}
-	isReady, err := postgresProgram("pg_isready") // PostgreSQL listens long before it answers
+	isReady, err := postgresProgram("pg_isready") // PostgreSQL listens long before PostgreSQL answers.
 	return process.Spec{
 		Name: Postgres, Path: program,
 		Args: []string{
@@ -48,7 +48,7 @@ func (c *Cluster) postgresSpec() (process.Spec, error) {
 			"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "max_connections=200",
 		},
 		System:     notRoot(),
-		StopSignal: syscall.SIGINT, // after SIGTERM, PostgreSQL waits until all clients have disconnected
+		StopSignal: syscall.SIGINT, // After SIGTERM, PostgreSQL waits until all clients have disconnected.
 		Ready: func(ctx context.Context) error {
 			return c.command(ctx, nil, isReady, "--host=127.0.0.1", fmt.Sprintf("--port=%d", c.at.postgres))
 		},
@@ -68,9 +68,9 @@ func postgresProgram(name string) (string, error) {
 	return slices.Max(found), nil
 }
 
-// notRoot returns attributes that run a process of root as user nobody of a user namespace,
-// because PostgreSQL does not run as root. Outside of the namespace, and for files, the user of
-// the process is still root.
+// notRoot returns attributes with which a process of root runs as the user nobody of a user namespace,
+// because PostgreSQL does not run as root. Outside of the namespace, and for files, the user of the process
+// is still root. If the current user is not root, notRoot returns no attributes.
 func notRoot() syscall.SysProcAttr {
 	if os.Geteuid() != 0 {
 		return syscall.SysProcAttr{}
@@ -83,7 +83,7 @@ func notRoot() syscall.SysProcAttr {
 	}
 }
 
-// command runs a program and waits for its end. The output of the program is only used in the
+// command runs a program and waits until the program ends. The output of the program is used only in the
 // error.
 func (c *Cluster) command(ctx context.Context, system *syscall.SysProcAttr, program string, args ...string) error {
 	cmd := exec.CommandContext(ctx, program, args...)

@@ -20,33 +20,33 @@ const (
 
 // Role is one process `outrigger <role>` and its URLs.
 type Role struct {
-	// Name is the process name: operator, webhook, worker-1, ...
+	// Name is the name of the process, such as operator, webhook or worker-1.
 	Name string
 	// Metrics and Health are URLs.
 	Metrics string
 	Health  string
-	// WebhookURL is the URL that the API server calls. It is empty for the other roles.
+	// WebhookURL is the URL at which the API server calls the webhook. For other roles, WebhookURL is empty.
 	WebhookURL string
 }
 
-// AttachOptions are the options of Attach.
+// AttachOptions contains the options of Attach.
 type AttachOptions struct {
 	// Dir is the directory of the logs.
 	Dir string
 	// Bin is the directory of outrigger and kubectl.
 	Bin        string
 	Kubeconfig string
-	// TemporalAddress is the address of Temporal. If it is empty, the roles use the TEMPORAL_*
+	// TemporalAddress is the address of Temporal. If TemporalAddress is empty, the roles use the TEMPORAL_*
 	// variables and profiles.
 	TemporalAddress string
 	TemporalUI      string
-	// WebhookURL is the URL at which the API server of that cluster reaches the webhook on this
+	// WebhookURL is the URL at which the API server of the existing cluster reaches the webhook on this
 	// machine.
 	WebhookURL string
 }
 
-// Attach returns a Cluster that runs roles against an existing cluster and an existing Temporal.
-// The roles have the rights of the given kubeconfig. Attach starts no process.
+// Attach returns a Cluster that runs roles against an existing cluster and an existing Temporal. The roles
+// have the rights of the kubeconfig. Attach starts no process.
 func Attach(options AttachOptions) (*Cluster, error) {
 	c, err := newCluster(Options{Dir: options.Dir, Bin: options.Bin})
 	if err != nil {
@@ -71,7 +71,7 @@ func kindOf(name string) string {
 	return kind
 }
 
-// RoleKubeconfig returns the path of the kubeconfig of a role (worker, worker-2, ...).
+// RoleKubeconfig returns the path of the kubeconfig of a role, such as worker or worker-2.
 func (c *Cluster) RoleKubeconfig(name string) string {
 	if c.attached {
 		return c.Kubeconfig
@@ -86,9 +86,8 @@ func (c *Cluster) Roles() []Role {
 	return slices.Clone(c.roles)
 }
 
-// StartRole runs `outrigger <role>` as the process name, on free ports, and waits until /readyz
-// answers with status 200. args are added after the default flags, so that they override these
-// flags.
+// StartRole runs `outrigger <role>` as the process name, on free ports, and waits until /readyz answers with
+// status 200. args follow the default flags, and therefore override the default flags.
 func (c *Cluster) StartRole(ctx context.Context, name string, args ...string) (Role, error) {
 	if !IsRole(name) {
 		return Role{}, fmt.Errorf("role %q is none of operator, webhook, worker-<n>", name)
@@ -124,8 +123,7 @@ func (c *Cluster) StartRole(ctx context.Context, name string, args ...string) (R
 	})
 }
 
-// StartUI runs `outrigger ui` on a free port with the rights of the administrator, and returns the URL
-// of its pages.
+// StartUI runs `outrigger ui` on a free port with the rights of the admin, and returns the URL of the UI.
 func (c *Cluster) StartUI(ctx context.Context, args ...string) (string, error) {
 	port, err := c.ports.take()
 	if err != nil {
@@ -150,10 +148,9 @@ func (c *Cluster) addRole(role Role) error {
 	return nil
 }
 
-// roleEnv returns the environment of a role. Each worker has a different identity in Temporal. If
-// the cluster is not attached, the name of a process is unique and replaces the uid of a pod. The
-// Temporal server of such a cluster uses neither TLS nor keys, so the Temporal configuration of
-// the user is disabled.
+// roleEnv returns the environment of a role. Each worker has a different identity in Temporal. If the cluster
+// is not attached, the name of the process replaces the UID of a pod. The Temporal server of such a cluster
+// uses neither TLS nor keys, so roleEnv disables the Temporal configuration of the user.
 func (c *Cluster) roleEnv(name string) []string {
 	env := []string{"POD_NAME=" + name}
 	if !c.attached {
@@ -178,8 +175,8 @@ func (c *Cluster) roleFlags(role *Role) ([]string, error) {
 	temporal := c.temporalFlags()
 	switch kindOf(role.Name) {
 	case Operator:
-		// There is only one operator. Without leader election, it does not have to wait for its
-		// own Lease after kill -9.
+		// The cluster has only one operator. Without leader election, the operator need not wait until the
+		// Lease of a killed operator expires.
 		return append(temporal, "--temporal-ui-url="+c.TemporalUI, "--leader-elect=false"), nil
 	case Worker:
 		return temporal, nil
@@ -196,6 +193,6 @@ func (c *Cluster) roleFlags(role *Role) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("webhook URL: %w", err)
 	}
-	// There is no Service that routes by readiness, so a delay of the shutdown has no effect.
+	// No Service routes by readiness, so a delay of the shutdown has no effect.
 	return []string{"--url=" + role.WebhookURL, "--port=" + parsed.Port(), "--shutdown-delay-duration=0s"}, nil
 }

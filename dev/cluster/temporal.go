@@ -13,8 +13,7 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster/process"
 )
 
-// TemporalNamespace is the namespace of all rollouts. The dev server creates this namespace at
-// its start.
+// TemporalNamespace is the namespace of all rollouts. The dev server creates TemporalNamespace at the start.
 const TemporalNamespace = "default"
 
 // TemporalServer is a kind of Temporal server.
@@ -26,8 +25,8 @@ const (
 	// TemporalCluster is the Temporal server with PostgreSQL. The history service has two
 	// processes, and each other service has one process.
 	TemporalCluster TemporalServer = "cluster"
-	// TemporalVariable is the environment variable with the kind of server. It applies if
-	// Options.Temporal is empty.
+	// TemporalVariable is the environment variable that contains the kind of server if Options.Temporal is
+	// empty.
 	TemporalVariable = "OUTRIGGER_TEMPORAL"
 )
 
@@ -39,7 +38,7 @@ type dynamicValue struct {
 // dynamicConfig returns the dynamic configuration of both kinds of servers.
 func dynamicConfig() []dynamicValue {
 	return []dynamicValue{
-		// With the default rates, each dispatch of a task waits about 50 ms.
+		// With the default rates, each dispatch of a task takes about 50 ms.
 		{"history.transferProcessorMaxPollRPS", 2000},
 		{"history.timerProcessorMaxPollRPS", 2000},
 		{"matching.numTaskqueueReadPartitions", 1},
@@ -82,8 +81,8 @@ func (c *Cluster) devServerSpec() process.Spec {
 	return spec
 }
 
-// StartDevServerAs runs the dev server as the process name, with additional arguments. It uses
-// the same ports and the same database, so the usual dev server must be stopped.
+// StartDevServerAs runs the dev server as the process name, with additional arguments. The process uses the
+// ports and the database of the usual dev server, so the usual dev server must be stopped.
 func (c *Cluster) StartDevServerAs(ctx context.Context, name string, args ...string) error {
 	spec := c.devServerSpec()
 	spec.Name = name
@@ -91,8 +90,7 @@ func (c *Cluster) StartDevServerAs(ctx context.Context, name string, args ...str
 	return c.Start(ctx, spec)
 }
 
-// ForgetWorkflows removes the data of Temporal, as after the loss of its database. Temporal must
-// not run.
+// ForgetWorkflows removes the data of Temporal, to simulate the loss of the database. Temporal must not run.
 func (c *Cluster) ForgetWorkflows(ctx context.Context) error {
 	if c.options.Temporal == TemporalCluster {
 		if err := c.dropDatabases(ctx); err != nil {

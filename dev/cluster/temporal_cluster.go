@@ -34,8 +34,8 @@ var temporalServerConfig string
 type temporalHost struct {
 	name    string
 	service string
-	// health is the name of the service in the gRPC health check. If it is empty, the host has no
-	// health check.
+	// health is the name of the service in the gRPC health check. If the host has no health check, health is
+	// empty.
 	health                    string
 	GRPC, Membership, Metrics int
 }
@@ -52,7 +52,7 @@ func (c *Cluster) TemporalProcesses() []string {
 	return names
 }
 
-// takeTemporalPorts assigns ports to each host. Clients use the ports of the frontend.
+// takeTemporalPorts assigns ports to each host. The ports of the frontend are the ports that clients use.
 func (c *Cluster) takeTemporalPorts() error {
 	const services = "temporal.api.workflowservice.v1."
 	c.at.temporalHosts = []*temporalHost{
@@ -72,8 +72,8 @@ func (c *Cluster) takeTemporalPorts() error {
 	return c.ports.takeEach(&c.at.postgres)
 }
 
-// startTemporalCluster starts PostgreSQL, and then all hosts in parallel. It creates the
-// namespace by the setup command that users run.
+// startTemporalCluster starts PostgreSQL, and then the hosts. startTemporalCluster creates the namespace with
+// the same setup command as a user.
 func (c *Cluster) startTemporalCluster(ctx context.Context) error {
 	fresh, err := c.initPostgres(ctx)
 	if err != nil {
@@ -106,9 +106,9 @@ func (c *Cluster) startTemporalCluster(ctx context.Context) error {
 	return c.setupNamespace(ctx)
 }
 
-// eachHost starts the hosts. Two hosts cannot write the metadata of the cluster into an empty
-// database at once, so one host starts first if the database is empty. With a used database all
-// hosts start at once. Otherwise, the first host would search for the previous hosts for half a
+// eachHost starts the hosts. Two hosts cannot write the metadata of the cluster into an empty database at the
+// same time. Therefore, if the database is empty, one host starts first. If the database is not empty, all
+// hosts start at the same time. Otherwise, the first host would search for the previous hosts for half a
 // minute.
 func (c *Cluster) eachHost(start func(name string) error) error {
 	names := c.TemporalProcesses()
@@ -151,7 +151,7 @@ func (c *Cluster) sqlTool(ctx context.Context, database string, args ...string) 
 	}, args...)...)
 }
 
-// setupNamespace runs the setup command of docs/temporal.md. The command can be repeated.
+// setupNamespace runs the setup command of docs/temporal.md. The command is idempotent.
 func (c *Cluster) setupNamespace(ctx context.Context) error {
 	return c.command(ctx, nil, c.binary("outrigger"), "temporal", "setup",
 		"--temporal-address="+c.TemporalAddress, "--temporal-namespace="+TemporalNamespace, "--retention=168h")
@@ -177,8 +177,7 @@ func (c *Cluster) writeDynamicConfig() error {
 	return nil
 }
 
-// temporalHostSpec returns the Spec of a host. It also writes the configuration of the host,
-// <name>.yaml.
+// temporalHostSpec returns the Spec of a host, and writes the configuration file <name>.yaml of the host.
 func (c *Cluster) temporalHostSpec(host *temporalHost) (process.Spec, error) {
 	parsed, err := template.New(host.name).Parse(temporalServerConfig)
 	if err != nil {
@@ -227,7 +226,7 @@ func (h *temporalHost) ready(ctx context.Context) error {
 	return nil
 }
 
-// named returns the processes of a name. The name temporal stands for all processes of Temporal.
+// named returns the processes that name selects. The name temporal selects all processes of Temporal.
 func (c *Cluster) named(name string) []string {
 	if name == Temporal && !c.attached {
 		return c.TemporalProcesses()
@@ -235,14 +234,14 @@ func (c *Cluster) named(name string) []string {
 	return []string{name}
 }
 
-// Stop is Group.Stop. The name temporal stands for all processes of Temporal.
+// Stop stops processes like Group.Stop. The name temporal selects all processes of Temporal.
 func (c *Cluster) Stop(name string) error { return each(c.named(name), c.Group.Stop) }
 
-// Kill is Group.Kill. The name temporal stands for all processes of Temporal.
+// Kill kills processes like Group.Kill. The name temporal selects all processes of Temporal.
 func (c *Cluster) Kill(name string) error { return each(c.named(name), c.Group.Kill) }
 
-// StartAgain restarts a stopped process. The name temporal selects all processes of Temporal, and
-// StartAgain then also creates the Temporal namespace.
+// StartAgain starts a stopped process again. The name temporal selects all processes of Temporal. In this
+// case, StartAgain also sets up the Temporal namespace of a Temporal cluster.
 func (c *Cluster) StartAgain(ctx context.Context, name string) error {
 	if name != Temporal || c.attached || c.options.Temporal == DevServer {
 		return c.Group.StartAgain(ctx, name)

@@ -15,8 +15,8 @@ import (
 	"github.com/outrigger/outrigger/config/webhook"
 )
 
-// InstallWebhooks applies config/webhook with a URL in place of the Service. A webhook that already has a URL
-// keeps it, because the webhook role updates the URL.
+// InstallWebhooks applies config/webhook with url in place of the Service. If an installed webhook has a URL,
+// InstallWebhooks keeps this URL, because the webhook role updates the URL.
 func (c *Cluster) InstallWebhooks(ctx context.Context, url string) error {
 	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(webhook.Manifests), len(webhook.Manifests))
 	for {

@@ -6,14 +6,14 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// A client that lists objects fails as a whole if it cannot decode one of them. The schemas therefore
-// reject values that no client decodes, also if no webhook is installed.
+// If a client cannot decode one object of a list, the whole list fails. The schemas therefore reject values
+// that no client can decode, even if no webhook is installed.
 
-// quantity is the pattern of the strings with a digit that a client decodes as a quantity. The pattern of
-// Kubernetes is longer and also admits fractions in exponents, which no client decodes.
+// quantity is the pattern of the strings that contain a digit and that a client decodes as a quantity. The
+// pattern of Kubernetes is longer and also admits fractions in exponents, which no client decodes.
 const quantity = `^ *[+-]?(\d+\.?\d*|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d{1,18})? *$`
 
-// decodable returns the pattern that a value needs to be decoded. Only quantities need one.
+// decodable returns the pattern of the decodable values of value. Only quantities have such a pattern.
 func decodable(value *apiextensionsv1.JSONSchemaProps) string {
 	if value.XIntOrString && value.Pattern != "" {
 		return quantity
@@ -22,7 +22,7 @@ func decodable(value *apiextensionsv1.JSONSchemaProps) string {
 }
 
 // describeMetadata describes the metadata of a template of PersistentVolumeClaims, for which controller-gen
-// writes no fields. Kubernetes accepts labels and annotations only, so the API server prunes other fields.
+// writes no fields. Kubernetes accepts only labels and annotations, so the API server prunes other fields.
 func describeMetadata(value *apiextensionsv1.JSONSchemaProps) {
 	texts := &apiextensionsv1.JSONSchemaPropsOrBool{Allows: true, Schema: &apiextensionsv1.JSONSchemaProps{Type: "string"}}
 	value.Properties = map[string]apiextensionsv1.JSONSchemaProps{
@@ -31,8 +31,8 @@ func describeMetadata(value *apiextensionsv1.JSONSchemaProps) {
 	}
 }
 
-// bound limits the numbers of every int-or-string in a schema to 32 bits. controller-gen does so only for
-// other integers.
+// bound limits the numbers of every int-or-string in a schema to 32 bits. controller-gen limits only other
+// integers.
 func bound(value *apiextensionsv1.JSONSchemaProps) {
 	if value.XIntOrString && value.Pattern == "" {
 		value.Minimum, value.Maximum = new(float64(math.MinInt32)), new(float64(math.MaxInt32))

@@ -1,6 +1,6 @@
-// The program definition completes the CRDs that controller-gen writes. Their schemas then reject what no
-// client decodes. The schema of SidecarSets describes every field, and rejects no other stored SidecarSet.
-// The program also writes the reference of the fields of SidecarSets.
+// The program definition completes the CRDs that controller-gen writes, so that the schemas reject values
+// that no client can decode. The schema of SidecarSets describes every field, and accepts all other stored
+// SidecarSets. The program also writes the reference of the fields of SidecarSets.
 package main
 
 import (
@@ -78,8 +78,7 @@ func specOf(version *apiextensionsv1.CustomResourceDefinitionVersion) apiextensi
 	return version.Schema.OpenAPIV3Schema.Properties["spec"]
 }
 
-// encode returns the definition as YAML. It omits the status, because the API server writes the
-// status.
+// encode returns the definition as YAML. encode omits the status, because the API server writes the status.
 func encode(definition *apiextensionsv1.CustomResourceDefinition) ([]byte, error) {
 	text, err := yaml.Marshal(definition)
 	if err != nil {

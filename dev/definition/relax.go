@@ -10,7 +10,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// core returns the lists whose items are types of Kubernetes, by name. Stored SidecarSets may
+// core returns the type of the items of each list whose items have a Kubernetes type. Stored SidecarSets may
 // have fields that the schema of these types does not describe.
 func core() map[string]reflect.Type {
 	return map[string]reflect.Type{
@@ -19,8 +19,8 @@ func core() map[string]reflect.Type {
 	}
 }
 
-// keyOf returns the key by which server-side apply merges a list. Ports have no key, because
-// their protocol may be omitted.
+// keyOf returns the key with which server-side apply merges a list. Ports have no key, because the protocol
+// of a port may be omitted.
 func keyOf(list string) string {
 	return map[string]string{"env": "name", "volumeMounts": "mountPath", "volumeDevices": "devicePath"}[list]
 }
@@ -82,8 +82,8 @@ func relaxValue(value *apiextensionsv1.JSONSchemaProps, name string, own bool) {
 	}
 }
 
-// admitNulls makes fields nullable that Go encodes as null if they are not set, such as the
-// service of a gRPC probe. The webhook stores these nulls, and hashes depend on them.
+// admitNulls makes fields nullable that Go encodes as null if the fields are not set, such as the service of
+// a gRPC probe. The webhook stores these nulls, and hashes depend on these nulls.
 func admitNulls(value *apiextensionsv1.JSONSchemaProps, t reflect.Type) {
 	switch {
 	case t.Kind() == reflect.Pointer:
@@ -111,13 +111,13 @@ func hasField(t reflect.Type, jsonName string) bool {
 	})
 }
 
-// asides are the parts of a description of Kubernetes that brief omits: whether a field is optional,
-// references and parentheses.
+// asides matches the parts that brief omits from a description of Kubernetes: the statement that a field is
+// optional or required, references, and parentheses.
 var asides = regexp.MustCompile(`(?i)^(\w+ )?(is )?(optional|required): |\s+More\s+info:\s+\S+| \([^)]*\)`)
 
-// brief returns the first sentence of a description without asides, or the first clause of a long
-// sentence. With full descriptions, the definition would exceed the 256 KiB of the annotation in
-// which kubectl apply stores it.
+// brief returns the first sentence of a description without asides, or the first clause of a long sentence.
+// With full descriptions, the definition would exceed the 256 KiB of the annotation in which kubectl apply
+// stores the definition.
 func brief(description string) string {
 	var kept []string
 	for _, word := range strings.Fields(asides.ReplaceAllString(description, "")) {
@@ -132,7 +132,7 @@ func brief(description string) string {
 	return strings.TrimRight(strings.Join(kept, " "), ".,:;") + "."
 }
 
-// ends reports whether a description may end with its nth word.
+// ends reports whether a description may end with word, which is the nth word of the description.
 func ends(word string, nth int) bool {
 	switch word[len(word)-1] {
 	case '.':

@@ -1,4 +1,4 @@
-// Package devserver starts Temporal's dev server for one test.
+// Package devserver starts the dev server of Temporal for one test.
 package devserver
 
 import (
@@ -19,8 +19,9 @@ const (
 	startTimeout = time.Minute
 )
 
-// Start returns a dev server that runs until the test ends. The server and the SDK choose free ports. The server
-// exits if another process takes one of them first, and the SDK would wait for it for most of an hour.
+// Start returns a dev server that runs until the test ends. The server and the SDK choose free ports. If
+// another process takes one of these ports first, the server exits, and the SDK would wait for the server for
+// most of an hour. Therefore, Start limits the time of a start and retries.
 func Start(t testing.TB, path string, options testsuite.DevServerOptions) *testsuite.DevServer {
 	t.Helper()
 	options.ExistingPath, options.LogLevel, options.Stdout, options.Stderr = path, "error", io.Discard, io.Discard

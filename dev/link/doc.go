@@ -1,3 +1,3 @@
-// Package link is a TCP proxy whose connections can be cut, delayed and paused. While a
-// connection is paused, no bytes are lost. They arrive late.
+// Package link is a TCP proxy whose connections can be cut, delayed and paused. While a connection is paused,
+// no bytes are lost. The bytes arrive after the pause.
 package link

@@ -41,19 +41,19 @@ type Link struct {
 	open     map[*connection]bool
 }
 
-// connection is a pair of connections, from the client and to the server.
+// connection contains the connection from the client and the connection to the server.
 type connection struct {
 	client, server net.Conn
 	closed         chan struct{}
 	once           sync.Once
 }
 
-// Open listens on a free port of this machine, and forwards to upstream.
+// Open returns a link that listens on a free port of this machine, and forwards to upstream.
 func Open(ctx context.Context, upstream string) (*Link, error) {
 	return OpenAt(ctx, "127.0.0.1:0", upstream)
 }
 
-// OpenAt listens at an address, and forwards to upstream.
+// OpenAt returns a link that listens at address, and forwards to upstream.
 func OpenAt(ctx context.Context, address, upstream string) (*Link, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
@@ -70,7 +70,7 @@ func On(listener net.Listener, upstream string) *Link {
 	return l
 }
 
-// Address returns the host:port at which the link listens.
+// Address returns the host:port on which the link listens.
 func (l *Link) Address() string { return l.listener.Addr().String() }
 
 // Set changes the State of the link. The new State also applies to waiting bytes.
@@ -84,14 +84,14 @@ func (l *Link) Set(state State) {
 	}
 }
 
-// Reset cuts the open connections and discards their waiting bytes.
+// Reset resets the open connections and discards their waiting bytes.
 func (l *Link) Reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.cut()
 }
 
-// Redirect forwards to another address, and cuts the open connections.
+// Redirect sets the address to which the link forwards, and resets the open connections.
 func (l *Link) Redirect(upstream string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -162,7 +162,7 @@ func (l *Link) serve(client net.Conn) {
 	l.mu.Unlock()
 }
 
-// chunk is a number of bytes with the time at which they were sent.
+// chunk contains bytes and the time at which the bytes were received.
 type chunk struct {
 	bytes []byte
 	sent  time.Time
@@ -202,7 +202,8 @@ func (l *Link) forward(c *connection, from io.Reader, to io.Writer) {
 	reading.Wait()
 }
 
-// await waits until a chunk may be forwarded. If the connection ends first, await returns false.
+// await waits until a chunk that was received at sent may be forwarded. If the connection ends first, await
+// returns false.
 func (l *Link) await(c *connection, sent time.Time) bool {
 	for {
 		l.mu.Lock()
@@ -225,7 +226,7 @@ func (l *Link) await(c *connection, sent time.Time) bool {
 	}
 }
 
-// reset closes both ends of the connection at once. Unsent bytes are lost.
+// reset resets both connections. Bytes that are not sent yet are lost.
 func (c *connection) reset() {
 	c.once.Do(func() {
 		close(c.closed)

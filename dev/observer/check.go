@@ -22,8 +22,8 @@ func isInjected(c *corev1.Container) bool {
 	return false
 }
 
-// checkApp checks that containers other than sidecars keep their image and are not restarted
-// (SPEC §7.6).
+// checkApp checks that containers other than sidecars keep their images and are not restarted (SPEC §7.6). A
+// container that crashes may be restarted.
 func (o *Observer) checkApp(e event, p *pod) {
 	for i := range p.Spec.Containers {
 		c := &p.Spec.Containers[i]
@@ -62,9 +62,8 @@ func (o *Observer) checkSet(e event, h *history, before, now *pod) {
 	}
 }
 
-// follow records the upgrades because of which the pod does not serve. It reports whether this
-// write takes a slot. A write takes a slot if the pod served, and no earlier write has taken a
-// slot for the pod.
+// follow records the upgrades because of which the pod does not serve, and reports whether this write takes a
+// slot. A write takes a slot if the pod served, and no earlier write has taken a slot for the pod.
 func follow(e event, v *version, before, now *pod, written bool) (tookSlot bool) {
 	started, inProgress := now.upgrades[v.name]
 	if written {
@@ -81,8 +80,8 @@ func follow(e event, v *version, before, now *pod, written bool) (tookSlot bool)
 	case now.ready() && now.converged(v):
 		delete(now.upgrades, v.name)
 	case inProgress && !started.atWrite:
-		// The pod serves until its pending restart, so it takes a slot. The slot counts from the
-		// moment at which a writer can observe that the pod serves (SPEC §7.5).
+		// The pod serves until the pending restart, so the upgrade takes a slot. The slot counts from the time
+		// at which a writer can observe that the pod serves (SPEC §7.5).
 		takes := now.ready() || started.slot && !now.readySince().Equal(started.unreadySince)
 		if takes && !started.slot {
 			started.since = e.seen
@@ -93,8 +92,8 @@ func follow(e event, v *version, before, now *pod, written bool) (tookSlot bool)
 	return false
 }
 
-// checkBound compares the number of pods that do not serve because of upgrades with the
-// maxUnavailable at the time of the decision (SPEC §7.5).
+// checkBound compares the number of pods that do not serve because of upgrades with maxUnavailable at the
+// time of the decision (SPEC §7.5).
 func (o *Observer) checkBound(e event, h *history, now *pod) {
 	v := h.newest()
 	known := o.known(e.seen)
@@ -119,8 +118,8 @@ func (o *Observer) checkBound(e event, h *history, now *pod) {
 	}
 }
 
-// checkPartition checks that as many pods as the partition requires stay old, even if pods were
-// created and deleted in the meantime (SPEC §7.4).
+// checkPartition checks that at least as many pods as the partition requires stay old. Pods may have been
+// created and deleted after the decision (SPEC §7.4).
 func (o *Observer) checkPartition(e event, h *history, now *pod) {
 	v := h.newest()
 	if v.gone || v.hash != now.hashes[v.name] {
@@ -138,7 +137,7 @@ func (o *Observer) checkPartition(e event, h *history, now *pod) {
 	}
 }
 
-// countOld counts the old pods, including old pods that have left the SidecarSet after since.
+// countOld counts the old pods, including the old pods that have left the SidecarSet after since.
 func (o *Observer) countOld(v *version, since time.Time) (old int) {
 	for _, p := range o.pods {
 		if p.matched(v) && p.hashes[v.name] != v.hash {
@@ -153,8 +152,7 @@ func (o *Observer) countOld(v *version, since time.Time) (old int) {
 	return old
 }
 
-// checkFence checks that the hash in a write is a hash that the SidecarSet had recently (SPEC
-// §7.1).
+// checkFence checks that the SidecarSet recently had the hash that was written (SPEC §7.1).
 func (o *Observer) checkFence(e event, h *history, now *pod) {
 	known := o.known(e.seen)
 	name := h.newest().name
@@ -168,7 +166,7 @@ func (o *Observer) checkFence(e event, h *history, now *pod) {
 	o.fail(e, now, "fence", name, fmt.Sprintf("hash %s was written, wanted since %s:%s", now.hashes[name], known.Format(clockFormat), found))
 }
 
-// checkPause checks that a paused run writes nothing (SPEC §7.1).
+// checkPause checks that a paused run writes no pods (SPEC §7.1).
 func (o *Observer) checkPause(e event, v *version, now *pod) {
 	since, paused := o.pauses[v.name]
 	if paused && since.Before(o.known(e.seen)) {
@@ -176,7 +174,7 @@ func (o *Observer) checkPause(e event, v *version, now *pod) {
 	}
 }
 
-// checkTwins checks that exactly one of two twins is active, and that the active twin has an
+// checkTwins checks that exactly one of two twins is active, and that the active twin does not have the empty
 // image (SPEC §7.7).
 func (o *Observer) checkTwins(e event, v *version, before, now *pod, written bool) {
 	for _, s := range v.sidecars {
@@ -195,8 +193,8 @@ func (o *Observer) checkTwins(e event, v *version, before, now *pod, written boo
 	}
 }
 
-// checkChangeOfTwins checks that the serving twin keeps its image. It may only be emptied when
-// the other twin serves.
+// checkChangeOfTwins checks that the serving twin keeps its image, and that a twin gets the empty image only
+// when the other twin serves.
 func (o *Observer) checkChangeOfTwins(e event, v *version, s sidecar, before, now *pod, written bool) {
 	served := before.active[s.name]
 	if written && before.ready() && now.image(served) != before.image(served) {

@@ -74,9 +74,9 @@ func (p *pod) pending(v *version) (pending []string) {
 	return pending
 }
 
-// serves reports whether a pod serves with the sidecars of the SidecarSet. If the app of the pod
-// crashes, it reports whether the active sidecars are ready with their images. While the app
-// crashes, a standby twin is not emptied (SPEC §7.7).
+// serves reports whether a pod serves with the sidecars of the SidecarSet. If the app of the pod crashes,
+// serves reports whether the active sidecars are ready with their images, because a standby twin does not get
+// the empty image while the app crashes (SPEC §7.7).
 func (p *pod) serves(v *version) bool {
 	if !p.crashes() {
 		return p.converged(v) && p.ready()
@@ -111,8 +111,8 @@ func (c *counts) add(p *pod, v *version) {
 	}
 }
 
-// NotUpgradable returns the pods that cannot be upgraded in place. These are pods whose sidecars
-// differ from the SidecarSet in more than images, and selected pods without sidecars.
+// NotUpgradable returns the pods that cannot be upgraded in place: pods whose sidecars differ from the
+// SidecarSet in more than images, and selected pods without sidecars.
 func (o *Observer) NotUpgradable() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -18,9 +18,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Watch counts, at every event, the pods whose sidecar is being upgraded. An upgrade begins with
-// the write of another image into the spec of a serving pod. It ends when the pod runs that image
-// and serves again.
+// Watch counts, at every event, the pods whose sidecar is being upgraded. An upgrade begins when another
+// image is written into the spec of a serving pod. The upgrade ends when the pod serves with this image.
 type Watch struct {
 	// names lists the containers of the sidecar: one container, or two twins. empty is the image
 	// of the standby twin.
@@ -35,23 +34,23 @@ type Watch struct {
 	worst   int
 	when    string
 	changed chan struct{}
-	// askedAt lists when the expected image was written into the spec of each pod. servedAt lists
-	// when each pod served with this image.
+	// askedAt contains an Update for each pod into whose spec the expected image was written. servedAt
+	// contains an Update for each pod that served with this image.
 	askedAt, servedAt []Update
 }
 
 // counted is the last known state of a pod.
 type counted struct {
 	*corev1.Pod
-	// inFlight is set if the pod served at the last write of another image, and has not served
-	// since.
+	// inFlight is set if the pod served at the last write of another image, and has not served with this image
+	// yet.
 	inFlight bool
-	// restarting contains the containers whose image was changed, and that have not restarted
-	// yet. The value is the state of the container before the write.
+	// restarting contains the containers whose image was changed and that have not restarted yet. A value is
+	// the state of the container before the write.
 	restarting map[string]container
 }
 
-// container is the image in the spec of a container, and its status.
+// container contains the image in the spec of a container, and the image ID and the restarts in the status.
 type container struct {
 	image, imageID string
 	restarts       int32
@@ -64,33 +63,33 @@ type View struct {
 	Ready int
 	// Updated is the number of pods with the expected image in their spec.
 	Updated int
-	// InFlight is the number of pods that served when another image was written into their spec,
-	// and that do not serve with this image yet.
+	// InFlight is the number of pods that served when another image was written into the spec, and that do not
+	// serve with this image yet.
 	InFlight int
-	// AppRestarts counts restarts of containers, and init containers, other than the
+	// AppRestarts is the number of restarts of all containers and init containers except the containers of the
 	// sidecar.
 	AppRestarts int32
-	// SidecarRestarts counts restarts of the containers of the sidecar.
+	// SidecarRestarts is the number of restarts of the containers of the sidecar.
 	SidecarRestarts int32
 }
 
-// Update is the time at which a pod got the expected image in its spec, or served with it.
+// Update is the event at which a pod got the expected image in the spec, or served with the expected image.
 type Update struct {
 	At time.Time
-	// Labels are the labels of the pod. Node is the name of its node.
+	// Labels are the labels of the pod. Node is the name of the node of the pod.
 	Labels map[string]string
 	Node   string
 }
 
-// WatchPods returns a Watch of the pods of a namespace that match the selector, until ctx ends.
-// The sidecar is one container.
+// WatchPods returns a Watch of the pods in namespace that match selector. The watch ends with ctx. The
+// sidecar is the container name.
 func WatchPods(ctx context.Context, config *rest.Config, namespace, selector, name string) (*Watch, error) {
 	w := newWatch("", name)
 	return w, w.start(ctx, config, namespace, selector)
 }
 
-// WatchTwins is WatchPods for a hot sidecar. One of its twins has the image empty unless the pod
-// is being upgraded.
+// WatchTwins returns a Watch for a hot sidecar, like WatchPods. One of the twins has the image empty unless
+// the pod is being upgraded.
 func WatchTwins(ctx context.Context, config *rest.Config, namespace, selector, name, empty string) (*Watch, error) {
 	w := newWatch(empty, name+"-1", name+"-2")
 	return w, w.start(ctx, config, namespace, selector)
@@ -122,7 +121,7 @@ func (w *Watch) start(ctx context.Context, config *rest.Config, namespace, selec
 	return nil
 }
 
-// Expect sets the expected image of the sidecar. It does not reset Worst.
+// Expect sets the expected image of the sidecar, and resets the updates. Expect does not reset Worst.
 func (w *Watch) Expect(image string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -141,7 +140,7 @@ func (w *Watch) Worst() (inFlight int, event string) {
 	return w.worst, w.when
 }
 
-// Asked returns how often an image was written into the spec of a pod with another image.
+// Asked returns the number of times that image was written into the spec of a pod with another image.
 func (w *Watch) Asked(image string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -155,15 +154,15 @@ func (w *Watch) View() View {
 	return w.total
 }
 
-// Updates returns the updates since the last Expect, in the order of their events. The pods in
-// asked had another image before.
+// Updates returns the updates since the last call of Expect, in the order of the events. asked contains the
+// pods that had another image before. served contains the pods that serve with the expected image.
 func (w *Watch) Updates() (asked, served []Update) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.askedAt), slices.Clone(w.servedAt)
 }
 
-// Await waits until the condition is true for the state of all pods.
+// Await waits until condition is true for the state of all pods, and returns this state.
 func (w *Watch) Await(ctx context.Context, condition func(View) bool) (View, error) {
 	view, err := await(ctx, w, func() View { return w.total }, condition)
 	if err != nil {
@@ -172,7 +171,7 @@ func (w *Watch) Await(ctx context.Context, condition func(View) bool) (View, err
 	return view, nil
 }
 
-// AwaitPod waits until the condition is true for one pod.
+// AwaitPod waits until condition is true for one pod, and returns the pod.
 func (w *Watch) AwaitPod(ctx context.Context, uid types.UID, condition func(*corev1.Pod) bool) (*corev1.Pod, error) {
 	pod, err := await(ctx, w, func() *corev1.Pod { return w.pods[uid].Pod }, func(pod *corev1.Pod) bool { return pod != nil && condition(pod) })
 	if err != nil {
@@ -181,7 +180,7 @@ func (w *Watch) AwaitPod(ctx context.Context, uid types.UID, condition func(*cor
 	return pod, nil
 }
 
-// await reads the state at every event, until the condition is true.
+// await calls read at every event until condition is true, and returns the state.
 func await[T any](ctx context.Context, w *Watch, read func() T, condition func(T) bool) (T, error) {
 	for {
 		w.mu.Lock()
@@ -198,7 +197,7 @@ func await[T any](ctx context.Context, w *Watch, read func() T, condition func(T
 	}
 }
 
-// Converged returns the condition that all n pods run the expected image and are ready.
+// Converged returns the condition that there are n pods, and all pods serve with the expected image.
 func Converged(n int) func(View) bool {
 	return func(v View) bool { return v.Pods == n && v.Updated == n && v.InFlight == 0 && v.Ready == n }
 }
@@ -218,8 +217,7 @@ func (w *Watch) forget(o any) {
 	}
 }
 
-// replace replaces the state of a pod. pod is nil once the pod is gone. Terminating pods do not
-// count.
+// replace replaces the state of a pod. If the pod is deleted, pod is nil. A terminating pod does not count.
 func (w *Watch) replace(uid types.UID, pod *corev1.Pod, event string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -239,8 +237,8 @@ func (w *Watch) replace(uid types.UID, pod *corev1.Pod, event string) {
 	w.changedBy(event)
 }
 
-// next returns the new state of a pod from its previous state. The kubelet restarts a container
-// after any change of its image, even if the new name belongs to the same image.
+// next returns the new state of a pod from the previous state. The kubelet restarts a container after any
+// change of the image, even if the new name refers to the same image.
 func (w *Watch) next(before counted, pod *corev1.Pod) counted {
 	now := counted{Pod: pod, restarting: map[string]container{}}
 	for _, name := range w.names {
@@ -257,7 +255,7 @@ func (w *Watch) next(before counted, pod *corev1.Pod) counted {
 		}
 	}
 	if Ready(pod) {
-		// The upgrade of a ready pod is in progress until its pending restart is over.
+		// The upgrade of a ready pod is in progress until the pending restart is over.
 		now.inFlight = !w.converged(now)
 	} else {
 		// One event may show both the write and the restart.
@@ -266,8 +264,8 @@ func (w *Watch) next(before counted, pod *corev1.Pod) counted {
 	return now
 }
 
-// converged reports whether the containers of the sidecar run the images of the spec. Of two
-// twins, one must have the empty image.
+// converged reports whether the containers of the sidecar run the images of the spec. One of two twins must
+// have the empty image.
 func (w *Watch) converged(pod counted) bool {
 	for _, name := range w.names {
 		if plainName(statusOf(pod.Pod, name).Image) != plainName(imageOf(pod.Pod, name)) {
@@ -283,8 +281,8 @@ func plainName(image string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(name, "docker.io/"), "library/")
 }
 
-// recordUpdate records whether a pod has got the expected image, or serves with it, since its
-// previous state.
+// recordUpdate records whether a pod has got the expected image, or has started to serve with this image,
+// since the previous state.
 func (w *Watch) recordUpdate(before, now counted) {
 	if !w.updated(now.Pod) {
 		return
@@ -301,10 +299,10 @@ func (w *Watch) recordUpdate(before, now counted) {
 // updated reports whether a pod has the expected image in its spec.
 func (w *Watch) updated(pod *corev1.Pod) bool { return slices.Contains(w.images(pod), w.image) }
 
-// serves reports whether a pod is ready with the images of its spec.
+// serves reports whether a pod is ready and the sidecar runs the images of the spec.
 func (w *Watch) serves(pod counted) bool { return w.converged(pod) && Ready(pod.Pod) }
 
-// changedBy records the largest number of pods in flight, and wakes waiting callers.
+// changedBy updates the largest number of pods in flight, and wakes waiting callers.
 func (w *Watch) changedBy(event string) {
 	if w.total.InFlight > w.worst {
 		w.worst, w.when = w.total.InFlight, event
@@ -313,7 +311,7 @@ func (w *Watch) changedBy(event string) {
 	w.changed = make(chan struct{})
 }
 
-// count adds a pod to the total, or removes it with sign -1.
+// count adds a pod to the total if sign is 1, and removes a pod if sign is -1.
 func (w *Watch) count(pod counted, sign int) {
 	w.total.Pods += sign
 	if Ready(pod.Pod) {

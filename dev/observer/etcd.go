@@ -17,8 +17,8 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// The API server stores objects under these keys. One watch of one range returns the writes of
-// both kinds in their order.
+// The API server stores SidecarSets and pods under these keys. One watch of one range returns the writes of
+// both kinds in the order of the writes.
 const (
 	setsPrefix = "/registry/apps.kruise.io/sidecarsets/"
 	podsPrefix = "/registry/pods/"
@@ -28,14 +28,14 @@ const (
 // reconnectAgain is the time between two attempts to connect to etcd.
 const reconnectAgain = 100 * time.Millisecond
 
-// event is a write of one object.
+// event is a write or the deletion of one object.
 type event struct {
 	object  client.Object
 	seen    time.Time
 	deleted bool
 }
 
-// watchResponse is a message of etcd's JSON gateway.
+// watchResponse is a message of the JSON gateway of etcd.
 type watchResponse struct {
 	Result struct {
 		Canceled     bool   `json:"canceled"`
@@ -57,9 +57,9 @@ type keyValue struct {
 	ModRevision uint64 `json:"mod_revision,string"`
 }
 
-// watch calls observe for every write of SidecarSets and pods since the start of the cluster, in
-// the order of the writes, until ctx ends. It reads from etcd, so it continues while the API server
-// is down, and misses no write. After a lost connection to etcd, it continues with the next write.
+// watch calls observe for every write of SidecarSets and pods since the start of the cluster, in the order of
+// the writes, until ctx ends. watch reads from etcd, and therefore continues while the API server is down and
+// misses no write. After the connection to etcd is lost, watch continues with the next write.
 func watch(ctx context.Context, etcd string, observe func(event)) error {
 	for next := uint64(1); ; {
 		err := watchFrom(ctx, etcd, &next, observe)
@@ -74,12 +74,12 @@ func watch(ctx context.Context, etcd string, observe func(event)) error {
 	}
 }
 
-// lostError is the cause of a lost connection.
+// lostError is the error of a watch whose connection is lost.
 type lostError struct{ error }
 
 func (e *lostError) Unwrap() error { return e.error }
 
-// watchFrom watches from the revision *next on. It sets *next to the revision after the last write.
+// watchFrom watches from the revision *next, and sets *next to the revision after the last write.
 func watchFrom(ctx context.Context, etcd string, next *uint64, observe func(event)) error {
 	body, err := json.Marshal(map[string]any{"create_request": map[string]any{
 		"key": []byte(setsPrefix), "range_end": []byte(rangeEnd), "start_revision": *next, "prev_kv": true,
@@ -122,7 +122,7 @@ func watchFrom(ctx context.Context, etcd string, next *uint64, observe func(even
 	}
 }
 
-// decode returns the object of a key and a value. It returns nil for other kinds.
+// decode returns the object of a key and a value. For other kinds of objects, decode returns nil.
 func decode(key string, value []byte) (object client.Object, err error) {
 	switch {
 	case strings.HasPrefix(key, podsPrefix):

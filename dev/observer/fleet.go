@@ -14,13 +14,13 @@ import (
 
 // FleetStage is a stage of a fleet.
 type FleetStage struct {
-	// Clusters are the names of the clusters.
+	// Clusters contains the names of the clusters.
 	Clusters []string
 	Bake     time.Duration
 }
 
-// Fleet checks the order of the clusters of a fleet (SPEC §12.2): a pod has content only once the
-// clusters of each earlier stage have completed the content, and their bake time is over. The image of a
+// Fleet checks the order of the clusters of a fleet (SPEC §12.2): a pod has content only after the clusters
+// of each earlier stage have completed the content and the bake time of the stage is over. The image of a
 // sidecar identifies content.
 type Fleet struct {
 	set, container string
@@ -30,15 +30,16 @@ type Fleet struct {
 	order fleetOrder
 }
 
-// NewFleet returns a Fleet for a SidecarSet with one sidecar. It does not check the content initial, which
-// new pods have from the start. Each violation is reported.
+// NewFleet returns a Fleet for a SidecarSet with one sidecar. The Fleet does not check the content initial,
+// because new pods have this content from the start. The Fleet calls report for each violation.
 func NewFleet(set, container, initial string, stages []FleetStage, report func(Violation)) *Fleet {
 	return &Fleet{set: set, container: container, report: report, order: fleetOrder{
 		stages: stages, initial: initial, contents: map[string]*fleetContent{}, away: map[string][]interval{},
 	}}
 }
 
-// Run observes the writes of the etcd of a cluster until ctx ends, as Observer.Run does.
+// Run observes the writes of the etcd of a cluster until ctx ends. etcd is the URL of etcd. If the watch ends
+// before ctx, Run reports a violation.
 func (f *Fleet) Run(ctx context.Context, cluster, etcd string) {
 	err := watch(ctx, etcd, func(e event) {
 		switch object := e.object.(type) {
@@ -68,8 +69,8 @@ func (f *Fleet) observe(e fleetEvent) {
 	}
 }
 
-// Away allows the fleet to continue without a cluster after a delay, until back is called. After the delay,
-// the cluster is removed, or may not have answered for this time.
+// Away allows the fleet to continue without a cluster, from delay until back is called. During this time, the
+// cluster is removed from the fleet, or may have been unreachable for the duration delay.
 func (f *Fleet) Away(cluster string, delay time.Duration) (back func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -82,15 +83,16 @@ func (f *Fleet) Away(cluster string, delay time.Duration) (back func()) {
 	}
 }
 
-// Checked returns how many times a cluster got content, and its order was checked.
+// Checked returns the number of rollouts in a cluster whose order was checked.
 func (f *Fleet) Checked() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.order.checked
 }
 
-// fleetEvent is a write in a cluster: of a SidecarSet with an image, whose rollout of the image may have
-// completed, or of a pod with the image.
+// fleetEvent is a write of a SidecarSet or of a pod in a cluster. image is the image of the sidecar. For a
+// SidecarSet, completed is set if the rollout of the image has completed. For a pod, pod is the name of the
+// pod.
 type fleetEvent struct {
 	at             time.Time
 	cluster, image string
@@ -98,15 +100,15 @@ type fleetEvent struct {
 	pod            string
 }
 
-// fleetContent is the observed state of content. began is the time since which clusters have the content.
+// fleetContent is the observed state of content. began is the time of the first event with the content.
 type fleetContent struct {
 	began     time.Time
 	completed map[string]time.Time
-	// seen are the clusters with a pod that has the content.
+	// seen contains the clusters with a pod that has the content.
 	seen map[string]bool
 }
 
-// fleetOrder is the order of the events in all clusters.
+// fleetOrder checks the order of the events in all clusters.
 type fleetOrder struct {
 	stages   []FleetStage
 	initial  string
@@ -115,7 +117,7 @@ type fleetOrder struct {
 	checked  int
 }
 
-// next returns the violation by the next event, or "".
+// next returns the violation of the event e, or an empty string.
 func (o *fleetOrder) next(e fleetEvent) string {
 	content := o.contents[e.image]
 	switch {
@@ -144,8 +146,9 @@ func (o *fleetOrder) next(e fleetEvent) string {
 	return "no stage has cluster " + e.cluster
 }
 
-// unfinished returns why a stage has not ended, or "". A cluster that was away while others had the
-// content may be skipped, and completes late. One cluster of the stage must have completed.
+// unfinished returns the reason why a stage has not ended, or an empty string. A cluster that was away after
+// the content began may be skipped, or may complete late. At least one cluster of the stage must have
+// completed.
 func (o *fleetOrder) unfinished(stage *FleetStage, content *fleetContent, at time.Time) string {
 	var reached, earliest time.Time
 	for _, cluster := range stage.Clusters {

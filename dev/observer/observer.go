@@ -1,6 +1,6 @@
 // Package observer watches a cluster from outside. An Observer checks the rules of docs/SPEC.md at
 // every write of a pod or SidecarSet. A Watch counts the pods of one sidecar, without reading
-// SidecarSets. A Fleet checks the order of the clusters of a fleet. None of them uses code of the
+// SidecarSets. A Fleet checks the order of the clusters of a fleet. Package observer uses no code of the
 // roles. An Observer and a Watch read an annotation only if the pod contains the same information
 // in no other field.
 package observer
@@ -21,21 +21,21 @@ import (
 )
 
 const (
-	// fenceTime is the maximum age of the SidecarSet from which a pod is written (SPEC §7.1),
-	// plus the maximum time of a request on the wire.
+	// fenceTime is the maximum age of the SidecarSet from which a pod is written (SPEC §7.1), plus the maximum
+	// time until a request arrives.
 	fenceTime = 2*time.Second + 2*time.Second
-	// churnTime is the maximum delay of the creation and deletion of pods in a cache. By then, the
-	// client has detected a dead connection and listed the pods again.
+	// churnTime is the maximum delay with which a cache shows the creation and deletion of pods. Within
+	// churnTime, a client detects a dead connection and lists the pods again.
 	churnTime = time.Minute
-	// strictTime is the maximum delay of a write that counts as strict.
+	// strictTime is the maximum age of the SidecarSet for a write that counts as strict.
 	strictTime  = 10 * time.Second
 	clockFormat = "15:04:05.000"
 )
 
-// Violation is a broken rule.
+// Violation is a violation of a rule.
 type Violation struct {
 	Seen time.Time
-	// Rule is bound, partition, fence, pause, twins, app or record.
+	// Rule is bound, partition, fence, pause, twins, app, record or fleet.
 	Rule, Set, Pod, Text string
 	// History contains the last events of the pod.
 	History []string
@@ -55,13 +55,13 @@ type Observer struct {
 	pods map[types.UID]*pod
 	// late contains the intervals in which requests may have been delayed.
 	late []interval
-	// pauses contains the SidecarSets whose runs are paused, with the times of the pauses.
+	// pauses contains the SidecarSets whose runs are paused, with the times of the calls of Paused.
 	pauses map[string]time.Time
 	// departures contains, for each SidecarSet, the times at which old pods left the SidecarSet.
 	departures map[string][]time.Time
 	violations int
-	// upgrades is the number of upgrades of pods. strict is the number of upgrades that were
-	// compared only with SidecarSets of the last strictTime.
+	// upgrades is the number of upgrades of pods. strict is the number of upgrades that were compared only
+	// with versions of the SidecarSet within strictTime.
 	upgrades, strict int
 }
 
@@ -76,8 +76,8 @@ func New(report func(Violation)) *Observer {
 	}
 }
 
-// Run observes the writes of etcd until ctx ends. The parameter etcd is the URL of etcd. Faults
-// must not affect etcd.
+// Run observes the writes of etcd until ctx ends. etcd is the URL of etcd. If the watch ends before ctx, Run
+// reports a violation.
 func (o *Observer) Run(ctx context.Context, etcd string) {
 	err := watch(ctx, etcd, o.observe)
 	if ctx.Err() == nil {
@@ -98,7 +98,7 @@ func (o *Observer) observe(e event) {
 	}
 }
 
-// Late allows writes of pods to arrive late, until over is called.
+// Late permits late writes of pods, until over is called.
 func (o *Observer) Late() (over func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -111,15 +111,15 @@ func (o *Observer) Late() (over func()) {
 	}
 }
 
-// Paused starts to report upgrades by a SidecarSet as violations. The caller has paused the run,
-// and no batch is in progress.
+// Paused makes the Observer report upgrades by the SidecarSet set as violations. Before the call, the caller
+// has paused the run and has waited until no batch is in progress.
 func (o *Observer) Paused(set string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.pauses[set] = time.Now()
 }
 
-// Resumed ends the effect of Paused. The caller has to call it before it resumes the run.
+// Resumed ends the effect of Paused. The caller must call Resumed before the caller resumes the run.
 func (o *Observer) Resumed(set string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -133,8 +133,8 @@ func (o *Observer) Violations() int {
 	return o.violations
 }
 
-// Upgrades returns the number of upgrades of pods, and how many of them were compared only with
-// SidecarSets of the last few seconds, because no fault delayed the writes.
+// Upgrades returns the number of upgrades of pods. strict is the number of these upgrades that were compared
+// only with versions of the SidecarSet within strictTime, because no fault delayed the writes.
 func (o *Observer) Upgrades() (all, strict int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -148,13 +148,14 @@ func (o *Observer) Pods() int {
 	return len(o.pods)
 }
 
-// known returns the earliest time at which a worker may have read the SidecarSet on which a write is based.
+// known returns the earliest time at which a worker may have read the SidecarSet from which a pod was
+// written. written is the time of the write.
 func (o *Observer) known(written time.Time) time.Time {
 	from := written.Add(-fenceTime)
 	for changed := true; changed; {
 		changed = false
 		for _, late := range o.late {
-			// A delayed request arrives at most fenceTime after the end of its delay.
+			// A delayed request arrives at most fenceTime after the delay ends.
 			ends := late.until.IsZero() || late.until.Add(fenceTime).After(from)
 			if ends && late.from.Before(written) && from.After(late.from.Add(-fenceTime)) {
 				from, changed = late.from.Add(-fenceTime), true
@@ -206,7 +207,7 @@ func (o *Observer) observePod(e event, object *corev1.Pod) {
 	}
 	now.note(e)
 	if e.deleted {
-		now.DeletionTimestamp = &object.CreationTimestamp // a deleted pod does not count
+		now.DeletionTimestamp = &object.CreationTimestamp // A deleted pod does not count.
 		delete(o.pods, object.UID)
 	} else {
 		o.pods[object.UID] = now

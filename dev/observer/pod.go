@@ -25,8 +25,8 @@ const historyLength = 40
 // pod is the known state of one pod.
 type pod struct {
 	*corev1.Pod
-	// hashes contains the hash of each SidecarSet, and blank contains the hash without images. Both
-	// are from the annotations of the pod.
+	// hashes contains the hash of each SidecarSet, and blank contains the hash without images. The annotations
+	// of the pod contain both hashes.
 	hashes, blank map[string]string
 	// active contains the active twin of each hot sidecar.
 	active map[string]string
@@ -37,17 +37,17 @@ type pod struct {
 	history []string
 }
 
-// upgrade is an upgrade because of which a pod does not serve. It takes a slot if the pod served
-// at the time of the write.
+// upgrade is an upgrade because of which a pod does not serve. If the pod served at the time of the write,
+// the upgrade takes a slot.
 type upgrade struct {
 	since time.Time
 	slot  bool
-	// atWrite is set if the write took the slot. Otherwise, the upgrade took the slot when the
-	// pod served again before its restart. A writer cannot observe this at once.
+	// atWrite is set if the write took the slot. Otherwise, the upgrade took the slot when the pod served
+	// again before the pending restart. A writer observes such a slot with a delay.
 	atWrite bool
-	// unreadySince is the time of the Ready condition at the time of the write, of a pod that did
-	// not serve. The pod takes no slot while this time stays the same. A kubelet that corrects its
-	// report restores this time (SPEC §7.5).
+	// unreadySince is the time of the Ready condition at the time of the write to a pod that did not serve.
+	// The pod takes no slot while this time stays the same. If a kubelet corrects a report, the kubelet
+	// restores this time (SPEC §7.5).
 	unreadySince time.Time
 }
 
@@ -101,11 +101,11 @@ func (p *pod) live() bool {
 
 func (p *pod) ready() bool { return p.Status.Phase == corev1.PodRunning && Ready(p.Pod) }
 
-// readySince returns the time of the last change of the Ready condition, by the clock of the
+// readySince returns the time of the last change of the Ready condition. This time is from the clock of the
 // kubelet.
 func (p *pod) readySince() time.Time { return readyCondition(p.Pod).LastTransitionTime.Time }
 
-// crashes reports whether the app of a pod, but not a sidecar, crashes in a loop.
+// crashes reports whether a container of a pod that is not a sidecar crashes in a loop.
 func (p *pod) crashes() bool {
 	for i := range p.Spec.Containers {
 		if c := &p.Spec.Containers[i]; !isInjected(c) && crashLoops(statusOf(p.Pod, c.Name)) {
@@ -151,8 +151,8 @@ func (p *pod) matched(v *version) bool {
 	return p.live() && v.selector.Matches(labels.Set(p.Labels)) && p.injected(v)
 }
 
-// converged reports whether the sidecars run the images of the spec of the pod, and whether the
-// standby twins are empty.
+// converged reports whether the sidecars run the images of the spec of the pod, and whether the standby twins
+// have the empty image.
 func (p *pod) converged(v *version) bool {
 	for _, s := range v.sidecars {
 		for _, container := range s.containers() {
@@ -194,10 +194,10 @@ func (p *pod) note(e event) {
 	p.history = p.history[max(0, len(p.history)-historyLength):]
 }
 
-// key returns namespace/name of the pod.
+// key returns <namespace>/<name> of the pod.
 func (p *pod) key() string { return p.Namespace + "/" + p.Name }
 
-// containers and statuses include init containers, because a native sidecar is an init container.
+// containers and statuses also return init containers, because a native sidecar is an init container.
 func containers(pod *corev1.Pod) iter.Seq[*corev1.Container] {
 	return each(pod.Spec.InitContainers, pod.Spec.Containers)
 }
@@ -218,7 +218,7 @@ func each[T any](lists ...[]T) iter.Seq[*T] {
 	}
 }
 
-// imageOf returns the image of a container in the spec.
+// imageOf returns the image of a container in the spec, or an empty string.
 func imageOf(pod *corev1.Pod, name string) string {
 	for c := range containers(pod) {
 		if c.Name == name {
@@ -228,8 +228,7 @@ func imageOf(pod *corev1.Pod, name string) string {
 	return ""
 }
 
-// statusOf returns the status of a container. The status is empty until the kubelet has reported
-// a status.
+// statusOf returns the status of a container. If the kubelet has not reported a status, the status is empty.
 func statusOf(pod *corev1.Pod, name string) *corev1.ContainerStatus {
 	for status := range statuses(pod) {
 		if status.Name == name {
@@ -248,5 +247,5 @@ func readyCondition(pod *corev1.Pod) corev1.PodCondition {
 	return corev1.PodCondition{}
 }
 
-// Ready reports whether a pod has the condition Ready.
+// Ready reports whether the condition Ready of a pod is True.
 func Ready(pod *corev1.Pod) bool { return readyCondition(pod).Status == corev1.ConditionTrue }

@@ -18,13 +18,12 @@ type version struct {
 	uid        types.UID
 	generation int64
 	seen       time.Time
-	// gone is true if the SidecarSet was deleted.
+	// gone is set if the SidecarSet is deleted or is being deleted.
 	gone        bool
 	hash, blank string
 	stopped     bool
 	selector    labels.Selector
-	// canary restricts upgrades to the selected pods. If canary is set, the partition does not
-	// apply.
+	// canary selects the pods that may be upgraded. If canary is set, the partition does not apply.
 	canary                    labels.Selector
 	maxUnavailable, partition *intstr.IntOrString
 	sidecars                  []sidecar
@@ -100,8 +99,8 @@ func (v *version) kept(matched int) int {
 	return min(kept, matched)
 }
 
-// scaled returns the value of a number or a percentage. It rounds a percentage up. Admission
-// rejects any other text.
+// scaled returns the value of a number, or of a percentage of total. scaled rounds a percentage up. For other
+// texts, which admission rejects, scaled returns 0.
 func scaled(value *intstr.IntOrString, total int) int {
 	if value.Type == intstr.Int {
 		return int(value.IntVal)
@@ -113,8 +112,8 @@ func scaled(value *intstr.IntOrString, total int) int {
 	return (total*percent + 99) / 100
 }
 
-// history contains all versions of the SidecarSets of one name. It includes a deleted and a
-// recreated SidecarSet.
+// history contains all versions of the SidecarSets with the same name, including deleted and recreated
+// SidecarSets.
 type history struct {
 	versions []*version
 	// sizes contains the numbers of matched pods over time.
@@ -128,9 +127,9 @@ type size struct {
 
 func (h *history) newest() *version { return h.versions[len(h.versions)-1] }
 
-// since returns the versions that were in effect at from or later, the oldest first. Events are
-// checked in the order of their writes. The newest version was therefore in effect at the checked
-// write, even if its event arrived late.
+// since returns the versions that were in effect at from or later, the oldest first. The writes are checked
+// in their order. The newest version was therefore in effect at the checked write, even if the event of this
+// version arrived late.
 func (h *history) since(from time.Time) []*version {
 	first := len(h.versions) - 1
 	for first > 0 && h.versions[first].seen.After(from) {
@@ -139,7 +138,7 @@ func (h *history) since(from time.Time) []*version {
 	return h.versions[first:]
 }
 
-// extremes returns the smallest and the largest number of matched pods since a moment.
+// extremes returns the smallest and the largest number of matched pods since the time from.
 func (h *history) extremes(from time.Time) (fewest, most int) {
 	for i := len(h.sizes) - 1; i >= 0; i-- {
 		matched := h.sizes[i].matched

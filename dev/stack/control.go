@@ -22,16 +22,16 @@ import (
 // socket.
 type supervisor struct {
 	at stateDir
-	// started is closed once cluster is set and all processes are ready.
+	// started is closed when cluster is set and all processes are ready.
 	started chan struct{}
 	cluster *cluster.Cluster
 	summary string
 	stop    context.CancelFunc
 }
 
-// listen serves the methods until the returned function is called.
+// listen serves the methods of the supervisor until the returned function is called.
 func (s *supervisor) listen(ctx context.Context) (func(), error) {
-	if err := os.RemoveAll(s.at.socket()); err != nil { // a killed supervisor does not remove its socket
+	if err := os.RemoveAll(s.at.socket()); err != nil { // A killed supervisor does not remove its socket.
 		return nil, fmt.Errorf("remove the old control socket: %w", err)
 	}
 	socket, err := (&net.ListenConfig{}).Listen(ctx, "unix", s.at.socket())
@@ -40,7 +40,7 @@ func (s *supervisor) listen(ctx context.Context) (func(), error) {
 	}
 	server := rpc.NewServer()
 	go func() {
-		// Server.Accept would log the end of the socket.
+		// Server.Accept is not used, because Server.Accept logs the end of the socket.
 		for connection, err := socket.Accept(); err == nil; connection, err = socket.Accept() {
 			go server.ServeConn(connection)
 		}
@@ -48,7 +48,7 @@ func (s *supervisor) listen(ctx context.Context) (func(), error) {
 	return func() { _ = socket.Close() }, server.RegisterName("Supervisor", s)
 }
 
-// Summary returns the description of the stack for its users.
+// Summary waits until the stack is ready, and returns the description of the stack for users.
 func (s *supervisor) Summary(_ string, text *string) error { //nolint:unparam // net/rpc needs the error
 	<-s.started
 	*text = s.summary
@@ -62,29 +62,29 @@ func (s *supervisor) Status(_ string, processes *[]process.Status) error { //nol
 	return nil
 }
 
-// Down stops the stack. The call does not return before the supervisor ends.
+// Down stops the stack. The call does not return, so the connection ends when the supervisor ends.
 func (s *supervisor) Down(string, *string) error {
 	s.stop()
 	select {}
 }
 
-// Stop stops the processes of a name, and returns their names.
+// Stop stops the processes that name selects, and returns the names of the processes.
 func (s *supervisor) Stop(name string, names *[]string) error {
 	<-s.started
 	return s.each(name, names, s.cluster.Stop)
 }
 
-// Kill kills the processes of a name, and returns their names.
+// Kill kills the processes that name selects, and returns the names of the processes.
 func (s *supervisor) Kill(name string, names *[]string) error {
 	<-s.started
 	return s.each(name, names, s.cluster.Kill)
 }
 
-// Start starts the processes of a name again. If there is no such process, it starts a new role.
-// It returns the names of the started processes.
+// Start starts the processes that name selects again. If there is no such process and name is a role, Start
+// starts a new role. Start returns the names of the started processes.
 func (s *supervisor) Start(name string, names *[]string) error {
 	<-s.started
-	ctx := context.Background() // a start ends when the stack ends
+	ctx := context.Background() // The start ends when the stack ends.
 	if len(s.resolve(name)) > 0 || !cluster.IsRole(name) {
 		return s.each(name, names, func(each string) error { return s.cluster.StartAgain(ctx, each) })
 	}
@@ -109,8 +109,8 @@ func (s *supervisor) each(name string, names *[]string, act func(string) error) 
 	return s.writeEnv()
 }
 
-// resolve returns the names of the processes of a role. The role worker stands for all workers.
-// The cluster resolves the role temporal, so resolve returns it unchanged.
+// resolve returns the names of the processes of a role. The role worker selects all workers. resolve returns
+// the name temporal unchanged, because the cluster resolves this name.
 func (s *supervisor) resolve(name string) []string {
 	if name == cluster.Temporal {
 		return []string{name}
@@ -187,8 +187,7 @@ func downCommand(at *stateDir) *cobra.Command {
 			if errors.Is(err, errDown) {
 				message, err = "nothing is running", nil
 			}
-			// An unexpected end of the connection means that the supervisor has ended, as
-			// requested.
+			// An unexpected end of the connection means that the supervisor has ended.
 			if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 				return err
 			}

@@ -49,7 +49,7 @@ func runDemo(ctx context.Context, o upOptions, exit bool, d *demo) error {
 	return err
 }
 
-// stayUp keeps the stack running until ctx ends, and returns the error of the demo.
+// stayUp prints err if err is set, keeps the stack running until ctx ends, and returns err.
 func stayUp(ctx context.Context, s *supervisor, out io.Writer, err error) error {
 	if err != nil {
 		_, _ = fmt.Fprintf(out, "\nThe demo failed: %v\n", err)

@@ -9,8 +9,8 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster/process"
 )
 
-// writeEnv writes the addresses and process ids as lines of shell to a file. It replaces the file
-// atomically.
+// writeEnv writes the addresses and process ids as shell variables to the env file. writeEnv replaces the
+// file atomically.
 func (s *supervisor) writeEnv() error {
 	text := envLines(s.cluster.Kubeconfig, s.cluster.TemporalAddress, s.cluster.TemporalUI, s.cluster.Roles(), s.cluster.Processes())
 	fresh, err := os.CreateTemp(string(s.at), "env-*")
@@ -51,7 +51,8 @@ func envKey(name string) string {
 	return strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 }
 
-// shellWord quotes a value only if necessary, for readers that do not handle quotes.
+// shellWord quotes a value only if a shell needs the quotes, because some readers of the env file do not
+// support quotes.
 func shellWord(value string) string {
 	if !strings.ContainsAny(value, " \t\n'\"\\$`&|;<>()*?[]#~!{}") {
 		return value

@@ -27,7 +27,7 @@ const (
 	fleetPods = 4
 )
 
-// fleetDemo shows a rollout over three clusters, which have one Temporal.
+// fleetDemo shows a rollout over three clusters that use one Temporal.
 type fleetDemo struct {
 	demo
 	dir     string
@@ -37,7 +37,7 @@ type fleetDemo struct {
 	ended string
 }
 
-// fleetMember is a cluster of the fleet. It has the same name as its stage.
+// fleetMember is a cluster of the fleet. The name of the cluster is also the name of the stage.
 type fleetMember struct {
 	demo
 	name string
@@ -77,12 +77,12 @@ func fleetDemoCommand(at *stateDir) *cobra.Command {
 }
 
 func (d *fleetDemo) shutdown() {
-	for i := len(d.members) - 1; i >= 0; i-- { // the first one has Temporal
+	for i := len(d.members) - 1; i >= 0; i-- { // The first cluster runs Temporal.
 		d.members[i].Shutdown()
 	}
 }
 
-// show shows the demo. It returns an error if a cluster changes before its turn.
+// show shows the demo. If a cluster changes before the earlier stages have completed, show returns an error.
 func (d *fleetDemo) show(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the demo took longer than %s", timeout))
 	defer cancel()
@@ -94,7 +94,8 @@ func (d *fleetDemo) show(ctx context.Context) error {
 	return nil
 }
 
-// start starts the clusters one after the other, because each needs the whole machine for seconds.
+// start starts the clusters one after the other, because each start needs the whole machine for several
+// seconds.
 func (d *fleetDemo) start(ctx context.Context) error {
 	d.step("starting the clusters canary, eu and rest, and one Temporal: about a minute")
 	for _, name := range []string{"canary", "eu", "rest"} {
@@ -182,7 +183,8 @@ func (m *fleetMember) startRoles(ctx context.Context) error {
 	return all.Wait()
 }
 
-// rollOut rolls out the first version, and then another one, which the last cluster gets first.
+// rollOut rolls out the first version, and then a second version, which is delivered to the last cluster
+// first.
 func (d *fleetDemo) rollOut(ctx context.Context) error {
 	for _, m := range d.members {
 		m.watched.Expect("proxy:v1")
@@ -200,7 +202,7 @@ func (d *fleetDemo) rollOut(ctx context.Context) error {
 	if err := d.deliver(ctx, "proxy:v2"); err != nil {
 		return err
 	}
-	// No cluster changes before those of the earlier stages have completed.
+	// No cluster may change before the clusters of the earlier stages have completed.
 	inOrder := func() error {
 		for i, m := range d.members[1:] {
 			if before := d.members[i].watched.View(); m.watched.View().Updated > 0 && before.Updated < fleetPods {
@@ -219,7 +221,8 @@ func (d *fleetDemo) rollOut(ctx context.Context) error {
 	return nil
 }
 
-// stop delivers a version that cannot start. The rollout stops in the first cluster, which is rolled back.
+// stop delivers a version that cannot start. The rollout stops in the first cluster, and the first cluster is
+// rolled back.
 func (d *fleetDemo) stop(ctx context.Context) error {
 	if err := d.deliver(ctx, "proxy:bad"); err != nil {
 		return err
@@ -249,7 +252,7 @@ func (d *fleetDemo) stop(ctx context.Context) error {
 	return nil
 }
 
-// deliver changes the image in all clusters, as GitOps does, in the reverse order of the stages.
+// deliver changes the image in all clusters like a GitOps tool, in the reverse order of the stages.
 func (d *fleetDemo) deliver(ctx context.Context, image string) error {
 	d.step("GitOps delivers %s to all clusters, to rest first", image)
 	for i := len(d.members) - 1; i >= 0; i-- {
@@ -273,8 +276,8 @@ func (d *fleetDemo) awaitPods(ctx context.Context, image string, members ...*fle
 	return nil
 }
 
-// awaitFleet prints the progress of the rollout until the rollout is in a phase. check, if not nil, checks
-// the pods meanwhile. The rollout of the previous content, which has ended, does not count.
+// awaitFleet prints the progress of the rollout until the rollout reaches phase. If check is not nil,
+// awaitFleet calls check meanwhile. awaitFleet ignores the rollout of the previous content.
 func (d *fleetDemo) awaitFleet(ctx context.Context, phase protocol.FleetPhase, check func() error) error {
 	var shown string
 	before := d.ended
@@ -282,7 +285,7 @@ func (d *fleetDemo) awaitFleet(ctx context.Context, phase protocol.FleetPhase, c
 		var state protocol.FleetState
 		answer, err := d.Temporal.QueryWorkflow(ctx, protocol.FleetWorkflowID(fleetSet), "", protocol.StatusQuery)
 		if err != nil {
-			return false, nil // no cluster has reported content yet
+			return false, nil // No cluster has reported content yet.
 		}
 		if err := answer.Get(&state); err != nil {
 			return false, fmt.Errorf("read the fleet: %w", err)

@@ -15,10 +15,10 @@ import (
 )
 
 func main() {
-	ctrllog.SetLogger(logr.Discard()) // the command prints its own errors
+	ctrllog.SetLogger(logr.Discard()) // The command prints its own errors.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second Ctrl-C kills this process, and the kernel kills its children
+	context.AfterFunc(ctx, stop) // A second Ctrl-C kills this process, and the kernel kills the child processes.
 	if err := newCommand().ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "stack:", err)
 		os.Exit(1)

@@ -62,7 +62,7 @@ func run(ctx context.Context, o runOptions, out io.Writer) error {
 		return err
 	}
 	for _, start := range [][]string{
-		append([]string{cluster.Operator, "--leader-elect=true"}, strings.Fields(o.operator)...), // another operator may run in that cluster
+		append([]string{cluster.Operator, "--leader-elect=true"}, strings.Fields(o.operator)...), // Another operator may run in that cluster.
 		append([]string{cluster.Worker}, strings.Fields(o.worker)...),
 		append([]string{cluster.Webhook}, strings.Fields(o.webhook)...),
 	} {

@@ -29,13 +29,13 @@ const (
 	before         = "centos:6.7"
 	after          = "centos:7"
 	pauseAt        = 6
-	// pausedFor is the time that the rollout stays paused.
+	// pausedFor is the time for which the rollout stays paused.
 	pausedFor = 3 * time.Second
 	timeout   = 10 * time.Minute
 )
 
-// demo shows a rollout on a running stack. It prints a line for each step, with the seconds since
-// the start.
+// demo shows a rollout on a running stack. demo prints a line for each step, with the seconds since the
+// start.
 type demo struct {
 	*cluster.Cluster
 	out      io.Writer
@@ -45,7 +45,7 @@ type demo struct {
 	workflow string
 }
 
-// step prints a line. An error is ignored, so that the demo continues without a reader.
+// step prints a line. step ignores an error, so that the demo continues without a reader.
 func (d *demo) step(format string, args ...any) {
 	_, _ = fmt.Fprintf(d.out, "%6.1f s  %s\n", time.Since(d.began).Seconds(), fmt.Sprintf(format, args...))
 }
@@ -58,7 +58,7 @@ func (d *demo) detail(format string, args ...any) {
 	}
 }
 
-// show shows the demo. It returns an error if the rollout breaks a rule.
+// show shows the demo. If the rollout violates a rule, show returns an error.
 func (d *demo) show(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the demo took longer than %s", timeout))
 	defer cancel()
@@ -175,7 +175,8 @@ func (d *demo) finish(ctx context.Context) error {
 	return errors.Join(broken...)
 }
 
-// awaitStatus waits until the columns of kubectl get show that all pods have the newest version.
+// awaitStatus waits until the status of the SidecarSet shows that all pods have the newest version and are
+// ready, and prints the columns of kubectl get.
 func (d *demo) awaitStatus(ctx context.Context) error {
 	for column, field := range map[string]string{"matched": "matchedPods", "updated": "updatedPods", "ready": "readyPods", "updated and ready": "updatedReadyPods"} {
 		_, err := d.kubectl(ctx, nil, "wait", "sidecarset/"+set, "--timeout=30s", fmt.Sprintf("--for=jsonpath={.status.%s}=%d", field, pods))

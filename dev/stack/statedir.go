@@ -15,7 +15,7 @@ var (
 	errDown = errors.New("the stack is not running; start it with `make up`")
 )
 
-// stateDir is the directory of a stack's state.
+// stateDir is the directory of the state of a stack.
 type stateDir string
 
 func (d stateDir) lockFile() string { return filepath.Join(string(d), "stack.lock") }
@@ -23,8 +23,8 @@ func (d stateDir) socket() string   { return filepath.Join(string(d), "stack.soc
 func (d stateDir) envFile() string  { return filepath.Join(string(d), "env") }
 func (d stateDir) logFile() string  { return filepath.Join(string(d), "stack.log") }
 
-// lock makes this process the supervisor until the returned file is closed. It fails with errUp
-// if another supervisor runs. The kernel releases the lock of a killed supervisor.
+// lock makes this process the supervisor until the returned file is closed. If another supervisor runs, lock
+// returns errUp. The kernel releases the lock of a killed supervisor.
 func (d stateDir) lock() (*os.File, error) {
 	if err := os.MkdirAll(string(d), 0o755); err != nil {
 		return nil, fmt.Errorf("create the state directory: %w", err)
@@ -43,7 +43,8 @@ func (d stateDir) lock() (*os.File, error) {
 	return file, nil
 }
 
-// call calls a method of the supervisor. The method waits until the stack is up.
+// call calls a method of the supervisor. If no supervisor runs, call returns errDown. Most methods wait until
+// the stack is up.
 func (d stateDir) call(ctx context.Context, method, name string, result any) error {
 	client, err := rpc.Dial("unix", d.socket())
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {

@@ -72,14 +72,14 @@ func up(ctx context.Context, o upOptions, out io.Writer) error {
 	})
 }
 
-// detach runs `up` with the same flags as a new process in a new session. It waits until the
-// stack is ready or has failed.
+// detach runs `up` with the same flags as a new process in a new session, and waits until the stack is ready
+// or has failed.
 func detach(ctx context.Context, at stateDir, flags *pflag.FlagSet, out io.Writer) error {
 	lock, err := at.lock()
 	if err != nil {
 		return err
 	}
-	_ = lock.Close() // the supervisor locks the file
+	_ = lock.Close() // The supervisor locks the file.
 	log, err := os.Create(at.logFile())
 	if err != nil {
 		return fmt.Errorf("create the log of the supervisor: %w", err)
@@ -114,13 +114,13 @@ func detach(ctx context.Context, at stateDir, flags *pflag.FlagSet, out io.Write
 		select {
 		case err := <-ended:
 			return fmt.Errorf("the stack did not start: %w\n%s", err, process.Tail(at.logFile()))
-		case <-time.After(20 * time.Millisecond): // it does not listen yet
+		case <-time.After(20 * time.Millisecond): // The supervisor does not listen yet.
 		}
 	}
 }
 
-// withStack starts the stack, calls use, and stops the stack. It fails with errUp if another
-// supervisor runs.
+// withStack starts the stack, calls use, and stops the stack. If another supervisor runs, withStack returns
+// errUp.
 func withStack(ctx context.Context, o upOptions, use func(context.Context, *supervisor) error) error {
 	began := time.Now()
 	lock, err := o.at.lock()
@@ -149,7 +149,7 @@ func withStack(ctx context.Context, o upOptions, use func(context.Context, *supe
 	if err := startRoles(ctx, s.cluster, o); err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(o.at.envFile()) }() // its pids and ports are no longer valid
+	defer func() { _ = os.Remove(o.at.envFile()) }() // The process ids and ports in the env file become invalid.
 	if err := s.writeEnv(); err != nil {
 		return err
 	}
@@ -195,7 +195,7 @@ Try:
 `, len(c.Processes()), took.Seconds(), c.TemporalAddress, cmp.Or(c.TemporalUI, "none, only the dev server has one"), c.Kubeconfig, at.envFile(), c.LogDir(), c.Kubeconfig, c.TemporalAddress)
 }
 
-// watch reports processes that end although nothing stopped them, until ctx ends.
+// watch reports processes that end although no caller has stopped the processes, until ctx ends.
 func (s *supervisor) watch(ctx context.Context, out io.Writer) {
 	for {
 		select {

@@ -19,16 +19,15 @@ const (
 	tailLines  = 20
 )
 
-// child is one process of a group. It stays the same when the process is started again.
+// child is one process of a group. A child stays the same when its process is started again.
 type child struct {
 	spec     Spec
 	log      string
-	starting sync.Mutex // locked until the process is ready, so that only one start is in progress
+	starting sync.Mutex // starting is locked until the process is ready, so that only one start is in progress.
 
 	mu  sync.Mutex
-	pid int // 0 while the process does not run
-	// gone is closed once the process has ended. stopping is true if a caller stopped the
-	// process.
+	pid int // pid is 0 while the process does not run.
+	// gone is closed when the process has ended. stopping is set if a caller has stopped the process.
 	gone     chan struct{}
 	stopping bool
 }
@@ -39,7 +38,7 @@ func (c *child) status() Status {
 	return Status{Name: c.spec.Name, Log: c.log, Running: c.pid != 0, PID: c.pid}
 }
 
-// run starts the process unless it runs, and waits until it is ready.
+// run starts the process if the process does not run, and waits until the process is ready.
 func (c *child) run(ctx context.Context, g *Group) error {
 	c.starting.Lock()
 	defer c.starting.Unlock()
@@ -56,8 +55,7 @@ func (c *child) run(ctx context.Context, g *Group) error {
 	return nil
 }
 
-// launch starts the process from the thread of the group, and waits for its end in the
-// background.
+// launch starts the process from the thread of the group. A goroutine waits for the end of the process.
 func (c *child) launch(g *Group) error {
 	if err := os.MkdirAll(filepath.Dir(c.log), 0o755); err != nil {
 		return err
@@ -66,9 +64,8 @@ func (c *child) launch(g *Group) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = log.Close() }() // the child has its own file descriptor
-	// The context of the caller is not used, because the process outlives the call that starts
-	// it.
+	defer func() { _ = log.Close() }() // The child has its own file descriptor.
+	// The context of the caller is not used, because the process outlives the call of launch.
 	cmd := exec.CommandContext(context.Background(), c.spec.Path, c.spec.Args...)
 	cmd.Env = append(os.Environ(), c.spec.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
@@ -97,12 +94,12 @@ func (c *child) watch(cmd *exec.Cmd, exits chan<- Exit) {
 	}
 	select {
 	case exits <- Exit{Name: c.spec.Name, Err: err, LogTail: Tail(c.log)}:
-	default: // the channel is full when no caller reads it
+	default: // If no caller reads the channel, the channel is full.
 	}
 }
 
-// stop sends the StopSignal to the process group, kills the group after the grace period, and
-// returns when the process is gone.
+// stop sends the StopSignal to the process group, kills the process group after gracePeriod, and returns when
+// the process is gone. If gracePeriod is 0, stop kills the process group at once.
 func (c *child) stop(gracePeriod time.Duration) {
 	c.mu.Lock()
 	pid, gone := c.pid, c.gone
@@ -111,7 +108,7 @@ func (c *child) stop(gracePeriod time.Duration) {
 	if pid == 0 {
 		return
 	}
-	// Errors are ignored, because they mean that the process group is gone.
+	// An error of Kill means that the process group is gone, so errors are ignored.
 	if gracePeriod > 0 {
 		_ = syscall.Kill(-pid, cmp.Or(c.spec.StopSignal, syscall.SIGTERM))
 		select {
@@ -135,7 +132,7 @@ func (c *child) signal(sig syscall.Signal) error {
 	return nil
 }
 
-// awaitReady polls the probe, because the process sends no event when it is ready.
+// awaitReady polls the probe, because a process sends no event when the process is ready.
 func (c *child) awaitReady(ctx context.Context) error {
 	if c.spec.Ready == nil {
 		return nil
@@ -180,7 +177,7 @@ func Tail(path string) string {
 		return err.Error()
 	}
 	buf := make([]byte, min(info.Size(), tailBytes))
-	n, _ := f.ReadAt(buf, info.Size()-int64(len(buf))) // the log may have been truncated since Stat
+	n, _ := f.ReadAt(buf, info.Size()-int64(len(buf))) // The log may have been truncated after Stat.
 	lines := strings.Split(strings.TrimSpace(string(buf[:n])), "\n")
 	return strings.Join(lines[max(0, len(lines)-tailLines):], "\n")
 }

@@ -43,7 +43,7 @@ type Status struct {
 // Exit describes the end of a process that no caller stopped.
 type Exit struct {
 	Name string
-	// Err is nil when the process ended with code 0.
+	// Err is nil if the process ended with exit code 0.
 	Err error
 	// LogTail contains the last lines of the log of the process.
 	LogTail string
@@ -58,11 +58,12 @@ const (
 )
 
 var (
-	// ErrUnknown is returned if no process of that name was ever started.
+	// ErrUnknown is returned if no process with the name was ever started.
 	ErrUnknown = errors.New("unknown process")
 	// ErrShutdown is returned if the group was shut down.
 	ErrShutdown = errors.New("the process group is shut down")
-	// ErrEnded is returned if a process ended before it was ready.
+	// ErrEnded is returned if a process ended before the process was ready, or if a signal is sent to a
+	// process that does not run.
 	ErrEnded = errors.New("it ended")
 )
 
@@ -76,7 +77,7 @@ type Group struct {
 	once   sync.Once
 
 	mu       sync.Mutex
-	children []*child // in the order of their first start
+	children []*child // children are sorted by their first start.
 }
 
 // NewGroup returns an empty group. The processes of the group log to <logs>/<name>.log. Shutdown frees the
@@ -87,8 +88,8 @@ func NewGroup(logs string) *Group {
 	return g
 }
 
-// fork starts every child from one thread, which lives as long as the group. The kernel sends
-// Pdeathsig when the forking thread ends, not when the process ends.
+// fork starts every child from one thread, which lives as long as the group, because the kernel sends
+// Pdeathsig when the thread that has started the child ends.
 func (g *Group) fork() {
 	runtime.LockOSThread()
 	for {
@@ -111,12 +112,13 @@ func (g *Group) spawn(cmd *exec.Cmd) error {
 	}
 }
 
-// Exited returns a channel with an Exit for each process that ends without a stop. If the channel
-// contains 64 unread values, further values are dropped.
+// Exited returns a channel with an Exit for each process that ends although no caller has stopped the
+// process. If the channel contains 64 unread values, further values are dropped.
 func (g *Group) Exited() <-chan Exit { return g.exits }
 
-// Start runs a new process and waits until the process is ready, until it ends, or until ctx
-// ends. On failure, the process is killed, and the error contains the tail of its log.
+// Start runs a new process and waits until the process is ready, until the process ends, or until ctx ends.
+// If the process does not become ready, Start kills the process and returns an error with the last lines of
+// the log.
 func (g *Group) Start(ctx context.Context, spec Spec) error {
 	c := &child{spec: spec, log: filepath.Join(g.logs, spec.Name+".log")}
 	g.mu.Lock()
@@ -137,8 +139,8 @@ func (g *Group) StartAgain(ctx context.Context, name string) error {
 	return g.with(name, func(c *child) error { return c.run(ctx, g) })
 }
 
-// Stop sends the process's StopSignal and, after StopWithin, SIGKILL to the whole process group,
-// and returns when the process is gone. Stopping a stopped process is no error.
+// Stop sends the StopSignal and, after StopWithin, SIGKILL to the whole process group, and returns when the
+// process is gone. If the process does not run, Stop does nothing.
 func (g *Group) Stop(name string) error {
 	return g.with(name, func(c *child) error { c.stop(StopWithin); return nil })
 }
@@ -148,7 +150,7 @@ func (g *Group) Kill(name string) error {
 	return g.with(name, func(c *child) error { c.stop(0); return nil })
 }
 
-// Freeze suspends the process group until Thaw. To other processes, a frozen process looks like a
+// Freeze suspends the process group until Thaw. Other processes cannot distinguish a frozen process from a
 // process that gets no CPU time.
 func (g *Group) Freeze(name string) error {
 	return g.with(name, func(c *child) error { return c.signal(syscall.SIGSTOP) })
@@ -176,8 +178,8 @@ func (g *Group) Processes() []Status {
 	return all
 }
 
-// Shutdown stops all processes, the last started first, and frees the resources of the group. The
-// group starts no process afterwards. A second call does nothing.
+// Shutdown stops all processes, the last started first, and frees the resources of the group. Afterwards, the
+// group starts no process. A second call does nothing.
 func (g *Group) Shutdown() {
 	g.once.Do(func() {
 		g.mu.Lock()
@@ -190,7 +192,8 @@ func (g *Group) Shutdown() {
 	})
 }
 
-// with calls act with the process of a name.
+// with calls act with the process name. If no process with this name was ever started, with returns
+// ErrUnknown.
 func (g *Group) with(name string, act func(*child) error) error {
 	g.mu.Lock()
 	i := slices.IndexFunc(g.children, func(c *child) bool { return c.spec.Name == name })

@@ -1,4 +1,4 @@
-// Command controlplane is the Kubernetes control plane of docker-compose.yaml. It runs etcd, the
+// Command controlplane is the Kubernetes control plane of docker-compose.yaml. controlplane runs etcd, the
 // API server, the controllers and simulated nodes in one container.
 package main
 
@@ -21,7 +21,7 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster"
 )
 
-// options contains paths in the container, and addresses in its network.
+// options contains paths in the container, and addresses in the network of the container.
 type options struct {
 	// root is the directory that contains bin, config/crd and config/rbac. dir is the directory of
 	// data, certificates and logs. kubeconfigs is the directory of the kubeconfigs of the roles.
@@ -29,7 +29,7 @@ type options struct {
 	// host and port are the address of the API server.
 	host string
 	port int
-	// webhook is the URL that the API server calls. health is the address of /readyz.
+	// webhook is the URL at which the API server calls the webhook. health is the address of /readyz.
 	webhook, health string
 }
 
@@ -46,8 +46,8 @@ func main() {
 	}
 }
 
-// run runs a control plane until the context ends, or until one of its processes ends. The end of
-// the context is no error. The state of an earlier control plane in dir is used.
+// run runs a control plane until ctx ends, or until one of its processes ends. If ctx ends, run returns nil.
+// run uses the state of an earlier control plane in dir.
 func run(ctx context.Context, o options) error {
 	c, err := cluster.Start(ctx, cluster.Options{
 		Dir: o.dir, Root: o.root,
@@ -67,7 +67,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	// The health endpoint is served last. A container that waits for it can then use the
+	// The health endpoint is served last. A container that waits for the health endpoint can therefore use the
 	// kubeconfigs, the CRD and the webhook configurations.
 	closeHealth, err := serveHealth(ctx, o.health, config)
 	if err != nil {
@@ -101,8 +101,7 @@ func (o options) export(c *cluster.Cluster) error {
 	return nil
 }
 
-// serveHealth answers /readyz with the answer of the API server, until the returned function is
-// called.
+// serveHealth answers /readyz with the readiness of the API server, until the returned function is called.
 func serveHealth(ctx context.Context, address string, config *rest.Config) (func(), error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -119,6 +118,6 @@ func serveHealth(ctx context.Context, address string, config *rest.Config) (func
 		}
 	})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	go func() { _ = server.Serve(listener) }() // the error is always ErrServerClosed
+	go func() { _ = server.Serve(listener) }() // The error is always ErrServerClosed.
 	return func() { _ = server.Close() }, nil
 }

@@ -1,5 +1,5 @@
-// Command probe requests one URL, and ends with exit code 0 if the status is 200. Images built
-// from scratch contain no other program for health checks.
+// Command probe requests one URL. If the status is 200, the exit code of probe is 0. An image that is built
+// from scratch contains no other program for health checks.
 package main
 
 import (
@@ -23,8 +23,8 @@ func main() {
 	}
 }
 
-// probe requests the URL in the only argument, and fails unless the status is 200. It does not
-// verify certificates, because it only checks health.
+// probe requests the URL in the only argument, and returns an error unless the status is 200. probe does not
+// verify certificates, because probe only checks health.
 func probe(ctx context.Context, args []string) error {
 	if len(args) != 1 {
 		return errUsage
