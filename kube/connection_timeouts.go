@@ -15,14 +15,14 @@ const (
 	// connection is closed if no answer arrives within pingTimeout.
 	readIdleTimeout = 2 * time.Second
 	pingTimeout     = 3 * time.Second
-	// dialTimeout is short because the kernel retransmits a lost SYN with exponential backoff.
-	// With a longer timeout, an attempt that starts in an outage could end long after the outage.
+	// dialTimeout is short because the kernel retransmits a lost SYN with exponential backoff. With a longer
+	// timeout, an attempt that begins during an outage could last until long after the outage.
 	dialTimeout = 2 * time.Second
 )
 
-// setConnectionTimeouts makes client-go close dead connections within seconds instead of 45 s.
-// Only environment variables set the ping timeouts of client-go. Variables that are already set
-// take precedence.
+// setConnectionTimeouts makes client-go close dead connections within seconds instead of 45 s. client-go
+// reads the ping timeouts only from environment variables. Therefore, setConnectionTimeouts sets these
+// variables for the process, unless the variables have a value.
 func setConnectionTimeouts(config *rest.Config) error {
 	for name, after := range map[string]time.Duration{
 		"HTTP2_READ_IDLE_TIMEOUT_SECONDS": readIdleTimeout,

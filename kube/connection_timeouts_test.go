@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// frozen returns a proxy that forwards bytes, and a function that makes it drop them, as a
-// broken network does.
+// frozen starts a proxy that forwards bytes to the address to. frozen returns the address of the proxy, and a
+// function that makes the proxy drop all bytes, as a broken network does.
 func frozen(t *testing.T, to string) (address string, freeze func()) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

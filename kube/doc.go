@@ -1,3 +1,3 @@
-// Package kube connects the roles to the API server. It contains options, scheme, transport and
-// the controller-runtime manager.
+// Package kube connects the roles to the API server. The package contains the options, the scheme, the
+// transport and the controller-runtime manager of the roles.
 package kube

@@ -72,8 +72,8 @@ func NewScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// RESTConfig returns the configuration of the connection to the cluster. It fails if the API
-// server does not answer within connectTimeout.
+// RESTConfig returns the configuration of the connection to the cluster. RESTConfig fails if no valid
+// configuration is found, or if the API server does not answer within connectTimeout.
 func (o Options) RESTConfig() (*rest.Config, error) {
 	if o.Kubeconfig == "" {
 		if err := CheckKubeconfig(); err != nil {
@@ -111,19 +111,21 @@ type Manager struct {
 	Watches *watches.Watches
 	// Direct bypasses the cache.
 	Direct client.Client
-	// conversionGuard is nil in a process that does not patch the definition.
+	// conversionGuard is nil in a process that does not call GuardConversion.
 	conversionGuard *crd.ConversionGuard
 }
 
-// GuardConversion keeps SidecarSets readable for all roles while their conversion webhook does
-// not answer. Only one role has the permission to patch the definition.
+// GuardConversion adds a ConversionGuard to the manager. The guard keeps SidecarSets readable for all roles
+// while the conversion webhook does not answer. Only the webhook role may call GuardConversion, because the
+// other roles have no permission to patch the CustomResourceDefinition.
 func (m *Manager) GuardConversion() (err error) {
 	down := func() time.Duration { return m.Watches.Down(&v1alpha1.SidecarSet{}) }
 	m.conversionGuard, err = crd.NewConversionGuard(m.Direct, m.GetConfig(), m.GetHTTPClient(), down, m.GetLogger())
 	return err
 }
 
-// Start runs the process until the context ends.
+// Start runs the manager until the context ends. If the manager has a ConversionGuard, Start also runs the
+// guard.
 func (m *Manager) Start(ctx context.Context) error {
 	if m.conversionGuard == nil {
 		return m.run(ctx)
@@ -137,7 +139,8 @@ func (m *Manager) Start(ctx context.Context) error {
 	return m.run(ctx)
 }
 
-// NewManager builds a Manager. adjust, if not nil, changes its options.
+// NewManager returns a Manager for the cluster of RESTConfig. If adjust is not nil, adjust can change the
+// options of the manager.
 func (o Options) NewManager(adjust func(*manager.Options)) (*Manager, error) {
 	config, err := o.RESTConfig()
 	if err != nil {
@@ -171,8 +174,8 @@ func (o Options) NewManager(adjust func(*manager.Options)) (*Manager, error) {
 	return &Manager{Manager: mgr, Watches: watched, Direct: direct}, nil
 }
 
-// run returns when ctx ends. controller-runtime itself would wait forever, in a busy loop, for
-// caches that have not synced.
+// run runs the manager until ctx ends. If the caches have not synced by then, run returns without waiting for
+// the manager, because controller-runtime would wait for the caches forever, in a busy loop.
 func (m *Manager) run(ctx context.Context) error {
 	ended := make(chan error, 1)
 	go func() { ended <- m.Manager.Start(ctx) }()

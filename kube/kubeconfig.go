@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// CheckKubeconfig returns an error if $KUBECONFIG names only missing files. client-go would ignore
-// the variable and connect to another cluster, or to none. Like client-go, it ignores empty names.
+// CheckKubeconfig returns an error if $KUBECONFIG names only missing files. client-go would ignore these
+// files, and could connect to another cluster. CheckKubeconfig ignores empty names, as client-go does.
 func CheckKubeconfig() error {
 	const variable = clientcmd.RecommendedConfigPathEnvVar
 	files := os.Getenv(variable)

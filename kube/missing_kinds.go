@@ -18,15 +18,16 @@ func MissingKind(err error) bool {
 	if meta.IsNoMatchError(err) {
 		return true
 	}
-	// If discovery was cached or is forbidden, the request fails with NotFound without a resource
+	// If discovery is cached or forbidden, the request fails with NotFound, and the error has no resource
 	// name.
 	return apierrors.IsNotFound(err) && errors.As(err, &status) && (status.Status().Details == nil || status.Status().Details.Name == "")
 }
 
-// OptionalCache adds a cache of its own for a kind to a manager. Otherwise, a process without the
-// permission to watch the kind, such as one whose image is updated before the ClusterRole, would not
-// start. The cache is nil in a cluster without the definition of the kind, because a watch of a missing
-// kind never starts. With namespaces, the cache contains only objects of these namespaces.
+// OptionalCache adds a separate cache for a kind to mgr, and returns the cache. If the kind were in the main
+// cache, a process without the permission to watch the kind would not start. An example is a process whose
+// image is updated before the ClusterRole. OptionalCache returns nil in a cluster without the definition of
+// the kind, because a watch of a missing kind never starts. With a namespace, the cache contains only objects
+// of this namespace.
 func OptionalCache(mgr manager.Manager, kind schema.GroupVersionKind, namespaces ...string) (cache.Cache, error) {
 	_, err := mgr.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
 	if meta.IsNoMatchError(err) {

@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// NamespaceLabels returns a function that reads the labels of a namespace by its name.
-// reader should be a cache, because rollouts call the function for each pod.
+// NamespaceLabels returns a function that reads the labels of a namespace by its name. reader should be a
+// cache, because rollouts call the returned function for each pod.
 func NamespaceLabels(ctx context.Context, reader client.Reader) func(string) (map[string]string, error) {
 	return func(name string) (map[string]string, error) {
 		var namespace corev1.Namespace

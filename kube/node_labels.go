@@ -16,13 +16,13 @@ import (
 const (
 	// nodesAge is the time after which the nodes are listed again. The labels of nodes rarely change.
 	nodesAge = time.Minute
-	// unknownNodesAge is the same time if the list lacks a node, such as a new node.
+	// unknownNodesAge replaces nodesAge if the list lacks a needed node, such as a new node.
 	unknownNodesAge = 2 * time.Second
 	nodesPageSize   = 500
 )
 
-// NodeLabels lists the values of labels of nodes. All callers of a process share the lists. Only a
-// rollout whose RolloutPolicy limits domains needs them, so NodeLabels does not watch nodes.
+// NodeLabels lists the values of labels of nodes. All callers of a process share the lists. NodeLabels does
+// not watch nodes, because only rollouts whose RolloutPolicy limits domains need the labels.
 type NodeLabels struct {
 	reader client.Reader
 	clock  clock.PassiveClock
@@ -33,19 +33,21 @@ type NodeLabels struct {
 }
 
 type nodeValues struct {
-	// values maps the name of each node to the value of the label, which may be empty. A map is not
-	// changed after its list has ended.
+	// values maps the name of each node to the value of the label, which may be empty. The map is immutable,
+	// because callers of Values read the map without a lock.
 	values   map[string]string
 	listedAt time.Time
 }
 
-// NewNodeLabels returns NodeLabels that list nodes with reader, which should not be a cache.
+// NewNodeLabels returns NodeLabels that list nodes with reader. reader should not be a cache, because a cache
+// would watch all nodes.
 func NewNodeLabels(reader client.Reader, clock clock.PassiveClock) *NodeLabels {
 	return &NodeLabels{reader: reader, clock: clock, lists: map[string]nodeValues{}}
 }
 
-// Values returns the function that finds the value of a label by the name of a node. The value is
-// empty if the node lacks the label or does not exist. needed contains the names of nodes.
+// Values returns a function that returns the value of a label of a node by the name of the node. The value is
+// empty if the node lacks the label or does not exist. needed contains the names of the nodes that the caller
+// needs.
 func (n *NodeLabels) Values(ctx context.Context, label string, needed iter.Seq[string]) (func(node string) string, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

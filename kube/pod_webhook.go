@@ -15,7 +15,7 @@ const (
 	PodWebhookName           = "pods.outrigger.io"
 )
 
-// PodWebhook reads the installed webhook of pods. It returns nil if no such webhook is installed.
+// PodWebhook returns the installed webhook of pods, or nil if no such webhook is installed.
 func PodWebhook(ctx context.Context, reader client.Reader) (*admissionregistrationv1.MutatingWebhook, error) {
 	var configuration admissionregistrationv1.MutatingWebhookConfiguration
 	err := reader.Get(ctx, client.ObjectKey{Name: WebhookConfigurationName}, &configuration)

@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Replicas returns the number of pods that a workload wants to have: its replicas, or the number of
-// nodes of a DaemonSet. known is false for a workload without such a field.
+// Replicas returns the wanted number of pods of a workload: the field spec.replicas, or
+// status.desiredNumberScheduled of a DaemonSet. known is false for a workload without these fields.
 func Replicas(ctx context.Context, reader client.Reader, kind schema.GroupVersionKind, workload client.ObjectKey) (replicas int, known bool, err error) {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(kind)

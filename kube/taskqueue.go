@@ -10,9 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TaskQueue returns the Temporal task queue of the rollouts of this cluster. It returns the
-// override or, without an override, the UID of namespace kube-system. Therefore, several clusters
-// can share one Temporal namespace. reader must work before the caches start.
+// TaskQueue returns the Temporal task queue of the rollouts of this cluster. If override is empty, the task
+// queue is the UID of namespace kube-system. Therefore, several clusters can share one Temporal namespace.
+// reader must not be a cache, because TaskQueue is called before the caches start.
 func TaskQueue(ctx context.Context, reader client.Reader, override string) (string, error) {
 	if override != "" {
 		return override, nil

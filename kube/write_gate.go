@@ -7,11 +7,11 @@ import (
 	"sync"
 )
 
-// SendIf calls send. client-go sends the request of send only if check returns nil. check runs
-// before each attempt, after client-go's rate limiter and its waits for a Retry-After. check runs
-// again once a connection takes the body. The end of ctx cancels a request that waits in
-// client-go, but not a request on the wire. arrived reports whether the API server may have acted
-// on the request.
+// SendIf calls send, and returns the error of send. client-go sends the request of send only if check returns
+// nil. check runs before each attempt, after the rate limiter of client-go and after the wait for a
+// Retry-After. check runs again when the connection reads the body. The end of ctx cancels a request that
+// waits in client-go, but not a request that is in flight. arrived reports whether the API server may have
+// executed the request.
 func SendIf(ctx context.Context, check func() error, send func(context.Context) error) (arrived bool, err error) {
 	sending, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
@@ -23,7 +23,7 @@ func SendIf(ctx context.Context, check func() error, send func(context.Context) 
 
 type guardedWriteKey struct{}
 
-// guardedWrite is a request inside client-go. client-go may send the request several times.
+// guardedWrite is the state of a request of SendIf. client-go may send the request several times.
 type guardedWrite struct {
 	check func() error
 	end   context.CancelFunc
@@ -31,7 +31,7 @@ type guardedWrite struct {
 	mu                sync.Mutex
 	onWire, cancelled bool
 	arrived           bool
-	// rejection is the error of the check that prevented the sending of the body.
+	// rejection is the error of the check that ran when the connection read the body.
 	rejection error
 }
 
@@ -66,11 +66,12 @@ func (w *guardedWrite) answered(response *http.Response, err error) {
 	}
 }
 
-// writeGate calls the checks. It is the innermost round tripper of a client, because outer round
-// trippers may delay a request.
+// writeGate runs the check of each guarded request. writeGate is the innermost round tripper of a client,
+// because outer round trippers may delay a request after the check.
 type writeGate struct{ http.RoundTripper }
 
-// NewWriteGate returns a round tripper that calls the check of each SendIf.
+// NewWriteGate returns a round tripper that runs the check of each request of SendIf. Other requests pass
+// without a check.
 func NewWriteGate(next http.RoundTripper) http.RoundTripper { return writeGate{next} }
 
 // RoundTrip implements http.RoundTripper.
@@ -94,8 +95,8 @@ func (g writeGate) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// guard returns a request whose body is read only after another check. The second check is
-// necessary because a connection may take seconds, and because HTTP/2 repeats some requests.
+// guard returns a request whose body is read only after another check. The second check is necessary because
+// it may take seconds to open a connection, and because the HTTP/2 transport retries some requests.
 func (w *guardedWrite) guard(request *http.Request) *http.Request {
 	if request.Body == nil || request.Body == http.NoBody {
 		return request
@@ -111,8 +112,8 @@ func (w *guardedWrite) guard(request *http.Request) *http.Request {
 	return guarded
 }
 
-// guardedBody runs the check before it returns the first byte. Without the body, the API server
-// writes nothing.
+// guardedBody runs the check before the first byte is read. If the check fails, the API server does not
+// receive the body, and does not execute the request.
 type guardedBody struct {
 	io.ReadCloser
 	write *guardedWrite

@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// gatedClient returns a client of the roles, and the number of patches that its API server
-// received.
+// gatedClient returns a function that sends a patch as the roles do, and the number of patches that the API
+// server received.
 func gatedClient(t *testing.T, answer http.HandlerFunc) (patch func(context.Context) error, received *atomic.Int32) {
 	t.Helper()
 	received = new(atomic.Int32)
@@ -112,7 +112,7 @@ func TestARequestThatWaitsInTheClientIsCalledOff(t *testing.T) {
 	}
 }
 
-// The API server accepts connections, and takes seconds over the handshake.
+// The rollout may be paused while a connection is opened, because a handshake may take seconds.
 func TestSpec7_1_AWriteIsCheckedAfterItsConnectionIsOpen(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		var paused, written atomic.Int32

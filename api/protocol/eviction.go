@@ -33,32 +33,33 @@ type PolicyReference struct {
 type EvictionInput struct {
 	Policy PolicyReference `json:"policy"`
 	State  EvictionState   `json:"state,omitzero"`
-	// View is the last view of the run that this run continues as new.
+	// View is the last view of the previous run, which continued as new with this input.
 	View EvictionView `json:"view,omitzero"`
 }
 
-// EvictionState is the state of the evictions of a policy. It contains no pods that wait.
+// EvictionState is the state of the evictions of a policy. Pods that wait for their eviction are not part of
+// the state.
 type EvictionState struct {
 	// PolicyGeneration is the generation of the policy to which Failed and Proven apply.
 	PolicyGeneration int64 `json:"policyGeneration,omitempty"`
 	// InFlight contains the evictions whose replacements are not ready yet.
 	InFlight []Eviction `json:"inFlight,omitempty"`
-	// Proven contains the content for which an eviction gave a better pod.
+	// Proven contains the content for which the controller replaced an evicted pod by a better pod.
 	Proven []ProvenContent `json:"proven,omitempty"`
-	// Failed contains the owners whose replacement was no better.
+	// Failed contains the owners with an evicted pod whose replacement was not better.
 	Failed []outriggerv1.FailedEviction `json:"failed,omitempty"`
 	// Evicted counts the evictions.
 	Evicted int `json:"evicted,omitempty"`
-	// Since is the time of the first plan with pods that may be evicted, now or later. It is zero without such
-	// pods.
+	// Since is the time of the first plan with pods that may be evicted, now or later. Since is zero while no
+	// such pods exist.
 	Since time.Time `json:"since,omitzero"`
-	// Rejected counts the owners in a row whose evictions were rejected. Rotations counts how often this
-	// happened to all owners in a row.
+	// Rejected counts the consecutive owners whose evictions were rejected. Rotations counts how often the
+	// evictions of all owners were rejected one after the other.
 	Rejected  int `json:"rejected,omitempty"`
 	Rotations int `json:"rotations,omitempty"`
 	// Due is the time at which the run makes its next plan.
 	Due time.Time `json:"due,omitzero"`
-	// Last is the owner that was chosen last. The next plan begins with the owner after it.
+	// Last is the owner that was chosen last. The next plan begins with the owner that follows Last.
 	Last string `json:"last,omitempty"`
 }
 
@@ -68,7 +69,7 @@ type ProvenContent struct {
 	Generation int64        `json:"generation"`
 }
 
-// Owner is the workload of pods: their controller, or the Deployment of their ReplicaSet.
+// Owner is the workload of pods: the controller of the pods, or the Deployment of the ReplicaSet of the pods.
 type Owner struct {
 	Namespace string `json:"namespace"`
 	Kind      string `json:"kind"`
@@ -89,17 +90,18 @@ type Eviction struct {
 	SidecarSet SetReference `json:"sidecarSet"`
 	Generation int64        `json:"generation"`
 	Owner      Owner        `json:"owner"`
-	// Controller is the controller of the pods. It differs from the owner for the pods of a Deployment.
+	// Controller is the controller of the pods. For the pods of a Deployment, Controller is the ReplicaSet,
+	// and Owner is the Deployment.
 	Controller Controller `json:"controller,omitzero"`
 	// Pods are the pods to evict, with the resourceVersion at which they were chosen.
 	Pods []WrittenPod `json:"pods"`
 	// Unready is set if the pods were not ready when they were chosen.
 	Unready bool `json:"unready,omitempty"`
-	// These fields describe the owner at the time of the choice. Good is the number of pods with the
-	// newest content, without unready pods unless Unready is set. Others is the number of other pods that
-	// have to be recreated for the SidecarSet. Newest is the creation time of the newest pod, by the API
-	// server. Since is the start of the plan, by Temporal. In the state, it is the start of the wait for
-	// the replacements, by the run.
+	// The following fields describe the owner at the time at which the pods were chosen. Good is the number
+	// of pods with the newest content, without unready pods unless Unready is set. Others is the number of
+	// other pods that have to be recreated for the SidecarSet. Newest is the creation time of the newest pod,
+	// by the clock of the API server. Since is the start of the plan, by the clock of Temporal. In
+	// EvictionState, Since is the time at which the run began to wait for the replacements.
 	Good   int       `json:"good,omitempty"`
 	Others int       `json:"others,omitempty"`
 	Newest time.Time `json:"newest"`
@@ -125,7 +127,7 @@ type EvictionPlan struct {
 	Evict []Eviction    `json:"evict,omitempty"`
 	// Remaining counts the pods that still have to be recreated.
 	Remaining int `json:"remaining,omitempty"`
-	// Left names the SidecarSets all of whose outdated pods are never evicted.
+	// Left names the SidecarSets that have outdated pods, but no outdated pod that may be evicted.
 	Left []string `json:"left,omitempty"`
 	// Owners counts the owners with pods that may be evicted, now or later.
 	Owners  int           `json:"owners,omitempty"`
@@ -157,6 +159,6 @@ type EvictionView struct {
 	Overdue   bool                         `json:"overdue,omitempty"`
 	Pause     *Pause                       `json:"pause,omitempty"`
 	Failed    []outriggerv1.FailedEviction `json:"failed,omitempty"`
-	// Left names the SidecarSets all of whose outdated pods are never evicted.
+	// Left names the SidecarSets that have outdated pods, but no outdated pod that may be evicted.
 	Left []string `json:"left,omitempty"`
 }

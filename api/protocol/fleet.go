@@ -12,8 +12,8 @@ import (
 // These names belong to fleets. The names are registered with the Temporal of the fleet, except for the names
 // of permits, which belong to the runs of one cluster.
 const (
-	// FleetWorkflow is the rollout of one SidecarSet over many clusters. FleetRegistryWorkflow keeps the
-	// policies and the members of a fleet.
+	// FleetWorkflow is the workflow of the rollouts of one SidecarSet over many clusters.
+	// FleetRegistryWorkflow keeps the policies and the members of a fleet.
 	FleetWorkflow         = "Fleet"
 	FleetRegistryWorkflow = "FleetRegistry"
 	FleetRegistryID       = "fleet-policies"
@@ -66,7 +66,8 @@ type Permit struct {
 // String returns the form of a permit in status, such as 1/canary/4b7f.
 func (p Permit) String() string { return fmt.Sprintf("%d/%s/%s", p.Attempt, p.Stage, p.Hash) }
 
-// ParsePermit returns the permit that status records, or nil. A user can write another text.
+// ParsePermit parses the permit that status records. The result is nil if recorded has another form, because
+// users can edit status.
 func ParsePermit(recorded string) *Permit {
 	parts := strings.SplitN(recorded, "/", 3)
 	if len(parts) != 3 {
@@ -94,16 +95,17 @@ type FleetContent struct {
 	Settled bool `json:"settled,omitempty"`
 	// NotUpdate is set if the SidecarSet upgrades no pods. The rollout of such a SidecarSet ends without a permit.
 	NotUpdate bool `json:"notUpdate,omitempty"`
-	// Own is the user that permitted the content in this member, if the fleet has not.
+	// Own is the approval of the user that permitted the content in this member, if the fleet has not
+	// permitted the content.
 	Own *Approval `json:"own,omitempty"`
 }
 
-// FleetRegistry is the state of the registry. Both maps have names and uids as keys.
+// FleetRegistry is the state of the registry. The keys of Policies are names. The keys of Members are uids.
 type FleetRegistry struct {
 	Policies map[string]AppliedFleetPolicy `json:"policies,omitempty"`
 	Members  map[string]FleetMember        `json:"members,omitempty"`
-	// Freeze is the newest start or end of a freeze of the fleet. Heard contains the sequence that each member
-	// has received, by the uid of the member.
+	// Freeze is the newest start or end of a freeze of the fleet. Heard maps the uid of a member to the
+	// sequence of the newest freeze that the member has received.
 	Freeze *FleetFreeze   `json:"freeze,omitempty"`
 	Heard  map[string]int `json:"heard,omitempty"`
 }
@@ -119,7 +121,7 @@ type FleetFreeze struct {
 	Until    *time.Time `json:"until,omitempty"`
 }
 
-// AppliedFleetPolicy is a FleetPolicy, and the user that applied it.
+// AppliedFleetPolicy is the spec of a FleetPolicy, and the user that applied the FleetPolicy.
 type AppliedFleetPolicy struct {
 	Spec outriggerv1.FleetPolicySpec `json:"spec"`
 	By   string                      `json:"by,omitempty"`
@@ -167,16 +169,17 @@ type FleetState struct {
 	Planned bool                        `json:"planned,omitempty"`
 	Policy  string                      `json:"policy,omitempty"`
 	Spec    outriggerv1.FleetPolicySpec `json:"spec"`
-	// Stage is the index of the current stage. Began is the time at which the stage began. Reached is the time
-	// at which the clusters of the stage had completed.
+	// Stage is the index of the current stage. Began is the time at which the stage began. Reached is the
+	// time at which the bake time of the stage began.
 	Stage   int        `json:"stage,omitempty"`
 	Began   *time.Time `json:"began,omitempty"`
 	Reached *time.Time `json:"reached,omitempty"`
-	// Gates are the gates of the current stage that have measured. The gate that measures is the last one.
+	// Gates are the gates of the current stage that have measured. The last element is the gate that
+	// measures.
 	Gates    []GateState `json:"gates,omitempty"`
 	Approval *Approval   `json:"approval,omitempty"`
 	Phase    FleetPhase  `json:"phase"`
-	// Message says what the rollout waits for, or why it stopped.
+	// Message describes what the rollout waits for, or gives the reason of the stop.
 	Message string `json:"message,omitempty"`
 	// Clusters are the members by their uids.
 	Clusters map[string]*FleetCluster `json:"clusters,omitempty"`
@@ -189,9 +192,9 @@ type FleetState struct {
 	Rules int `json:"-"`
 }
 
-// FleetEvent is an event of a rollout over many clusters. By is the user that caused the event, if there is
-// one. Reason is the reason of this user, the cause of a failure, or the result of a gate. Cluster is the
-// name of a cluster.
+// FleetEvent is an event of a rollout over many clusters. By is the user that caused the event, if a user
+// caused the event. Reason is the reason that the user gave, the cause of a failure, or the result of a gate.
+// Cluster is the name of a cluster.
 type FleetEvent struct {
 	Time    time.Time `json:"time"`
 	Hash    string    `json:"hash,omitempty"`
@@ -211,7 +214,8 @@ type FleetVerdict struct {
 // FleetClusterState is the state of a cluster within a rollout over many clusters.
 type FleetClusterState string
 
-// These are the states of clusters. A skipped cluster did not answer, or did not have the content.
+// These are the states of clusters. ClusterSkipped means that the cluster did not answer, or did not get the
+// content in time.
 const (
 	ClusterPending     FleetClusterState = "Pending"
 	ClusterRunning     FleetClusterState = "Running"
@@ -237,12 +241,12 @@ type FleetCluster struct {
 	// Begun is set if the cluster may have a permit for the content. Begun is cleared when the rollout in the
 	// cluster is rolled back or superseded, and when the fleet rolls out other content.
 	Begun bool `json:"begun,omitempty"`
-	// Own is the user that permitted the content in this cluster, if the fleet had not. Settled is set if
-	// the cluster needed no permit for the content.
+	// Own is the approval of the user that permitted the content in this cluster, if the fleet had not
+	// permitted the content. Settled is set if the cluster needed no permit for the content.
 	Own     *Approval `json:"own,omitempty"`
 	Settled bool      `json:"settled,omitempty"`
-	// Undo is earlier content that failed, if the rollback of this content has not ended. The rollout in the
-	// cluster begins after this rollback.
+	// Undo is earlier content that failed, and whose rollback in the cluster has not ended. The rollout in
+	// the cluster begins after the rollback.
 	Undo *FleetUndo `json:"undo,omitempty"`
 }
 
@@ -293,8 +297,8 @@ type FleetGateInput struct {
 	// Previous is the value of the latest earlier measurement that has a value. Previous is empty if no earlier
 	// measurement has a value.
 	Previous string `json:"previous,omitempty"`
-	// Reached is the time at which the clusters of the stage had completed. Reached and Attempt identify
-	// the workflow of a gate.
+	// Reached is the time at which the bake time of the stage began. Reached and Attempt identify the
+	// workflow of a gate.
 	Reached time.Time `json:"reached"`
 	Attempt int       `json:"attempt"`
 	// NotBefore is the time at which the measurement is due, as in MeasureGateInput.

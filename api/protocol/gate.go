@@ -11,7 +11,8 @@ import (
 // GatePhase is the state of a gate, or the result of a measurement.
 type GatePhase string
 
-// These are the phases of a gate. A measurement has one of the last four.
+// These are the phases of a gate. The phase of a measurement is GateRunning, GateSuccess, GateFailure or
+// GateInconclusive.
 const (
 	GatePending      GatePhase = "Pending"
 	GateRunning      GatePhase = "Running"
@@ -38,7 +39,8 @@ type GateState struct {
 
 // Measurement is one measurement of a gate.
 type Measurement struct {
-	// Value is the measured number as text, because JSON has no NaN. It is empty without a number.
+	// Value is the measured number as text, because JSON has no NaN. If the measurement has no number, Value
+	// is empty.
 	Value   string    `json:"value,omitempty"`
 	Phase   GatePhase `json:"phase"`
 	Message string    `json:"message,omitempty"`
@@ -53,25 +55,25 @@ type MeasureGateInput struct {
 	// Step is the name of the step, or its number.
 	Step string                  `json:"step"`
 	Gate outriggerv1.RolloutGate `json:"gate"`
-	// Previous is the value of the latest earlier measurement that has a value. It is empty if no
-	// earlier measurement has a value.
+	// Previous is the value of the latest earlier measurement that has a value. If no earlier measurement has
+	// a value, Previous is empty.
 	Previous string `json:"previous,omitempty"`
 	// Pods is the number of updated pods.
 	Pods int `json:"pods"`
-	// Reached is the time at which the step was reached. Attempt increases with each resume after
-	// which the gates measure again. Both identify the workflow of a gate.
+	// Reached is the time at which the step was reached. Attempt increases with each resume after which the
+	// gates measure again. Reached and Attempt identify the workflow of a WorkflowGate.
 	Reached time.Time `json:"reached"`
 	Attempt int       `json:"attempt,omitempty"`
-	// NotBefore is the time at which the measurement is due, by the clock of Temporal. Until then, the
-	// activity fails with the type GateNotDue, and Temporal retries it at this time. A wait by retries
-	// adds no event to the history, and occupies no worker.
+	// NotBefore is the time at which the measurement is due, by the clock of Temporal. Before this time, the
+	// activity fails with an error of the type GateNotDue, and Temporal retries the activity at this time.
+	// Such a wait adds no event to the history, and does not occupy a worker.
 	NotBefore time.Time `json:"notBefore,omitzero"`
 }
 
 // GateNotDue is the type of the error of a measurement that is not due.
 const GateNotDue = "GateNotDue"
 
-// OpenGate returns the first gate of the step that has not succeeded, or nil.
+// OpenGate returns the first gate of the current step that has not succeeded, or nil.
 func (s *Stage) OpenGate() *outriggerv1.RolloutGate {
 	if s.Step == nil {
 		return nil
@@ -84,8 +86,8 @@ func (s *Stage) OpenGate() *outriggerv1.RolloutGate {
 	return nil
 }
 
-// ApprovalSince returns the time since which a reached step waits only for its approval: the end of its
-// bake time, or the last measurement of its gates.
+// ApprovalSince returns the time since which a reached step waits only for the approval: the end of the bake
+// time, or the last measurement of a gate if this measurement is later.
 func (s *Stage) ApprovalSince() time.Time {
 	since := s.BakeEnd()
 	for i := range s.Gates {
@@ -98,10 +100,12 @@ func (s *Stage) ApprovalSince() time.Time {
 	return since
 }
 
-// StateOf returns the state of a gate of the step by its name.
+// StateOf returns the state of the gate of the step with the given name. A gate without measurements is in
+// phase GatePending.
 func (s *Stage) StateOf(name string) GateState { return GateOf(s.Gates, name) }
 
-// GateOf returns the state of a gate by its name.
+// GateOf returns the state of the gate with the given name. A gate that is not in states is in phase
+// GatePending.
 func GateOf(states []GateState, name string) GateState {
 	for i := range states {
 		if states[i].Name == name {
@@ -111,20 +115,22 @@ func GateOf(states []GateState, name string) GateState {
 	return GateState{Name: name, Phase: GatePending}
 }
 
-// WithGate returns a copy of the stage with the state of the gate that measures, which is the last one.
+// WithGate returns a copy of the stage with a new state of the gate that measures. The new state is the last
+// element of Gates.
 func (s *Stage) WithGate(state GateState) *Stage {
 	next := *s
 	next.Gates = WithGate(s.Gates, state)
 	return &next
 }
 
-// WithGate returns a copy of the states with the state of the gate that measures, which is the last one.
+// WithGate returns a copy of states with a new state of the gate that measures. The new state is the last
+// element of the copy.
 func WithGate(states []GateState, state GateState) []GateState {
 	kept := slices.DeleteFunc(slices.Clone(states), func(known GateState) bool { return known.Name == state.Name })
 	return append(kept, state)
 }
 
-// EndedGate returns the gate of the step that ended with a phase, or nil.
+// EndedGate returns the first gate of the step whose state has the given phase, or nil.
 func (s *Stage) EndedGate(phase GatePhase) *GateState {
 	if s == nil || s.Step == nil {
 		return nil
@@ -137,7 +143,7 @@ func (s *Stage) EndedGate(phase GatePhase) *GateState {
 	return nil
 }
 
-// Awaited describes the gate that measures. title is that of its step.
+// Awaited describes the wait for the gate. title is the title of the step of the gate.
 func (s GateState) Awaited(title string) string {
 	message := fmt.Sprintf("%s waits for gate %s", title, s.Name)
 	if s.Message != "" {

@@ -8,7 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// NoAnswer is the text about a run that no worker answers for, with the command that names the cause.
+// NoAnswer is the message about a run for which no worker answers queries. The message contains the command
+// that shows the cause.
 const NoAnswer = "no worker answers for the run (kubectl sidecarset check)"
 
 // These names are registered with Temporal. The names are string literals, so that a rename of a
@@ -34,26 +35,26 @@ const (
 	RolloutPhaseAttribute             = "RolloutPhase"
 )
 
-// LateRequest is the type of the error with which a run rejects an update after its time NotAfter. A
-// sender that no longer waits for the answer sets NotAfter, because Temporal keeps an update until a
-// worker runs.
+// LateRequest is the type of the error with which a run rejects an update after the time NotAfter of the
+// update. Temporal keeps an update until a worker runs. Therefore, a sender sets NotAfter to the time until
+// which the sender waits for the answer.
 const LateRequest = "LateRequest"
 
 // ActionUpdatePrefix is the prefix of the ids of the updates that carry out RolloutActions.
 const ActionUpdatePrefix = "rolloutaction/"
 
-// NotPaused is the message with which a run rejects a resume.
+// NotPaused is the message with which a run that is not paused rejects a resume.
 const NotPaused = "the run is not paused"
 
-// WorkflowID returns the workflow id of every run of a SidecarSet. Temporal keeps at most one run
-// open for a workflow id, so two generations never roll out at the same time.
+// WorkflowID returns the workflow id of every run of a SidecarSet. Temporal keeps at most one run open for a
+// workflow id. Therefore, two generations never roll out at the same time.
 func WorkflowID(name string, uid types.UID) string {
 	return fmt.Sprintf("sidecarset/%s/%s", name, uid)
 }
 
-// WriteTaskQueue returns the task queue of the activities that write pods. Workflow tasks and
-// read-only activities use the other task queue, so the tasks of one queue do not wait for the
-// tasks of the other queue.
+// WriteTaskQueue returns the task queue of the activities that write pods. Workflow tasks and read-only
+// activities use taskQueue itself. Therefore, the tasks of one queue do not wait for the tasks of the other
+// queue.
 func WriteTaskQueue(taskQueue string) string { return taskQueue + "/write" }
 
 // SetReference identifies a SidecarSet by name and uid. A SidecarSet that is recreated under the
@@ -72,8 +73,7 @@ type PodReference struct {
 
 func (p PodReference) String() string { return p.Namespace + "/" + p.Name }
 
-// WrittenPod is a pod after a write. If resourceVersion is empty, the result of the write is
-// unknown.
+// WrittenPod is a pod after a write. If ResourceVersion is empty, the result of the write is unknown.
 type WrittenPod struct {
 	PodReference
 	ResourceVersion string `json:"resourceVersion"`
@@ -87,15 +87,15 @@ type SelectedPod struct {
 	Unready bool `json:"unready,omitempty"`
 }
 
-// Phase is the phase of a run. The run also has its phase as search attribute RolloutPhase. The
-// attribute value Waiting means that the run sleeps until a signal or its timer.
+// Phase is the phase of a run. The search attribute RolloutPhase of the run contains the phase. The attribute
+// value Waiting means that the run sleeps until a signal or its timer.
 type Phase string
 
-// These are the phases of a run. A run ends in one of the last five phases. A plan has the phase
-// StepReached if all pods of a step are updated and ready. The run is then in phase Baking,
-// GateRunning or AwaitingApproval, or begins the next step at once. In phase Frozen, a
-// RolloutFreeze, closed windows or a missing permit of the fleet prevent the next upgrades. In
-// phase Quarantined, the rollback has ended, and the run waits for a retry.
+// These are the phases of a run. A run ends in one of the last five phases. A plan has the phase StepReached
+// if all pods of a step are updated and ready. After this plan, the run is in phase Baking, GateRunning or
+// AwaitingApproval, or begins the next step at once. In phase Frozen, a RolloutFreeze, closed windows or a
+// missing permit of the fleet prevent the next upgrades. In phase Quarantined, the rollback has ended, and
+// the run waits for a retry.
 const (
 	PhaseProgressing      Phase = "Progressing"
 	PhaseWaiting          Phase = "Waiting"
@@ -130,11 +130,11 @@ type Counts struct {
 	UpdatedReady int `json:"updatedReady"`
 	// Unavailable counts the pods that are unavailable because of an upgrade.
 	Unavailable int `json:"unavailable"`
-	// Converging counts the pods that were upgraded to this version and are not ready yet.
+	// Converging counts the pods that were upgraded to this version, and are not consistent or not ready yet.
 	Converging int `json:"settling"`
 	// Remaining counts the pods that this run still has to upgrade.
 	Remaining int `json:"remaining"`
-	// NotUpgradable counts the pods that differ from this version in more than images.
+	// NotUpgradable counts the outdated pods that cannot be upgraded in place to this version.
 	NotUpgradable int `json:"notUpgradable"`
 	// Migrating counts the pods with a standby twin that is not reset yet. Migrated counts the
 	// migrating pods whose standby twins can be reset now.
@@ -165,14 +165,13 @@ type Progress struct {
 	Written []WrittenPod `json:"written,omitempty"`
 	// Migrating is set while some standby twins may still have to be reset.
 	Migrating bool `json:"migrating,omitempty"`
-	// Run is the id of the first run of the chain. This id is the holder in the Lease of the
-	// SidecarSet.
+	// Run is the id of the first run of the chain. The Lease of the SidecarSet names this id as the holder.
 	Run string `json:"run,omitempty"`
 	// Stage is the position within the steps of a RolloutPolicy. It is nil without a policy.
 	Stage *Stage `json:"stage,omitempty"`
 	// Stall is nil unless the ProgressDeadline of the step applies.
 	Stall *Stall `json:"stall,omitempty"`
-	// Permit is the permit of the fleet, if the cluster is a member of one.
+	// Permit is the permit of the fleet, if the cluster is a member of a fleet.
 	Permit *Permit `json:"permit,omitempty"`
 	// Rejected contains the pods whose upgrade was rejected. RejectedConditions contains the pods
 	// for which the write of condition SidecarSetUpgradable was rejected.
@@ -202,8 +201,8 @@ type RolloutResult struct {
 // as new with the generation of the signal. A sleeping run of the same generation plans again.
 type GenerationInput struct {
 	Generation int64 `json:"generation"`
-	// Images lists the images that differ from the previous generation, or all images, in the
-	// form container=image. It is one line of at most MaxSummary bytes, for people.
+	// Images lists the images that differ from the previous generation, or all images, in the form
+	// container=image. Images is one line of at most MaxSummary bytes. The Temporal UI shows Images to users.
 	Images string `json:"images,omitempty"`
 	// Stage is the stage that status records for the generation, if any. A run of another generation
 	// continues as new in this stage.
@@ -217,28 +216,28 @@ type Pause struct {
 	// By is the user that sent the pause or the resume.
 	By     string `json:"who,omitempty"`
 	Reason string `json:"why,omitempty"`
-	// Sent is set in an update that follows a signal of the same name. Such an update only
-	// requests the answer. Otherwise, the update could take effect after a later signal, when its
-	// sender no longer waits for the answer.
+	// Sent is set in an update that follows a signal of the same name. Such an update only requests the
+	// answer, and does not pause or resume the run. Otherwise, the update could take effect after a later
+	// signal.
 	Sent bool `json:"sent,omitempty"`
 	// NotAfter is the time after which the run rejects the update, if any. See LateRequest.
 	NotAfter time.Time `json:"notAfter,omitzero"`
-	// At is the time at which the run was paused. The run sets it. It is zero if it is unknown.
+	// At is the time at which the run was paused. The run sets At. If the time is unknown, At is zero.
 	At time.Time `json:"at,omitzero"`
 }
 
 // MaxPauseText limits the name and the reason of a pause, in bytes each, because a condition shows both.
 const MaxPauseText = 1024
 
-// Bounded returns a pause with a shortened name and reason. A signal, which cannot be rejected, may have longer
-// ones.
+// Bounded returns the pause with By and Reason shortened to MaxPauseText bytes each. A run cannot reject a
+// signal, so the texts of a signal may be longer.
 func (p Pause) Bounded() Pause {
 	p.By, p.Reason = Shortened(p.By, MaxPauseText), Shortened(p.Reason, MaxPauseText)
 	return p
 }
 
-// Details returns a suffix for messages, with the user and the reason. It omits a part that is
-// unknown.
+// Details returns a suffix for messages, with the user and the reason. Details omits the user or the reason
+// if By or Reason is empty.
 func (p Pause) Details() (text string) {
 	if p.By != "" {
 		text = " from " + p.By
@@ -263,7 +262,8 @@ func (p Pause) ByPolicy() bool { return strings.HasPrefix(p.By, policyPrefix) }
 
 const policyPrefix = "RolloutPolicy "
 
-// PauseByPolicy is the pause of a rollout that has failed, or whose gate has no clear answer.
+// PauseByPolicy returns the pause by a RolloutPolicy. A RolloutPolicy pauses a rollout that has failed, or
+// whose gate is inconclusive.
 func PauseByPolicy(policy, reason string) Pause {
 	return Pause{By: policyPrefix + policy, Reason: reason}
 }
@@ -303,33 +303,33 @@ type NextBatchInput struct {
 	SidecarSet SetReference `json:"sidecarSet"`
 	Generation int64        `json:"generation"`
 	Written    []WrittenPod `json:"written,omitempty"`
-	// Rejected are pods whose writes were rejected in earlier batches of this run.
+	// Rejected contains the pods whose writes were rejected in earlier batches of this run.
 	Rejected Rejected `json:"refused,omitzero"`
-	// RejectedConditions are the pods for which the write of condition SidecarSetUpgradable was
+	// RejectedConditions contains the pods for which the write of condition SidecarSetUpgradable was
 	// rejected.
 	RejectedConditions Rejected `json:"refusedConditions,omitzero"`
 	// SkipTrueConditions leaves TrueConditions of the result empty.
 	SkipTrueConditions bool `json:"skipLateMarks,omitempty"`
 	// Quiet is set if no pod has been upgraded for a while.
 	Quiet bool `json:"quiet,omitempty"`
-	// Paused is set while the run is paused. NextBatch then selects no pods, and only returns the
+	// Paused is set while the run is paused. In this case, NextBatch selects no pods, and only returns the
 	// counts.
 	Paused bool `json:"held,omitempty"`
-	// MigrationIdle is set while the run resets no standby twin. The run then waits for this
-	// result, or for a signal, to report a standby twin that can be reset.
+	// MigrationIdle is set while no activity of the run waits for standby twins that can be reset, or resets
+	// standby twins. In this case, NextBatch returns soon after a standby twin can be reset.
 	MigrationIdle bool `json:"migrationIdle,omitempty"`
-	// Run is the id of the run. The run is the holder of the SidecarSet's Lease while it upgrades
-	// pods. It releases the Lease when nothing is left to do.
+	// Run is the id of the run. The run holds the Lease of the SidecarSet while the run upgrades pods.
+	// NextBatch releases the Lease when the run has no pods left to upgrade.
 	Run string `json:"run,omitempty"`
 	// Stage is the Stage of the run, if any. NextBatch reads the next step from the RolloutPolicy
 	// if Stage has no step.
 	Stage *Stage `json:"stage,omitempty"`
-	// Stages is set by workflows that know stages, freezes and windows. Without it, the phase is
-	// Waiting while one of these prevents upgrades. During a rolling update of the workers, a workflow
-	// of an older version may request a plan from a newer worker.
+	// Stages is set by workflows that know stages, freezes and windows. If Stages is not set, the phase is
+	// Waiting while a stage, a freeze or a window prevents upgrades. During a rolling update of the workers,
+	// a workflow of an older version may request a plan from a newer worker.
 	Stages bool `json:"stages,omitempty"`
-	// Overdue is set once the ProgressDeadline of the step is over. NextBatch then reports a failure,
-	// unless another pod has become updated and ready, or the deadline no longer applies.
+	// Overdue is set once the ProgressDeadline of the step is over. In this case, NextBatch reports a
+	// failure, unless another pod has become updated and ready, or the deadline does not apply any more.
 	Overdue *Stall `json:"overdue,omitempty"`
 	// Permit is the permit of the fleet, if the run has one.
 	Permit *Permit `json:"permit,omitempty"`
@@ -349,34 +349,34 @@ type NextBatchResult struct {
 	Generation int64 `json:"generation,omitempty"`
 	// Hot is set if standby twins must be reset after an upgrade.
 	Hot bool `json:"hot,omitempty"`
-	// FalseConditions are pods whose condition SidecarSetUpgradable must be written before
-	// anything else. TrueConditions are pods whose condition may be written while batches are
-	// running.
+	// FalseConditions contains the pods whose condition SidecarSetUpgradable must be written before any other
+	// write. TrueConditions contains the pods whose condition may be written while batches are running.
 	FalseConditions []PodReference `json:"marks,omitempty"`
 	TrueConditions  []PodReference `json:"lateMarks,omitempty"`
-	// Gone identifies the rejected pods that this run no longer has to upgrade.
+	// Gone identifies the rejected pods that this run does not have to upgrade any more.
 	Gone Fingerprints `json:"gone,omitempty"`
-	// GoneConditions identifies the pods whose condition was rejected and is no longer due.
+	// GoneConditions identifies the pods for which the write of the condition was rejected, and is not needed
+	// any more.
 	GoneConditions Fingerprints `json:"goneConditions,omitempty"`
 	// Failure is set if the rollout has failed: the failed pods exceed the limit of the
 	// RolloutPolicy, a gate has failed, the progress deadline is over, or a user aborted the
 	// rollout.
 	Failure *Failure `json:"failure,omitempty"`
-	// Stage is the Stage that the plan used. It is nil without a RolloutPolicy. In phase Superseded, it
-	// is the stage that status records for Generation.
+	// Stage is the stage that the plan used, or nil without a RolloutPolicy. In phase Superseded, Stage is
+	// the stage that status records for Generation.
 	Stage *Stage `json:"stage,omitempty"`
 	// FleetFault is the reason that no permit can arrive, with the remedy. It is set only while the rollout
 	// waits for a permit.
 	FleetFault string `json:"fleetFault,omitempty"`
-	// FrozenUntil is the time at which the phase Frozen ends by itself: the end of the
-	// RolloutFreeze, or the start of the next window. It is nil if there is no such time.
+	// FrozenUntil is the time at which the phase Frozen ends by itself: the end of the RolloutFreeze, or the
+	// start of the next window. If no such time exists, FrozenUntil is nil.
 	FrozenUntil *time.Time `json:"frozenUntil,omitempty"`
-	// ProgressDue is set while the ProgressDeadline of the step applies. Took is then the time that the
-	// worker took. The run observes an outage if it waited for much longer.
+	// ProgressDue is set while the ProgressDeadline of the step applies. In this case, Took is the time that
+	// the worker needed for the activity. If the run waited much longer than Took, the run assumes an outage.
 	ProgressDue bool          `json:"progressDue,omitempty"`
 	Took        time.Duration `json:"took,omitempty"`
-	// Again is the time after which a pod may count as failed because it is not ready. 0 means that no
-	// such pod exists.
+	// Again is the time after which a pod that is not ready may count as failed. 0 means that no such pod
+	// exists.
 	Again time.Duration `json:"again,omitempty"`
 }
 
@@ -386,7 +386,7 @@ type AwaitMigrationInput struct {
 	SidecarSet SetReference `json:"sidecarSet"`
 	Written    []WrittenPod `json:"written,omitempty"`
 	Rejected   Fingerprints `json:"refused,omitempty"`
-	// Upgrading is set while an upgrade batch is running. The batch will add migrating pods.
+	// Upgrading is set while an upgrade batch is running, because the batch adds migrating pods.
 	Upgrading bool `json:"upgrading,omitempty"`
 }
 
@@ -397,14 +397,13 @@ type AwaitMigrationResult struct {
 	Pending int            `json:"pending"`
 }
 
-// ResetBatchInput contains the pods whose standby twins the batch resets. The batch also resets
-// the standby twins of other pods once these pods have migrated, except for rejected pods.
+// ResetBatchInput contains the pods whose standby twins the batch resets. The batch also resets the standby
+// twins of other pods after the hot-upgrade migration of the pods, except for the pods in Rejected.
 type ResetBatchInput struct {
 	SidecarSet SetReference   `json:"sidecarSet"`
 	Pods       []PodReference `json:"pods"`
 	Rejected   Fingerprints   `json:"refused,omitempty"`
-	// Upgrading is set while an upgrade batch is running. The upgrade batch will add migrating
-	// pods.
+	// Upgrading is set while an upgrade batch is running, because the upgrade batch adds migrating pods.
 	Upgrading bool `json:"upgrading,omitempty"`
 }
 
@@ -429,8 +428,8 @@ type WriteUpgradableConditionsResult struct {
 	Rejected []RejectedPod `json:"failed,omitempty"`
 }
 
-// UpgradeBatchInput contains the pods of a batch. The batch upgrades Pods at once. It upgrades
-// Queued in order, as slots are released. It upgrades no other pod.
+// UpgradeBatchInput contains the pods of a batch. The batch upgrades Pods at once, and Queued in order, as
+// slots are released. The batch upgrades only these pods.
 type UpgradeBatchInput struct {
 	SidecarSet SetReference  `json:"sidecarSet"`
 	Generation int64         `json:"generation"`
@@ -440,19 +439,19 @@ type UpgradeBatchInput struct {
 	Rejected Rejected `json:"refused,omitzero"`
 	// Written contains the writes that the cache must show before the batch writes any pod.
 	Written []WrittenPod `json:"written,omitempty"`
-	// Run is the id of the run. The run must be the holder of the SidecarSet's Lease.
+	// Run is the id of the run. The run must hold the Lease of the SidecarSet.
 	Run string `json:"run,omitempty"`
-	// Stage limits the pods that the batch upgrades. It is nil without a RolloutPolicy.
+	// Stage limits the pods that the batch upgrades. Stage is nil without a RolloutPolicy.
 	Stage *Stage `json:"stage,omitempty"`
 }
 
-// UpgradeBatchResult contains the result for each pod of a batch. A pod is written, rejected or
-// skipped. A pod is skipped if it is gone, or has changed since it was read.
+// UpgradeBatchResult contains the result for each pod of a batch. A pod is written, rejected or skipped. A
+// pod is skipped if the pod was deleted, or has changed since the plan.
 type UpgradeBatchResult struct {
 	Written  []WrittenPod  `json:"written,omitempty"`
 	Skipped  int           `json:"skipped,omitempty"`
 	Rejected []RejectedPod `json:"failed,omitempty"`
-	// Stopped is the reason of the fence if the fence stopped the batch before its end.
+	// Stopped is the reason of the write gate, if the write gate stopped the batch early.
 	Stopped string `json:"stopped,omitempty"`
 	// Frozen is set if a RolloutFreeze, or the end of a window, stopped the batch.
 	Frozen bool `json:"frozen,omitempty"`
@@ -461,8 +460,8 @@ type UpgradeBatchResult struct {
 	Failing bool `json:"failing,omitempty"`
 	// Quiet is set if no pod was upgraded for a while before the batch ended.
 	Quiet bool `json:"quiet,omitempty"`
-	// Limited is set if the batch waited for the cluster-wide limit at any time. Took is the time
-	// that the worker took. Both are only set with a ProgressDeadline.
+	// Limited is set if the batch waited for the cluster-wide limit at any time. Took is the time that the
+	// worker needed for the activity. Limited and Took are set only with a ProgressDeadline.
 	Limited bool          `json:"limited,omitempty"`
 	Took    time.Duration `json:"took,omitempty"`
 }
@@ -479,7 +478,7 @@ const (
 	NextBatchPoll = 5 * time.Minute
 	// UpgradeBatchLimit limits the time of one batch, including throttling by the API server.
 	UpgradeBatchLimit = 10 * time.Minute
-	// HeartbeatTimeout is the time without a heartbeat after which a worker counts as
-	// lost.
+	// HeartbeatTimeout is the time without a heartbeat after which Temporal assumes that the worker of an
+	// activity is lost.
 	HeartbeatTimeout = 10 * time.Second
 )

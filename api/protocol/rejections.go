@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Fingerprint is a short hash that identifies a pod in histories. Thousands of names would be too
-// large for a history. If a pod has the same fingerprint as a rejected pod, its upgrade is only
-// delayed.
+// Fingerprint is a short hash of the uid of a pod. Histories contain fingerprints, because thousands of uids
+// would be too large. If another pod has the fingerprint of a rejected pod, the upgrade of the other pod is
+// only delayed.
 type Fingerprint uint32
 
 // FingerprintOf returns the fingerprint of a pod's uid.
@@ -75,12 +75,13 @@ func (f *Fingerprints) UnmarshalJSON(text []byte) error {
 // comes first.
 type Rejected struct {
 	Pods Fingerprints `json:"pods,omitempty"`
-	// Again is the number of pods at the start of Pods whose writes may be retried. The retries
-	// come after the upgrades of all other pods.
+	// Again is the number of pods at the start of Pods whose writes may be retried. The run retries these
+	// writes after the upgrades of all other pods.
 	Again int `json:"again,omitempty"`
 }
 
-// Rejections contains rejected pods, and the time of their next retry.
+// Rejections contains rejected pods. RetryAt is the time of the next retry. Backoff is the wait before this
+// retry.
 type Rejections struct {
 	Pods    Fingerprints  `json:"pods,omitempty"`
 	Backoff time.Duration `json:"backoff,omitempty"`

@@ -26,7 +26,7 @@ const (
 // Stage is the position of a run within the steps of a RolloutPolicy.
 type Stage struct {
 	Generation int64 `json:"generation"`
-	// Hash is the hash of the content. It is empty until the first plan of the stage, and in a stage of an
+	// Hash is the hash of the content. Hash is empty until the first plan of the stage, and in a stage of an
 	// older worker.
 	Hash string `json:"hash,omitempty"`
 	// Policy is the name of the RolloutPolicy. Steps is the number of its steps.
@@ -37,7 +37,7 @@ type Stage struct {
 	// Step is a copy of the current step. A change of the policy applies to later steps only. Step
 	// is nil until the next plan reads the step from the policy.
 	Step *Step `json:"step,omitempty"`
-	// Reached is the time at which all pods of the step were updated and ready. It is nil before.
+	// Reached is the time at which all pods of the step were updated and ready. Until then, Reached is nil.
 	Reached *time.Time `json:"reached,omitempty"`
 	// Approval is the approval of the current step, if any.
 	Approval *Approval `json:"approval,omitempty"`
@@ -45,26 +45,27 @@ type Stage struct {
 	// GateAttempt increases with each resume after which the gates measure again.
 	Gates       []GateState `json:"gates,omitempty"`
 	GateAttempt int         `json:"gateAttempt,omitempty"`
-	// Tolerated is the number of failed pods that a person accepted by a resume. The limit of
-	// failed pods increases by this number.
+	// Tolerated is the number of failed pods that a user accepted by a resume. The limit of failed pods
+	// increases by this number.
 	Tolerated int `json:"tolerated,omitempty"`
-	// Failed is the number of failed pods when a failure paused the run. It is nil without such a failure. The
-	// worker of the next plan may not have observed these pods long enough to count them (SPEC 11.6.7).
+	// Failed is the number of failed pods when a failure paused the run. Otherwise, Failed is nil. The worker
+	// of the next plan may not have observed these pods long enough to count them (SPEC 11.6.7).
 	Failed *int `json:"failed,omitempty"`
 	// Accept is set by a resume. The next plan counts the pods that have failed, sets Tolerated to at least
 	// Failed, and clears Failed.
 	Accept bool `json:"accept,omitempty"`
-	// Done is set once no step limits the rollout any more.
+	// Done is set once neither a step nor a limit of the policy applies to the rollout.
 	Done bool `json:"done,omitempty"`
 	// Aborted is the request to abort the rollout, until the rollback begins.
 	Aborted *Approval `json:"aborted,omitempty"`
 	// Quarantine is set while the rollout is rolled back, and afterwards.
 	Quarantine *Quarantine `json:"quarantine,omitempty"`
-	// Retried is the begin of the last rollback that a retry ended.
+	// Retried is the start of the last rollback that a retry ended.
 	Retried time.Time `json:"retried,omitzero"`
 }
 
-// HasRetried reports whether a retry has ended the rollback with this begin, as status records it.
+// HasRetried reports whether a retry has ended the rollback that began at the time began. The comparison
+// ignores fractions of a second, because status records whole seconds.
 func (s *Stage) HasRetried(began time.Time) bool {
 	return !s.Retried.IsZero() && s.Retried.Truncate(time.Second).Equal(began.Truncate(time.Second))
 }
@@ -77,11 +78,11 @@ type Quarantine struct {
 	// Revision is the name of the ControllerRevision to which the run rolls back.
 	Revision string `json:"revision"`
 	Reason   string `json:"reason,omitempty"`
-	// Since is the time at which the rollback began. It is zero in a result of NextBatch.
+	// Since is the time at which the rollback began. Since is zero in a result of NextBatch.
 	Since time.Time `json:"since,omitzero"`
 }
 
-// Message describes a quarantine for people.
+// Message describes the quarantine for users.
 func (q *Quarantine) Message() string {
 	return "rolled back to revision " + q.Revision + ": " + q.Reason
 }
@@ -92,20 +93,20 @@ type Step struct {
 	// UpTo is the number or the percentage of pods that are updated at the end of the step.
 	UpTo intstr.IntOrString `json:"upTo"`
 	Bake time.Duration      `json:"bake,omitempty"`
-	// Approval is set if the step waits for an approval after its bake time.
+	// Approval is set if the step waits for an approval after the bake time and the gates.
 	Approval bool `json:"approval,omitempty"`
 	// MaxFailed is the number or the percentage of failed pods above which the rollout has failed.
 	// Nil means that there is no limit.
 	MaxFailed *intstr.IntOrString `json:"maxFailed,omitempty"`
-	// Rollback is set if the run rolls back, instead of being paused, after such failures.
+	// Rollback is set if the run rolls back after a failure. Otherwise, the run is paused.
 	Rollback bool `json:"rollback,omitempty"`
 	// UnreadyFor is the time after which an upgraded pod that is not ready counts as failed. AppRestarts
 	// is the number of restarts of app containers at which an upgraded pod counts as failed. A field with
 	// the value 0 has no effect.
 	UnreadyFor  time.Duration `json:"unreadyFor,omitempty"`
 	AppRestarts int32         `json:"appRestarts,omitempty"`
-	// ProgressDeadline is the time without a pod that became updated and ready after which the rollout
-	// has failed. 0 means that there is no deadline.
+	// ProgressDeadline is the time within which another pod must become updated and ready. After this time,
+	// the rollout has failed. 0 means that there is no deadline.
 	ProgressDeadline time.Duration `json:"progressDeadline,omitempty"`
 	// MaxPerOwner is the number of pods of one owner that upgrades may make unavailable at once. 0
 	// means that there is no limit.
@@ -115,8 +116,7 @@ type Step struct {
 	Domains *Domains `json:"domains,omitempty"`
 	// RespectBudgets is set if PodDisruptionBudgets limit the pods that upgrades make unavailable.
 	RespectBudgets bool `json:"respectBudgets,omitempty"`
-	// Windows are the times at which upgrades may start. Without windows, they may start at any
-	// time.
+	// Windows are the times at which upgrades may start. Without windows, upgrades may start at any time.
 	Windows []Window `json:"windows,omitempty"`
 	// Gates decide after the bake time whether the rollout continues.
 	Gates []outriggerv1.RolloutGate `json:"gates,omitempty"`
@@ -142,28 +142,29 @@ func (s *Stage) Next() *Stage {
 	return &Stage{Generation: s.Generation, Hash: s.Hash, Policy: s.Policy, Steps: s.Steps, Index: s.Index + 1, Tolerated: s.Tolerated, Failed: s.Failed, Accept: s.Accept, Retried: s.Retried}
 }
 
-// Stall is the time during which no pod became updated and ready, although a run with a
-// ProgressDeadline could upgrade pods, or waited for upgraded pods.
+// Stall records how long no pod has become updated and ready, although a run with a ProgressDeadline could
+// upgrade pods, or waited for upgraded pods.
 type Stall struct {
 	Since time.Time `json:"since"`
-	// Ready is the largest number of updated pods that were ready at once, without the pods that were
-	// deleted since. A pod that becomes ready again does not exceed it. Updated is the number of updated
-	// pods when the run last planned.
+	// Ready is the largest number of updated pods that were ready at once, minus the pods that were deleted
+	// since then. Therefore, a pod that becomes ready again does not count as progress. Updated is the number
+	// of updated pods when the run last planned.
 	Ready   int `json:"ready"`
 	Updated int `json:"updated,omitempty"`
 }
 
-// mark returns Ready in a plan with updated pods. Pods may have been deleted since the last plan.
+// mark returns Ready minus the number of updated pods that were deleted since the last plan. updated is the
+// number of updated pods in the new plan.
 func (s *Stall) mark(updated int) int {
 	return max(s.Ready-max(s.Updated-updated, 0), 0)
 }
 
-// Progressed reports whether another pod has become updated and ready in a plan.
+// Progressed reports whether another pod has become updated and ready in a plan with counts.
 func (s *Stall) Progressed(counts Counts) bool { return counts.UpdatedReady > s.mark(counts.Updated) }
 
-// FollowStall returns the stall after a plan with counts. The stall begins when the progress deadline
-// begins to apply, and again with each pod that becomes updated and ready for the first time. It is nil
-// while the deadline does not apply.
+// FollowStall returns the stall after a plan with counts at the time now. due is true while the progress
+// deadline applies. The stall begins when the deadline begins to apply, and again with each pod that becomes
+// updated and ready for the first time. FollowStall returns nil while the deadline does not apply.
 func FollowStall(stall *Stall, due bool, counts Counts, now time.Time) *Stall {
 	switch {
 	case !due:
@@ -181,30 +182,31 @@ type Failure struct {
 	Reason string `json:"reason"`
 	// Overdue is set if the progress deadline is over.
 	Overdue bool `json:"overdue,omitempty"`
-	// Quarantine is set if the rollout is rolled back. Otherwise, it is paused.
+	// Quarantine is set if the rollout is rolled back. Otherwise, the rollout is paused.
 	Quarantine *Quarantine `json:"quarantine,omitempty"`
 }
 
-// ProgressDeadline returns the time without a pod that became updated and ready after which a rollout
-// has failed. Without a deadline, it is 0.
+// ProgressDeadline returns the time within which another pod must become updated and ready, or 0 if no
+// deadline applies.
 func (s *Stage) ProgressDeadline() time.Duration {
 	if !s.Limits() {
 		return 0
 	}
-	return max(s.Step.ProgressDeadline, 0) // an object from before the validation may have a negative one
+	return max(s.Step.ProgressDeadline, 0) // a policy that was stored before the validation existed may have a negative deadline
 }
 
-// Limits reports whether a stage limits the pods that are upgraded.
+// Limits reports whether the stage limits the pods that are upgraded. A rollback has no such limits.
 func (s *Stage) Limits() bool { return s.HasStep() && s.Quarantine == nil }
 
-// HasStep reports whether a stage has a current step. It also has one during a rollback.
+// HasStep reports whether the stage has a current step. During a rollback, the stage keeps the step.
 func (s *Stage) HasStep() bool { return s != nil && !s.Done && s.Step != nil }
 
 // BakeEnd returns the time at which the bake time of a reached step is over.
 func (s *Stage) BakeEnd() time.Time { return s.Reached.Add(s.Step.Bake) }
 
-// Wait returns the phase of a run whose step is reached, and what the run waits for. Once nothing is
-// left to wait for, the phase is PhaseProgressing.
+// Wait returns the phase of the run at the time now, and a message that names the bake time, the gate or the
+// approval for which the run waits. If the step is not reached, or the run waits for none of the three, the
+// phase is PhaseProgressing.
 func (s *Stage) Wait(now time.Time) (phase Phase, message string) {
 	switch {
 	case s.Reached == nil || s.Step == nil:
@@ -218,7 +220,7 @@ func (s *Stage) Wait(now time.Time) (phase Phase, message string) {
 	return PhaseProgressing, s.Title()
 }
 
-// Title names the current step for people, such as "step 2 of 4 (canary)".
+// Title names the current step for users, such as "step 2 of 4 (canary)".
 func (s *Stage) Title() string {
 	title := fmt.Sprintf("step %d of %d", s.Index+1, s.Steps)
 	if s.Step != nil && s.Step.Name != "" {
@@ -236,14 +238,14 @@ type Approval struct {
 // StepRequest is the payload of the updates approve, promote, abort and retry.
 type StepRequest struct {
 	Approval
-	// Generation and Step are the generation and the index that the user saw. The run rejects a
-	// request for another generation. It rejects an approve and a promote for another step, so that
-	// a request that is sent twice has one effect.
+	// Generation and Step are the generation and the index that the user saw. The run rejects a request for
+	// another generation. The run also rejects an approve or a promote for another step. Therefore, a request
+	// that is sent twice has only one effect.
 	Generation int64 `json:"generation"`
 	Step       int   `json:"step"`
 	// Hash is the hash of the content that the user saw, if it is known.
 	Hash string `json:"hash,omitempty"`
-	// Full ends all steps. It is used by promote.
+	// Full makes a promote end all steps.
 	Full bool `json:"full,omitempty"`
 	// NotAfter is the time after which the run rejects the request, if any. See LateRequest.
 	NotAfter time.Time `json:"notAfter,omitzero"`

@@ -10,7 +10,8 @@ import (
 func TestSpec11_6_OnlyAPodThatWasNeverReadyRestartsTheProgressDeadline(t *testing.T) {
 	begin := time.Unix(1000, 0)
 	for name, c := range map[string]struct {
-		// counts are pairs of updated pods and updated pods that are ready, in plans a minute apart.
+		// Each plan has a pair of counts: the updated pods, and the updated pods that are ready. The time
+		// between two plans is one minute.
 		counts [][2]int
 		since  int
 	}{

@@ -1,5 +1,5 @@
-// Package v1alpha1 defines the stored version of the SidecarSet API in group apps.kruise.io. It
-// contains types and names on the wire, and no logic (SPEC §1, §2).
+// Package v1alpha1 defines the stored version of the SidecarSet API in group apps.kruise.io. The package
+// contains types, and the names of annotations, labels, conditions and reasons (SPEC §1, §2).
 //
 // +kubebuilder:object:generate=true
 // +groupName=apps.kruise.io

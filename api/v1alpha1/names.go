@@ -2,9 +2,9 @@ package v1alpha1
 
 // These are the annotations of pods, SidecarSets and revisions (SPEC §2).
 const (
-	// HashAnnotation contains the hash of a SidecarSet. The annotation of a pod is a JSON object
-	// that maps the name of a SidecarSet to an entry. The entry contains the hash and the
-	// revision that the pod has.
+	// HashAnnotation contains the hash of a SidecarSet. The annotation of a pod is a JSON object that maps
+	// the name of a SidecarSet to an entry. The entry contains the hash of the content of the pod, and the
+	// name of the revision.
 	HashAnnotation = "kruise.io/sidecarset-hash"
 	// HashWithoutImageAnnotation contains the hash of the content with empty images.
 	HashWithoutImageAnnotation = "kruise.io/sidecarset-hash-without-image"
@@ -14,44 +14,45 @@ const (
 	// InPlaceUpdateStateAnnotation records the changes of the last in-place upgrade
 	// of a pod.
 	InPlaceUpdateStateAnnotation = "kruise.io/sidecarset-inplace-update-state"
-	// UnavailableSinceAnnotation is a JSON object from SidecarSet name to the
-	// transition time of the pod's Ready condition. It has an entry for each
-	// SidecarSet that upgraded the pod while the pod was unavailable (SPEC §7.5).
+	// UnavailableSinceAnnotation is a JSON object from SidecarSet name to the transition time of the pod's
+	// Ready condition. The object has an entry for each SidecarSet that upgraded the pod while the pod was
+	// unavailable (SPEC §7.5).
 	UnavailableSinceAnnotation = "outrigger.io/sidecarset-unavailable-since"
 	// ResizeAnnotation is a JSON object from SidecarSet name to the hash of the content to which
 	// the SidecarSet resizes, or has resized, the containers of the pod (SPEC §7.9).
 	ResizeAnnotation = "outrigger.io/sidecarset-resize"
-	// RolloutLeasePrefix and the name of a SidecarSet are the name of the Lease of its rollouts.
+	// RolloutLeasePrefix, followed by the name of a SidecarSet, is the name of the Lease of the rollouts of
+	// the SidecarSet.
 	RolloutLeasePrefix = "outrigger-rollout-"
-	// NextHolderAnnotation is on the Lease of a rollout. It names the run that
-	// takes over the Lease from the holder.
+	// NextHolderAnnotation is on the Lease of a rollout. The annotation names the run that takes over the
+	// Lease from the holder.
 	NextHolderAnnotation = "outrigger.io/next-holder"
-	// StageChangedAnnotation is on the same Lease. Its value changes when the run is in a stage that
-	// the status of the SidecarSet does not show, or is resumed while status shows its pause. The
-	// operator then reads the run at once.
+	// StageChangedAnnotation is on the Lease of a rollout. The value of the annotation changes when the run
+	// is in a stage that the status of the SidecarSet does not show, or when the run is resumed while status
+	// shows the pause. The change makes the operator read the run at once.
 	StageChangedAnnotation = "outrigger.io/stage-changed"
-	// PodUIDAnnotation and TaskTokenAnnotation are on the same Lease. PodUIDAnnotation contains
-	// the uid of the worker pod that runs the current batch. TaskTokenAnnotation contains the
-	// activity task token of the batch in base64.
+	// PodUIDAnnotation and TaskTokenAnnotation are on the Lease of a rollout. PodUIDAnnotation contains the
+	// uid of the worker pod that runs the current batch. TaskTokenAnnotation contains the activity task token
+	// of the batch in base64.
 	PodUIDAnnotation    = "outrigger.io/pod-uid"
 	TaskTokenAnnotation = "outrigger.io/task-token"
 	// FindPods separates the cause from the command in a message of ReasonWebhookUnavailable.
 	FindPods = "; find its pods: "
-	// FaultAnnotation is on the Lease of the operator while Temporal or the workers do not answer, also
-	// while no rollout is in progress. It contains ReasonTemporalUnavailable or
-	// ReasonWorkerUnavailable, a colon, a space, and the cause.
+	// FaultAnnotation is on the Lease of the operator while Temporal or the workers do not answer, even if no
+	// rollout is in progress. The annotation contains ReasonTemporalUnavailable or ReasonWorkerUnavailable, a
+	// colon, a space, and the cause.
 	FaultAnnotation = "outrigger.io/fault"
-	// CustomVersionsAnnotation contains the custom versions of a revision, separated by commas.
-	// It omits the custom version that the label of the revision contains.
+	// CustomVersionsAnnotation contains the custom versions of a revision, separated by commas. The
+	// annotation omits the custom version that the label of the revision contains.
 	CustomVersionsAnnotation = "outrigger.io/sidecarset-custom-versions"
-	// ChangeCauseAnnotation of a SidecarSet says why its content changed. The revision of the
-	// content has a copy, like a ReplicaSet of a Deployment.
+	// ChangeCauseAnnotation of a SidecarSet contains the reason of the last change of the content. The
+	// revision of the content has a copy of the annotation, like a ReplicaSet of a Deployment.
 	ChangeCauseAnnotation = "kubernetes.io/change-cause"
 	// WorkingHotUpgradeContainerAnnotation maps hot sidecars to their active twins.
 	WorkingHotUpgradeContainerAnnotation = "kruise.io/sidecarset-working-hotupgrade-container"
-	// VersionAnnotationPrefix and VersionAltAnnotationPrefix are prefixes of keys. The name of a
-	// hot container follows the prefix. The first key contains the version of this container. The
-	// second key contains the version of its twin.
+	// VersionAnnotationPrefix and VersionAltAnnotationPrefix are prefixes of keys. The name of a hot
+	// container follows the prefix. The value of the first key is the version of this container. The value of
+	// the second key is the version of the twin of this container.
 	VersionAnnotationPrefix    = "version.sidecarset.kruise.io/"
 	VersionAltAnnotationPrefix = "versionalt.sidecarset.kruise.io/"
 )
@@ -94,11 +95,12 @@ const (
 	ConditionProgressing = "Progressing"
 	ConditionAvailable   = "Available"
 	ConditionDegraded    = "Degraded"
-	// ConditionInjected is False while some matching pods are not injected, or new pods would
-	// not be.
+	// ConditionInjected is False while some matching pods are not injected, or while new pods would not be
+	// injected.
 	ConditionInjected = "Injected"
-	// ConditionReady is True once the rollout of the generation has ended, and
-	// ConditionStalled while it does not end without a change (SPEC 8.8).
+	// ConditionReady is True once the rollout of the generation has ended, or if the update type is
+	// NotUpdate. ConditionStalled is True while the rollout cannot end unless a user changes something (SPEC
+	// 8.8).
 	ConditionReady   = "Ready"
 	ConditionStalled = "Stalled"
 )
@@ -121,7 +123,8 @@ const (
 	ReasonFrozen            = "Frozen"
 	ReasonAwaitingPermit    = "AwaitingPermit"
 	ReasonNotUpgradablePods = "NotUpgradablePods"
-	// ReasonContainerCannotStart: sidecars of pods cannot start, for another cause than their image.
+	// ReasonContainerCannotStart means that sidecars of pods cannot start, and that the image of the sidecars
+	// is not the cause.
 	ReasonContainerCannotStart = "ContainerCannotStart"
 	// ReasonUnreadablePods means that annotations of pods cannot be parsed.
 	ReasonUnreadablePods = "UnreadablePods"
@@ -135,7 +138,7 @@ const (
 	ReasonTemporalThrottled = "EngineThrottled"
 	// ReasonWorkerUnavailable means that no worker polls the task queue of the run.
 	ReasonWorkerUnavailable = "WorkerUnavailable"
-	// ReasonRolloutFailing means that the tasks of the run fail repeatedly.
+	// ReasonRolloutFailing means that workflow tasks or activities of the run fail repeatedly.
 	ReasonRolloutFailing = "RolloutFailing"
 	// ReasonRunUnreadable means that the operator cannot decrypt the answers of the run.
 	ReasonRunUnreadable      = "RunUnreadable"

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// SidecarSet declares sidecar containers for the pods it selects.
+// SidecarSet declares sidecar containers for the pods that the SidecarSet selects.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -44,36 +44,36 @@ type SidecarSetList struct {
 // SidecarSetSpec selects pods, declares their sidecar containers, and configures
 // upgrades (SPEC §1).
 type SidecarSetSpec struct {
-	// Selector selects pods by label. It is required. An empty selector is rejected.
+	// Selector selects pods by label. A SidecarSet without a selector, or with an empty selector, is
+	// rejected.
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 
-	// Namespace limits the SidecarSet to one namespace. Without it, and without
-	// namespaceSelector, pods of all namespaces are selected.
+	// Namespace limits the SidecarSet to one namespace. Without namespace and namespaceSelector, pods of all
+	// namespaces are selected.
 	Namespace string `json:"namespace,omitempty"`
 
 	// CustomVersion is a field of v1beta1. In v1alpha1, use the label
-	// apps.kruise.io/sidecarset-custom-version, which takes precedence. The field exists here so
-	// that SidecarSets keep it while no webhook converts SidecarSets.
+	// apps.kruise.io/sidecarset-custom-version, which takes precedence. Without this field, a SidecarSet
+	// would lose the custom version while no webhook converts SidecarSets.
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$`
 	CustomVersion string `json:"customVersion,omitempty"`
 
-	// NamespaceSelector limits the SidecarSet to the namespaces that it selects. If the
-	// labels of a namespace change, other pods match.
+	// NamespaceSelector limits the SidecarSet to namespaces with these labels. A change of the labels of a
+	// namespace changes the pods that match.
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 
-	// InitContainers are injected into new pods, ordered by name. An init container has the same
-	// fields as a container. Native sidecars (restartPolicy Always) are upgraded in place like
-	// containers, if the kubelet is 1.33 or newer. Only new pods get the new image of ordinary
-	// init containers.
+	// InitContainers are injected into new pods, ordered by name. An init container has the same fields as a
+	// container. Native sidecars (restartPolicy: Always) are upgraded in place like containers, if the
+	// version of the kubelet is 1.33 or newer. Only new pods get the new image of an ordinary init container.
 	// +listType=map
 	// +listMapKey=name
 	InitContainers []SidecarContainer `json:"initContainers,omitempty"`
 
-	// Containers are injected into new pods, in this order, and upgraded in place when only their
-	// images change. Each container has the fields of a pod's container, and podInjectPolicy,
-	// upgradeStrategy, shareVolumePolicy, shareVolumeDevicePolicy, transferEnv and
-	// resourcesPolicy.
+	// Containers are injected into new pods, in this order. Running pods are upgraded in place if only images
+	// change, or also amounts of CPU and memory in pods that can be resized. Each container has the fields of
+	// a pod's container, and podInjectPolicy, upgradeStrategy, shareVolumePolicy, shareVolumeDevicePolicy,
+	// transferEnv and resourcesPolicy.
 	// +listType=map
 	// +listMapKey=name
 	Containers []SidecarContainer `json:"containers,omitempty"`
@@ -96,20 +96,19 @@ type SidecarSetSpec struct {
 	// +listMapKey=name
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
 
-	// RevisionHistoryLimit is the number of revisions to keep, at least 1.
-	// Revisions that a pod has, and pinned revisions, are always kept.
+	// RevisionHistoryLimit is the number of revisions to keep, at least 1. Revisions of pods, and pinned
+	// revisions, are always kept.
 	// Default: 10.
 	RevisionHistoryLimit *int32 `json:"revisionHistoryLimit,omitempty"`
 
-	// PatchPodMetadata writes annotations into injected pods. The whitelist of the configuration
-	// limits which annotations are allowed. An in-place upgrade writes the annotations again,
-	// together with the image.
+	// PatchPodMetadata writes annotations into injected pods. The whitelist of the configuration limits the
+	// annotations. An in-place upgrade writes the annotations again, together with the image.
 	// +listType=atomic
 	PatchPodMetadata []SidecarSetPatchPodMetadata `json:"patchPodMetadata,omitempty"`
 }
 
-// SidecarContainer is a container of a pod, with the fields that injection needs.
-// The hash depends on the order of the fields (SPEC §1).
+// SidecarContainer is a container of a pod, with the fields that injection needs. The hash of the content
+// depends on the order of the fields (SPEC §1).
 type SidecarContainer struct {
 	corev1.Container `json:",inline"`
 
@@ -136,8 +135,8 @@ type SidecarContainer struct {
 	// +listType=atomic
 	TransferEnv []TransferEnvVar `json:"transferEnv,omitempty"`
 
-	// ResourcesPolicy computes this container's resources from the resources of the app
-	// containers when a pod is created. It cannot be combined with resources.
+	// ResourcesPolicy computes the resources of this container from the resources of the app containers when
+	// a pod is created. ResourcesPolicy and resources exclude each other.
 	ResourcesPolicy *ResourcesPolicy `json:"resourcesPolicy,omitempty"`
 }
 
@@ -165,16 +164,15 @@ const (
 
 // SidecarContainerUpgradeStrategy configures how a container gets a new image.
 type SidecarContainerUpgradeStrategy struct {
-	// UpgradeType ColdUpgrade restarts the container with the new image.
-	// HotUpgrade injects two twin containers. The new image starts in the standby
-	// twin and takes over. Then the former active twin gets the empty image.
-	// UpgradeType cannot be changed later.
+	// UpgradeType is ColdUpgrade or HotUpgrade, and is immutable. ColdUpgrade restarts the container with the
+	// new image. HotUpgrade injects two twin containers. The new image starts in the standby twin and takes
+	// over. Then the former active twin gets the empty image.
 	// Default: ColdUpgrade.
 	UpgradeType SidecarContainerUpgradeType `json:"upgradeType,omitempty"`
 
-	// HotUpgradeEmptyImage is the image of the standby twin. HotUpgrade requires
-	// it. It runs with the same command, hooks and probes as the image of the
-	// container, and must do nothing.
+	// HotUpgradeEmptyImage is the image of the standby twin between upgrades. HotUpgrade requires this field.
+	// The empty image runs with the same command, hooks and probes as the image of the container, and must
+	// have no effect.
 	HotUpgradeEmptyImage string `json:"hotUpgradeEmptyImage,omitempty"`
 }
 
@@ -230,7 +228,7 @@ const (
 
 // ResourcesPolicy computes a sidecar's resources at injection (SPEC §4.7).
 type ResourcesPolicy struct {
-	// TargetContainersMode takes the sum or the maximum over the app containers. It is required.
+	// TargetContainersMode selects the sum or the maximum over the app containers, and is required.
 	TargetContainersMode TargetContainersModeType `json:"targetContainersMode,omitempty"`
 	// TargetContainersNameRegex selects app containers and native sidecars of the
 	// pod by name. A pod without a matching container is rejected.
@@ -244,8 +242,8 @@ type ResourcesPolicy struct {
 
 // ResourcesExpr contains expressions for limits and requests.
 type ResourcesExpr struct {
-	// Limits are computed from the limits of the app containers. No limit is set
-	// if an app container has none.
+	// Limits are computed from the limits of the app containers. If an app container has no limit, no limit
+	// is set.
 	Limits *ResourceExprLimits `json:"limits,omitempty"`
 	// Requests are computed from the requests of the app containers. A missing
 	// request counts as 0.
@@ -299,8 +297,7 @@ type SidecarSetInjectionStrategy struct {
 	// Paused stops injection into new pods. Injected pods keep their sidecars.
 	// Default: false.
 	Paused bool `json:"paused,omitempty"`
-	// Revision pins the revision that new pods get. Without it, new pods get the
-	// current spec.
+	// Revision pins the revision that new pods get. Without a pinned revision, new pods get the current spec.
 	Revision *SidecarSetInjectRevision `json:"revision,omitempty"`
 }
 
@@ -325,9 +322,9 @@ type SidecarSetInjectRevision struct {
 	// RevisionName is the name of a ControllerRevision, such as a former
 	// status.latestRevision.
 	RevisionName *string `json:"revisionName,omitempty"`
-	// Policy Always injects the revision into every new pod. Partial injects it
-	// only into the share of new pods that updateStrategy keeps at the old version
-	// (by partition, selector or paused). The other new pods get the current spec.
+	// Policy is Always or Partial. Always injects the revision into every new pod. Partial injects the
+	// revision only into the share of new pods that updateStrategy keeps at the old version (by partition,
+	// selector or paused). The other new pods get the current spec.
 	// Default: Always.
 	Policy SidecarSetInjectRevisionPolicy `json:"policy,omitempty"`
 }
@@ -345,16 +342,16 @@ const (
 
 // SidecarSetUpdateStrategy configures upgrades of running pods (SPEC §7).
 type SidecarSetUpdateStrategy struct {
-	// Type RollingUpdate upgrades running pods in place. With NotUpdate, only new
-	// pods get a new version.
+	// Type is RollingUpdate or NotUpdate. RollingUpdate upgrades running pods in place. With NotUpdate, only
+	// new pods get a new version.
 	// Default: RollingUpdate.
 	Type SidecarSetUpdateStrategyType `json:"type,omitempty"`
 	// Paused pauses the rollout. Running pods are not upgraded, but new pods are injected. A hot
 	// upgrade in progress still resets its standby twin.
 	// Default: false.
 	Paused bool `json:"paused,omitempty"`
-	// Selector limits the rollout to a canary, the matched pods with these labels.
-	// It cannot be combined with partition.
+	// Selector limits the rollout to a canary: the matched pods with these labels. Selector and partition
+	// exclude each other.
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 	// Partition is the number of matched pods that keep the old version, or a
 	// percentage of the matched pods, rounded up.
@@ -365,7 +362,7 @@ type SidecarSetUpdateStrategy struct {
 	// unavailable for another reason are upgraded even if MaxUnavailable is 0.
 	// Default: 1.
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
-	// PriorityStrategy orders the pods. Without it, pods that are not scheduled
+	// PriorityStrategy orders the pods of the rollout. Without priorityStrategy, pods that are not scheduled
 	// come first, then pending, unready and newer pods.
 	PriorityStrategy *UpdatePriorityStrategy `json:"priorityStrategy,omitempty"`
 	// ScatterStrategy spreads pods with these labels over the whole rollout. For
@@ -376,13 +373,13 @@ type SidecarSetUpdateStrategy struct {
 
 // UpdatePriorityStrategy orders pods by weight, or by the number in a label.
 type UpdatePriorityStrategy struct {
-	// OrderPriority orders pods by the number at the end of a label's value, larger
-	// numbers first. The first label has precedence over the next. Pods without any
-	// of the labels come first. It cannot be combined with weightPriority.
+	// OrderPriority orders pods by the number at the end of a label's value, larger numbers first. An earlier
+	// label has precedence over a later label. Pods without any of the labels come first. OrderPriority and
+	// weightPriority exclude each other.
 	// +listType=atomic
 	OrderPriority []UpdatePriorityOrderTerm `json:"orderPriority,omitempty"`
-	// WeightPriority orders pods by the sum of the weights of all matching terms,
-	// larger sums first. It cannot be combined with orderPriority.
+	// WeightPriority orders pods by the sum of the weights of all matching terms, larger sums first.
+	// WeightPriority and orderPriority exclude each other.
 	// +listType=atomic
 	WeightPriority []UpdatePriorityWeightTerm `json:"weightPriority,omitempty"`
 }
@@ -393,7 +390,7 @@ type UpdatePriorityOrderTerm struct {
 	OrderedKey string `json:"orderedKey"`
 }
 
-// UpdatePriorityWeightTerm adds a weight to the pods that it matches.
+// UpdatePriorityWeightTerm adds a weight to the pods that match a selector.
 type UpdatePriorityWeightTerm struct {
 	// Weight is a number from 0 to 100.
 	Weight int32 `json:"weight"`

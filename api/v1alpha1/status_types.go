@@ -7,7 +7,7 @@ import (
 
 // SidecarSetStatus is the state that the operator observed.
 type SidecarSetStatus struct {
-	// ObservedGeneration is the generation of the counts.
+	// ObservedGeneration is the generation of the SidecarSet to which the counts apply.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// MatchedPods is the number of matched pods. A matched pod has all containers of the SidecarSet.
 	MatchedPods int32 `json:"matchedPods"`
@@ -21,10 +21,10 @@ type SidecarSetStatus struct {
 	LatestRevision string `json:"latestRevision,omitempty"`
 	// CollisionCount makes the names of revisions unique.
 	CollisionCount *int32 `json:"collisionCount,omitempty"`
-	// Rollout is the workflow run of the newest generation.
+	// Rollout is the run of the newest generation that Temporal accepted.
 	Rollout *RolloutStatus `json:"rollout,omitempty"`
-	// GoodRevisions are revisions whose rollout ended, newest first. If a pod with such a revision
-	// becomes unavailable later, its upgrade is not the cause.
+	// GoodRevisions are the revisions whose rollout has ended, newest first. If a pod with a good revision
+	// becomes unavailable later, the upgrade of the pod is not the cause.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	GoodRevisions []GoodRevision `json:"goodRevisions,omitempty"`
@@ -48,13 +48,13 @@ type GoodRevision struct {
 	Revision string `json:"revision"`
 	// Hash is the hash of the content, as in the annotation of the pods.
 	Hash string `json:"hash"`
-	// ResourceVersion is that of the SidecarSet at the recorded end of the rollout. The entry does
-	// not cover later upgrades. If resourceVersion is empty, the entry covers only pods that
+	// ResourceVersion is the resourceVersion of the SidecarSet when the end of the rollout was recorded. The
+	// entry does not cover later upgrades. If resourceVersion is empty, the entry covers only pods that
 	// Outrigger has not upgraded.
 	ResourceVersion string `json:"resourceVersion,omitempty"`
 }
 
-// LastGoodRevision returns the revision whose rollout ended last, or nil.
+// LastGoodRevision returns the newest good revision that has a resourceVersion, or nil.
 func (s *SidecarSetStatus) LastGoodRevision() *GoodRevision {
 	for i := range s.GoodRevisions {
 		if s.GoodRevisions[i].ResourceVersion != "" {
@@ -64,34 +64,36 @@ func (s *SidecarSetStatus) LastGoodRevision() *GoodRevision {
 	return nil
 }
 
-// RolloutStatus refers to the workflow run of a generation.
+// RolloutStatus refers to the run of a generation.
 type RolloutStatus struct {
 	// Generation is the last generation that Temporal accepted.
 	Generation int64 `json:"generation"`
-	// WorkflowID is the same for all generations.
+	// WorkflowID is the workflow id of the run, which is equal for all generations.
 	WorkflowID string `json:"workflowID"`
 	// URL is the address of the run in the Temporal UI, if a UI is configured.
 	URL string `json:"url,omitempty"`
-	// Pause is the pause by signal or update that is in force. A lost run is recreated with this
-	// pause.
+	// Pause is the pause by signal or update that is in force. If the run is lost, the new run begins with
+	// this pause.
 	Pause *RolloutPause `json:"hold,omitempty"`
 	// Policy is the RolloutPolicy that divides the rollout into steps, if any.
 	Policy string `json:"policy,omitempty"`
-	// Stage is the position within the steps of the policy. A lost run continues with it.
+	// Stage is the position within the steps of the policy. If the run is lost, the new run continues at this
+	// position.
 	Stage *RolloutStage `json:"stage,omitempty"`
-	// Quarantine is set after the rollout has failed. The quarantine applies to this content in every
-	// later generation.
+	// Quarantine is set after the rollout has failed or was aborted. The quarantine applies to the content in
+	// every later generation.
 	Quarantine *RolloutQuarantine `json:"quarantine,omitempty"`
-	// Permit is attempt/stage/hash.
+	// Permit is the permit of the fleet for the run, in the form attempt/stage/hash, such as 1/canary/4b7f.
 	Permit string `json:"permit,omitempty"`
 }
 
-// RolloutQuarantine is content that pods must not get, because its rollout failed.
+// RolloutQuarantine is content that is not rolled out again before a retry, because the rollout failed or was
+// aborted.
 type RolloutQuarantine struct {
 	// Hash is the hash of the content, as in the annotation of the pods.
 	Hash string `json:"hash"`
-	// Revision is the name of the ControllerRevision to which pods are rolled back. New pods get
-	// this revision, too.
+	// Revision is the name of the ControllerRevision to which pods are rolled back. New pods also get this
+	// revision.
 	Revision string `json:"revision"`
 	// Reason is the reason of the rollback.
 	Reason string `json:"reason,omitempty"`
@@ -113,21 +115,20 @@ type RolloutStage struct {
 	UpTo *intstr.IntOrString `json:"upTo,omitempty"`
 	// Bake is the bake time of the step.
 	Bake *metav1.Duration `json:"bake,omitempty"`
-	// Approval is set if the step waits for an approval after its bake time.
+	// Approval is set if the step waits for an approval after the bake time and the gates.
 	Approval bool `json:"approval,omitempty"`
-	// MaxFailedPods is the number or the percentage of failed pods above which the rollout is
-	// paused.
+	// MaxFailedPods is the number or the percentage of failed pods above which the rollout has failed.
 	// +kubebuilder:validation:XIntOrString
 	MaxFailedPods *intstr.IntOrString `json:"maxFailedPods,omitempty"`
-	// Rollback is set if the rollout is rolled back, instead of being paused, after such failures.
+	// Rollback is set if the rollout is rolled back after a failure. Otherwise, the rollout is paused.
 	Rollback bool `json:"rollback,omitempty"`
 	// UnreadyFor is the time after which an upgraded pod that is not ready counts as failed.
 	UnreadyFor *metav1.Duration `json:"unreadyFor,omitempty"`
 	// AppRestarts is the number of restarts of app containers after which an upgraded pod counts as
 	// failed.
 	AppRestarts int32 `json:"appRestarts,omitempty"`
-	// ProgressDeadline is the time without a pod that became updated and ready after which the rollout
-	// has failed.
+	// ProgressDeadline is the time within which another pod must become updated and ready. After this time,
+	// the rollout has failed.
 	ProgressDeadline *metav1.Duration `json:"progressDeadline,omitempty"`
 	// MaxUnavailablePerOwner is the number of pods of one owner that upgrades may make unavailable
 	// at once. 0 means that there is no limit.
@@ -153,7 +154,7 @@ type RolloutStage struct {
 	Gates []StageGate `json:"gates,omitempty"`
 	// GateAttempt counts the resumes after which the gates of the step measured again.
 	GateAttempt int32 `json:"gateAttempt,omitempty"`
-	// Done reports that no step limits the rollout any more.
+	// Done is set once neither a step nor a limit of the policy applies to the rollout.
 	Done bool `json:"done,omitempty"`
 }
 
@@ -181,7 +182,7 @@ type StageGate struct {
 
 // GateMeasurement is one measurement of a gate.
 type GateMeasurement struct {
-	// Value is the measured number, such as 0.013. It is empty if the measurement has no number.
+	// Value is the measured number, such as 0.013. If the measurement has no number, Value is empty.
 	Value string `json:"value,omitempty"`
 	// Phase is Success, Failure, Inconclusive or Running.
 	Phase string `json:"phase"`
@@ -193,9 +194,9 @@ type GateMeasurement struct {
 
 // StepDomains limits the domains in which upgrades make pods unavailable at once.
 type StepDomains struct {
-	// TopologyKey is the label of nodes whose values are the domains.
+	// TopologyKey is a label of nodes. Each value of the label is a domain.
 	TopologyKey string `json:"topologyKey"`
-	// MaxUnavailableDomains is the number of these domains.
+	// MaxUnavailableDomains is the maximum number of these domains.
 	MaxUnavailableDomains int32 `json:"maxUnavailableDomains"`
 }
 

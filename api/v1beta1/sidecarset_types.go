@@ -7,7 +7,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// SidecarSet declares sidecar containers for the pods it selects.
+// SidecarSet declares sidecar containers for the pods that the SidecarSet selects.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -44,11 +44,12 @@ type SidecarSetList struct {
 // SidecarSetSpec selects pods, declares their sidecar containers, and configures
 // upgrades (SPEC §1).
 type SidecarSetSpec struct {
-	// Selector selects pods by label. It is required. An empty selector is rejected.
+	// Selector selects pods by label. A SidecarSet without a selector, or with an empty selector, is
+	// rejected.
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 
-	// Namespace is a field of v1alpha1. In v1beta1, use namespaceSelector. The field exists here
-	// so that SidecarSets keep it while no webhook converts SidecarSets.
+	// Namespace is a field of v1alpha1. In v1beta1, use namespaceSelector. Without this field, a SidecarSet
+	// would lose the namespace while no webhook converts SidecarSets.
 	Namespace string `json:"namespace,omitempty"`
 
 	// NamespaceSelector limits the SidecarSet to namespaces with these labels. For
@@ -60,18 +61,17 @@ type SidecarSetSpec struct {
 	// +kubebuilder:validation:Pattern=`^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$`
 	CustomVersion string `json:"customVersion,omitempty"`
 
-	// InitContainers are injected into new pods, ordered by name. An init container has the same
-	// fields as a container. Native sidecars (restartPolicy Always) are upgraded in place like
-	// containers, if the kubelet is 1.33 or newer. Only new pods get the new image of ordinary
-	// init containers.
+	// InitContainers are injected into new pods, ordered by name. An init container has the same fields as a
+	// container. Native sidecars (restartPolicy: Always) are upgraded in place like containers, if the
+	// version of the kubelet is 1.33 or newer. Only new pods get the new image of an ordinary init container.
 	// +listType=map
 	// +listMapKey=name
 	InitContainers []v1alpha1.SidecarContainer `json:"initContainers,omitempty"`
 
-	// Containers are injected into new pods, in this order, and upgraded in place when only their
-	// images change. Each container has the fields of a pod's container, and podInjectPolicy,
-	// upgradeStrategy, shareVolumePolicy, shareVolumeDevicePolicy, transferEnv and
-	// resourcesPolicy.
+	// Containers are injected into new pods, in this order. Running pods are upgraded in place if only images
+	// change, or also amounts of CPU and memory in pods that can be resized. Each container has the fields of
+	// a pod's container, and podInjectPolicy, upgradeStrategy, shareVolumePolicy, shareVolumeDevicePolicy,
+	// transferEnv and resourcesPolicy.
 	// +listType=map
 	// +listMapKey=name
 	Containers []v1alpha1.SidecarContainer `json:"containers,omitempty"`
@@ -94,14 +94,13 @@ type SidecarSetSpec struct {
 	// +listMapKey=name
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
 
-	// RevisionHistoryLimit is the number of revisions to keep, at least 1.
-	// Revisions that a pod has, and pinned revisions, are always kept.
+	// RevisionHistoryLimit is the number of revisions to keep, at least 1. Revisions of pods, and pinned
+	// revisions, are always kept.
 	// Default: 10.
 	RevisionHistoryLimit *int32 `json:"revisionHistoryLimit,omitempty"`
 
-	// PatchPodMetadata writes annotations into injected pods. The whitelist of the configuration
-	// limits which annotations are allowed. An in-place upgrade writes the annotations again,
-	// together with the image.
+	// PatchPodMetadata writes annotations into injected pods. The whitelist of the configuration limits the
+	// annotations. An in-place upgrade writes the annotations again, together with the image.
 	// +listType=atomic
 	PatchPodMetadata []v1alpha1.SidecarSetPatchPodMetadata `json:"patchPodMetadata,omitempty"`
 }

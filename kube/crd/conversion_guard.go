@@ -22,10 +22,10 @@ const (
 	checkInterval = time.Second
 	// propagationDelay is the time until all API servers observe a changed definition.
 	propagationDelay = 2 * time.Second
-	// startGracePeriod is short because a process cannot work before it has listed the
-	// SidecarSets. Later, minGracePeriod leaves the webhook time to restart. Each suspension
-	// doubles the grace period, up to maxGracePeriod. Otherwise, two replicas that disagree
-	// on whether conversion works would patch the CustomResourceDefinition again and again.
+	// startGracePeriod is short, because a process can work only after the list of SidecarSets. After the
+	// start, minGracePeriod gives the webhook time to restart. Each suspension doubles the grace period, up
+	// to maxGracePeriod. Otherwise, two replicas that disagree on whether the conversion works would patch
+	// the CustomResourceDefinition every few seconds.
 	startGracePeriod = 3 * time.Second
 	minGracePeriod   = 20 * time.Second
 	maxGracePeriod   = 5 * time.Minute
@@ -33,12 +33,12 @@ const (
 	readTimeout = 10 * time.Second
 )
 
-// ConversionGuard keeps SidecarSets readable while no webhook converts them. Every role needs to
-// read SidecarSets, even the webhook role before it can convert SidecarSets. Only the webhook
-// role runs the guard. The webhook role answers conversions anyway, so the permission to patch
-// the definition does not extend its power.
+// ConversionGuard keeps SidecarSets readable while the conversion webhook does not answer. Every role must
+// read SidecarSets at the start, and the webhook role must read SidecarSets before the role can convert
+// SidecarSets. Only the webhook role runs the guard, because this role already controls the conversion, so
+// that the permission to patch the CustomResourceDefinition adds no power.
 type ConversionGuard struct {
-	// client bypasses the cache, which cannot sync without conversion.
+	// client bypasses the cache, because the cache cannot sync without conversion.
 	client client.Client
 	// readSets lists all SidecarSets, as the cache does.
 	readSets func(context.Context) error
@@ -47,7 +47,8 @@ type ConversionGuard struct {
 	log      logr.Logger
 }
 
-// NewConversionGuard returns a guard. down returns the outage of the watch of SidecarSets.
+// NewConversionGuard returns a guard. down returns the duration of the current outage of the watch of
+// SidecarSets, or 0.
 func NewConversionGuard(direct client.Client, config *rest.Config, transport *http.Client, down func() time.Duration, log logr.Logger) (*ConversionGuard, error) {
 	readSets, err := newReadSets(config, transport)
 	if err != nil {
@@ -56,7 +57,8 @@ func NewConversionGuard(direct client.Client, config *rest.Config, transport *ht
 	return &ConversionGuard{client: direct, readSets: readSets, down: down, clock: clock.RealClock{}, log: log}, nil
 }
 
-// Prepare adds the fields that a write of a SidecarSet would lose. See KeepFields.
+// Prepare adds the fields to the CustomResourceDefinition without which a write of a SidecarSet would lose
+// data, and waits until all API servers observe the change. See KeepFields.
 func (g *ConversionGuard) Prepare(ctx context.Context) {
 	changed, err := KeepFields(ctx, g.client)
 	if err != nil {
@@ -71,7 +73,8 @@ func (g *ConversionGuard) Prepare(ctx context.Context) {
 	}
 }
 
-// Run suspends the conversion when it fails for longer than the grace period.
+// Run suspends the conversion when the watch of SidecarSets has been down for the grace period because of
+// failed conversions. Run returns when ctx ends.
 func (g *ConversionGuard) Run(ctx context.Context) {
 	tick := g.clock.NewTicker(checkInterval)
 	defer tick.Stop()
@@ -92,8 +95,8 @@ func (g *ConversionGuard) Run(ctx context.Context) {
 	}
 }
 
-// suspendIfUnconverted suspends the conversion if SidecarSets cannot be converted. It reports whether it
-// suspended the conversion.
+// suspendIfUnconverted suspends the conversion if SidecarSets cannot be converted, and reports whether the
+// conversion was suspended.
 func (g *ConversionGuard) suspendIfUnconverted(ctx context.Context) bool {
 	cause := g.readSets(ctx)
 	if !unconverted(cause) {
@@ -112,8 +115,8 @@ func (g *ConversionGuard) suspendIfUnconverted(ctx context.Context) bool {
 	return changed
 }
 
-// newReadSets returns a function that lists the SidecarSets without retries. Otherwise, client-go
-// would retry for a long time while the API server cannot fill its own watch cache.
+// newReadSets returns a function that lists the SidecarSets without retries. With retries, a list would take
+// long while the API server cannot fill the watch cache of SidecarSets.
 func newReadSets(config *rest.Config, transport *http.Client) (func(context.Context) error, error) {
 	lister, err := discovery.NewDiscoveryClientForConfigAndClient(config, transport)
 	if err != nil {
@@ -127,8 +130,8 @@ func newReadSets(config *rest.Config, transport *http.Client) (func(context.Cont
 	}, nil
 }
 
-// unconverted reports whether a conversion failed. It searches the message of the error, because
-// the API server returns no reason.
+// unconverted reports whether err is caused by a failed conversion. unconverted searches the message of the
+// error, because the API server returns no reason.
 func unconverted(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "conversion webhook for "+v1alpha1.GroupVersion.Group+"/")
 }

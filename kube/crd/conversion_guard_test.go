@@ -96,7 +96,7 @@ func TestADefinitionThatConvertsIsTheirs(t *testing.T) {
 	assert.Len(t, fields["v1alpha1"], 1)
 }
 
-// stuck is a role that cannot read SidecarSets.
+// stuck is a ConversionGuard of a process that cannot read SidecarSets.
 type stuck struct {
 	*ConversionGuard
 	clock  *clocktesting.FakeClock

@@ -27,8 +27,8 @@ func Get(ctx context.Context, reader client.Reader) (*apiextensionsv1.CustomReso
 	return definition, nil
 }
 
-// SuspendConversion makes the API server serve SidecarSets without a conversion webhook, until
-// the webhook role claims the conversion again. It reports whether it changed the definition.
+// SuspendConversion makes the API server serve SidecarSets without a conversion webhook, until the webhook
+// role claims the conversion again. SuspendConversion reports whether the definition was changed.
 func SuspendConversion(ctx context.Context, c client.Client) (bool, error) {
 	definition, err := Get(ctx, c)
 	if err != nil || !Converts(definition) {
@@ -38,9 +38,9 @@ func SuspendConversion(ctx context.Context, c client.Client) (bool, error) {
 	return true, change(ctx, c, definition, append(missingFields(definition), suspend))
 }
 
-// KeepFields changes a definition without conversion webhook. It adds to each version the fields
-// that only the other version has. Otherwise, the API server would prune these fields on each
-// read, and the next write would lose them. KeepFields reports whether it changed the definition.
+// KeepFields changes a definition without a conversion webhook: each version gets the field that only the
+// other version has. Without this field, the API server would prune the value of the field on each read, and
+// the next write would delete the stored value. KeepFields reports whether the definition was changed.
 func KeepFields(ctx context.Context, c client.Client) (bool, error) {
 	definition, err := Get(ctx, c)
 	if err != nil || Converts(definition) {
@@ -53,9 +53,9 @@ func KeepFields(ctx context.Context, c client.Client) (bool, error) {
 	return true, change(ctx, c, definition, missing)
 }
 
-// KeepsFields reports whether a write of a SidecarSet loses no field of the stored version. This
-// is the case if a webhook converts, or if each version of the definition has the fields of the
-// other version.
+// KeepsFields reports whether a write of a SidecarSet preserves all fields of the stored version. KeepsFields
+// returns true if a webhook converts, or if each version of the definition has the fields of the other
+// version.
 func KeepsFields(definition *apiextensionsv1.CustomResourceDefinition) bool {
 	return Converts(definition) || len(missingFields(definition)) == 0
 }
@@ -66,7 +66,7 @@ func Converts(definition *apiextensionsv1.CustomResourceDefinition) bool {
 	return conversion != nil && conversion.Strategy == apiextensionsv1.WebhookConverter
 }
 
-// operation is an operation of a JSON patch. A JSON patch keeps fields that this program does not
+// operation is an operation of a JSON patch. The patch does not change fields that this program does not
 // know.
 type operation struct {
 	Op    string `json:"op"`
@@ -101,7 +101,8 @@ func missingFields(definition *apiextensionsv1.CustomResourceDefinition) []opera
 	return missing
 }
 
-// change patches the definition unless it has changed since it was read.
+// change applies the operations to the definition. The API server rejects the patch if the definition has
+// changed since the read.
 func change(ctx context.Context, c client.Client, definition *apiextensionsv1.CustomResourceDefinition, operations []operation) error {
 	exactly := operation{Op: "replace", Path: "/metadata/resourceVersion", Value: definition.ResourceVersion}
 	patch, err := json.Marshal(slices.Concat([]operation{exactly}, operations))

@@ -21,16 +21,16 @@ const webhookService = "outrigger-webhook"
 // deletionInterval is the time between two checks for a deleted object.
 const deletionInterval = 500 * time.Millisecond
 
-// Uninstallation removes the roles in an order in which the API server never calls a missing
-// webhook. It does not remove SidecarSets, their definition or their revisions. A missing object
-// is not an error.
+// Uninstallation removes the roles in an order in which the API server never calls a missing webhook.
+// SidecarSets, the CustomResourceDefinition and revisions stay. A missing object is not an error.
 type Uninstallation struct {
 	Client          client.Client
 	SystemNamespace string
 	Out             io.Writer
 }
 
-// Run returns once everything is removed.
+// Run removes the webhook configurations and the Deployments, and then suspends the conversion. Run returns
+// once all objects and their pods are deleted.
 func (u Uninstallation) Run(ctx context.Context) error {
 	configurations := []*metav1.PartialObjectMetadata{
 		named("admissionregistration.k8s.io", "ValidatingWebhookConfiguration", "", "outrigger"),
@@ -55,8 +55,8 @@ func named(group, kind, namespace, name string) *metav1.PartialObjectMetadata {
 	return object
 }
 
-// remove deletes the objects, and waits until the objects and their dependents are gone.
-// Otherwise, a running role would claim the conversion again.
+// remove deletes the objects, and waits until the objects and their dependents are gone. remove waits because
+// a running webhook role would claim the conversion again.
 func (u Uninstallation) remove(ctx context.Context, objects []*metav1.PartialObjectMetadata) error {
 	for _, object := range objects {
 		err := u.Client.Delete(ctx, object, client.PropagationPolicy(metav1.DeletePropagationForeground))

@@ -16,7 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// installed is a cluster whose SidecarSets a Service converts, and the requests to it.
+// installed is a client of a cluster whose SidecarSets a Service converts. asked records the deletions and
+// patches.
 type installed struct {
 	client.Client
 	asked []string
@@ -60,7 +61,8 @@ func (in *installed) strategy(t *testing.T) apiextensionsv1.ConversionStrategyTy
 	return definition.Spec.Conversion.Strategy
 }
 
-// First the API server stops calling webhooks, then the roles end, then the conversion is suspended.
+// The webhook configurations are deleted before the Deployments, and the conversion is suspended after the
+// deletion of the Deployments.
 func TestUninstallationEndsCallersFirst(t *testing.T) {
 	in := newInstalled(t, "outrigger-webhook")
 	in.uninstall(t)
@@ -71,7 +73,7 @@ func TestUninstallationEndsCallersFirst(t *testing.T) {
 	}, in.asked)
 	assert.Equal(t, apiextensionsv1.NoneConverter, in.strategy(t))
 	require.NoError(t, in.Get(t.Context(), client.ObjectKey{Namespace: "system", Name: "others"}, &appsv1.Deployment{}))
-	in.uninstall(t) // what is gone already is no error
+	in.uninstall(t) // a missing object is not an error
 }
 
 func TestUninstallationLeavesTheConversionOfOthers(t *testing.T) {

@@ -20,8 +20,8 @@ import (
 // backoffReset is the uptime after which the backoff starts again from its first wait.
 const backoffReset = 2 * time.Minute
 
-// newBackoff returns the waits between two attempts to reconnect. The reflector itself waits for
-// up to a minute, so caches would stay stale long after the API server is back.
+// newBackoff returns the waits between two attempts to reconnect. The backoff of the reflector has waits of
+// up to a minute, so that caches would stay stale long after the API server answers again.
 func newBackoff() wait.DelayFunc {
 	backoff := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Cap: 800 * time.Millisecond, Jitter: 0.25, Steps: math.MaxInt32}
 	return backoff.DelayWithReset(clock.RealClock{}, backoffReset)
@@ -38,15 +38,15 @@ func newInformer(lists *monitoredListWatch, object runtime.Object, resync time.D
 	return informer{shared}
 }
 
-// LastSyncResourceVersion returns the resourceVersion up to which the store shows all writes. The
+// LastSyncResourceVersion returns the resourceVersion up to which the store contains all writes. The
 // resourceVersion of the reflector may be newer than the store.
 func (i informer) LastSyncResourceVersion() string {
 	return i.GetIndexer().LastStoreSyncResourceVersion()
 }
 
-// reflectorAdapter replaces the backoff of a reflector. Shared informers have no option for this
-// backoff (kubernetes/kubernetes#136943). The first attempt of the reflector fails. The error
-// handler of the reflector then repeats the attempts with newBackoff.
+// reflectorAdapter replaces the backoff of a reflector. Shared informers have no option for this backoff
+// (kubernetes/kubernetes#136943). reflectorAdapter lets the first attempt of the reflector fail. The error
+// handler of the reflector then retries with newBackoff.
 type reflectorAdapter struct {
 	*monitoredListWatch
 	running atomic.Bool
@@ -54,7 +54,7 @@ type reflectorAdapter struct {
 
 var errNotRunning = errors.New("the reflector adapter is not running yet")
 
-// run is the error handler of the reflector. It returns when the context ends.
+// run is the error handler of the reflector. run lists and watches until the context ends.
 func (a *reflectorAdapter) run(ctx context.Context, reflector *toolscache.Reflector, _ error) {
 	a.running.Store(true)
 	_ = newBackoff().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
@@ -76,7 +76,8 @@ func (a *reflectorAdapter) list(ctx context.Context, options metav1.ListOptions)
 	return a.monitoredListWatch.list(ctx, options)
 }
 
-// watch retries after errors for which the reflector would wait with its own backoff.
+// watch retries after refused connections and after throttling, because the reflector would retry these
+// errors with the longer backoff of the reflector.
 func (a *reflectorAdapter) watch(ctx context.Context, options metav1.ListOptions) (opened watch.Interface, err error) {
 	if !a.running.Load() {
 		return nil, errNotRunning

@@ -28,7 +28,7 @@ func versioned(name, version string) *corev1.Pod {
 	}}
 }
 
-// source streams its pods and then the events of the test.
+// source is an API server that streams pods, and then the events that the test sends.
 type source struct {
 	mu      sync.Mutex
 	pods    []*corev1.Pod
@@ -49,7 +49,7 @@ func (s *source) listWatch() *toolscache.ListWatch {
 				return nil, syscall.ECONNREFUSED
 			}
 			if options.SendInitialEvents == nil {
-				// A restarted API server has no earlier changes.
+				// A restarted API server does not have the changes since the resourceVersion of the client.
 				gone := watch.NewFakeWithChanSize(1, false)
 				status := apierrors.NewResourceExpired("too old resource version").Status()
 				gone.Error(&status)
@@ -68,7 +68,7 @@ func (s *source) listWatch() *toolscache.ListWatch {
 	}
 }
 
-// handled are the events of a handler, in order.
+// handled receives the events of a handler, in order.
 type handled chan string
 
 func (h handled) handler() toolscache.ResourceEventHandler {

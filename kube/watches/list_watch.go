@@ -20,9 +20,9 @@ const (
 	// accept a watch and end it with an error at once. Events also take a moment to reach the
 	// cache.
 	minUptime = time.Second
-	// A list that has been rejected for rejectionGracePeriod is retried only every
-	// rejectionBackoff. An API server that has just started rejects lists until it has
-	// read its own roles and definitions.
+	// A list that has been rejected for rejectionGracePeriod is retried only every rejectionBackoff. The
+	// grace period is necessary because an API server rejects lists until the API server has read all roles
+	// and definitions.
 	rejectionGracePeriod = 30 * time.Second
 	rejectionBackoff     = 10 * time.Second
 )
@@ -30,7 +30,8 @@ const (
 // outage is a time without a working watch.
 type outage struct {
 	since time.Time
-	// opened is the start of the watch that ends the outage if it lasts.
+	// opened is the start of the newest watch, or zero while no watch is open. The outage ends once the watch
+	// has lasted for minUptime.
 	opened time.Time
 	cause  error
 }
@@ -74,7 +75,8 @@ func (w *monitoredListWatch) down() (time.Duration, error) {
 	return now.Sub(current.since), current.cause
 }
 
-// list delays the return of a lasting rejection, because the reflector retries within a second.
+// list delays the return of an error that has lasted for rejectionGracePeriod, because the reflector retries
+// within a second.
 func (w *monitoredListWatch) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	list, err := w.lists.ListWithContext(ctx, options)
 	if err != nil {
@@ -105,8 +107,8 @@ func (w *monitoredListWatch) lastingRejection(err error) bool {
 	return w.clock.Since(w.rejectedSince) >= rejectionGracePeriod
 }
 
-// rejection reports whether retries cannot help. Examples are lost permissions and a missing
-// definition.
+// rejection reports whether a retry can succeed only after a change of the cluster, for example of a Role or
+// of a CustomResourceDefinition.
 func rejection(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err)
 }
@@ -147,7 +149,7 @@ func (w *monitoredListWatch) begun() int {
 	return w.newest
 }
 
-// opened records that the watch misses no event from now on.
+// opened records the time from which the watch delivers all changes.
 func (w *monitoredListWatch) opened(number int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -158,7 +160,7 @@ func (w *monitoredListWatch) opened(number int) {
 	w.outage.Store(&outage{since: current.since, opened: w.clock.Now()})
 }
 
-// ended records the end of a watch, unless a newer watch has replaced it.
+// ended records the end of a watch, unless a newer watch has replaced the watch.
 func (w *monitoredListWatch) ended(number int, cause error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -173,7 +175,7 @@ func (w *monitoredListWatch) failed(cause error) {
 	w.brokeLocked(cause)
 }
 
-// brokeLocked starts an outage or continues the present one. The caller holds mu.
+// brokeLocked starts an outage, or updates the cause of the current outage. The caller holds mu.
 func (w *monitoredListWatch) brokeLocked(cause error) {
 	now := w.clock.Now()
 	next := &outage{since: now, cause: cause}
@@ -203,7 +205,8 @@ func (s *observedWatch) Stop() {
 	})
 }
 
-// run calls ended before the receiver can observe the end of the watch.
+// run forwards events until the watch ends or is stopped. run calls ended before the receiver can observe the
+// end of the watch.
 func (s *observedWatch) run(observe func(watch.Event), ended func()) {
 	defer close(s.to)
 	defer ended()

@@ -14,7 +14,7 @@ import (
 
 const injectedSetIndex = "injected-set"
 
-// Pods finds cached pods by an injected SidecarSet through an index.
+// Pods finds cached pods by their namespace, and, through an index, by an injected SidecarSet.
 type Pods struct {
 	informer toolscache.SharedIndexInformer
 }
@@ -42,8 +42,8 @@ func IndexPods(ctx context.Context, informers cache.Cache) (*Pods, error) {
 	return &Pods{informer: shared}, nil
 }
 
-// Of lists the pods that a SidecarSet was injected into. Copy a pod before you change it, because
-// the cache owns the pod.
+// Of lists the cached pods into which a SidecarSet was injected. Copy a pod before you change it, because the
+// cache owns the pod.
 func (p *Pods) Of(set string) ([]*corev1.Pod, error) {
 	found, err := p.informer.GetIndexer().ByIndex(injectedSetIndex, set)
 	if err != nil {

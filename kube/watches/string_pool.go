@@ -15,20 +15,20 @@ import (
 )
 
 const (
-	// poolLimit is the number of values of one kind at which the pool drops all values of this
-	// kind. It limits the memory for values of deleted objects.
+	// poolLimit is the number of values of one kind at which the pool drops all values of this kind. The
+	// limit bounds the memory for values of deleted objects.
 	poolLimit = 1 << 12
 	// maxPooledLength is the length of the longest map value that is pooled, in bytes.
 	maxPooledLength = 1 << 10
 )
 
-// stringPool makes cached pods share equal values, because the pods of one workload differ in few
-// fields. Shared values must not be changed. stringPool is not safe for concurrent use.
+// stringPool makes cached pods share equal values, because the pods of one workload differ in few fields.
+// Shared values are immutable. stringPool is not safe for concurrent use.
 type stringPool struct {
 	texts         map[string]string
 	labelMaps     map[string]map[string]string
 	containerSets map[string][]corev1.Container
-	// sidecarEnv is the only variable of a sidecar that a decision reads.
+	// sidecarEnv contains the only environment variable of a sidecar that roles read.
 	sidecarEnv []corev1.EnvVar
 }
 
@@ -54,8 +54,8 @@ func (p *stringPool) text(value string) string {
 	return add(p.texts, value, value)
 }
 
-// annotations returns a new map with shared keys and values, because pods that are upgraded in
-// the same second have equal records.
+// annotations returns a new map with shared keys and values, because pods that are upgraded in the same
+// second have equal values. Values longer than maxPooledLength are not shared.
 func (p *stringPool) annotations(own map[string]string) map[string]string {
 	if own == nil {
 		return nil
@@ -70,7 +70,7 @@ func (p *stringPool) annotations(own map[string]string) map[string]string {
 	return kept
 }
 
-// labels returns a map that all pods with equal labels share.
+// labels returns a map with equal content, which all pods with equal labels share.
 func (p *stringPool) labels(own map[string]string) map[string]string {
 	var key []byte
 	for _, name := range slices.Sorted(maps.Keys(own)) {
@@ -82,8 +82,9 @@ func (p *stringPool) labels(own map[string]string) map[string]string {
 	return add(p.labelMaps, string(key), p.annotations(own))
 }
 
-// containers returns containers with only names, images, restart policies, what a resize reads, and whether
-// the container is a sidecar. Pods for which these fields are equal share the result.
+// containers returns containers with only the fields that roles read: names, images, restart policies, the
+// fields that a resize reads, and the variable that marks a sidecar. Pods for which these fields are equal
+// share the result.
 func (p *stringPool) containers(own []corev1.Container) []corev1.Container {
 	if len(own) == 0 {
 		return nil
@@ -121,7 +122,7 @@ func appendParts(key []byte, parts ...string) []byte {
 	return key
 }
 
-// resizable returns the amounts that a kubelet can resize.
+// resizable returns the amounts of the resources that a kubelet can resize.
 func resizable(all corev1.ResourceList) (kept corev1.ResourceList) {
 	for _, name := range revision.ResizableResources() {
 		if amount, present := all[name]; present {

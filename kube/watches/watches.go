@@ -15,9 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// StaleAfter is the time that a watch may be down before its cache is too old for decisions. The
-// API server ends each watch every few minutes, but the informer reconnects well within
-// StaleAfter.
+// StaleAfter is the time after which the cache of a watch that is down is too old for decisions. The API
+// server ends each watch every few minutes, but the informer reconnects within StaleAfter.
 const StaleAfter = 2 * time.Second
 
 // Watches records for each cached type how long its watch has been down. Watches is safe for
@@ -37,8 +36,8 @@ func New(scheme *runtime.Scheme, clock clock.Clock) *Watches {
 	return &Watches{scheme: scheme, clock: clock, start: clock.Now(), kinds: map[string][]*monitoredListWatch{}}
 }
 
-// CacheOptions returns the options of a cache whose watches are recorded. Its objects lack
-// the fields that no role reads.
+// CacheOptions returns the options of a cache whose watches are recorded. The cached objects lack the fields
+// that no role reads.
 func (w *Watches) CacheOptions(systemNamespace string) cache.Options {
 	inSystemNamespace := map[string]cache.Config{systemNamespace: {}}
 	return cache.Options{
@@ -47,7 +46,7 @@ func (w *Watches) CacheOptions(systemNamespace string) cache.Options {
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Pod{}:       {Transform: NewPodTransform()},
 			&corev1.Namespace{}: {Transform: namespaceTransform},
-			// Roles read revisions and configuration from this namespace only.
+			// Roles read revisions, configuration and Secrets only from the system namespace.
 			&appsv1.ControllerRevision{}: {Namespaces: inSystemNamespace},
 			&corev1.ConfigMap{}:          {Namespaces: inSystemNamespace},
 			&corev1.Secret{}:             {Namespaces: inSystemNamespace},
@@ -55,8 +54,8 @@ func (w *Watches) CacheOptions(systemNamespace string) cache.Options {
 	}
 }
 
-// NewInformer is a cache.Options.NewInformer. Its informers reconnect within a second after the
-// API server is back. Watches records the outages of these informers.
+// NewInformer implements cache.Options.NewInformer. The returned informer reconnects within a second after
+// the API server answers again. Watches records the outages of the informer.
 func (w *Watches) NewInformer(
 	lists toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers,
 ) toolscache.SharedIndexInformer {
@@ -75,8 +74,8 @@ func (w *Watches) Down(object client.Object) time.Duration {
 	return down
 }
 
-// Current returns a StaleError if the cache of one of these types is too old for decisions.
-// Current sends no request.
+// Current returns a StaleError if the cache of one of the given types is too old for decisions. Current does
+// not send a request.
 func (w *Watches) Current(objects ...client.Object) error {
 	for _, object := range objects {
 		if down, cause := w.worst(object); down > StaleAfter {

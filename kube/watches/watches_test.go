@@ -95,7 +95,7 @@ func TestAWatchCountsAsUpOnceItLasts(t *testing.T) {
 	s.downFor(time.Second, "it has ended")
 }
 
-// eventually waits for another goroutine.
+// eventually waits until holds returns true, because another goroutine changes the state.
 func (s *watchEnvironment) eventually(holds func() bool) {
 	s.t.Helper()
 	require.Eventually(s.t, holds, 10*time.Second, time.Millisecond)

@@ -1,6 +1,6 @@
-// Package v1alpha1 defines the API of group outrigger.io, which controls how rollouts of
-// SidecarSets proceed. It contains types, and no logic (SPEC §11). A SidecarSet without an object
-// of this group rolls out as in OpenKruise.
+// Package v1alpha1 defines the API of group outrigger.io, which controls how rollouts of SidecarSets proceed.
+// The package contains types, and no logic (SPEC §11). Without objects of this group, SidecarSets roll out as
+// in OpenKruise.
 //
 // +kubebuilder:object:generate=true
 // +groupName=outrigger.io

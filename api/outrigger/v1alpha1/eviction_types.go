@@ -5,21 +5,21 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// RolloutNotUpgradable is the reaction to pods that no upgrade in place brings to the newest content,
-// and to pods that match but were never injected.
+// RolloutNotUpgradable configures the reaction to pods that cannot be upgraded in place to the newest
+// content, and to pods that match but were never injected.
 type RolloutNotUpgradable struct {
-	// Action is Leave or Evict. With Leave, the default, the pods stay until another component
-	// recreates them. With Evict, the pods are evicted through the eviction API after the rollout of
-	// their SidecarSet has ended, and their controllers recreate them. Pods without a controller, and
-	// pods that end by themselves, are never evicted.
+	// Action is Leave or Evict. With Leave, the default, the pods stay until another component recreates
+	// them. With Evict, the pods are evicted through the eviction API after the rollout of their SidecarSet
+	// has ended, and their controllers recreate them. Pods without a controller, and pods that run to
+	// completion, are never evicted.
 	// +kubebuilder:validation:Enum=Leave;Evict
 	Action NotUpgradableAction `json:"action,omitempty"`
 	// MaxUnavailablePerOwner is the number of pods of one owner, such as a Deployment, that may be
 	// unavailable for an eviction, including the evicted pods. The default is 1.
 	// +kubebuilder:validation:Minimum=1
 	MaxUnavailablePerOwner int32 `json:"maxUnavailablePerOwner,omitempty"`
-	// Deadline is the time within which all these pods have to be recreated, in hours or days, such as
-	// 14d. After the deadline, status reports the evictions as overdue, and the evictions continue.
+	// Deadline is the time within which all pods that may be evicted have to be recreated, in hours or days,
+	// such as 14d. After the deadline, status reports the evictions as overdue, and the evictions continue.
 	// +kubebuilder:validation:MaxLength=5
 	// +kubebuilder:validation:Pattern=`^[1-9][0-9]{0,3}[hd]$`
 	Deadline string `json:"deadline,omitempty"`
@@ -39,18 +39,18 @@ func (s *RolloutPolicySpec) Evicts() bool {
 	return s.NotUpgradable != nil && s.NotUpgradable.Action == EvictNotUpgradable
 }
 
-// EvictionStatus is the state of the evictions of a RolloutPolicy, as its run reports the state.
+// EvictionStatus is the state of the evictions of a RolloutPolicy, as reported by the run of the evictions.
 type EvictionStatus struct {
 	// WorkflowID is the id of the workflow that evicts the pods.
 	WorkflowID string `json:"workflowID"`
-	// Message describes the remaining pods, and the reason for which they wait.
+	// Message describes the remaining pods, and the reason for which the pods wait.
 	Message string `json:"message,omitempty"`
 	// Remaining is the number of pods that still have to be recreated.
 	Remaining int32 `json:"remaining"`
 	// Evicted is the number of evictions of the run.
 	Evicted int32 `json:"evicted"`
-	// Since is the time at which the policy found pods that it may evict, and had none before. The
-	// deadline counts from this time.
+	// Since is the time at which the run first found pods that may be evicted. Since is nil while no such
+	// pods exist. The deadline counts from Since.
 	Since *metav1.Time `json:"since,omitempty"`
 	// Overdue is set if pods remain after the deadline.
 	Overdue bool `json:"overdue,omitempty"`
@@ -58,27 +58,29 @@ type EvictionStatus struct {
 	Paused bool `json:"paused,omitempty"`
 	// PausedBy is the user that paused the evictions.
 	PausedBy string `json:"pausedBy,omitempty"`
-	// PauseReason is the reason of that user.
+	// PauseReason is the reason that the user gave for the pause.
 	PauseReason string `json:"pauseReason,omitempty"`
-	// Failed lists the owners whose replacement was no better. Their other pods are not evicted.
+	// Failed lists the owners with an evicted pod whose replacement was not better. The other pods of these
+	// owners are not evicted.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
 	Failed []FailedEviction `json:"failed,omitempty"`
 }
 
-// FailedEviction is an owner whose evicted pod was not replaced by a better pod.
+// FailedEviction is an owner whose evicted pod was not replaced by a better pod. No further pod of the owner
+// is evicted for the same generation of the SidecarSet.
 type FailedEviction struct {
 	// SidecarSet is the SidecarSet for which the pod was evicted.
 	SidecarSet string `json:"sidecarSet"`
-	// Generation is the generation of the SidecarSet at that time. A failure of another generation
-	// stops no evictions.
+	// Generation is the generation of the SidecarSet at the time of the eviction.
 	Generation int64 `json:"generation"`
 	// SidecarSetUID is the uid of the SidecarSet.
 	SidecarSetUID types.UID `json:"sidecarSetUID"`
 	Namespace     string    `json:"namespace"`
-	// Kind and Name identify the controller of the evicted pod, or the Deployment of its ReplicaSet.
+	// Kind and Name identify the controller of the evicted pod, or the Deployment if the controller is a
+	// ReplicaSet of a Deployment.
 	Kind string `json:"kind"`
 	Name string `json:"name"`
-	// Reason says why the replacement is no better.
+	// Reason explains why the replacement is not better.
 	Reason string `json:"reason"`
 }

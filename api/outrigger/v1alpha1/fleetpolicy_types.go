@@ -5,8 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// FleetPolicy divides the rollouts of SidecarSets over many clusters into stages. It is a manifest of
-// the command outrigger fleet apply, and no object of an API server.
+// FleetPolicy divides the rollouts of SidecarSets over many clusters into stages. A FleetPolicy is a manifest
+// for the command outrigger fleet apply, and not an object of an API server.
 type FleetPolicy struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -22,12 +22,12 @@ type FleetPolicyMetadata struct {
 // FleetPolicySpec is the wanted order of a rollout over many clusters.
 type FleetPolicySpec struct {
 	SidecarSets FleetSidecarSets `json:"sidecarSets"`
-	// Stages are the stages of each rollout, in order. A cluster belongs to the first stage that
-	// selects it. Clusters that no stage selects come after the last stage.
+	// Stages are the stages of each rollout, in order. A cluster belongs to the first stage that selects the
+	// cluster. Clusters that no stage selects roll out after the last stage.
 	Stages []FleetStage `json:"stages"`
 	// Failure is the reaction to a cluster whose rollout failed.
 	Failure FleetFailure `json:"failure,omitzero"`
-	// Unreachable says when a cluster is skipped.
+	// Unreachable configures when a cluster is skipped.
 	Unreachable FleetUnreachable `json:"unreachable,omitzero"`
 	// Gates are measurements that decide between two stages whether the rollout continues. A gate of a
 	// fleet has no credentials.
@@ -39,21 +39,22 @@ type FleetSidecarSets struct {
 	MatchNames []string `json:"matchNames"`
 }
 
-// FleetStage is one stage of a rollout. The next stage begins once the runs of its clusters have
-// completed, its bake time is over, its gates have succeeded, and it is approved.
+// FleetStage is one stage of a rollout. The next stage begins once the rollouts in the clusters of the stage
+// are completed, the bake time of the stage is over, the gates of the stage have succeeded, and the stage is
+// approved.
 type FleetStage struct {
 	Name string `json:"name"`
-	// Clusters selects clusters by their labels. Without labels, it selects all clusters.
+	// Clusters selects clusters by their labels. Without labels, the stage selects all clusters.
 	Clusters FleetClusters `json:"clusters,omitzero"`
-	// MaxConcurrentClusters is the number or the percentage of the clusters of the stage that roll out
-	// at the same time. Without it, all clusters do.
+	// MaxConcurrentClusters is the number or the percentage of the clusters of the stage that roll out at the
+	// same time. Without maxConcurrentClusters, all clusters of the stage roll out at the same time.
 	MaxConcurrentClusters *intstr.IntOrString `json:"maxConcurrentClusters,omitempty"`
-	// Bake is the time that the stage waits after the last of its runs has completed.
+	// Bake is the time that the stage waits after the rollouts in all clusters of the stage are completed.
 	Bake *metav1.Duration `json:"bake,omitempty"`
-	// Gates are the names of the gates of the stage. They measure after its bake time and before its
-	// approval, in this order.
+	// Gates are the names of the gates of the stage. The gates measure one after the other, in the order of
+	// this list, after the bake time and before the approval of the stage.
 	Gates []string `json:"gates,omitempty"`
-	// Approval makes the stage wait for an approval after its bake time and its gates.
+	// Approval makes the stage wait for an approval after the bake time and the gates of the stage.
 	Approval *StepApproval `json:"approval,omitempty"`
 }
 
@@ -80,12 +81,12 @@ const (
 	FleetRollbackAll   FleetAction = "RollbackAll"
 )
 
-// FleetUnreachable says when a cluster is skipped.
+// FleetUnreachable configures when a cluster is skipped.
 type FleetUnreachable struct {
-	// After is the time after which a cluster is skipped whose worker does not answer, or which does
-	// not have the content. The default is 10m.
+	// After is the time after which a cluster is skipped if the worker of the cluster does not answer, or if
+	// the cluster does not have the content. The default is 10m.
 	After *metav1.Duration `json:"after,omitempty"`
-	// Max is the number or the percentage of the clusters of a stage that may be skipped. If more are
-	// skipped, the stage waits. Without it, any number may be skipped.
+	// Max is the number or the percentage of the clusters of a stage that may be skipped. If more clusters
+	// are skipped, the stage waits. Without max, any number of clusters may be skipped.
 	Max *intstr.IntOrString `json:"max,omitempty"`
 }

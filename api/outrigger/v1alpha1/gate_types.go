@@ -53,7 +53,7 @@ type PrometheusGate struct {
 	// +kubebuilder:validation:MaxLength=512
 	Success string `json:"success"`
 	// Failure is an expression of CEL over the same variables. If the expression is true for a sample, the
-	// sample is a failure. Without this expression, each number that is no success is a failure.
+	// sample is a failure. Without this expression, each number that is not a success is a failure.
 	// +kubebuilder:validation:MaxLength=512
 	Failure string `json:"failure,omitempty"`
 	// FailureLimit is the number of failed samples above which the gate fails. The default is 0.
@@ -65,7 +65,8 @@ type PrometheusGate struct {
 
 // WebhookGate sends requests to a service of the user. The request is a POST whose JSON has the fields
 // sidecarSet, generation, revision, step and pods. The answer is JSON with the fields phase and message. The
-// phase is Success, Failure, Inconclusive or Running. After the answer Running, the gate asks again.
+// phase is Success, Failure, Inconclusive or Running. After the answer Running, the gate sends another
+// request.
 type WebhookGate struct {
 	// URL is the address of the service.
 	// +kubebuilder:validation:MaxLength=512
@@ -74,12 +75,12 @@ type WebhookGate struct {
 	// +kubebuilder:validation:XValidation:rule="!self.contains('#')",message="url has no fragment: remove the part that begins with #"
 	// +kubebuilder:validation:XValidation:rule="!self.matches('[[:space:]]') && isURL(self)",message="url is an absolute URL without spaces, such as https://checks.example.com/rollouts"
 	URL string `json:"url"`
-	// Timeout is the time that the service has to answer. The default is 10s.
+	// Timeout is the time within which the service must answer. The default is 10s.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[+]?([0-9]*[.]?[0-9]*(ns|us|µs|ms|s|m|h))+$') && duration(self) > duration('0s') && duration(self) <= duration('60s')",message="timeout is a duration of at most 60s"
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
-	// Interval is the time after the answer Running until the gate asks again. The default is 30s.
+	// Interval is the time between the answer Running and the next request. The default is 30s.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[+]?([0-9]*[.]?[0-9]*(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1s')",message="interval is a duration of at least 1s"
@@ -97,7 +98,7 @@ type WorkflowGate struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
 	Type string `json:"type"`
-	// TaskQueue is the task queue of your worker.
+	// TaskQueue is the task queue of the worker that runs the workflow.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
 	TaskQueue string `json:"taskQueue"`
@@ -109,7 +110,8 @@ type WorkflowGate struct {
 }
 
 // GateCredentials names a Secret in the namespace of the system. The Secret has the key token, or the keys
-// username and password. The worker may read the Secret outrigger-gates. Another name needs a further Role.
+// username and password. The Role of the worker allows only the Secret outrigger-gates. A Secret with another
+// name needs an additional Role.
 type GateCredentials struct {
 	// Name is the name of the Secret.
 	// +kubebuilder:validation:MinLength=1

@@ -36,7 +36,7 @@ type RolloutActionList struct {
 	Items           []RolloutAction `json:"items"`
 }
 
-// RolloutVerb is what an action does with a rollout.
+// RolloutVerb is the effect of an action on a rollout.
 //
 // +kubebuilder:validation:Enum=pause;resume;approve;promote;abort;retry;permit
 type RolloutVerb string
@@ -52,30 +52,30 @@ const (
 	VerbPermit  RolloutVerb = "permit"
 )
 
-// RolloutActionSpec is the wanted action. It never changes.
+// RolloutActionSpec is the wanted action. The spec is immutable.
 //
 // +kubebuilder:validation:XValidation:rule="self == oldSelf",message="an action never changes; create another one"
 // +kubebuilder:validation:XValidation:rule="!has(self.step) || self.verb in ['approve', 'promote']",message="step needs the verb approve or promote"
 // +kubebuilder:validation:XValidation:rule="!has(self.full) || !self.full || self.verb == 'promote'",message="full needs the verb promote"
 // +kubebuilder:validation:XValidation:rule="self.verb != 'permit' || has(self.reason) && size(self.reason) > 0",message="the verb permit needs a reason"
 type RolloutActionSpec struct {
-	// SidecarSet is the name of the SidecarSet whose rollout the action is for.
+	// SidecarSet is the name of the SidecarSet of the rollout.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	SidecarSet string `json:"sidecarSet"`
-	// Verb is what the action does. pause and resume pause and resume the rollout. approve approves
-	// the current step of its RolloutPolicy. promote ends the current step. abort rolls the rollout
-	// back. retry begins a rollout again that was rolled back. permit lets a rollout begin that waits for
-	// a permit of its fleet.
+	// Verb selects the effect of the action. pause and resume pause and resume the rollout. approve approves
+	// the current step of the RolloutPolicy. promote ends the current step. abort rolls the rollout back.
+	// retry starts a rollout again that was rolled back. permit starts a rollout that waits for a permit of
+	// the fleet.
 	Verb RolloutVerb `json:"verb"`
-	// Step is the number of a step, from 1, or its name. An approve or a promote is rejected if
-	// another step is the current one. Without a step, the action is for the current step.
+	// Step is the number of a step, from 1, or the name of a step. If another step is current, the action is
+	// rejected. Without a step, the action applies to the current step.
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : size(self) > 0",message="step is a number from 1, or the name of a step"
 	Step *intstr.IntOrString `json:"step,omitempty"`
-	// Generation is the generation of the SidecarSet that the action is for. The action is rejected
-	// if the SidecarSet has another generation. Without it, the action is for the current generation.
+	// Generation is a generation of the SidecarSet. If the SidecarSet has another generation, the action is
+	// rejected. Without a generation, the action applies to the current generation.
 	// +kubebuilder:validation:Minimum=1
 	Generation int64 `json:"generation,omitempty"`
 	// Full makes a promote end all steps.
@@ -106,14 +106,14 @@ const (
 type RolloutActionStatus struct {
 	// Phase is Pending until the run has answered. Succeeded and Rejected are final.
 	Phase RolloutActionPhase `json:"phase,omitempty"`
-	// Message is the answer of the run, or the reason that there is none yet.
+	// Message is the answer of the run, or the reason why the run has not answered yet.
 	Message string `json:"message,omitempty"`
 	// Time is the time of the last change of the phase.
 	Time *metav1.Time `json:"time,omitempty"`
 	// ObservedGeneration is the generation of the action.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Target is the generation and the step that the action applies to. It is written before the
-	// action is sent to the run, so that a repeated attempt applies to the same step.
+	// Target is the generation and the step to which the action applies. The operator writes the target
+	// before the operator sends the action to the run. Therefore, a retry applies to the same step.
 	Target *RolloutActionTarget `json:"target,omitempty"`
 }
 
@@ -123,6 +123,6 @@ type RolloutActionTarget struct {
 	UID types.UID `json:"uid"`
 	// Generation is the generation of the SidecarSet.
 	Generation int64 `json:"generation"`
-	// Step is the number of the step, from 1. It is 0 unless the verb is approve or promote.
+	// Step is the number of the step, from 1. If the verb is not approve or promote, Step is 0.
 	Step int32 `json:"step,omitempty"`
 }

@@ -2,9 +2,9 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// RolloutFreeze stops the upgrades of the selected SidecarSets while it exists. Hot upgrades in
-// progress finish. The rollouts continue once the freeze is deleted, or its time is over. A freeze
-// does not change the version of new pods.
+// RolloutFreeze stops the upgrades of the selected SidecarSets. Hot upgrades in progress finish. The rollouts
+// continue once the freeze is deleted, or the time of the field until is reached. A freeze does not change
+// the version of new pods.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=rof
@@ -27,7 +27,7 @@ type RolloutFreezeList struct {
 	Items           []RolloutFreeze `json:"items"`
 }
 
-// RolloutFreezeSpec selects the SidecarSets of a freeze, and limits its time.
+// RolloutFreezeSpec selects the SidecarSets of a freeze, and limits the duration of the freeze.
 type RolloutFreezeSpec struct {
 	// Selector selects SidecarSets by their labels. Without a selector, or with an empty selector,
 	// the freeze applies to every SidecarSet.
@@ -36,8 +36,8 @@ type RolloutFreezeSpec struct {
 	// Reason is the reason of the freeze. Status and commands show it.
 	// +kubebuilder:validation:MaxLength=1024
 	Reason string `json:"reason,omitempty"`
-	// Until is the time at which the freeze ends, such as 2026-11-28T00:00:00Z. Without it, the
-	// freeze ends once it is deleted.
+	// Until is the time at which the freeze ends, such as 2026-11-28T00:00:00Z. Without until, the freeze
+	// ends once the freeze is deleted.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:MaxLength=64

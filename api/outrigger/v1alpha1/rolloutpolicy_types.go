@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// RolloutPolicy divides the rollouts of the selected SidecarSets into steps. One policy applies to a
+// RolloutPolicy divides the rollouts of the selected SidecarSets into steps. At most one policy applies to a
 // SidecarSet. If several policies select a SidecarSet, the policy with the lowest matchingPrecedence applies.
 // If precedences are equal, the policy whose name sorts first applies.
 //
@@ -41,8 +41,8 @@ type RolloutPolicySpec struct {
 	// Selector selects SidecarSets by their labels. An empty selector selects every SidecarSet.
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && size(e.values) > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || size(e.values) == 0))",message="selector: the operators In and NotIn need values; Exists and DoesNotExist have none"
 	Selector metav1.LabelSelector `json:"selector"`
-	// MatchingPrecedence orders the policies that select the same SidecarSet. The lowest value
-	// applies.
+	// MatchingPrecedence orders the policies that select the same SidecarSet. The policy with the lowest
+	// value applies.
 	// +kubebuilder:default=1000
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
@@ -77,7 +77,7 @@ type RolloutPolicySpec struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=20
 	Gates []RolloutGate `json:"gates,omitempty"`
-	// NotUpgradable says what happens to pods that cannot be upgraded in place.
+	// NotUpgradable configures the reaction to pods that cannot be upgraded in place.
 	NotUpgradable *RolloutNotUpgradable `json:"notUpgradable,omitempty"`
 }
 
@@ -98,9 +98,9 @@ type RolloutDomains struct {
 
 // RolloutWindow is a recurring period in which upgrades may start.
 type RolloutWindow struct {
-	// Schedule is the start of the window as a cron expression of five fields: minute, hour, day of
-	// the month, month, day of the week. For example, "0 9 * * 1-5" is 9:00 from Monday to Friday.
-	// A start that the change to daylight-saving time skips does not occur.
+	// Schedule is the start of the window as a cron expression of five fields: minute, hour, day of the
+	// month, month, day of the week. For example, "0 9 * * 1-5" is 9:00 from Monday to Friday. If the change
+	// to daylight-saving time skips the start time, no window begins.
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:XValidation:rule="self.matches('(?i)^ *([*?]|[0-5]?[0-9](-[0-5]?[0-9])?)(/[1-9][0-9]*)?(,([*?]|[0-5]?[0-9](-[0-5]?[0-9])?)(/[1-9][0-9]*)?)* +([*?]|([01]?[0-9]|2[0-3])(-([01]?[0-9]|2[0-3]))?)(/[1-9][0-9]*)?(,([*?]|([01]?[0-9]|2[0-3])(-([01]?[0-9]|2[0-3]))?)(/[1-9][0-9]*)?)* +([*?]|(0?[1-9]|[12][0-9]|3[01])(-(0?[1-9]|[12][0-9]|3[01]))?)(/[1-9][0-9]*)?(,([*?]|(0?[1-9]|[12][0-9]|3[01])(-(0?[1-9]|[12][0-9]|3[01]))?)(/[1-9][0-9]*)?)* +([*?]|(0?[1-9]|1[0-2]|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)(-(0?[1-9]|1[0-2]|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec))?)(/[1-9][0-9]*)?(,([*?]|(0?[1-9]|1[0-2]|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)(-(0?[1-9]|1[0-2]|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec))?)(/[1-9][0-9]*)?)* +([*?]|([0-6]|sun|mon|tue|wed|thu|fri|sat)(-([0-6]|sun|mon|tue|wed|thu|fri|sat))?)(/[1-9][0-9]*)?(,([*?]|([0-6]|sun|mon|tue|wed|thu|fri|sat)(-([0-6]|sun|mon|tue|wed|thu|fri|sat))?)(/[1-9][0-9]*)?)* *$')",message="schedule is a cron expression of five fields such as \"0 9 * * 1-5\": minute, hour, day of the month, month, day of the week from 0 (Sunday) to 6"
 	Schedule string `json:"schedule"`
@@ -116,35 +116,38 @@ type RolloutWindow struct {
 	TimeZone string `json:"timeZone,omitempty"`
 }
 
-// RolloutFailure says when a rollout has failed. A pod fails if one of its sidecars cannot start, or has
-// restarted twice since the upgrade. Pods that are not upgraded yet are the control group. If a share of the
-// control group fails, too, the same share of the upgraded pods does not count.
+// RolloutFailure configures when a rollout has failed. An upgraded pod fails if a sidecar of the pod cannot
+// start, or has restarted twice since the upgrade. Pods that are not upgraded yet are the control group. If a
+// share of the control group also fails, the same share of the upgraded pods does not count.
 type RolloutFailure struct {
-	// MaxFailedPods is the number of failed pods above which the rollout has failed. A percentage
-	// refers to the pods that the rollout upgrades, and is rounded down. With 0, the rollout fails
-	// with its first failed pod.
+	// MaxFailedPods is the number of failed pods above which the rollout has failed. A percentage refers to
+	// the pods that the rollout upgrades, and is rounded down. With 0, the first failed pod fails the
+	// rollout.
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=4
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^([0-9]|[1-9][0-9]|100)%$')",message="maxFailedPods is a number of pods, or a percentage such as 5%"
 	MaxFailedPods intstr.IntOrString `json:"maxFailedPods"`
-	// Action is the reaction to failed pods. Pause pauses the rollout. Rollback upgrades the pods of
-	// the failed version in place to the revision whose rollout ended last, and new pods get this
-	// revision, too. Without such a revision, Rollback pauses the rollout. The default is Pause.
+	// Action is the reaction to failed pods. Pause pauses the rollout. Rollback upgrades the pods of the
+	// failed version in place to the newest good revision, and new pods also get this revision. Without a
+	// good revision, Rollback pauses the rollout. The default is Pause.
 	// +kubebuilder:validation:Enum=Pause;Rollback
 	Action FailureAction `json:"action,omitempty"`
-	// UnreadyFor is the time after which a pod that was available before its upgrade, and is not ready since,
-	// counts as failed, such as 5m. Without unreadyFor, a pod that is not ready does not count.
+	// UnreadyFor is the time after which an upgraded pod that is not ready counts as failed, such as 5m. A
+	// pod that was unavailable before the upgrade does not count. Without unreadyFor, a pod that is not ready
+	// does not count.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[+]?([0-9]*[.]?[0-9]*(ns|us|µs|ms|s|m|h))+$') && duration(self) > duration('0s')",message="unreadyFor is a positive duration such as 5m"
 	UnreadyFor *metav1.Duration `json:"unreadyFor,omitempty"`
-	// AppRestarts is the number of restarts of the containers that are no sidecars after which an upgraded pod
-	// counts as failed, such as 1. Without appRestarts, these restarts do not count.
+	// AppRestarts is the number of restarts of app containers after which an upgraded pod counts as failed,
+	// such as 1. All containers except sidecars are app containers. Without appRestarts, these restarts do
+	// not count.
 	// +kubebuilder:validation:Minimum=1
 	AppRestarts int32 `json:"appRestarts,omitempty"`
-	// ProgressDeadline is the time within which a pod must become updated and ready, such as 30m. If no pod
-	// does, although the rollout could upgrade pods or waits for upgraded pods, the rollout has failed. The time
-	// starts again with each such pod. Without progressDeadline, a rollout waits without end.
+	// ProgressDeadline is the time within which a pod must become updated and ready, such as 30m. The time
+	// runs while the rollout can upgrade pods, or waits for upgraded pods. The time starts again with each
+	// pod that becomes updated and ready. At the end of the time, the rollout has failed. Without
+	// progressDeadline, a rollout has no time limit.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[+]?([0-9]*[.]?[0-9]*(ns|us|µs|ms|s|m|h))+$') && duration(self) > duration('0s')",message="progressDeadline is a positive duration such as 30m"
@@ -161,7 +164,7 @@ const (
 )
 
 // RolloutStep is one step of a rollout. The next step begins once all pods of the step are updated and ready,
-// the bake time of the step is over, and the step is approved.
+// the bake time of the step is over, the gates of the step have succeeded, and the step is approved.
 type RolloutStep struct {
 	// Name is the name of the step in messages and commands.
 	// +kubebuilder:validation:MaxLength=63
@@ -180,7 +183,7 @@ type RolloutStep struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[+]?([0-9]*[.]?[0-9]*(ns|us|µs|ms|s|m|h))+$') && duration(self) > duration('0s')",message="bake is a positive duration such as 10m; without a bake time, leave it out"
 	// +kubebuilder:validation:MaxLength=32
 	Bake *metav1.Duration `json:"bake,omitempty"`
-	// Approval makes the step wait for an approval after the bake time of the step.
+	// Approval makes the step wait for an approval after the bake time and the gates of the step.
 	Approval *StepApproval `json:"approval,omitempty"`
 	// Gates are the names of the gates of the step. The gates measure one after the other, in the order of this
 	// list, after the bake time of the step and before the approval of the step.
@@ -197,9 +200,9 @@ type StepApproval struct{}
 type RolloutPolicyStatus struct {
 	// ObservedGeneration is the generation that the status describes.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// SidecarSets is the number of SidecarSets that the policy applies to.
+	// SidecarSets is the number of SidecarSets to which the policy applies.
 	SidecarSets int32 `json:"sidecarSets"`
-	// Names are the names of these SidecarSets, sorted, at most 100.
+	// Names are the sorted names of these SidecarSets. The list has at most 100 names.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
 	Names []string `json:"names,omitempty"`

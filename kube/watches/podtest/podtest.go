@@ -16,9 +16,8 @@ import (
 	"github.com/outrigger/outrigger/internal/fixture"
 )
 
-// Pods creates random pods with a value in every field, and a SidecarSet that is injected into
-// most of these pods. Fields that decisions read have few values, so that pods often differ in
-// one field only.
+// Pods creates random pods with a value in every field, and a SidecarSet that is injected into most of these
+// pods. The fields that decisions read have few possible values, so that pods often differ in only one field.
 type Pods struct {
 	filler *randfill.Filler
 	drawn  int
@@ -73,7 +72,7 @@ func (p *Pods) Set() *v1alpha1.SidecarSet {
 	return set
 }
 
-// Pod returns a new random pod with a unique name.
+// Pod returns a random pod with a unique name and uid.
 func (p *Pods) Pod() *corev1.Pod {
 	pod := &corev1.Pod{}
 	p.filler.Fill(pod)
