@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// callTimeout is the maximum time that a reconcile waits for Temporal. Temporal usually
+	// callTimeout is the maximum time that a reconcile waits for a call to Temporal. Temporal usually
 	// responds within milliseconds.
 	callTimeout = 100 * time.Millisecond
 	// maxCalls is the number of calls to Temporal that may be in progress at once.
 	maxCalls = 32
 )
 
-// calls are the calls to Temporal that reconciles have started, at most one for each SidecarSet.
-// A slow call continues after its reconcile, and requeues the SidecarSet at its end. The few
-// workers of the controller therefore do not wait for slow calls.
+// calls contains the calls to Temporal that reconciles have started, at most one call for each SidecarSet.
+// A slow call continues after the end of the reconcile, and then requeues the SidecarSet. Therefore, the
+// few workers of the controller do not wait for slow calls.
 type calls struct {
 	// ended receives the SidecarSet of a call that ended after its reconcile.
 	ended chan event.GenericEvent
@@ -29,7 +29,7 @@ type calls struct {
 
 	mu     sync.Mutex
 	byName map[string]*call
-	// unanswered counts the calls about a SidecarSet since the last answered call.
+	// unanswered maps the name of a SidecarSet to the number of consecutive calls without an answer.
 	unanswered map[string]int
 }
 
@@ -43,7 +43,7 @@ type call struct {
 	out  outcome
 	err  error
 	done chan struct{}
-	// left is set once no reconcile waits for the call.
+	// left is set when a reconcile ends before the call.
 	left bool
 }
 
@@ -54,16 +54,16 @@ func newCalls() *calls {
 	}
 }
 
-// of returns the call about a SidecarSet that is in progress, or that has ended and was not
-// taken. It returns nil if there is no such call.
+// of returns the call about set that is in progress, or that has ended and was not taken. Without such a
+// call, of returns nil.
 func (c *calls) of(set string) *call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.byName[set]
 }
 
-// start starts a call, and waits at most callTimeout for its end. After that, the call
-// continues. It is cancelled when ctx ends, so ctx must outlive the reconcile.
+// start calls do in a goroutine, and waits for the end of do for at most callTimeout. A slower do
+// continues. ctx must outlive the reconcile, because the end of ctx cancels the call.
 func (c *calls) start(ctx context.Context, started *call, do func() (outcome, error)) {
 	started.done = make(chan struct{})
 	c.mu.Lock()
@@ -98,8 +98,8 @@ func (c *calls) run(ctx context.Context, started *call, do func() (outcome, erro
 	}
 }
 
-// take removes a call if the call has ended. Otherwise, the end of the call requeues the
-// SidecarSet.
+// take removes the call started and returns true if the call has ended. Otherwise, take returns false, and
+// the end of the call requeues the SidecarSet.
 func (c *calls) take(started *call) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -118,7 +118,7 @@ func (c *calls) take(started *call) bool {
 	return true
 }
 
-// unansweredInARow returns the number of calls about a SidecarSet since the last answered call.
+// unansweredInARow returns the number of consecutive calls about set without an answer.
 func (c *calls) unansweredInARow(set string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -78,8 +78,8 @@ func progressing(p *pass) condition {
 	return no(v1alpha1.ReasonRolloutComplete, p.plan.Message)
 }
 
-// progressOf names the state of a rollout with pods that have to be upgraded or have to converge, or
-// of a rollback.
+// progressOf returns the condition Progressing if pods have to be upgraded or have to converge, or if the
+// rollout is rolled back.
 func progressOf(p *pass) condition {
 	switch {
 	case p.plan.Phase == protocol.PhaseQuarantined:
@@ -96,9 +96,9 @@ func progressOf(p *pass) condition {
 	return yes(v1alpha1.ReasonRolloutProgress, p.plan.Message)
 }
 
-// pausedBySignal reports whether a pause by signal, and not only the spec, prevents upgrades. The
-// pause of a policy is also reported while only the last upgraded pods are not ready, because it
-// reports that these pods fail (SPEC §11.6).
+// pausedBySignal reports whether a pause by signal, and not only the spec, prevents upgrades. A pause by a
+// policy is also reported while the rollout only waits for the last upgraded pods, because the policy
+// paused the rollout when upgraded pods failed (SPEC §11.6).
 func pausedBySignal(p *pass) bool {
 	if p.pause == nil || !p.unfinished() {
 		return false
@@ -106,12 +106,12 @@ func pausedBySignal(p *pass) bool {
 	return p.plan.Counts.Remaining > 0 || p.awaitsPermit() || p.plan.Phase == protocol.PhaseWaiting && signalOf(p.pause).ByPolicy()
 }
 
-// inconclusiveGate reports whether a gate without a clear answer paused the rollout (SPEC §11.14).
+// inconclusiveGate reports whether the rollout is paused because a gate was inconclusive (SPEC §11.14).
 func inconclusiveGate(p *pass) bool {
 	return pausedBySignal(p) && signalOf(p.pause).ByPolicy() && stage.OfStatus(p.set).EndedGate(protocol.GateInconclusive) != nil
 }
 
-// stepReached names what a rollout waits for between two steps (SPEC §11.3).
+// stepReached returns the condition Progressing of a rollout that waits between two steps (SPEC §11.3).
 func stepReached(p *pass) condition {
 	phase, message := stage.OfStatus(p.set).Wait(p.now)
 	switch message += "; " + p.plan.Message; phase {
@@ -125,8 +125,8 @@ func stepReached(p *pass) condition {
 	return yes(v1alpha1.ReasonRolloutProgress, message)
 }
 
-// available returns the condition Available, which tells whether no more pods are unready than
-// maxUnavailable allows.
+// available returns the condition Available. The condition is false if more pods than maxUnavailable are
+// unready, or if all pods are unready.
 func available(p *pass) condition {
 	counts := p.plan.Counts
 	unready, ready := counts.Matched-counts.Ready, fmt.Sprintf("%d of %d pods ready", counts.Ready, counts.Matched)
@@ -142,7 +142,7 @@ func available(p *pass) condition {
 	return yes(v1alpha1.ReasonAsExpected, ready)
 }
 
-// degraded returns the condition Degraded. The most severe problem comes first.
+// degraded returns the condition Degraded, with the most severe problem as the reason.
 func degraded(p *pass) condition {
 	counts := p.plan.Counts
 	switch {
@@ -171,8 +171,8 @@ func degraded(p *pass) condition {
 	return no(v1alpha1.ReasonAsExpected, "")
 }
 
-// brokenNext is the next step after pods that cannot start. An undo helps only if the newest content
-// is the cause.
+// brokenNext returns the text about the next step if sidecars cannot start. The text suggests an undo only
+// if a broken pod has the newest content.
 func brokenNext(p *pass) string {
 	if p.broken.Newest == 0 {
 		return "; none of them has the newest content yet"
@@ -180,7 +180,8 @@ func brokenNext(p *pass) string {
 	return "; go back: kubectl sidecarset undo " + p.set.Name
 }
 
-// rolledBack describes a rollback. The reason says whether the rollout failed or was aborted.
+// rolledBack returns a text about a rollback. ended is set after the end of the rollback. The reason of the
+// quarantine says whether the rollout failed or was aborted.
 func rolledBack(quarantine *v1alpha1.RolloutQuarantine, ended bool) string {
 	verb := "are being"
 	if ended {
@@ -189,7 +190,8 @@ func rolledBack(quarantine *v1alpha1.RolloutQuarantine, ended bool) string {
 	return fmt.Sprintf("the pods %s rolled back to revision %s: %s", verb, quarantine.Revision, quarantine.Reason)
 }
 
-// faultNext is the text about the next step after the message of a fault. faultOf removes this text.
+// faultNext returns the text about the next step, which is appended to the message of a fault. faultOf
+// removes this text.
 func faultNext(set, reason, message string) string {
 	if policy := stage.InvalidPolicy(message); policy != "" {
 		return "; correct RolloutPolicy " + policy + ": kubectl edit rolloutpolicy " + policy
@@ -200,8 +202,8 @@ func faultNext(set, reason, message string) string {
 	return "; check it: kubectl sidecarset check"
 }
 
-// recreateCommand returns the command that recreates the first pod that is not upgradable, or the
-// command that explains all these pods. A text introduces the command.
+// recreateCommand returns a text with the next command. If the first pod that is not upgradable has a
+// controller, the command recreates the pods. Otherwise, the command explains the pods.
 func recreateCommand(p *pass) string {
 	for _, pod := range p.pods {
 		if pod.UID != p.plan.NotUpgradable[0].UID {
@@ -236,8 +238,8 @@ func podsUnknown() condition {
 	return condition{metav1.ConditionUnknown, v1alpha1.ReasonInvalid, "the pods of this SidecarSet cannot be determined"}
 }
 
-// lacksTemporal reports whether Temporal is unavailable though it is needed: by a
-// generation that is not started yet, or by pods that wait for their upgrade.
+// lacksTemporal reports whether Temporal is unavailable although the rollout of the generation has not
+// started, or pods wait for an upgrade.
 func lacksTemporal(p *pass) bool {
 	return p.temporal != nil && p.invalid == nil && (!rolloutStarted(p.set) || p.inProgress() && p.plan.Counts.Remaining > 0)
 }
@@ -249,7 +251,8 @@ func temporalReason(p *pass) string {
 	return v1alpha1.ReasonTemporalUnavailable
 }
 
-// rejectsPods returns a message if selectors that cannot be parsed reject new pods.
+// rejectsPods returns a message if the selectors cannot be parsed, so that new pods are rejected.
+// Otherwise, the message is empty.
 func rejectsPods(p *pass) string {
 	if _, err := match.NewScope(&p.set.Spec); err == nil || p.set.Spec.InjectionStrategy.Paused {
 		return ""

@@ -19,9 +19,9 @@ const definitionInterval = time.Second
 
 var errLosesFields = errors.New("the CustomResourceDefinition of SidecarSets may lack fields of one version, which a write of status would lose")
 
-// definitionCheck prevents the operator from writing SidecarSets until their definition keeps all
-// fields. The definition may lack fields of one version after the conversion was suspended by
-// hand. The webhook role may patch the definition, and adds these fields.
+// definitionCheck prevents writes of SidecarSets by the operator until the definition of SidecarSets keeps
+// all fields. If a user has suspended the conversion, the definition may lack fields of one version. The
+// webhook role, which may patch the definition, adds these fields.
 type definitionCheck struct {
 	reader   client.Reader
 	interval time.Duration
@@ -39,7 +39,7 @@ func (d *definitionCheck) Start(ctx context.Context) error {
 		}
 		d.kept.Store(err != nil || crd.KeepsFields(definition))
 		return d.kept.Load(), nil
-	}) // the error is only returned when the process ends
+	}) // PollUntilContextCancel returns an error only when the process ends
 	return nil
 }
 

@@ -16,13 +16,14 @@ import (
 // Reasons of events on a SidecarSet.
 const (
 	eventRolloutStarted = "RolloutStarted"
-	// A restart has its own reason: events that differ only in their notes count as one.
+	// A restart has a separate reason, because events that differ only in the note are merged.
 	eventRolloutRestarted = "RolloutRestarted"
 	eventRolloutPaused    = "RolloutPaused"
 	eventRolloutResumed   = "RolloutResumed"
 	eventRolloutComplete  = "RolloutComplete"
 	eventNotUpgradable    = "NotUpgradablePods"
-	// Other events about faults have the reason of Degraded.
+	// eventEngineAvailable is the reason of the event at the end of an outage of Temporal. Other events
+	// about faults have the reason of the condition Degraded.
 	eventEngineAvailable = "EngineAvailable"
 
 	// maxNoteLength is the maximum number of bytes of a note. The API server rejects an event with a
@@ -35,9 +36,10 @@ type rolloutEvent struct {
 	kind, reason, note string
 }
 
-// eventsFor returns the events for a change of status. Only the two statuses decide which events are
-// recorded, so that a restart repeats no event. resumed names the user who ended the last pause, and is nil if
-// the user is not known. notUpgradable is the number of pods that cannot be upgraded in place.
+// eventsFor returns the events for a change of status. Only the statuses of before and after decide which
+// events are recorded, so that an operator that restarts does not record an event twice. resumed is the
+// resume that ended the last pause, or nil if the resume is not known. notUpgradable is the number of pods
+// that cannot be upgraded in place.
 func eventsFor(before, after *v1alpha1.SidecarSet, resumed *protocol.Pause, notUpgradable int) []rolloutEvent {
 	var events []rolloutEvent
 	was, is := reasonAndMessage(before, v1alpha1.ConditionProgressing), reasonAndMessage(after, v1alpha1.ConditionProgressing)
@@ -54,14 +56,15 @@ func eventsFor(before, after *v1alpha1.SidecarSet, resumed *protocol.Pause, notU
 	was, is = reasonAndMessage(before, v1alpha1.ConditionDegraded), reasonAndMessage(after, v1alpha1.ConditionDegraded)
 	newRound := before.Status.ObservedGeneration != after.Status.ObservedGeneration
 	if is.reason == v1alpha1.ReasonNotUpgradablePods && (is != was || newRound) {
-		// The first sentence is that of OpenKruise.
+		// The note begins with the note of OpenKruise.
 		note := fmt.Sprintf("SidecarSet in-place update detected %d not upgradable pod(s) in this round, will skip them: %s", notUpgradable, is.message)
 		events = append(events, rolloutEvent{corev1.EventTypeNormal, eventNotUpgradable, note})
 	}
 	return append(events, faultEvents(was, is)...)
 }
 
-// startNote is the event of a rollout that starts.
+// startNote returns the note of the event about the start of a rollout. pause is the pause with which the
+// rollout starts, or nil.
 func startNote(set *v1alpha1.SidecarSet, plan *rollout.Plan, pause *v1alpha1.RolloutPause) string {
 	note := fmt.Sprintf("Rolling out generation %d (%s)", set.Generation, strings.Join(imagesOf(&set.Spec), ", "))
 	pods := plan.Counts.Remaining
@@ -86,8 +89,8 @@ func startNote(set *v1alpha1.SidecarSet, plan *rollout.Plan, pause *v1alpha1.Rol
 	return note
 }
 
-// pauseBegan reports whether a pause began. A second pause by another person counts. A
-// pause that outlives an outage of Temporal does not count again.
+// pauseBegan reports whether a pause began. A pause by another user, or with another reason, counts as a
+// new pause. A pause that is the same before and after an outage of Temporal does not count as a new pause.
 func pauseBegan(before, after *v1alpha1.SidecarSet, was, is string) bool {
 	earlier, pause := pauseIn(before), pauseIn(after)
 	switch {
@@ -116,8 +119,8 @@ func pauseIn(set *v1alpha1.SidecarSet) *v1alpha1.RolloutPause {
 	return set.Status.Rollout.Pause
 }
 
-// resumeNote returns the note about the user and the reason of a resume by signal. The note is
-// empty if only the spec was paused.
+// resumeNote returns the note about the user and the reason of a resume by signal. The note is empty if no
+// pause by signal has ended, or if resumed is nil.
 func resumeNote(before, after *v1alpha1.SidecarSet, resumed *protocol.Pause) string {
 	if resumed == nil || pauseIn(before) == nil || pauseIn(after) != nil {
 		return ""
@@ -125,8 +128,9 @@ func resumeNote(before, after *v1alpha1.SidecarSet, resumed *protocol.Pause) str
 	return "resumed by signal" + resumed.Details() + "; "
 }
 
-// faultEvents are about Temporal, workers, keys, rejected pods and images. Only a new reason is an
-// event, because the counts and the causes in the message change often.
+// faultEvents returns the events about faults of Temporal, of workers, of runs and of containers. was and
+// is are the condition Degraded before and after. Only a new reason causes an event, because the counts and
+// the causes in the message change often.
 func faultEvents(was, is reasonMessage) (events []rolloutEvent) {
 	if is.reason == was.reason {
 		return nil
@@ -155,5 +159,6 @@ func reasonAndMessage(set *v1alpha1.SidecarSet, kind string) reasonMessage {
 	return reasonMessage{}
 }
 
-// boundedNote shortens a long note: it may quote a person or a failure.
+// boundedNote shortens note to maxNoteLength bytes. A note may be long because of a quoted reason or
+// failure.
 func boundedNote(note string) string { return protocol.Shortened(note, maxNoteLength) }

@@ -18,17 +18,17 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// freezes reads the RolloutFreezes from the cache. An older installation may lack their
-// CustomResourceDefinition, or the permission to list them. In this case, served is false, and there
-// are no freezes. Afterwards, status shows freezes once the operator restarts. The worker, which
-// enforces freezes, needs no restart.
+// freezes reads the RolloutFreezes from the cache. An older installation may lack the
+// CustomResourceDefinition of RolloutFreezes, or the permission to list RolloutFreezes. In this case,
+// served is false, and list returns no freezes until the operator restarts. The worker, which enforces
+// freezes, needs no restart.
 type freezes struct {
 	client.Reader
 	served bool
 }
 
-// newFreezes starts the watch of RolloutFreezes if the operator can list them. Otherwise, the watch
-// would never be synced, and the operator would not start.
+// newFreezes starts the watch of RolloutFreezes if the operator can list RolloutFreezes. If the operator
+// cannot, the watch would never sync, and the operator would not start.
 func newFreezes(ctx context.Context, mgr *kube.Manager) (*freezes, error) {
 	err := mgr.Direct.List(ctx, &outriggerv1.RolloutFreezeList{}, client.Limit(1))
 	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
@@ -56,7 +56,8 @@ func (f *freezes) list(ctx context.Context) ([]outriggerv1.RolloutFreeze, error)
 	return all.Items, nil
 }
 
-// sources returns the watch that enqueues the SidecarSets of changed freezes, if any.
+// sources returns the watch that enqueues the SidecarSets that a changed freeze selects. If served is
+// false, sources returns nil.
 func (f *freezes) sources(mgr *kube.Manager, sets *setLister) []source.Source {
 	if !f.served {
 		return nil

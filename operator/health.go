@@ -20,37 +20,41 @@ import (
 )
 
 const (
-	// healthInterval is the time from the end of a check to the next check. A check reads the last probe of Temporal.
-	// recheckInterval is the time to the next check if Temporal has not answered: meanwhile, the probe
-	// of Temporal decides.
+	// healthInterval is the time from the end of a check to the next check. A check reads the last probe of
+	// Temporal. recheckInterval is the time to the next check if Temporal has not answered the query of the
+	// workers. The query then triggers a probe of Temporal, and the next check reads the result of the
+	// probe.
 	healthInterval  = time.Second
 	recheckInterval = 500 * time.Millisecond
-	// reconnectTime is the time in which workers connect again to a Temporal that answers again.
+	// reconnectTime is the time after an outage of Temporal in which the workers may reconnect. During this
+	// time, faults of the workers are not reported.
 	reconnectTime = 10 * time.Second
-	// reportTimeout limits a write of the Lease. forbiddenInterval is the time to the next check of an
-	// operator that may not write the Lease, as in an upgrade before its new ClusterRole.
+	// reportTimeout limits a write of the Lease. forbiddenInterval is the time to the next check if the
+	// operator has no permission to write the Lease, for example because the ClusterRole of the new version
+	// is not applied yet.
 	reportTimeout     = 5 * time.Second
 	forbiddenInterval = time.Minute
-	// repeatInterval is the time after which the same report is written again: a restored etcd, or the last
-	// write of an operator that led before, may have replaced the report. The API server writes only changes
-	// to etcd.
+	// repeatInterval is the time after which an unchanged report is written again. A restore of etcd, or
+	// the last write of the former leader, may have replaced the report. The API server does not write to
+	// etcd if the patch changes nothing.
 	repeatInterval = 10 * time.Second
 )
 
 // health reports in the Lease of the operator whether Temporal and the workers answer (SPEC §8.10). The
-// kubectl plugin reads this Lease, so its users need no access to Temporal. The report counts as long as
-// the operator renews the Lease. Only the operator that leads reports.
+// kubectl plugin reads this Lease, so users of the plugin need no access to Temporal. The report is valid
+// as long as the operator renews the Lease. Only the leader writes the report.
 type health struct {
 	client client.Client
 	runs   *runs.Client
 	lease  *coordinationv1.Lease
 	clock  clock.Clock
 	log    logr.Logger
-	// reported is the fault that was written to the Lease at reportedAt. It is nil before the first write.
+	// reported is the fault that was written to the Lease at reportedAt. reported is nil before the first
+	// write.
 	reported   *runs.Fault
 	reportedAt time.Time
-	// workerInterval is the time between two checks of workers that responded, and checkedAt the time
-	// of the last check.
+	// workerInterval is the time between two checks of the workers while no fault is reported. checkedAt is
+	// the time of the last check of the workers.
 	workerInterval time.Duration
 	checkedAt      time.Time
 	// unavailableAt is the time at which Temporal was last unavailable.
@@ -76,7 +80,8 @@ func (h *health) Start(ctx context.Context) error {
 	}
 }
 
-// check checks once, and returns the time to the next check.
+// check checks Temporal and the workers, reports the result if a report is due, and returns the time to the
+// next check.
 func (h *health) check(ctx context.Context) time.Duration {
 	var workers runs.Fault
 	var err error
@@ -99,7 +104,8 @@ func (h *health) check(ctx context.Context) time.Duration {
 	return healthInterval
 }
 
-// due reports whether to write a report, because the fault has changed, or to repeat the last report.
+// due reports whether to write found to the Lease, because the fault has changed, or because the last
+// report is older than repeatInterval.
 func (h *health) due(found runs.Fault) bool {
 	return h.reported == nil || *h.reported != found || h.clock.Since(h.reportedAt) >= repeatInterval
 }
@@ -119,7 +125,7 @@ func (h *health) judge(workers runs.Fault, err, unavailable error, now time.Time
 	return workers, true
 }
 
-// retryInterval is the time to the next check after a report failed.
+// retryInterval returns the time to the next check after the write of a report failed with err.
 func retryInterval(err error) time.Duration {
 	if apierrors.IsForbidden(err) {
 		return forbiddenInterval
@@ -127,7 +133,7 @@ func retryInterval(err error) time.Duration {
 	return healthInterval
 }
 
-// report writes a fault to the Lease. The zero value removes the last fault.
+// report writes the fault found to the Lease. If found is the zero value, report removes the last fault.
 func (h *health) report(ctx context.Context, found runs.Fault) error {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()

@@ -7,8 +7,9 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// stalled returns the condition Stalled, which tells whether the rollout cannot end without a change (SPEC
-// 8.8). After an outage of Temporal or of the workers, the rollout continues by itself.
+// stalled returns the condition Stalled, which tells whether the rollout can end only after a user changes
+// something (SPEC 8.8). An outage of Temporal or of the workers does not count, because the rollout
+// continues after the outage.
 func stalled(p *pass, degraded condition) condition {
 	switch degraded.reason {
 	case v1alpha1.ReasonInvalid, v1alpha1.ReasonRolloutFailing, v1alpha1.ReasonRunUnreadable, v1alpha1.ReasonQuarantined:
@@ -25,9 +26,9 @@ func stalled(p *pass, degraded condition) condition {
 	return no(v1alpha1.ReasonAsExpected, "")
 }
 
-// stuck reports whether the rollout waits only for pods whose sidecars cannot start. While pods
-// remain to be upgraded, these pods use every slot. After that, they are the only pods that have
-// not converged.
+// stuck reports whether the rollout waits only for broken pods, which have sidecars that cannot start.
+// While pods remain to be upgraded, the rollout is stuck if broken pods use all slots. Otherwise, the
+// rollout is stuck if only broken pods have not converged.
 func (p *pass) stuck() bool {
 	counts := &p.plan.Counts
 	if p.broken.UsingSlots == 0 || p.plan.Phase != protocol.PhaseWaiting {

@@ -18,8 +18,8 @@ type metrics struct {
 	evictions      *policies.Metrics
 }
 
-// RegisterMetrics registers the operator's metrics without an operator, for their
-// documentation.
+// RegisterMetrics registers the metrics of the operator, but runs no operator. The generator of the
+// documentation lists these metrics.
 func RegisterMetrics(registerer prometheus.Registerer) { newMetrics(registerer) }
 
 func newMetrics(registerer prometheus.Registerer) *metrics {

@@ -27,7 +27,7 @@ import (
 )
 
 const (
-	// name is the name of the Lease and of the reporter of events.
+	// name is the name of the Lease, of the reporter of events, and of the client of Temporal.
 	name = "outrigger-operator"
 	// concurrency is the number of SidecarSets that are reconciled at once.
 	concurrency = 4
@@ -43,22 +43,22 @@ const (
 type Options struct {
 	kube.Options
 	Temporal temporal.Options
-	// TaskQueue is the task queue of the runs. If it is empty, the task queue of the cluster is
+	// TaskQueue is the task queue of the runs. If TaskQueue is empty, the task queue of the cluster is
 	// used, see kube.TaskQueue.
 	TaskQueue string
-	// TemporalUI is the URL of the web UI, for links. If it is empty, there are no links.
+	// TemporalUI is the URL of the web UI, for links. If TemporalUI is empty, there are no links.
 	TemporalUI string
 	// LeaderElect lets only one of several operators reconcile at a time.
 	LeaderElect bool
-	// WorkerCheckInterval is the time between two queries that show whether the workers respond, while
-	// they do (SPEC §8.10).
+	// WorkerCheckInterval is the time between two checks of the workers while the workers respond (SPEC
+	// §8.10).
 	WorkerCheckInterval time.Duration
 	// Fleet is set in a member of a fleet, whose rollouts need permits.
 	Fleet bool
 }
 
-// Run runs the operator until ctx ends. It fails if the operator cannot reach the cluster at the
-// start. If the operator cannot reach Temporal, Run waits.
+// Run runs the operator until ctx ends. Run returns an error if the operator cannot reach the cluster at
+// the start. While Temporal is unreachable, the operator continues and tries to connect.
 func Run(ctx context.Context, o Options) error {
 	mgr, err := o.NewManager(func(m *manager.Options) {
 		m.LeaderElection = o.LeaderElect
@@ -113,7 +113,8 @@ func addController(ctx context.Context, mgr *kube.Manager, temporal *runs.Client
 	if err := revisions.AddIndex(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	// The controller also uses this informer, but starts it only after the process is ready.
+	// The process is ready after this informer has synced. Without this call, the controller would start
+	// the informer only after the process is ready.
 	if _, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.SidecarSet{}); err != nil {
 		return fmt.Errorf("watch SidecarSets: %w", err)
 	}

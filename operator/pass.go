@@ -16,23 +16,23 @@ import (
 	"github.com/outrigger/outrigger/operator/runs"
 )
 
-// pass is the state of one reconcile of a SidecarSet. Its steps add their results to the pass.
+// pass is the state of one reconcile of a SidecarSet. Each step of the reconcile adds results to the pass.
 type pass struct {
 	// before is the SidecarSet at the start of the reconcile. The steps write the status of set.
 	// The content of both objects is completed with defaults.
 	before, set *v1alpha1.SidecarSet
 	pods        []*corev1.Pod
 	now         time.Time
-	// former is the revision that status named before this pass, or nil. It is a cached object.
+	// former is the cached revision that status named before this pass, or nil.
 	former *appsv1.ControllerRevision
-	// target is the revision to which the rollout is rolled back, or nil. It is a cached object.
+	// target is the cached revision to which the rollout is rolled back, or nil.
 	target *appsv1.ControllerRevision
 	// quarantine is the quarantine of the content at the start of the pass, or nil.
 	quarantine *v1alpha1.RolloutQuarantine
 	observation
 	// state is the state of the run that is kept from one pass to the next.
 	state *runState
-	// run is the newest run. It is nil until a step has read the run.
+	// run is the newest run, or nil before a step has read the run.
 	run *runs.Run
 	out outcome
 
@@ -46,8 +46,8 @@ func (p *pass) end(requeueAfter time.Duration) {
 	p.ended, p.result.RequeueAfter = true, requeueAfter
 }
 
-// requeue returns the result of the pass. The end of a freeze, and the end of a bake time, requeue the
-// SidecarSet, too.
+// requeue returns the result of the pass. The result requeues the SidecarSet no later than the end of a
+// freeze or of a bake time.
 func (p *pass) requeue() reconcile.Result {
 	if p.frozen() && p.frozenUntil != nil {
 		p.requeueAt(*p.frozenUntil)
@@ -61,7 +61,7 @@ func (p *pass) requeue() reconcile.Result {
 	return p.result
 }
 
-// requeueAt requeues the SidecarSet at a time, unless it is requeued earlier.
+// requeueAt requeues the SidecarSet at the time at, unless the pass requeues the SidecarSet earlier.
 func (p *pass) requeueAt(at time.Time) {
 	left := max(at.Sub(p.now), time.Millisecond)
 	if p.result.RequeueAfter == 0 || left < p.result.RequeueAfter {
@@ -69,14 +69,16 @@ func (p *pass) requeueAt(at time.Time) {
 	}
 }
 
-// generation is the input of the run of the generation.
+// generation returns the generation of the SidecarSet and the changed images, as the input of a run.
 func (p *pass) generation() protocol.GenerationInput {
 	images := strings.Join(changedImages(&p.set.Spec, p.former), ", ")
 	return protocol.GenerationInput{Generation: p.set.Generation, Images: protocol.Summary(images)}
 }
 
-// start is the request to start the run of the generation, or to signal it. Status may not show the last
-// stage of a lost run yet. A quarantine in status has priority, because Temporal may have been restored.
+// start returns the request to start or to signal the run of the generation. pause is the pause of a new
+// run, or nil. The request contains the stage of the last run of the generation, because status may not
+// show this stage yet. If status has a quarantine, the request contains the stage in status instead,
+// because Temporal may have been restored from a backup.
 func (p *pass) start(pause *v1alpha1.RolloutPause) runs.Start {
 	current := stage.ForStart(p.set)
 	if run := p.run; run != nil && run.Stage != nil && run.Stage.Generation == p.set.Generation && stage.QuarantineOf(p.set) == nil {
@@ -84,7 +86,7 @@ func (p *pass) start(pause *v1alpha1.RolloutPause) runs.Start {
 	}
 	next := runs.Start{SidecarSet: runs.Reference(p.set), Generation: p.generation(), Pause: pause, Stage: current}
 	if pause == nil && p.pause != nil && p.run != nil {
-		// Status has the ended pause until the next write.
+		// Status shows the ended pause until the next write of status.
 		next.Resumed = p.run.Resumed
 	}
 	return next
@@ -103,12 +105,13 @@ type observation struct {
 	frozenUntil  *time.Time
 	// failure is the reason to pause or to roll back the rollout, if it has failed.
 	failure *protocol.Failure
-	// unhealthy is set while upgraded pods are not ready, and may count as failed after some time.
+	// unhealthy is set while upgraded pods have not converged, and may count as failed after some time.
 	unhealthy bool
-	// endToRecord is set while the pods show the end of the rollout, and status does not record
-	// the end yet. Status records the end once the run has ended, too.
+	// endToRecord is set while the pods show the end of the rollout, and status does not record the end
+	// yet. Status records the end after the run has ended.
 	endToRecord bool
-	// unreadable pods are not matched, because their annotations are damaged.
+	// unreadable describes the pods that do not count as matched, because annotations of the pods are
+	// damaged.
 	unreadable rollout.UnreadablePods
 	// uninjected contains the pods that match but lack the sidecars.
 	uninjected uninjectedPods
@@ -123,33 +126,33 @@ type observation struct {
 	evicts bool
 	// outdatedHashes is set while the hashes in the annotations do not match the content.
 	outdatedHashes bool
-	// temporal is nil if Temporal accepts rollouts. Otherwise, it is the error that conditions
+	// temporal is nil if Temporal accepts rollouts. Otherwise, temporal is the error that conditions
 	// report.
 	temporal error
 }
 
-// uninjectedPods are pods that match a SidecarSet but were not injected. Such a pod is older than
-// the SidecarSet, or was admitted while the API server did not call the webhook. No other count
+// uninjectedPods are pods that match a SidecarSet but were not injected. For example, such a pod is older
+// than the SidecarSet, or was admitted while the API server did not call the webhook. No other count
 // includes these pods.
 type uninjectedPods struct {
 	count   int
 	example string
 }
 
-// hasWork reports whether the plan has pods to upgrade, standby twins to reset, or a failure to act
-// upon.
+// hasWork reports whether the plan has pods to upgrade, standby twins to reset, or a failure that pauses
+// the rollout or causes a rollback.
 func (o *observation) hasWork() bool {
 	return len(o.plan.Pods) > 0 || o.plan.Counts.Migrated > 0 || o.failure != nil
 }
 
-// hasWorkFor reports whether a sleeping run would upgrade pods, reset standby twins, or end the wait for
-// upgraded pods after a signal. A paused run upgrades no pods.
+// hasWorkFor reports whether a signal would cause the sleeping run to upgrade pods, to handle a failure, to
+// end the wait for upgraded pods, or to reset standby twins. A paused run only resets standby twins.
 func (o *observation) hasWorkFor(run *runs.Run) bool {
 	return run.Pause == nil && (len(o.plan.Pods) > 0 || o.failure != nil || o.endsWaitOf(run)) || o.plan.Counts.Migrated > 0 && !run.Resets()
 }
 
-// measuresFailuresOf reports whether a run that upgrades no pods has to measure for how long upgraded
-// pods are not ready (SPEC 11.6.7). Only workers measure, when the run plans.
+// measuresFailuresOf reports whether a run that upgrades no pods has to measure for how long upgraded pods
+// are not ready (SPEC 11.6.7). The worker measures this time each time that the run plans.
 func (o *observation) measuresFailuresOf(run *runs.Run) bool {
 	if run.Pause != nil {
 		return false
@@ -161,22 +164,23 @@ func (o *observation) measuresFailuresOf(run *runs.Run) bool {
 	return false
 }
 
-// mayWake reports whether to wake a run that waits for a signal. If so, it records the wake. Pods that
-// become ready and unready again wake the run less often, because each wake cancels the measurement of a
-// gate. While a pod may count as failed, the run plans every minute in any case.
+// mayWake reports whether to wake a run that waits for a signal, and if so, records the wake. Pods that
+// repeatedly become ready and unready wake the run at most once per minWakeInterval, because each wake
+// cancels the measurement of a gate. While a pod may count as failed, the run plans every minute without a
+// wake.
 func (p *pass) mayWake(now time.Time) bool {
 	measures := p.measuresFailuresOf(p.run) && now.Sub(p.state.wokenAt) >= minWakeInterval
 	return (measures || p.hasWorkFor(p.run)) && p.state.mayWake(p.plan.Counts, now)
 }
 
-// endsWaitOf reports whether a run waits for upgraded pods that are ready now, so that its step is
-// reached or its rollback has ended. No pod is left that the run could upgrade.
+// endsWaitOf reports whether run waits for upgraded pods although, as of the plan, the step is reached or
+// the rollback has ended. In this case, all upgraded pods are ready, and the run has no pods to upgrade.
 func (o *observation) endsWaitOf(run *runs.Run) bool {
 	waits := run.Phase == protocol.PhaseWaiting || run.Phase == protocol.PhaseFrozen
 	return waits && (o.plan.Phase == protocol.PhaseStepReached || o.plan.Phase == protocol.PhaseQuarantined)
 }
 
-// awaitsStep reports whether pods are left for a later step. Only a run begins that step.
+// awaitsStep reports whether pods are left for a later step. Only a run begins the later step.
 func (o *observation) awaitsStep() bool {
 	return o.plan.Phase == protocol.PhaseStepReached && o.plan.Counts.Remaining > 0
 }
@@ -186,7 +190,7 @@ func (o *observation) inProgress() bool {
 	return o.plan.Phase == protocol.PhaseProgressing || o.plan.Phase == protocol.PhaseWaiting || o.plan.Phase == protocol.PhaseStepReached || o.plan.Phase == protocol.PhaseQuarantined
 }
 
-// rollsBack reports whether the rollout is rolled back, or was rolled back, as of the plan.
+// rollsBack reports whether the rollout is being rolled back, or has been rolled back.
 func (p *pass) rollsBack() bool { return p.target != nil }
 
 // frozen reports whether a RolloutFreeze, or the windows of a RolloutPolicy, prevent upgrades.
@@ -197,8 +201,8 @@ func (o *observation) awaitsPermit() bool {
 	return o.frozen() && o.frozenReason == v1alpha1.ReasonAwaitingPermit
 }
 
-// unfinished reports whether the run has to be checked. A pause by signal alone requires no
-// check. The pods that wait because of the pause count as in progress.
+// unfinished reports whether the rollout is unfinished, so that the run has to be checked. A pause by
+// signal alone requires no check, because pods that wait for the end of the pause count as in progress.
 func (o *observation) unfinished() bool {
 	return o.inProgress() || o.plan.Phase == protocol.PhasePaused || o.frozen()
 }
@@ -231,7 +235,7 @@ type outcome struct {
 	waits string
 	// fleetFault is the reason for which the workers cannot receive a permit of the fleet.
 	fleetFault string
-	// rejected is the error of the newest start, if Temporal rejected it for this SidecarSet only.
+	// rejected is the newest error of Temporal that concerns only the run of this SidecarSet.
 	rejected error
 	events   []rolloutEvent
 	// requeueAfter is zero if only the next change requeues the SidecarSet.
@@ -239,7 +243,7 @@ type outcome struct {
 	err          error
 }
 
-// addState adds what conditions report about the run.
+// addState copies the fields of state that conditions report.
 func (o *outcome) addState(state *runState) {
 	o.fault, o.waits, o.fleetFault, o.rejected = state.fault, state.waits, state.fleetFault, state.rejected
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/outrigger/outrigger/operator/runs"
 )
 
-// pauseOf returns the pause of the newest run. known is false if the run does not show whether it
-// is paused, for example because it was terminated. In this case, the pause in status stays, and
-// the next run starts with it.
+// pauseOf returns the pause of the newest run. known is false if run does not show whether the rollout is
+// paused, for example because run was terminated. In this case, status keeps the pause, and the next run
+// starts with the pause in status.
 func pauseOf(set *v1alpha1.SidecarSet, run *runs.Run) (pause *v1alpha1.RolloutPause, known bool) {
 	if run.Pause != nil {
 		return &v1alpha1.RolloutPause{By: run.Pause.By, Reason: run.Pause.Reason}, true
@@ -23,8 +23,8 @@ func pauseOf(set *v1alpha1.SidecarSet, run *runs.Run) (pause *v1alpha1.RolloutPa
 	if run.Phase != protocol.PhasePaused {
 		return nil, true
 	}
-	// Runs of earlier versions have no memo. If such a run is paused although the spec is not,
-	// the run was paused by signal.
+	// Runs of earlier versions have no memo. If such a run is paused although the spec is not paused, the
+	// run was paused by signal.
 	before := set.Status.Rollout.Pause
 	switch {
 	case set.Spec.UpdateStrategy.Paused:
@@ -36,7 +36,8 @@ func pauseOf(set *v1alpha1.SidecarSet, run *runs.Run) (pause *v1alpha1.RolloutPa
 }
 
 // pauseLost reports whether status has a pause that the run of the generation neither has nor has ended,
-// because Temporal was restored from a backup. A run of an earlier version that is paused has no memo.
+// because Temporal was restored from a backup. A paused run of an earlier version has no memo, but has
+// PhasePaused.
 func pauseLost(set *v1alpha1.SidecarSet, run *runs.Run) bool {
 	rollout := set.Status.Rollout
 	return rollout != nil && rollout.Pause != nil && rollout.Generation == set.Generation && (run.Open() || run.Completed()) && !run.GenerationMismatch(set) &&
@@ -44,8 +45,8 @@ func pauseLost(set *v1alpha1.SidecarSet, run *runs.Run) bool {
 }
 
 // quarantineLost reports whether status has a quarantine that the run of the generation neither has nor has
-// ended by a retry, because Temporal was restored from a backup. The stage of an older worker has no
-// hash, and does not show a retry.
+// ended by a retry, because Temporal was restored from a backup. A stage without a hash was written by an
+// older worker. Such a stage does not show a retry, so quarantineLost returns false.
 func quarantineLost(set *v1alpha1.SidecarSet, run *runs.Run) bool {
 	q := stage.QuarantineOf(set)
 	if q == nil || set.Status.Rollout.Generation != set.Generation || run.GenerationMismatch(set) {
@@ -55,26 +56,26 @@ func quarantineLost(set *v1alpha1.SidecarSet, run *runs.Run) bool {
 	return s == nil || s.Quarantine == nil && s.Hash != "" && !s.HasRetried(q.Since.Time)
 }
 
-// signalOf returns the payload of the signal that repeats a pause.
+// signalOf returns pause as the payload of the pause signal.
 func signalOf(pause *v1alpha1.RolloutPause) protocol.Pause {
 	return protocol.Pause{By: pause.By, Reason: pause.Reason}
 }
 
-// lastPause returns pauseOf for a run of an earlier generation. The run may also be of the
-// current generation, if it was started after the last write of status.
+// lastPause returns the result of pauseOf for run, which has the generation in status or a later
+// generation. If run was started after the last write of status, run may have the current generation.
 func lastPause(set *v1alpha1.SidecarSet, run *runs.Run) (pause *v1alpha1.RolloutPause, known bool) {
 	at := set.DeepCopy()
 	at.Generation = max(set.Status.Rollout.Generation, min(run.Generation, set.Generation))
 	if run.Pause == nil && run.Phase == protocol.PhasePaused && !run.GenerationMismatch(at) {
-		// In the generation of the run, the spec was paused. Only a resume changes the pause in
-		// this case.
+		// The spec was paused in the generation of the run, so PhasePaused does not mean a pause by signal.
+		// Only a resume changes the pause in status.
 		return nil, run.Resumed != nil
 	}
 	return pauseOf(at, run)
 }
 
-// pauseForStart returns the pause with which a run is started. It is the pause of the newest run
-// if that is known, and otherwise the pause in status.
+// pauseForStart returns the pause with which a run is started. If the pause of the newest run is not known,
+// pauseForStart returns the pause in status.
 func (p *pass) pauseForStart() *v1alpha1.RolloutPause {
 	if p.out.pauseKnown {
 		return p.out.pause

@@ -24,9 +24,9 @@ const missingTimeout = time.Minute
 // their pods.
 type missingNamespaces struct{ sync.Map }
 
-// check returns an error if the pass did not find a namespace. A new namespace arrives in the cache soon, so
-// the SidecarSet is requeued without a change of its status. A namespace that was removed without its pods
-// stays missing.
+// check returns an error while the cache lacks a namespace for less than missingTimeout. The error requeues
+// the SidecarSet without a change of status, because the cache usually receives a new namespace soon. After
+// missingTimeout, check returns nil, so that status shows the missing namespace.
 func (m *missingNamespaces) check(p *pass) error {
 	if !apierrors.IsNotFound(p.invalid) {
 		m.Delete(p.set.Name)
@@ -91,8 +91,7 @@ func (s *populationStep) observe(ctx context.Context, p *pass) error {
 }
 
 // planned returns the SidecarSet and the stage of the plan. During a rollback, the SidecarSet has the
-// content of the former revision. If this revision is missing, the plan
-// has no pods to upgrade.
+// content of the former revision. If the former revision is missing, the plan has no pods to upgrade.
 func planned(p *pass) (*v1alpha1.SidecarSet, *protocol.Stage, error) {
 	current := stage.ForStart(p.set)
 	if p.target == nil || current == nil || current.Quarantine == nil {
@@ -107,8 +106,8 @@ func planned(p *pass) (*v1alpha1.SidecarSet, *protocol.Stage, error) {
 	return set, &confirmed, nil
 }
 
-// freeze removes the upgrades from the plan while a RolloutFreeze selects the SidecarSet, or while no
-// window of its RolloutPolicy is open.
+// freeze removes the upgrades from the plan while the rollout needs a permit of the fleet, while a
+// RolloutFreeze selects the SidecarSet, or while no window of the RolloutPolicy is open.
 func (s *populationStep) freeze(ctx context.Context, p *pass, current *protocol.Stage) error {
 	if s.fleet && p.quarantine == nil && !fleet.Permitted(p.set, nil) && fleet.Hold(&p.plan) {
 		p.frozenReason = v1alpha1.ReasonAwaitingPermit
@@ -135,10 +134,9 @@ func (s *populationStep) freeze(ctx context.Context, p *pass, current *protocol.
 	return nil
 }
 
-// findEnd reports whether the pods show the end of a rollout that status does not record yet. It
-// considers matched pods, and pods that are not matched any more. Pods that have become
-// unavailable since the end of the run are ignored, because an app may fail before the end is
-// recorded, or while the operator is stopped.
+// findEnd reports whether the pods show the end of a rollout that status does not record yet. findEnd also
+// considers pods that do not match any more. findEnd ignores pods that have become unavailable after the
+// end of the run, because an app may fail before the end is recorded, or while the operator is stopped.
 func (s *populationStep) findEnd(p *pass, version *podstate.Version, matched []rollout.Pod) (bool, error) {
 	if !rollout.EndToRecord(p.set, version, &p.plan, matched) {
 		return false, nil

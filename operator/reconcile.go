@@ -74,8 +74,8 @@ func (r *reconciler) reconcile(ctx context.Context, name string) (reconcile.Resu
 	return p.requeue(), errors.Join(p.invalid, p.out.err)
 }
 
-// begin reads the SidecarSet and the pods that it was injected into. It returns nil if the
-// SidecarSet is deleted.
+// begin reads the SidecarSet and the pods that list the SidecarSet as injected. begin returns nil if the
+// SidecarSet does not exist or is being deleted.
 func (r *reconciler) begin(ctx context.Context, name string) (*pass, error) {
 	set := &v1alpha1.SidecarSet{}
 	if err := r.client.Get(ctx, types.NamespacedName{Name: name}, set); err != nil {

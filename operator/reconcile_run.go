@@ -20,13 +20,13 @@ const (
 	// for pods that wait. By then, the cache shows all changes from before the end of the
 	// completed run.
 	restartGracePeriod = 5 * time.Second
-	// busyRetryInterval is the delay after a signal to a run that was completing. By then, another run
-	// can be started.
+	// busyRetryInterval is the delay before the retry of a signal to a run that was completing. After this
+	// delay, another run can be started.
 	busyRetryInterval = 200 * time.Millisecond
 )
 
-// reconcileRun starts a run for each generation. It starts another run if the run was lost, or if
-// pods have to be upgraded after the end of the run. It signals a run that works on another
+// reconcileRun starts a run for each generation. reconcileRun starts another run if the run was lost, or if
+// pods have to be upgraded after the end of the run. reconcileRun signals a run that works on another
 // generation, and a run that waits for a signal although pods can be upgraded.
 func (s *runStep) reconcileRun(ctx context.Context, p *pass) {
 	err := s.callRun(ctx, p)
@@ -67,8 +67,8 @@ func (s *runStep) callRun(ctx context.Context, p *pass) error {
 	return s.checkRun(ctx, p)
 }
 
-// startRollout starts or signals a run for a new generation. It does neither if it cannot decode
-// the pause of the last run, because the new run may have to be paused.
+// startRollout starts or signals a run for a new generation. If the pause of the last run cannot be
+// decoded, startRollout only requeues the SidecarSet, because the new run may have to be paused.
 func (s *runStep) startRollout(ctx context.Context, p *pass) error {
 	p.out = p.state.start
 	if p.state.started != p.set.Generation {
@@ -77,6 +77,7 @@ func (s *runStep) startRollout(ctx context.Context, p *pass) error {
 			return err
 		}
 		if p.state.fault.Reason == v1alpha1.ReasonRunUnreadable {
+			p.state.rejected = nil
 			p.out = outcome{requeueAfter: pausedCheckInterval}
 			return nil
 		}
@@ -102,7 +103,7 @@ func (s *runStep) startRollout(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// readLastPause reads the pause from the run of the earlier generation. That run may have been
+// readLastPause reads the pause from the run of the earlier generation. The earlier run may have been
 // paused or resumed, and may have ended, since the last write of status.
 func (s *runStep) readLastPause(ctx context.Context, p *pass) (err error) {
 	if p.set.Status.Rollout == nil {
@@ -117,8 +118,8 @@ func (s *runStep) readLastPause(ctx context.Context, p *pass) (err error) {
 	return nil
 }
 
-// endRun wakes a sleeping run of a finished SidecarSet, so that the run completes before its next
-// timer. It also finds out whether the run has ended.
+// endRun wakes a sleeping run of a finished SidecarSet, so that the run completes before its next timer.
+// endRun also checks whether the run has ended.
 func (s *runStep) endRun(ctx context.Context, p *pass) (err error) {
 	p.state.recordFinished(p.set.Generation)
 	left, due := p.state.untilEndCheck(p.set.Generation, p.endToRecord, p.now)
@@ -163,6 +164,7 @@ func (s *runStep) checkRun(ctx context.Context, p *pass) (err error) {
 	p.state.recordReading(p.run, p.now)
 	if p.run.Unreadable != nil {
 		// The run may be paused, so the operator neither wakes the run nor starts another run.
+		p.state.rejected = nil
 		p.out.requeueAfter = max(p.state.untilCheck(&p.observation, p.now), time.Millisecond)
 		return nil
 	}
@@ -182,9 +184,13 @@ func (s *runStep) checkRun(ctx context.Context, p *pass) (err error) {
 	return nil
 }
 
-// reconcileOpenRun diagnoses an open run, corrects its generation and wakes it.
+// reconcileOpenRun diagnoses an open run. If necessary, reconcileOpenRun restores the pause and the
+// quarantine of the run, corrects the generation of the run, or wakes the run.
 func (s *runStep) reconcileOpenRun(ctx context.Context, p *pass) error {
 	p.state.endedAt = time.Time{}
+	if !p.run.GenerationMismatch(p.set) {
+		p.state.rejected = nil
+	}
 	if err := s.diagnoseRun(ctx, p); err != nil || p.run.TaskPending() {
 		return err
 	}
@@ -195,7 +201,6 @@ func (s *runStep) reconcileOpenRun(ctx context.Context, p *pass) error {
 	if p.run.GenerationMismatch(p.set) {
 		return s.correctGeneration(ctx, p)
 	}
-	p.state.rejected = nil
 	if p.run.Phase == protocol.PhaseFrozen && !p.frozen() {
 		p.state.forgetWake(s.clock.Now()) // the run waits for a freeze that is over
 	}
@@ -205,8 +210,8 @@ func (s *runStep) reconcileOpenRun(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// readWait records what a sleeping run waits for, if the operator cannot find it out from the pods. Without
-// an answer, the condition shows the plan of the operator.
+// readWait records the reason for which a sleeping run waits, if the pods do not show the reason. If the
+// run does not answer, the condition shows the plan of the operator.
 func (s *runStep) readWait(ctx context.Context, p *pass) {
 	p.state.waits = ""
 	limited := p.run.Phase == protocol.PhaseWaiting && p.run.Stage.Limits() && (p.run.Stage.Step.Domains != nil || p.run.Stage.Step.RespectBudgets)
@@ -227,7 +232,8 @@ func (s *runStep) readWait(ctx context.Context, p *pass) {
 	}
 }
 
-// diagnoseRun records the fault of the workers that an open run shows.
+// diagnoseRun records the fault of an open run: a fault of the workers, or a batch with only rejected
+// writes.
 func (s *runStep) diagnoseRun(ctx context.Context, p *pass) error {
 	fault, sure, err := s.client.Diagnose(ctx, p.run, &p.state.tasks, p.state.fault)
 	if err == nil && sure && fault == (runs.Fault{}) && p.run.Pause == nil && !p.frozen() && (p.state.stuck() || p.state.fault != runs.Fault{}) {
@@ -240,7 +246,8 @@ func (s *runStep) diagnoseRun(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// stageOf returns the stage of the run for status. It is nil if the run has lost the quarantine in status.
+// stageOf returns the stage of the run for status. stageOf returns nil if the run has lost the quarantine
+// in status.
 func stageOf(p *pass) *protocol.Stage {
 	if quarantineLost(p.set, p.run) {
 		return nil
@@ -248,7 +255,8 @@ func stageOf(p *pass) *protocol.Stage {
 	return p.run.Stage
 }
 
-// restoreRun signals the pause and the quarantine in status to a run that has lost them.
+// restoreRun signals the pause and the quarantine in status to a run that has lost the pause or the
+// quarantine.
 func (s *runStep) restoreRun(ctx context.Context, p *pass) error {
 	if !p.state.mayCorrect(s.clock.Now()) {
 		return nil
@@ -287,8 +295,7 @@ func (s *runStep) correctGeneration(ctx context.Context, p *pass) error {
 	return err
 }
 
-// wake signals a sleeping run to plan at once. A run that has ended since it was read needs no
-// signal.
+// wake signals a sleeping run to plan at once. If the run has ended, wake does nothing and returns nil.
 func (s *runStep) wake(ctx context.Context, p *pass) error {
 	_, err := s.client.Signal(ctx, runs.Reference(p.set), protocol.GenerationSignal, protocol.GenerationInput{Generation: p.set.Generation})
 	return err
@@ -300,7 +307,7 @@ func (s *runStep) restartRun(ctx context.Context, p *pass) error {
 	lost := !done && p.state.finished != p.set.Generation
 	p.out.ended = done
 	if !p.hasWork() && !p.awaitsStep() && !p.awaitsPermit() && (!lost || !p.inProgress()) {
-		p.state.endedAt = time.Time{}
+		p.state.endedAt, p.state.rejected = time.Time{}, nil
 		return nil
 	}
 	if p.state.endedAt.IsZero() {

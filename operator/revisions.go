@@ -26,13 +26,14 @@ type revisionStep struct {
 	live      client.Reader
 	namespace string
 	status    *statusWriter
-	// compared maps the name of a SidecarSet to its compared revision. Revisions do not change, so a
-	// revision is compared once.
+	// compared maps the name of a SidecarSet to the last result of the comparison of its revisions. The
+	// content of a revision is immutable, so revisions are compared again only if the list of revisions
+	// changes.
 	compared sync.Map
 }
 
-// reconcile registers the current content as the newest revision, and writes its name to status
-// (SPEC §6). If a revision already has this content, that revision gets the newest number.
+// reconcile registers the current content as the newest revision, and writes the name of the revision to
+// status (SPEC §6). If a revision already has this content, that revision gets the newest number.
 func (s *revisionStep) reconcile(ctx context.Context, p *pass) error {
 	set := p.set
 	sorted, err := s.revisionsOf(ctx, set)
@@ -77,9 +78,9 @@ func (s *revisionStep) reconcile(ctx context.Context, p *pass) error {
 
 func (s *revisionStep) forget(name string) { s.compared.Delete(name) }
 
-// compared contains the revisions of a SidecarSet and the result of the comparison of the latest
-// revision with the others. The cache may have missed a revision, so the result applies only to
-// these revisions.
+// compared contains the revisions of a SidecarSet and the result of the comparison of the latest revision
+// with the other revisions. The cache may lack a revision, so the result applies only to the listed
+// revisions.
 type compared struct {
 	set       types.UID
 	latest    string
@@ -87,9 +88,8 @@ type compared struct {
 	hashes    []string
 }
 
-// recordResizableHashes writes status.resizableHashes before the run of the generation starts,
-// because the run reads the list when it plans. The other fields of status follow at the end of the
-// pass.
+// recordResizableHashes writes status.resizableHashes before the run of the generation starts, because the
+// run reads the list when it plans. The other fields of status are written at the end of the pass.
 func (s *revisionStep) recordResizableHashes(ctx context.Context, p *pass, sorted []*appsv1.ControllerRevision) error {
 	latest, names := p.set.Status.LatestRevision, make([]string, 0, len(sorted))
 	for _, one := range sorted {
@@ -117,8 +117,8 @@ func (s *revisionStep) recordResizableHashes(ctx context.Context, p *pass, sorte
 	return nil
 }
 
-// changedImages lists the images that differ from a former revision. It lists all images if none
-// differs, or if the former revision is not known.
+// changedImages returns the images of spec that the revision former does not contain. If there are no such
+// images, or if former is nil or cannot be decoded, changedImages returns all images of spec.
 func changedImages(spec *v1alpha1.SidecarSetSpec, former *appsv1.ControllerRevision) []string {
 	all, before := imagesOf(spec), &v1alpha1.SidecarSetSpec{}
 	if former == nil || revision.Restore(former.Data.Raw, before) != nil {
@@ -132,7 +132,7 @@ func changedImages(spec *v1alpha1.SidecarSetSpec, former *appsv1.ControllerRevis
 	return changed
 }
 
-// imagesOf lists the images of a spec, in the form container=image.
+// imagesOf returns the images of spec, in the form container=image.
 func imagesOf(spec *v1alpha1.SidecarSetSpec) []string {
 	var images []string
 	for _, container := range slices.Concat(spec.InitContainers, spec.Containers) {
@@ -141,8 +141,7 @@ func imagesOf(spec *v1alpha1.SidecarSetSpec) []string {
 	return images
 }
 
-// revisionsOf lists the cached revisions of a SidecarSet, the oldest first. Callers must not
-// change these objects.
+// revisionsOf returns the cached revisions of set, the oldest first. Callers must not change these objects.
 func (s *revisionStep) revisionsOf(ctx context.Context, set *v1alpha1.SidecarSet) ([]*appsv1.ControllerRevision, error) {
 	listed, err := revisions.List(ctx, s.client, s.namespace, set.Name)
 	if err != nil {
@@ -151,8 +150,9 @@ func (s *revisionStep) revisionsOf(ctx context.Context, set *v1alpha1.SidecarSet
 	return slices.DeleteFunc(revision.Of(set, listed), func(r *appsv1.ControllerRevision) bool { return r.DeletionTimestamp != nil }), nil
 }
 
-// createRevision creates the revision of new content. If the name belongs to a revision with
-// other content, createRevision counts the collision and tries another name.
+// createRevision creates the revision of new content. If a revision with the same name and content exists,
+// createRevision returns the existing revision. If a revision with the same name has other content,
+// createRevision counts the collision and tries another name.
 func (s *revisionStep) createRevision(ctx context.Context, set *v1alpha1.SidecarSet, data []byte, number int64) (*appsv1.ControllerRevision, error) {
 	for {
 		built, err := revision.New(set, s.namespace, number)
@@ -202,8 +202,8 @@ func (s *revisionStep) updateRevision(ctx context.Context, cached, wanted *appsv
 	return nil
 }
 
-// deleteRevisions deletes the expendable revisions. It reads the SidecarSet again, because a revision may
-// have been pinned since (SPEC 6.6).
+// deleteRevisions deletes the expendable revisions. deleteRevisions first reads the SidecarSet from the API
+// server, because a revision may have been pinned since the start of the pass (SPEC 6.6).
 func (s *revisionStep) deleteRevisions(ctx context.Context, set *v1alpha1.SidecarSet, expendable []*appsv1.ControllerRevision) error {
 	if len(expendable) == 0 {
 		return nil

@@ -28,9 +28,9 @@ type rolloutMetric struct {
 	fault         string
 	broken, slots int
 	counts        protocol.Counts
-	// changedAt is the time at which the generation or the counts last changed.
+	// changedAt is the time at which the generation, the counts or the result of waits last changed.
 	changedAt time.Time
-	// approvalSince is the time since which the rollout waits for an approval. It is zero if the
+	// approvalSince is the time since which the rollout waits for an approval. approvalSince is zero if the
 	// rollout does not wait for an approval.
 	approvalSince time.Time
 }

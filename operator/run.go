@@ -106,7 +106,7 @@ func (s *runStep) finish(ctx context.Context, p *pass, call *call, started bool)
 	}
 }
 
-// unavailable returns an error if Temporal is unavailable, for all SidecarSets or for this one.
+// unavailable returns an error if Temporal is unavailable, for all SidecarSets or only for set.
 func (s *runStep) unavailable(ctx context.Context, set string) error {
 	if err := s.client.AwaitProbe(ctx); err != nil {
 		return err
@@ -117,9 +117,9 @@ func (s *runStep) unavailable(ctx context.Context, set string) error {
 	return nil
 }
 
-// countsDelay returns how long the write of the counts of a new generation is delayed. Status
-// must not show these counts before every pod that cannot be upgraded to the generation has its
-// condition (SPEC §8.1).
+// countsDelay returns the remaining delay of the write of the counts of a new generation. A result of zero
+// or less means no delay. The write is delayed for at most statusTimeout until each pod that is not
+// upgradable has a condition with the reason (SPEC §8.1).
 func (s *runStep) countsDelay(p *pass) time.Duration {
 	if p.set.Status.ObservedGeneration == p.set.Generation || p.pause != nil || !p.upgradableConditionPending() {
 		return 0

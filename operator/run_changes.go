@@ -16,12 +16,12 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// maxRunChanges is the number of changed runs that may wait for the controller. Further runs are found
-// by their next check.
+// maxRunChanges is the number of changed runs that may wait for the controller. The operator reads further
+// changed runs at the next check of each run.
 const maxRunChanges = 1024
 
-// runChanges are the SidecarSets whose run has changed. Such a run is read at once, and not at its next
-// check.
+// runChanges are the SidecarSets whose run has changed. The operator reads such a run at once, and does not
+// wait for the next check.
 type runChanges struct {
 	requeues chan event.GenericEvent
 	names    sync.Map
@@ -46,8 +46,8 @@ func (c *runChanges) take(set string) bool {
 	return changed
 }
 
-// watch adds the runs whose worker reports a new stage in their Lease. An operator whose Role does not
-// permit this watch works, and finds the stage by its next check.
+// watch adds each SidecarSet for which a worker reports a new stage in the Lease of the run. Without the
+// permission to watch Leases, the operator reads the stage at the next check of the run.
 func (c *runChanges) watch(ctx context.Context, mgr *kube.Manager, namespace string) error {
 	watched, err := kube.OptionalCache(mgr, coordinationv1.SchemeGroupVersion.WithKind("Lease"), namespace)
 	if err != nil {

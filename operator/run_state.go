@@ -16,7 +16,7 @@ import (
 
 // These are the intervals between two checks of the run of a SidecarSet.
 const (
-	// minCheckInterval is the shortest interval. It applies while the counts change.
+	// minCheckInterval is the shortest interval, which applies while the counts change.
 	minCheckInterval = time.Second
 	// stuckCheckInterval is the longest interval while the run has work and nothing changes.
 	stuckCheckInterval = 8 * time.Second
@@ -31,8 +31,8 @@ const (
 	// SidecarSet. A run that is not sleeping notices the end without a signal.
 	endCheckInterval = 6 * time.Second
 	endChecks        = 2
-	// endWakes is the number of these checks that wake a sleeping run. The cache of its worker may
-	// lag behind the cache of the operator at the first of them.
+	// endWakes is the maximum number of checks of a finished SidecarSet that wake a sleeping run. A single
+	// wake may have no effect, because the cache of the worker may lag behind the cache of the operator.
 	endWakes = 4
 	// pausedEndCheckInterval is the interval for the paused run of a finished SidecarSet, which
 	// may be resumed.
@@ -41,15 +41,14 @@ const (
 	// with each check, up to maxEndInterval.
 	minEndInterval = time.Second
 	maxEndInterval = 5 * time.Minute
-	// lostRunGrace is the time that a run that did not complete must be closed before status
-	// records the end. The last activity of the run may not know yet that the run is closed, and
-	// may still write.
+	// lostRunGrace is the time from the end of a run that did not complete until status records the end of
+	// the rollout. During this time, the last activity of the run may still write pods.
 	lostRunGrace = time.Minute
 )
 
 const (
-	// A run that works on another generation than that of the SidecarSet is signalled again after
-	// minCorrectionBackoff. The backoff doubles each time, up to maxCorrectionBackoff.
+	// A run that does not work on the generation of the SidecarSet is signalled again after
+	// minCorrectionBackoff. The backoff doubles with each signal, up to maxCorrectionBackoff.
 	minCorrectionBackoff = 5 * time.Second
 	maxCorrectionBackoff = 5 * time.Minute
 	// minWakeInterval is the shortest time between two wakes of a run that has made no progress
@@ -59,13 +58,13 @@ const (
 	minMessageAge = time.Minute
 )
 
-// runStates contains the state of the run of each SidecarSet, by name. The states are lost with
-// the process. This is harmless, because a second start of the same generation changes nothing.
+// runStates contains the state of the run of each SidecarSet, by name. The states are lost when the process
+// ends. The loss is harmless, because a second start of the same generation changes nothing.
 type runStates struct{ sync.Map }
 
-// of returns the state of the run of a SidecarSet. Only the reconcile of that SidecarSet uses the
-// state. After a restore of etcd, the next generations may have other content than the generations that
-// this process has started, so the state begins again.
+// of returns the state of the run of a SidecarSet. Only the reconcile of the same SidecarSet uses the
+// state. If the generation of set has decreased, etcd was restored from a backup. The next generations may
+// then have other content than the generations that this process has started, so of returns a new state.
 func (s *runStates) of(set *v1alpha1.SidecarSet) *runState {
 	if known, ok := s.Load(set.Name); ok && known.(*runState).uid == set.UID && known.(*runState).observed <= set.Generation {
 		return known.(*runState)
@@ -81,9 +80,9 @@ func (s *runStates) of(set *v1alpha1.SidecarSet) *runState {
 // runState is the state of the run of one SidecarSet in this process.
 type runState struct {
 	uid types.UID
-	// started is the newest generation whose rollout this process has started. start is the
-	// outcome with the pause of the earlier run at that time, in case the write of status is
-	// rejected.
+	// started is the newest generation whose rollout this process has started. start is the outcome of this
+	// start, with the pause of the earlier run. If the write of status is rejected, the next reconcile uses
+	// start again.
 	started int64
 	start   outcome
 	// observed is the newest generation. observedAt is the time at which this process first
@@ -124,12 +123,12 @@ type runState struct {
 	faultAt        time.Time
 	faultMayChange bool
 	// waits is the message of a run that waits for a slot of a domain or of a PodDisruptionBudget. The
-	// operator reads neither nodes nor budgets, so its plan does not show this.
+	// operator reads neither nodes nor budgets, so the plan of the operator does not show this wait.
 	waits string
 	// fleetFault is the reason for which the workers cannot receive a permit of the fleet. The operator has
 	// no connection to the fleet.
 	fleetFault string
-	// rejected is the error of the newest start, if Temporal rejected it for this SidecarSet only.
+	// rejected is the newest error of Temporal that concerns only the run of this SidecarSet.
 	rejected error
 	tasks    runs.TaskAges
 }
@@ -151,8 +150,8 @@ func (s *runState) observeGeneration(generation int64, now time.Time) {
 	}
 }
 
-// readRunAgain lets the next pass of a finished SidecarSet read its run again, because status does not show what
-// this pass has read.
+// readRunAgain causes the next pass of a finished SidecarSet to read the run again. readRunAgain is called
+// if status does not show the result of the last read.
 func (s *runState) readRunAgain(now time.Time) { s.ended, s.end.nextAt = 0, now }
 
 func (s *runState) recordStart(generation int64, now time.Time) {
@@ -177,10 +176,9 @@ func (s *runState) untilEndCheck(generation int64, toRecord bool, now time.Time)
 	return s.end.nextAt.Sub(now), s.ended != generation || toRecord
 }
 
-// recordEndCheck records a check of the run of a finished SidecarSet, and reports whether the run
-// has ended. Only then may status record the end. Status records the end before another run
-// begins, so each pod that a later run upgrades contains a later resourceVersion of the
-// SidecarSet.
+// recordEndCheck records a check of the run of a finished SidecarSet, and reports whether the run has
+// ended. Status may record the end only if ended is true. Status records the end before another run begins,
+// so each pod that a later run upgrades contains a later resourceVersion of the SidecarSet.
 func (s *runState) recordEndCheck(set *v1alpha1.SidecarSet, run *runs.Run, toRecord bool, now time.Time) (ended bool) {
 	check := &s.end
 	check.done++
@@ -240,12 +238,12 @@ func (s *runState) recordCheck(o *observation, now time.Time) {
 // stuck reports whether nothing has changed for a while although the run has work.
 func (s *runState) stuck() bool { return s.hadWork && s.checkInterval > runs.Backoff(minCheckInterval) }
 
-// mayWake reports whether to wake a run that waits for a signal. If so, it records the wake. A
-// run is not woken twice for the same counts, because the run also plans again when its timer
-// expires.
+// mayWake reports whether to wake a run that waits for a signal, and if so, records the wake. The same
+// counts wake the run only once, because the run also plans when the timer of the run expires. A change of
+// only the unavailable pods wakes the run at most once per minWakeInterval.
 func (s *runState) mayWake(counts protocol.Counts, now time.Time) bool {
-	// done returns the counts that the run changes. Pods that the run does not upgrade change the
-	// other counts.
+	// done returns the counts that only the run changes. The other counts also change because of pods that
+	// the run does not upgrade.
 	done := func(c protocol.Counts) [4]int { return [4]int{c.Remaining, c.Converging, c.Migrating, c.Migrated} }
 	slotsChanged := counts.Unavailable != s.wokenFor.Unavailable && now.Sub(s.wokenAt) >= minWakeInterval
 	if !s.wokenAt.IsZero() && done(counts) == done(s.wokenFor) && !slotsChanged {
@@ -255,16 +253,16 @@ func (s *runState) mayWake(counts protocol.Counts, now time.Time) bool {
 	return true
 }
 
-// recordFrozen records whether the plan is frozen. After the begin and the end of a freeze, the run
-// is checked and woken at once, although its counts have not changed.
+// recordFrozen records whether the plan is frozen. After the start or the end of a freeze, the run is
+// checked and woken at once, although the counts have not changed.
 func (s *runState) recordFrozen(frozen bool) {
 	if s.frozen != frozen {
 		s.hadWork, s.wokenAt, s.frozen, s.freezeBackoff = false, time.Time{}, frozen, 0
 	}
 }
 
-// forgetWake lets a frozen run be woken again, with a backoff, because the workers may observe a freeze
-// that the operator cannot read.
+// forgetWake permits another wake of a frozen run, with a backoff. Without the backoff, the run would be
+// woken too often if the workers observe a freeze that the operator cannot read.
 func (s *runState) forgetWake(now time.Time) {
 	if now.Sub(s.wokenAt) >= time.Duration(s.freezeBackoff) {
 		s.wokenAt = time.Time{}
@@ -272,8 +270,7 @@ func (s *runState) forgetWake(now time.Time) {
 	}
 }
 
-// mayCorrect reports whether to signal the generation to a run again. If so, it starts the next
-// backoff.
+// mayCorrect reports whether to signal the generation to a run again, and if so, starts the next backoff.
 func (s *runState) mayCorrect(now time.Time) bool {
 	if now.Sub(s.correctedAt) < time.Duration(s.correctionBackoff) {
 		return false
@@ -292,8 +289,8 @@ func (s *runState) recordReading(run *runs.Run, now time.Time) {
 	}
 }
 
-// recordFault records the fault that stops the run. The message about a failure stays for a
-// while, because each attempt may fail with another cause.
+// recordFault records the fault that stops the run. The message about a failure stays for minMessageAge,
+// because each attempt may fail with another cause.
 func (s *runState) recordFault(found runs.Fault, sure bool, now time.Time) {
 	s.faultMayChange = !sure || found != runs.Fault{}
 	switch {
@@ -318,9 +315,9 @@ func rolloutStarted(set *v1alpha1.SidecarSet) bool {
 	return set.Status.Rollout != nil && set.Status.Rollout.Generation == set.Generation
 }
 
-// needsTemporal reports whether a SidecarSet is requeued when Temporal becomes unavailable or
-// available. It is false if status shows that the rollout has ended. A later change of status
-// requeues the SidecarSet itself.
+// needsTemporal reports whether a SidecarSet is requeued when Temporal becomes unavailable or available.
+// needsTemporal returns false if status shows a rollout without a next upgrade. A later change of status
+// requeues the SidecarSet in any case.
 func needsTemporal(set *v1alpha1.SidecarSet) bool {
 	progressing := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionProgressing)
 	if !rolloutStarted(set) || set.Status.Rollout.Pause != nil || progressing == nil {

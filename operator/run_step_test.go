@@ -41,6 +41,8 @@ type slowTemporal struct {
 	// DescribeWorkflowExecution calls.
 	run       *workflow.WorkflowExecutionInfo
 	described int
+	// damaged is the error of every DescribeWorkflowExecution call, if set.
+	damaged error
 	// answer is the answer of the run to the query status, and queried the number of queries.
 	answer  protocol.RolloutStatus
 	queried int
@@ -74,6 +76,9 @@ func (s *slowTemporal) SignalWithStartWorkflowExecution(_ context.Context, reque
 
 func (s *slowTemporal) DescribeWorkflowExecution(context.Context, *workflowservice.DescribeWorkflowExecutionRequest, ...grpc.CallOption) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
 	s.described++
+	if s.damaged != nil {
+		return nil, s.damaged
+	}
 	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: s.run}, nil
 }
 
@@ -236,7 +241,7 @@ func TestSpec8_5_ARejectedStartIsReportedByItsSetAlone(t *testing.T) {
 	for range 2 {
 		damaged, p := env.pass(t, "damaged")
 		require.ErrorContains(t, p.out.err, "the mutable state is damaged")
-		assert.Equal(t, reasonMessage{v1alpha1.ReasonTemporalUnavailable, "Temporal at temporal:7233 rejects the rollout of this SidecarSet: the mutable state is damaged; check it: kubectl sidecarset check"},
+		assert.Equal(t, reasonMessage{v1alpha1.ReasonTemporalUnavailable, "Temporal at temporal:7233 rejects the calls about the rollout of this SidecarSet: the mutable state is damaged; check it: kubectl sidecarset check"},
 			reasonAndMessage(damaged, v1alpha1.ConditionDegraded))
 	}
 	again, _ := env.observe(t, "other")
@@ -246,6 +251,20 @@ func TestSpec8_5_ARejectedStartIsReportedByItsSetAlone(t *testing.T) {
 	damaged, _ := env.observe(t, "damaged")
 	assert.Equal(t, v1alpha1.ReasonRolloutProgress, reasonAndMessage(damaged, v1alpha1.ConditionProgressing).reason)
 	assert.Equal(t, int64(generation), damaged.Status.Rollout.Generation)
+}
+
+// The operator reads the run of the earlier generation before it starts the next generation.
+func TestSpec8_5_ARunThatCannotBeReadIsReportedByItsSetAlone(t *testing.T) {
+	set := named("damaged")
+	set.Status.Rollout = &v1alpha1.RolloutStatus{Generation: generation - 1}
+	env := newSlowEnv(t, set)
+	env.damaged = serviceerror.NewDataLoss("the mutable state is damaged")
+	damaged, p := env.pass(t, "damaged")
+	require.ErrorContains(t, p.out.err, "the mutable state is damaged")
+	assert.Equal(t, v1alpha1.ReasonTemporalUnavailable, reasonAndMessage(damaged, v1alpha1.ConditionDegraded).reason)
+	env.damaged, env.run = nil, &workflow.WorkflowExecutionInfo{Status: completed}
+	damaged, _ = env.observe(t, "damaged")
+	assert.Equal(t, v1alpha1.ReasonRolloutProgress, reasonAndMessage(damaged, v1alpha1.ConditionProgressing).reason)
 }
 
 // Between two attempts, status continues to report that a run of another generation cannot be signalled.
@@ -263,7 +282,7 @@ func TestSpec8_5_ARejectedCorrectionIsReportedUntilItSucceeds(t *testing.T) {
 		p.now, p.out = env.clock.Now(), outcome{}
 		env.reconcileRun(t.Context(), p)
 		assert.Equal(t, rejects, p.out.err != nil)
-		require.ErrorContains(t, p.out.rejected, "rejects the rollout of this SidecarSet: no")
+		require.ErrorContains(t, p.out.rejected, "rejects the calls about the rollout of this SidecarSet: no")
 		if rejects {
 			env.clock.Step(time.Second)
 		} else {

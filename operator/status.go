@@ -27,7 +27,8 @@ type statusStep struct {
 	temporal *runs.Client
 	recorder events.EventRecorder
 	metrics  *rolloutMetrics
-	// evicts reports whether the outdated pods of a SidecarSet are evicted, if that is known.
+	// evicts reports whether the outdated pods of a SidecarSet are evicted. known is false if the answer is
+	// not known.
 	evicts func(set string) (evicts, known bool)
 }
 
@@ -61,7 +62,7 @@ func (s *statusStep) reconcile(ctx context.Context, p *pass) error {
 		if p.state != nil {
 			p.state.readRunAgain(p.now)
 		}
-		// A SidecarSet that has been deleted since needs no status.
+		// The SidecarSet may have been deleted during the pass.
 		return client.IgnoreNotFound(err)
 	}
 	for _, event := range append(eventsFor(p.before, p.set, p.out.resumed, p.plan.Counts.NotUpgradable), p.out.events...) {
@@ -72,7 +73,7 @@ func (s *statusStep) reconcile(ctx context.Context, p *pass) error {
 
 func (s *statusStep) forget(name string) { s.metrics.forget(name) }
 
-// recordStage copies the stage of the run to status, which keeps it if the run is lost (SPEC
+// recordStage copies the stage of the run to status, so that the stage is kept if the run is lost (SPEC
 // 11.4.1). A run of another generation does not change status.
 func recordStage(p *pass) {
 	if p.out.stage != nil && p.out.stage.Generation == p.set.Generation && rolloutStarted(p.set) {
@@ -108,10 +109,10 @@ func recordFormerRevision(p *pass) {
 	p.set.Status.GoodRevisions = rollout.WithGood(was.GoodRevisions, good)
 }
 
-// recordGoodRevision records the end of a rollout in status. Before the first rollout, it records
-// the content of pods that are already updated. The write of status contains the resourceVersion
-// of the SidecarSet. The API server therefore rejects the write if the SidecarSet has changed
-// since it was read.
+// recordGoodRevision records the end of a rollout in status. Before the first rollout, recordGoodRevision
+// records the content of pods that are already updated. The write of status contains the resourceVersion of
+// the SidecarSet. The API server therefore rejects the write if the SidecarSet has changed since the start
+// of the pass.
 func recordGoodRevision(p *pass) {
 	if p.invalid != nil {
 		return
@@ -157,7 +158,7 @@ func (w *statusWriter) write(ctx context.Context, before, set *v1alpha1.SidecarS
 	if equality.Semantic.DeepEqual(&before.Status, &set.Status) {
 		return nil
 	}
-	// The response is read into a copy, because it contains the stored content. The content of
+	// The response is read into a copy, because the response contains the stored content. The content of
 	// set is completed with defaults.
 	written := set.DeepCopy()
 	// A patch would omit counts of zero, but the CRD requires these counts.

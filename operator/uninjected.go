@@ -20,7 +20,7 @@ import (
 	"github.com/outrigger/outrigger/kube/watches"
 )
 
-// injectionStep finds pods that match a SidecarSet but were not injected. It also finds out
+// injectionStep finds pods that match a SidecarSet but were not injected. injectionStep also determines
 // whether new pods are injected.
 type injectionStep struct {
 	client     client.Reader
@@ -93,7 +93,7 @@ type cachedUninjected struct {
 	uid        types.UID
 	generation int64
 	found      uninjectedPods
-	// selection is the number of the selectors of the webhook at the last scan.
+	// selection is the result of podWebhook.selection at the last scan.
 	selection int
 	// events counts the events so far. scanned is the number of events at the start of the last
 	// scan. The result of the scan is outdated if both numbers differ.
@@ -142,16 +142,16 @@ func (c *uninjectedCache) find(set *v1alpha1.SidecarSet, selection int, scan fun
 	return found, nil
 }
 
-// webhookInterval is the time between two reads of the configuration, and webhookReadTimeout
-// limits each of them.
+// webhookInterval is the time between two reads of the webhook configuration. webhookReadTimeout limits
+// each read.
 const (
 	webhookInterval    = time.Minute
 	webhookReadTimeout = 2 * time.Second
 )
 
-// podWebhook caches the installed webhook of pods. It reads the configuration instead of watching
-// it, because the operator may have no permission to read the configuration. This happens, for
-// example, if the image is updated before the ClusterRole.
+// podWebhook caches the installed webhook of pods. podWebhook reads the webhook configuration without a
+// watch, because the operator may have no permission to read the configuration. For example, the permission
+// is missing if the image is updated before the ClusterRole.
 type podWebhook struct {
 	live      client.Reader
 	namespace string
@@ -172,8 +172,9 @@ func (w *podWebhook) selection(ctx context.Context) int {
 	return w.selections
 }
 
-// installed returns the webhook as it was read at most webhookInterval ago, or by the last
-// successful read. It returns nil if no webhook is installed, or if no read has succeeded.
+// installed returns the webhook. The last read is at most webhookInterval old. If the last read failed,
+// installed returns the result of the last successful read. installed returns nil if no webhook is
+// installed, or if no read has succeeded.
 func (w *podWebhook) installed(ctx context.Context) *admissionregistrationv1.MutatingWebhook {
 	w.mu.Lock()
 	current, outdated := w.current, w.read.IsZero() || w.clock.Since(w.read) >= webhookInterval
@@ -184,7 +185,8 @@ func (w *podWebhook) installed(ctx context.Context) *admissionregistrationv1.Mut
 	return current
 }
 
-// reread reads the configuration again, and returns the installed webhook.
+// reread reads the configuration again, and returns the installed webhook. If the read fails, reread
+// returns the result of the last successful read.
 func (w *podWebhook) reread(ctx context.Context) *admissionregistrationv1.MutatingWebhook {
 	ctx, cancel := context.WithTimeout(ctx, webhookReadTimeout)
 	defer cancel()
@@ -203,8 +205,8 @@ func (w *podWebhook) reread(ctx context.Context) *admissionregistrationv1.Mutati
 	return installed
 }
 
-// sameSelection reports whether two webhooks have the same rules and selectors. Match conditions follow the
-// SidecarSets, so their changes do not change the counts.
+// sameSelection reports whether two webhooks have the same rules and selectors. sameSelection ignores match
+// conditions, because match conditions follow the SidecarSets and do not change the counts.
 func sameSelection(a, b *admissionregistrationv1.MutatingWebhook) bool {
 	if a == nil || b == nil {
 		return a == b

@@ -36,7 +36,7 @@ const minReconcileInterval = time.Second
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// sources are the watches that enqueue SidecarSets.
+// sources returns the watches that enqueue SidecarSets.
 func sources(mgr manager.Manager, temporal *runs.Client, calls *calls, orphans *runs.Orphans, changes *runChanges, probe *webhookProbe, sets *setLister) []source.Source {
 	cache, limiter := mgr.GetCache(), sets.limiter
 	enqueue := handler.Funcs{GenericFunc: func(_ context.Context, e event.GenericEvent, q queue) { q.Add(request(e.Object.GetName())) }}
@@ -131,7 +131,7 @@ func affectsStatus(before, after *corev1.Pod) bool {
 			pod.Annotations[v1alpha1.InjectedListAnnotation], pod.Annotations[v1alpha1.HashAnnotation], pod.Annotations[v1alpha1.HashWithoutImageAnnotation],
 			pod.Annotations[v1alpha1.InPlaceUpdateStateAnnotation], pod.Annotations[v1alpha1.WorkingHotUpgradeContainerAnnotation],
 			pod.Status.Phase, pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses,
-			podstate.Condition(pod, corev1.PodReady), podstate.Condition(pod, v1alpha1.UpgradableCondition),
+			podstate.Condition(pod, corev1.PodReady), podstate.NodeLost(pod), podstate.Condition(pod, v1alpha1.UpgradableCondition),
 			pod.Annotations[v1alpha1.ResizeAnnotation], podstate.Condition(pod, corev1.PodResizePending), podstate.Condition(pod, corev1.PodResizeInProgress),
 			pod.Status.ObservedGeneration == 0, pod.Status.ObservedGeneration < pod.Generation, pod.Status.QOSClass,
 		}
@@ -193,7 +193,7 @@ func eventsOfAll(sets *setLister, picked func(*v1alpha1.SidecarSet) bool) handle
 	}
 }
 
-// setLister finds the SidecarSets that an event concerns, and enqueues them.
+// setLister finds and enqueues the SidecarSets that an event concerns.
 type setLister struct {
 	client.Reader
 	// namespace is the system namespace.
@@ -236,8 +236,8 @@ func (l *setLister) enqueue(ctx context.Context, q queue, picked func(*v1alpha1.
 	}
 }
 
-// enqueueUninjected enqueues the SidecarSets that match the pod but are not injected into it. A
-// later change of the labels of the namespace enqueues SidecarSets itself.
+// enqueueUninjected enqueues the SidecarSets that match pod but are not injected into pod. A later change
+// of the labels of the namespace is a separate event.
 func (l *setLister) enqueueUninjected(ctx context.Context, q queue, pod *corev1.Pod) {
 	selecting := slices.DeleteFunc(l.byLabels.Matching(pod.Labels), func(set scopedSet) bool {
 		return record.Injected(pod.Annotations, set.name)
@@ -247,7 +247,7 @@ func (l *setLister) enqueueUninjected(ctx context.Context, q queue, pod *corev1.
 	}
 	labels, err := kube.NamespaceLabels(ctx, l)(pod.Namespace)
 	for _, set := range selecting {
-		// The cache may not contain the namespace yet. The SidecarSet is then enqueued, and its
+		// The cache may not contain the namespace yet. In this case, the SidecarSet is enqueued, and the
 		// scan is retried until the cache contains the namespace.
 		if err == nil && !set.scope.Covers(pod.Namespace, labels, l.namespace) {
 			continue

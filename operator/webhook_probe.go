@@ -24,8 +24,7 @@ import (
 )
 
 const (
-	// probeInterval is the time between two probes of the webhook, and probeTimeout limits
-	// each of them.
+	// probeInterval is the time between two probes of the webhook. probeTimeout limits each probe.
 	probeInterval = 2 * time.Second
 	probeTimeout  = 2 * time.Second
 	// equalProbes is the number of consecutive probes with the same result before status changes.
@@ -37,8 +36,8 @@ const (
 // errUndecided is the result of a probe that shows neither a fault nor an answer.
 var errUndecided = errors.New("the address of the webhook is not known")
 
-// webhookProbe connects to the webhook of pods as API servers do: to its address, with its
-// serving certificate verified by the CA in its configuration.
+// webhookProbe connects to the webhook of pods in the same way as API servers. The webhook configuration
+// contains the address of the webhook, and the CA that verifies the serving certificate.
 type webhookProbe struct {
 	webhook *podWebhook
 	// changes requeues all SidecarSets.
@@ -49,7 +48,7 @@ type webhookProbe struct {
 	// probes with this result.
 	last  string
 	equal int
-	// decided is set once fault is known; it is empty if the webhook answers.
+	// decided is set once fault is known. fault is empty if the webhook answers.
 	decided bool
 	fault   string
 	// selection is the selection of the webhook at the last probe.
@@ -66,8 +65,9 @@ func (p *webhookProbe) Start(ctx context.Context) error {
 	return nil
 }
 
-// check probes once. A failed probe is repeated if the configuration has changed: it may have
-// another CA. A webhook without rules may have been activated since the configuration was read.
+// check probes the webhook. If the probe fails, or if the webhook is not installed or has no rules, check
+// reads the configuration again. If the configuration has changed, check probes again, because the
+// configuration may have another CA, or the webhook may have been activated.
 func (p *webhookProbe) check(ctx context.Context) {
 	installed := p.webhook.installed(ctx)
 	err := connect(ctx, installed)
@@ -90,13 +90,13 @@ func (p *webhookProbe) check(ctx context.Context) {
 	}
 	select {
 	case p.changes <- event.GenericEvent{Object: &v1alpha1.SidecarSet{}}:
-	default: // the event that waits has the same effect
+	default: // an event in the channel has the same effect
 	}
 }
 
-// describe names the address, the cause and the effect of a failed probe. The cause is the
-// innermost error, which has no port of the client. It has no time either, so the text stays the
-// same while the fault does.
+// describe returns a text with the address, the cause and the effect of a failed probe. If err is nil, the
+// text is empty. The cause is the innermost error, which contains neither the port of the client nor a
+// time, so that the text stays the same while the fault stays the same.
 func (p *webhookProbe) describe(installed *admissionregistrationv1.MutatingWebhook, err error) string {
 	if err == nil || installed == nil {
 		return ""
@@ -117,9 +117,9 @@ func (p *webhookProbe) describe(installed *admissionregistrationv1.MutatingWebho
 		address, err, effect, v1alpha1.FindPods, p.webhook.namespace)
 }
 
-// record records the fault that a probe found, which is empty if the webhook answered. It reports
-// whether status changes. While probes find different causes in turn, for example because each
-// connects to another replica, status keeps one of the causes.
+// record records the fault that a probe found, which is empty if the webhook answered. record reports
+// whether status changes. While probes alternate between different causes, for example because the probes
+// connect to different replicas, status keeps the first cause.
 func (p *webhookProbe) record(fault string) (changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -141,8 +141,8 @@ func (p *webhookProbe) record(fault string) (changed bool) {
 	return changed
 }
 
-// unavailable returns the fault of the webhook, or "" if the webhook responds. Before the first
-// decision, it returns the fault in status.
+// unavailable returns the fault of the webhook, or "" if the webhook responds. Before the first decision,
+// unavailable returns the fault in status.
 func (p *webhookProbe) unavailable(set *v1alpha1.SidecarSet) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -155,8 +155,8 @@ func (p *webhookProbe) unavailable(set *v1alpha1.SidecarSet) string {
 	return ""
 }
 
-// connect returns an error if an API server could not connect to the webhook. API servers do
-// not call a webhook that is not installed, or has no rules.
+// connect returns an error if an API server could not connect to the webhook. connect returns nil for a
+// webhook that is not installed or has no rules, because API servers do not call such a webhook.
 func connect(ctx context.Context, webhook *admissionregistrationv1.MutatingWebhook) error {
 	if webhook == nil || len(webhook.Rules) == 0 {
 		return nil
@@ -174,8 +174,8 @@ func connect(ctx context.Context, webhook *admissionregistrationv1.MutatingWebho
 	defer cancel()
 	connection, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", address)
 	if _, ok := errors.AsType[*net.DNSError](err); ok {
-		// API servers do not need DNS to find a Service, and an operator that runs outside of
-		// the cluster does not know its name.
+		// API servers do not need DNS to find a Service, but an operator outside of the cluster cannot
+		// resolve the name of the Service.
 		return errUndecided
 	}
 	if err != nil {
@@ -184,7 +184,7 @@ func connect(ctx context.Context, webhook *admissionregistrationv1.MutatingWebho
 	return connection.Close()
 }
 
-// endpoint returns the address of a webhook, and the host that its certificate has to name.
+// endpoint returns the address of a webhook, and the host that the serving certificate must contain.
 func endpoint(config *admissionregistrationv1.WebhookClientConfig) (address, host string, err error) {
 	if service := config.Service; service != nil {
 		host = service.Name + "." + service.Namespace + ".svc"

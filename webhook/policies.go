@@ -19,29 +19,29 @@ import (
 )
 
 const (
-	// policyRetryInterval is the time between two attempts to list RolloutPolicies before the
-	// webhook is ready. policyCheckInterval is the time between two checks whether their
-	// definition has been installed.
+	// policyRetryInterval is the time between two attempts to list RolloutPolicies before the webhook is
+	// ready. policyCheckInterval is the time between two checks whether the definition of RolloutPolicies
+	// has been installed.
 	policyRetryInterval = time.Second
 	policyCheckInterval = 10 * time.Second
 )
 
 // policyWatch feeds the RolloutPolicies to the admission of pods.
 //
-// An older installation has no CustomResourceDefinition of RolloutPolicies, or no permission to
-// list them. In this case, the webhook serves without policies, and checks again every
-// policyCheckInterval. It needs no restart once the definition is installed. The informer is added
-// to the cache only after a successful list, because the cache would never be synced without the
+// An older installation has no CustomResourceDefinition of RolloutPolicies, or no permission to list
+// RolloutPolicies. In this case, the webhook serves without policies, and checks again every
+// policyCheckInterval. The webhook needs no restart after the definition is installed. The informer is
+// added to the cache only after a successful list, because the cache would never be synced without the
 // definition.
 type policyWatch struct {
 	mgr     *kube.Manager
 	handler *pods.Handler
-	// known is nil until an attempt to list the policies has succeeded, or has shown that there
-	// are none. It does not change later, so that the webhook stays ready.
+	// known is nil until a list of the policies has succeeded, or has shown that RolloutPolicies are not
+	// installed. Afterwards, known does not change, so that the webhook stays ready.
 	known atomic.Pointer[toolscache.InformerSynced]
 }
 
-// watchPolicies adds the watch of RolloutPolicies to a manager. The result reports whether the
+// watchPolicies adds the watch of RolloutPolicies to a manager. The returned function reports whether the
 // policies are known.
 func watchPolicies(mgr *kube.Manager, handler *pods.Handler) (toolscache.InformerSynced, error) {
 	w := &policyWatch{mgr: mgr, handler: handler}
@@ -75,8 +75,8 @@ func (w *policyWatch) run(ctx context.Context) error {
 	}
 }
 
-// open opens the watch if the policies can be listed. A cluster without their definition has no
-// policies.
+// open opens the watch if the policies can be listed. If the definition of RolloutPolicies or the
+// permission to list RolloutPolicies is missing, open sets known and returns false.
 func (w *policyWatch) open(ctx context.Context) (opened bool, err error) {
 	listing, cancel := context.WithTimeout(ctx, policyCheckInterval)
 	defer cancel()
@@ -102,7 +102,7 @@ func (w *policyWatch) open(ctx context.Context) (opened bool, err error) {
 	return true, nil
 }
 
-// setKnown sets known, unless known is set already. It reports whether it has set known.
+// setKnown sets known if known is nil, and reports whether known was nil.
 func (w *policyWatch) setKnown(synced toolscache.InformerSynced) bool {
 	return w.known.CompareAndSwap(nil, &synced)
 }

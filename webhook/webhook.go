@@ -51,18 +51,19 @@ type Options struct {
 	// ClientCAFile contains the CA of the API servers' client certificates. If ClientCAFile is
 	// empty, the server answers every client.
 	ClientCAFile string
-	// ShutdownDelay is the time between SIGTERM and the end of the server. Nodes remove their
-	// routes to the server late.
+	// ShutdownDelay is the time between SIGTERM and the end of the server. The delay is necessary because
+	// nodes remove their routes to the server late.
 	ShutdownDelay time.Duration
 	// FeatureGates relax the validation of SidecarSets.
 	FeatureGates sidecarsets.FeatureGates
 	// Tracer starts a span for each edit of a SidecarSet. If Tracer is nil, no span is started.
 	Tracer trace.Tracer
-	// Fleet is set in a member of a fleet, in which new pods get no content without a permit.
+	// Fleet is set in a member of a fleet. Until the newest content has a permit, new pods get the former
+	// revision, if there is one.
 	Fleet bool
 }
 
-// Run serves until the context ends. The process is ready once its caches are synced and it has a
+// Run serves until the context ends. The process is ready once the caches are synced and the server has a
 // certificate. The pod webhook is activated once a replica is reachable.
 func Run(ctx context.Context, options Options) error {
 	reconciler, err := registration.New(registration.Options{
@@ -137,7 +138,8 @@ func (o Options) addTo(mgr *kube.Manager, reconciler *registration.Reconciler, a
 // maxConcurrentValidations limits concurrent validations, which call the API server.
 const maxConcurrentValidations = 16
 
-// addHandlers registers the handlers. The result reports whether their caches are synced.
+// addHandlers registers the handlers. The returned function reports whether the caches of the handlers are
+// synced.
 func (o Options) addHandlers(ctx context.Context, mgr *kube.Manager, srv *server.Server) (toolscache.InformerSynced, error) {
 	reader := func(object client.Object) fallback.Reader {
 		return fallback.Reader{Cached: mgr.GetCache(), Live: mgr.GetAPIReader(), Stale: func() error { return mgr.Watches.Current(object) }}

@@ -1,5 +1,5 @@
-// Package actions carries out RolloutActions: it sends each action to the run of its SidecarSet, and
-// writes the answer into status (SPEC 11.13).
+// Package actions carries out RolloutActions. The Controller sends each action to the run of the
+// SidecarSet, and writes the answer of the run into the status of the action (SPEC 11.13).
 package actions
 
 import (
@@ -32,23 +32,23 @@ import (
 	"github.com/outrigger/outrigger/operator/runs"
 )
 
-// concurrency is the number of actions that are carried out at once. An action waits some seconds for
-// the answer of its run.
+// concurrency is the number of actions that are carried out at once. A reconcile may wait some seconds for
+// the answer of a run.
 const concurrency = 8
 
-// Runs sends updates to runs. Package operator/runs implements it.
+// Runs reads runs, and sends updates to runs. runs.Client implements Runs.
 type Runs interface {
 	NewestRun(ctx context.Context, set protocol.SetReference) (*runs.Run, error)
 	Update(ctx context.Context, set protocol.SetReference, name, id string, payload any) (runs.Answer, error)
 	AnswerTo(ctx context.Context, set protocol.SetReference, id string) (runs.Answer, error)
 }
 
-// Controller carries out actions. It reads without a cache, so that an action that was deleted a
-// moment ago is not carried out.
+// Controller carries out actions. Client must read from the API server, not from a cache, so that an action
+// that was deleted a moment ago is not carried out.
 type Controller struct {
 	Client client.Client
 	Runs   Runs
-	// Changed is called with the SidecarSet of each action that the run has answered.
+	// Changed is called with the name of the SidecarSet of each action that the run has answered.
 	Changed func(set string)
 	Clock   clock.PassiveClock
 }
@@ -77,8 +77,9 @@ func (c *Controller) AddTo(mgr manager.Manager) error {
 	return nil
 }
 
-// reopened ignores the controller's own writes. It accepts an action that had ended and is open again,
-// because such an action comes from a restored backup.
+// reopened returns a predicate that accepts each new action, and each ended action that is open again,
+// because such an action comes from a restored backup. The predicate ignores deletions and all other
+// updates, such as the writes of the controller.
 func reopened() predicate.TypedPredicate[*outriggerv1.RolloutAction] {
 	return predicate.TypedFuncs[*outriggerv1.RolloutAction]{
 		UpdateFunc: func(e event.TypedUpdateEvent[*outriggerv1.RolloutAction]) bool {
@@ -98,7 +99,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 		return c.clean(ctx, a)
 	}
 	if err := c.carryOut(ctx, a, read); err != nil {
-		// An action that was deleted meanwhile is not carried out.
+		// A NotFound error means that the action was deleted, so a retry is not necessary.
 		return reconcile.Result{}, client.IgnoreNotFound(fmt.Errorf("RolloutAction %s: %w", a.Name, err))
 	}
 	if action.Final(a) {
@@ -107,7 +108,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	return reconcile.Result{RequeueAfter: action.RetryAfter(a, c.Clock.Now())}, nil
 }
 
-// clean deletes an action an hour after its end.
+// clean deletes a, which has ended. If less than an hour has passed since the end, clean only requeues a.
 func (c *Controller) clean(ctx context.Context, a *outriggerv1.RolloutAction) (reconcile.Result, error) {
 	if left := action.DeleteAt(a).Sub(c.Clock.Now()); left > 0 {
 		return reconcile.Result{RequeueAfter: left}, nil
@@ -119,8 +120,8 @@ func (c *Controller) clean(ctx context.Context, a *outriggerv1.RolloutAction) (r
 	return reconcile.Result{}, nil
 }
 
-// carryOut makes one attempt to carry out an action that was read at a time. The action may have been
-// deleted since.
+// carryOut makes one attempt to carry out a, which was read at the time read. The action may have been
+// deleted since then.
 func (c *Controller) carryOut(ctx context.Context, a *outriggerv1.RolloutAction, read time.Time) error {
 	set := &v1alpha1.SidecarSet{}
 	switch err := c.Client.Get(ctx, client.ObjectKey{Name: a.Spec.SidecarSet}, set); {
@@ -133,7 +134,7 @@ func (c *Controller) carryOut(ctx context.Context, a *outriggerv1.RolloutAction,
 	if set == nil || a.Spec.RequestedBy == "" {
 		return c.record(ctx, a, outriggerv1.ActionRejected, refused)
 	}
-	// Status may be lost or out of date, but the run knows the actions that it carried out.
+	// Status may be lost or outdated, but the run keeps the answers to the actions.
 	answer, err := c.Runs.AnswerTo(ctx, runs.Reference(set), action.UpdateID(a))
 	switch {
 	case err == nil:
@@ -152,7 +153,8 @@ func (c *Controller) carryOut(ctx context.Context, a *outriggerv1.RolloutAction,
 	return c.send(ctx, a, set, read)
 }
 
-// choose writes the target of an action into status. ready is false if the action cannot be sent.
+// choose writes the target of a into status. If a cannot be sent now, ready is false, and choose writes the
+// reason into status.
 func (c *Controller) choose(ctx context.Context, a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet) (ready bool, err error) {
 	unconfirmed, err := c.unconfirmedUser(ctx, a)
 	if err != nil {
@@ -186,7 +188,8 @@ func (c *Controller) unconfirmedUser(ctx context.Context, a *outriggerv1.Rollout
 	return action.UnconfirmedUser(a, &configuration), nil
 }
 
-// send sends an action with a target to its run.
+// send sends a to the run of set, and records the answer. The target of a must be set. read is the time at
+// which a was read.
 func (c *Controller) send(ctx context.Context, a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet, read time.Time) error {
 	completed, err := revision.Completed(set)
 	if err != nil {
@@ -216,7 +219,7 @@ func (c *Controller) wait(ctx context.Context, a *outriggerv1.RolloutAction, mes
 	return c.record(ctx, a, outriggerv1.ActionPending, message)
 }
 
-// record writes a phase and its message into status.
+// record writes phase and message into the status of a, unless status already has both.
 func (c *Controller) record(ctx context.Context, a *outriggerv1.RolloutAction, phase outriggerv1.RolloutActionPhase, message string) error {
 	before := &outriggerv1.RolloutAction{}
 	a.DeepCopyInto(before)

@@ -20,13 +20,14 @@ type Evicting struct {
 	sets    atomic.Pointer[map[string]bool]
 }
 
-// NewEvicting returns an Evicting that knows nothing yet. changes receives an event after each change.
+// NewEvicting returns an Evicting that knows no SidecarSets yet. changes receives an event after each
+// change.
 func NewEvicting(changes chan<- event.GenericEvent) *Evicting {
 	return &Evicting{changes: changes}
 }
 
-// Evicts reports whether the outdated pods of a SidecarSet are evicted, without a failure and without a
-// pause. known is false before the policies were read.
+// Evicts reports whether the outdated pods of set are evicted. evicts is false while the evictions are
+// paused or have failed. known is false before the policies were read.
 func (e *Evicting) Evicts(set string) (evicts, known bool) {
 	sets := e.sets.Load()
 	return sets != nil && (*sets)[set], sets != nil
@@ -38,12 +39,13 @@ func (e *Evicting) store(sets map[string]bool) {
 	}
 	select {
 	case e.changes <- event.GenericEvent{Object: &v1alpha1.SidecarSet{}}:
-	default: // the event that waits has the same effect
+	default: // an event in the channel has the same effect
 	}
 }
 
-// evictingSets returns the names of the SidecarSets whose pods are evicted. statuses belong to the
-// policies. left names the SidecarSets all of whose outdated pods are never evicted.
+// evictingSets returns the names of the SidecarSets whose outdated pods are evicted. statuses contains the
+// status of each policy, in the order of policies. left contains the names of the SidecarSets whose
+// outdated pods are never evicted.
 func evictingSets(sets []v1alpha1.SidecarSet, policies []outriggerv1.RolloutPolicy, statuses []outriggerv1.RolloutPolicyStatus, left []string) (map[string]bool, error) {
 	evicting := map[string]bool{}
 	for i := range sets {

@@ -18,7 +18,7 @@ import (
 // evictionInterval is the time between two reads of the workflow that evicts the pods of a policy.
 const evictionInterval = 10 * time.Second
 
-// Evictions starts and reads the workflows that evict pods. Package operator/runs implements it.
+// Evictions starts and reads the workflows that evict pods. runs.Client implements Evictions.
 type Evictions interface {
 	Evictions(ctx context.Context, start protocol.EvictionInput, outdated bool) (*protocol.EvictionView, error)
 }
@@ -64,9 +64,10 @@ func (m *Metrics) observe(statuses []outriggerv1.RolloutPolicyStatus) {
 	m.remaining.Set(remaining)
 }
 
-// evictionsOf returns the state of the evictions of a policy, and starts the workflow that evicts the
-// pods. A workflow that Temporal has lost continues from status. If the workflow cannot be read,
-// status stays unchanged. left names the SidecarSets all of whose outdated pods are never evicted.
+// evictionsOf returns the state of the evictions of policy, and starts the workflow that evicts the pods if
+// the workflow is not running. If Temporal has lost the workflow, the new workflow starts with the state in
+// the status of policy. If the workflow cannot be read, evictionsOf returns the state in the status of
+// policy. left contains the names of the SidecarSets whose outdated pods are never evicted.
 func (w *Writer) evictionsOf(ctx context.Context, policy *outriggerv1.RolloutPolicy, sets appliedSets) (status *outriggerv1.EvictionStatus, left []string, err error) {
 	known := policy.Status.Evictions
 	if !policy.Spec.Evicts() || policy.DeletionTimestamp != nil || !sets.any && known == nil {
@@ -89,8 +90,8 @@ func (w *Writer) evictionsOf(ctx context.Context, policy *outriggerv1.RolloutPol
 	return status, view.Left, nil
 }
 
-// appliedSets tells whether a policy applies to any SidecarSet, and whether the status of such a
-// SidecarSet shows outdated pods.
+// appliedSets tells whether a policy applies to at least one SidecarSet, and whether the status of at least
+// one such SidecarSet shows outdated pods.
 type appliedSets struct{ any, outdated bool }
 
 // applied returns the appliedSets of each policy by its name.
@@ -102,7 +103,8 @@ func applied(sets []v1alpha1.SidecarSet, policies []outriggerv1.RolloutPolicy) (
 			return nil, err
 		}
 		if policy != nil {
-			// A SidecarSet that is being deleted evicts no pods, and its status is not written any more.
+			// The pods of a SidecarSet that is being deleted are not evicted. The operator does not update
+			// the status of such a SidecarSet.
 			outdated := sets[i].DeletionTimestamp == nil && hasOutdatedPods(&sets[i])
 			byName[policy.Name] = appliedSets{any: true, outdated: byName[policy.Name].outdated || outdated}
 		}
@@ -110,8 +112,8 @@ func applied(sets []v1alpha1.SidecarSet, policies []outriggerv1.RolloutPolicy) (
 	return byName, nil
 }
 
-// hasOutdatedPods reports whether status shows pods that have to be recreated, in a state in which
-// they may be evicted.
+// hasOutdatedPods reports whether the conditions of set show pods that have to be recreated and may be
+// evicted.
 func hasOutdatedPods(set *v1alpha1.SidecarSet) bool {
 	injected := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionInjected)
 	progressing := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionProgressing)
@@ -119,7 +121,7 @@ func hasOutdatedPods(set *v1alpha1.SidecarSet) bool {
 		progressing != nil && progressing.Reason == v1alpha1.ReasonNotUpgradablePods
 }
 
-// startOf returns the input of a new workflow.
+// startOf returns the input of a new workflow, with the state in the status of policy.
 func startOf(policy *outriggerv1.RolloutPolicy) protocol.EvictionInput {
 	start := protocol.EvictionInput{Policy: protocol.PolicyReference{Name: policy.Name, UID: policy.UID}}
 	known := policy.Status.Evictions

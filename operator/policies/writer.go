@@ -26,13 +26,11 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// interval is the time from an event to the next write. All events of this time cause one write of
-// a policy at most.
+// interval is the time from an event to the next reconcile. All events within interval cause one reconcile.
 const interval = time.Second
 
-// Writer writes into the status of each RolloutPolicy which SidecarSets the policy applies to. A
-// change of one policy can change the SidecarSets of every other, so a reconcile covers all
-// policies.
+// Writer writes into the status of each RolloutPolicy which SidecarSets the policy applies to. A change of
+// one policy can change the SidecarSets of all other policies, so each reconcile covers all policies.
 type Writer struct {
 	sets, policies client.Reader
 	writer         client.Client
@@ -126,8 +124,9 @@ func (w *Writer) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 	return result, nil
 }
 
-// readEvictions adds the evictions to the statuses of the policies that evict pods. These policies are
-// read again after evictionInterval. left names the SidecarSets all of whose outdated pods are never evicted.
+// readEvictions adds the evictions to the statuses of the policies that evict pods. If there is such a
+// policy, result requeues the request after evictionInterval. left contains the names of the SidecarSets
+// whose outdated pods are never evicted.
 func (w *Writer) readEvictions(ctx context.Context, applied map[string]appliedSets, policies []outriggerv1.RolloutPolicy, statuses []outriggerv1.RolloutPolicyStatus) (result reconcile.Result, left []string) {
 	for i := range policies {
 		policy := &policies[i]

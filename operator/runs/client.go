@@ -49,7 +49,7 @@ type Options struct {
 	Name string
 	// TaskQueue is the task queue of the runs.
 	TaskQueue string
-	// UI is the URL of the web UI, for links. If it is empty, there are no links.
+	// UI is the URL of the web UI, for links. If UI is empty, there are no links.
 	UI     string
 	Logger logr.Logger
 	Clock  clock.Clock
@@ -74,25 +74,25 @@ func NewClient(client sdk.Client, o Options, metrics *Metrics) *Client {
 type Start struct {
 	SidecarSet protocol.SetReference
 	Generation protocol.GenerationInput
-	// Pause is the pause of a new run, if any. Stage is the position within the steps of a
-	// RolloutPolicy, if an earlier run of the generation was lost, or if the run has another
-	// generation. Resumed is the resume that ended the pause in status.
+	// Pause is the pause of a new run, or nil. Stage is the position within the steps of a RolloutPolicy
+	// from which a new run, or an open run of another generation, continues. Resumed is the resume that
+	// ended the pause in status.
 	Pause   *v1alpha1.RolloutPause
 	Resumed *protocol.Pause
 	Stage   *protocol.Stage
 }
 
-// StartOrSignal starts the rollout of a generation. If the SidecarSet has no open run,
-// StartOrSignal starts a run, which is paused if Pause is set. Otherwise, it signals the open
-// run. A run of an older generation then continues with the new generation. A run of the same
-// generation plans again. StartOrSignal returns the id of the run. It returns a RejectedError if Temporal
-// rejects this start, for a reason that does not apply to other starts.
+// StartOrSignal starts the rollout of a generation. If the SidecarSet has no open run, StartOrSignal starts
+// a run, which is paused if start.Pause is set. Otherwise, StartOrSignal signals the open run. A run of an
+// older generation then continues with the new generation. A run of the same generation plans again.
+// StartOrSignal returns the id of the run. If Temporal rejects the start for a reason that does not apply
+// to other SidecarSets, StartOrSignal returns a RejectedError.
 //
 // The call and the run belong to the trace of the edit that created the generation.
 func (c *Client) StartOrSignal(ctx context.Context, start Start) (runID string, err error) {
 	set, generation := start.SidecarSet, start.Generation
-	// The webhook exports the span of the edit. This span has the same ids and the same sampling.
-	// It only serves as the parent, so it is never ended.
+	// The webhook exports the span of the edit. The span here has the same ids and the same sampling. The
+	// span here is only the parent of other spans, so the span is never ended.
 	ctx, _ = c.tracer.Start(tracing.WithEdit(ctx, string(set.UID), generation.Generation), tracing.EditSpan)
 	ctx, span := c.tracer.Start(ctx, "StartRollout", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
 		attribute.String("outrigger.sidecarset", set.Name), attribute.Int64("outrigger.generation", generation.Generation)))
@@ -115,23 +115,22 @@ func (c *Client) StartOrSignal(ctx context.Context, start Start) (runID string, 
 	}
 	run, err := send()
 	if isUnknownAttribute(err) && c.registerAttributes(ctx) == nil {
-		// The search attributes have been removed since their registration. They are registered
-		// again.
+		// The search attributes were missing in Temporal. After the registration, the start is retried.
 		run, err = send()
 	}
 	c.metrics.starts.WithLabelValues(resultOf(err)).Inc()
 	switch {
 	case ctx.Err() != nil, temporal.IsUnreachable(err), IsThrottled(err), IsBusy(err):
-	case err == nil, rejectsEveryStart(err):
-		c.recordStart(err)
-	default:
+	case concernsOneRun(err):
 		err = RejectedError{c.address, err}
+	default:
+		c.recordStart(err)
 	}
 	return run.GetRunId(), err
 }
 
-// Signal sends a signal to the open run of a SidecarSet, and reports whether there is an open
-// run. It never starts a run.
+// Signal sends a signal to the open run of a SidecarSet, and reports whether there is an open run. Signal
+// never starts a run.
 func (c *Client) Signal(ctx context.Context, set protocol.SetReference, signal string, payload any) (delivered bool, err error) {
 	input, err := c.converter.ToPayloads(payload)
 	if err != nil {
@@ -154,12 +153,16 @@ func (c *Client) signal(ctx context.Context, to *common.WorkflowExecution, signa
 	return err == nil, err
 }
 
-// NewestRun describes the newest run of a SidecarSet.
+// NewestRun returns the description of the newest run of a SidecarSet. If there is no run, NewestRun
+// returns an empty Run.
 func (c *Client) NewestRun(ctx context.Context, set protocol.SetReference) (*Run, error) {
 	description, err := call(ctx, c.connection, "DescribeWorkflowExecution", c.client.WorkflowService().DescribeWorkflowExecution,
 		&workflowservice.DescribeWorkflowExecutionRequest{Namespace: c.namespace, Execution: execution(set)})
 	if is[*serviceerror.NotFound](err) {
 		return &Run{}, nil
+	}
+	if concernsOneRun(err) {
+		err = RejectedError{c.address, err}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("ask for the run of SidecarSet %s: %w", set.Name, err)
@@ -186,7 +189,7 @@ func (c *Client) RejectedWrites(ctx context.Context, set protocol.SetReference) 
 	return faultOfWrites(c.converter, answer.GetHistory().GetEvents()), nil
 }
 
-// URL returns the address of a workflow in the web UI. It is empty if there is no web UI.
+// URL returns the URL of a workflow in the web UI, or "" if there is no web UI.
 func (c *Client) URL(workflowID string) string {
 	if c.ui == "" {
 		return ""
@@ -236,8 +239,8 @@ func (c *Client) startRequest(start Start) (*workflowservice.SignalWithStartWork
 	}, nil
 }
 
-// memoOf returns the memo of a new run. With this memo, the run shows its pause even before its first
-// workflow task. The run itself writes its stage only after a change.
+// memoOf returns the memo of a new run. With this memo, a run shows the pause before the first workflow
+// task, and the stage before the first change of the stage.
 func (c *Client) memoOf(current *protocol.Stage, pause, resumed *protocol.Pause) (*common.Memo, error) {
 	values := map[string]any{}
 	if current != nil {

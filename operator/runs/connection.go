@@ -52,8 +52,8 @@ func newConnection(client sdk.Client, o Options, metrics *Metrics) *connection {
 	return c
 }
 
-// AwaitProbe waits for the first probe, so that an operator that has just started reports no
-// unknown state. It returns an error if Temporal accepts no rollouts.
+// AwaitProbe waits for the first probe, so that an operator that has just started does not report an
+// unknown state. AwaitProbe returns an error if Temporal accepts no rollouts, or nil if ctx ends first.
 func (c *connection) AwaitProbe(ctx context.Context) error {
 	select {
 	case <-c.probed:
@@ -72,8 +72,8 @@ func (c *connection) Unreachable() bool {
 	return c.unreachableErr != nil
 }
 
-// Throttled returns the remaining time in which the operator makes no calls. It is not positive
-// unless Temporal throttles.
+// Throttled returns the remaining time in which the operator makes no calls because Temporal throttles.
+// Without throttling, the result is zero or negative.
 func (c *connection) Throttled() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -133,8 +133,8 @@ func (c *connection) recordStart(err error) {
 
 func (c *connection) probeSoon() { sendUnlessFull(c.probeNow, struct{}{}) }
 
-// sendUnlessFull sends a value to a channel of capacity one. A second value is dropped, because
-// one value is enough.
+// sendUnlessFull sends a value to a channel of capacity one. If the channel is full, the value is dropped,
+// because one value is enough.
 func sendUnlessFull[T any](to chan<- T, value T) {
 	select {
 	case to <- value:
@@ -173,9 +173,9 @@ func (c *connection) update(change func()) {
 // method is a method of one of Temporal's services.
 type method[Request, Response any] = func(context.Context, Request, ...grpc.CallOption) (Response, error)
 
-// call makes one call to Temporal, unless Temporal throttles. It bypasses the retries of the SDK.
-// The SDK would repeat the call to a throttling server until the deadline, and then return only
-// the deadline as the error.
+// call makes one call to Temporal. While Temporal throttles, call returns a ThrottledError without a call.
+// call bypasses the retries of the SDK, because the SDK would retry a throttled call until the deadline,
+// and then return only the deadline as the error.
 func call[Request, Response any](ctx context.Context, c *connection, name string, do method[Request, Response], request Request) (response Response, err error) {
 	if c.Throttled() > 0 {
 		return response, ThrottledError{c.address, c.namespace}

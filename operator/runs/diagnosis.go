@@ -26,14 +26,14 @@ const (
 	// restart of Temporal.
 	pickupTimeout     = 8 * time.Second
 	pollerGracePeriod = 20 * time.Second
-	// stopMargin is the time after the schedule of a task during which a poll does not prove that its worker
-	// still runs. Temporal records the end of a poll, too, so the worker may have stopped before Temporal
-	// added the task to the queue.
+	// stopMargin is the time after a task was scheduled during which a poll does not prove that the worker
+	// of the poll still runs. Temporal also records the end of a poll, so the worker may have stopped
+	// before Temporal added the task to the queue.
 	stopMargin = 2 * time.Second
 	// attemptGracePeriod is the time that an attempt has to last, after several failed attempts,
 	// before the failure counts as over.
 	attemptGracePeriod = 15 * time.Second
-	// failingAttempts is the attempt from which on a task counts as failing.
+	// failingAttempts is the number of the first attempt with which a task counts as failing.
 	failingAttempts = 3
 )
 
@@ -43,7 +43,7 @@ type symptoms struct {
 	waiting *task
 	// failing names the task that fails. cause quotes the failure.
 	failing, cause string
-	// unsure is set while it is too early to decide, and idle if no task is pending.
+	// unsure is set while it is too early to decide. idle is set if no task is pending.
 	unsure, idle bool
 }
 
@@ -54,7 +54,7 @@ type task struct {
 	scheduled time.Time
 }
 
-// TaskAges records when the operator first observed each task of a run. It uses the clock of the
+// TaskAges records when the operator first observed each task of a run. TaskAges uses the clock of the
 // operator, because the clock of Temporal may differ.
 type TaskAges struct{ since, current map[string]time.Time }
 
@@ -85,7 +85,8 @@ func (a *TaskAges) examine(r *Run, queue string, now time.Time) symptoms {
 	return found
 }
 
-// isNotDue reports whether an activity is the next measurement of a gate, which waits as a timer does.
+// isNotDue reports whether pending is a measurement of a gate that waits until its next attempt is due.
+// Such a wait is not a symptom of a fault.
 func isNotDue(pending *workflow.PendingActivityInfo) bool {
 	return pending.NextAttemptScheduleTime != nil && pending.GetLastFailure().GetApplicationFailureInfo().GetType() == protocol.GateNotDue
 }
@@ -138,7 +139,7 @@ type diagnoser struct {
 	// mu guards queues, which caches descriptions of task queues.
 	mu     sync.Mutex
 	queues map[queueKey]taskQueue
-	// completed is the run that Workers queries, and selectedAt the time of its selection.
+	// completed is the run that Workers queries. selectedAt is the time at which completed was selected.
 	completed  *common.WorkflowExecution
 	selectedAt time.Time
 }
@@ -175,9 +176,9 @@ func (d *diagnoser) Diagnose(ctx context.Context, r *Run, ages *TaskAges, before
 	return found, true, nil
 }
 
-// faultOfWaiting returns the fault if a task has waited for a worker too long. A worker that
-// still polled stopMargin after the task was scheduled should have received the task. A worker of a version
-// to which the task is not routed does not receive it.
+// faultOfWaiting returns the fault if a task has waited for a worker too long. A worker that still polled
+// stopMargin after the task was scheduled should have received the task. A worker of a version to which the
+// task is not routed does not receive the task.
 func (d *diagnoser) faultOfWaiting(queue *taskQueue, waiting *task, pinned *version) Fault {
 	wanted, polling := queue.wanted(pinned), queue.polledBy(waiting.scheduled)
 	missing, others := without(wanted, polling), without(polling, wanted)
@@ -212,8 +213,8 @@ func (d *diagnoser) workerUnavailable(queue string, noPollers bool) Fault {
 	return Fault{v1alpha1.ReasonWorkerUnavailable, temporal.NoWorker(does, queue, d.address, d.namespace)}
 }
 
-// otherVersions returns the fault if only workers poll whose versions receive no tasks of the
-// run.
+// otherVersions returns the fault of a task queue that workers of the versions in wanted do not poll. The
+// workers that poll have the versions in polling, which receive no tasks of the run.
 func (d *diagnoser) otherVersions(queue string, wanted, polling []version, pinned bool) Fault {
 	kind, remedy := "current", "make one of the others the current version (temporal worker deployment set-current-version)"
 	if pinned {

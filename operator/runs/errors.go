@@ -41,9 +41,8 @@ const attributesRemedy = "outrigger temporal setup registers the search attribut
 // endpoint is the Temporal namespace that the operator uses.
 type endpoint struct{ address, namespace string }
 
-// unreachableError returns the error that conditions show while Temporal is unreachable. It
-// contains a cause only if the cause is the same for each attempt. The log contains the other
-// causes.
+// unreachableError returns the error that conditions show while Temporal is unreachable. The error contains
+// a cause only if the cause is the same for each attempt. The log contains the other causes.
 func (e endpoint) unreachableError(err error) error {
 	message := fmt.Sprintf("Temporal at %s does not answer", e.address)
 	if cause, remedy := temporal.Explain(err); cause != "" {
@@ -55,40 +54,43 @@ func (e endpoint) unreachableError(err error) error {
 // rejectedError returns the error that conditions show while Temporal rejects the start of every rollout.
 func (e endpoint) rejectedError(err error) error {
 	message := fmt.Sprintf("Temporal at %s, namespace %s, rejects rollouts", e.address, e.namespace)
-	if cause, remedy := temporal.Explain(err); cause != "" {
+	switch cause, remedy := temporal.Explain(err); {
+	case cause != "":
 		return fmt.Errorf("%s: %s (%s)", message, cause, remedy)
+	case isUnknownAttribute(err):
+		return fmt.Errorf("%s: %w (%s)", message, err, attributesRemedy)
 	}
-	return fmt.Errorf("%s: %w (%s)", message, err, attributesRemedy)
+	return fmt.Errorf("%s: %w (does the namespace exist, and may the operator use it?)", message, err)
 }
 
-// rejectsEveryStart reports whether an error of the start of a rollout applies to all SidecarSets.
-func rejectsEveryStart(err error) bool {
-	cause, _ := temporal.Explain(err)
-	return cause != "" || isUnknownAttribute(err)
+// concernsOneRun reports whether an error of Temporal says nothing about the calls about other SidecarSets.
+func concernsOneRun(err error) bool {
+	return !isUnknownAttribute(err) && (is[*serviceerror.DataLoss](err) || is[*serviceerror.Internal](err) || is[*serviceerror.InvalidArgument](err))
 }
 
-// RejectedError is returned if Temporal rejects the start of one rollout, for example because the data of
-// its last run is damaged.
+// RejectedError is returned if Temporal rejects the calls about the rollout of one SidecarSet, for example
+// because the data of its last run is damaged.
 type RejectedError struct {
 	Address string
 	Cause   error
 }
 
 func (r RejectedError) Error() string {
-	return fmt.Sprintf("Temporal at %s rejects the rollout of this SidecarSet: %s", r.Address, singleLine(r.Cause.Error()))
+	return fmt.Sprintf("Temporal at %s rejects the calls about the rollout of this SidecarSet: %s", r.Address, singleLine(r.Cause.Error()))
 }
 
 // Unwrap returns the error of Temporal.
 func (r RejectedError) Unwrap() error { return r.Cause }
 
-// UnansweredError is returned if Temporal answers, but not the calls about one SidecarSet.
+// UnansweredError returns the error of a SidecarSet about which Temporal answers no calls, although
+// Temporal answers other calls.
 func (e endpoint) UnansweredError() error {
 	message := fmt.Sprintf("Temporal at %s answers, but not the calls about this SidecarSet", e.address)
 	return errors.New(message)
 }
 
-// ThrottledError is returned if Temporal rejects calls because of its rate limits. It is also the
-// result of a call that the operator does not make during the backoff.
+// ThrottledError is returned if Temporal rejects calls because of its rate limits. ThrottledError is also
+// returned for each call that the operator does not make during the backoff.
 type ThrottledError struct{ Address, Namespace string }
 
 func (t ThrottledError) Error() string {

@@ -15,10 +15,10 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// Evictions starts the workflow that evicts the pods of a RolloutPolicy, unless it is running. It
-// returns the newest view of the workflow, or nil if the workflow has no view yet. start is used only
-// for a new workflow. outdated reports whether pods have to be recreated. It wakes a workflow that
-// does not know such pods.
+// Evictions starts the workflow that evicts the pods of a RolloutPolicy, unless the workflow is running.
+// Evictions returns the newest view of the workflow, or nil if the workflow has no view yet. start names
+// the policy, and is the input of a new workflow. outdated is set if pods have to be recreated. In this
+// case, Evictions wakes a running workflow whose view shows no such pods.
 func (c *Client) Evictions(ctx context.Context, start protocol.EvictionInput, outdated bool) (*protocol.EvictionView, error) {
 	id := protocol.EvictionWorkflowID(start.Policy.Name, start.Policy.UID)
 	run := &common.WorkflowExecution{WorkflowId: id}

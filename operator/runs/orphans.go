@@ -31,8 +31,8 @@ const (
 	listPageSize = 500
 )
 
-// Orphans ends the runs of deleted SidecarSets, and requeues SidecarSets whose runs work on
-// another generation. It runs only in the operator that leads.
+// Orphans ends the runs of deleted SidecarSets, and requeues SidecarSets whose runs work on another
+// generation. Orphans runs only in the leader.
 type Orphans struct {
 	client *Client
 	cache  client.Reader
@@ -67,8 +67,8 @@ func (o *Orphans) Add(set *v1alpha1.SidecarSet) {
 	o.queue.Add(orphan{Reference(set), set.Generation})
 }
 
-// TakeMismatch reports whether a comparison found that the run of a SidecarSet works on another
-// generation. It clears the finding.
+// TakeMismatch reports whether a comparison found that the run of a SidecarSet works on another generation.
+// TakeMismatch clears the finding.
 func (o *Orphans) TakeMismatch(set string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -146,7 +146,8 @@ func (o *Orphans) collect(ctx context.Context) time.Duration {
 	}
 }
 
-// compare finds the SidecarSet of an open run, by name and UID.
+// compare finds the SidecarSet of an open run, by name and UID. If there is no such SidecarSet, compare
+// queues the run. If the run works on another generation, compare requeues the SidecarSet.
 func (o *Orphans) compare(ctx context.Context, info *workflow.WorkflowExecutionInfo) error {
 	reference, ok := ParseWorkflowID(info.GetExecution().GetWorkflowId())
 	if !ok {
@@ -185,7 +186,8 @@ func (o *Orphans) requeue(ctx context.Context, set *v1alpha1.SidecarSet) {
 	}
 }
 
-// ParseWorkflowID returns the SidecarSet of a run.
+// ParseWorkflowID returns the SidecarSet of the run with the workflow ID id, or false if id is not the
+// workflow ID of a rollout.
 func ParseWorkflowID(id string) (protocol.SetReference, bool) {
 	parts := strings.Split(id, "/")
 	if len(parts) != 3 {

@@ -15,7 +15,7 @@ const (
 	// the time between two probes while Temporal does not answer.
 	probeInterval     = 2 * time.Second
 	reconnectInterval = time.Second
-	// rejectionTTL is the time that a rejection is reported without another rejection. It is
+	// rejectionTTL is the time that a rejection is reported without another rejection. rejectionTTL is
 	// longer than the longest delay between two retries of a reconcile.
 	rejectionTTL = 30 * time.Second
 )
@@ -34,7 +34,7 @@ type prober struct {
 // Otherwise, the metric of these operators would show Temporal as unavailable.
 func (p *prober) NeedLeaderElection() bool { return false }
 
-// Start probes Temporal until ctx ends. It implements manager.Runnable.
+// Start implements manager.Runnable. Start probes Temporal until ctx ends.
 func (p *prober) Start(ctx context.Context) error {
 	timer := p.clock.NewTimer(probeInterval)
 	defer timer.Stop()
@@ -70,8 +70,8 @@ func (p *prober) probe(ctx context.Context) {
 	if IsThrottled(err) {
 		return
 	}
-	// An error with a known cause, such as a wrong API key, applies to every call. Other errors
-	// are reported by the start of a rollout, which is retried until it succeeds.
+	// An error with a known cause, such as a wrong API key, applies to every call. The start of a rollout
+	// reports other errors, and is retried until Temporal accepts the start.
 	cause, _ := temporal.Explain(err)
 	p.update(func() {
 		if cause != "" {
@@ -85,9 +85,9 @@ func (p *prober) probe(ctx context.Context) {
 	}
 }
 
-// recordUnanswered records that Temporal is unreachable, unless Temporal has answered other calls
-// since the probe was sent. A single probe that timed out is repeated first, because it may only
-// be slow.
+// recordUnanswered records that Temporal is unreachable, unless Temporal has answered other calls since the
+// probe was sent. silent is set if Temporal has answered no other calls. After the first probe that timed
+// out, recordUnanswered only triggers a second probe, because a single probe may be slow.
 func (p *prober) recordUnanswered(err error, silent bool) {
 	again := temporal.IsLate(err) && !p.late && !p.Unreachable()
 	p.late = temporal.IsLate(err)
@@ -101,10 +101,9 @@ func (p *prober) recordUnanswered(err error, silent bool) {
 	}
 }
 
-// ensureAttributes registers missing search attributes. It does so once at the start and once
-// after each time that Temporal was unreachable, because Temporal may have lost its data. If the
-// operator has no permission to register the attributes, the start of a rollout fails, and its
-// error contains the remedy.
+// ensureAttributes registers missing search attributes. The registration happens once at the start and once
+// after each outage of Temporal, because Temporal may have lost data. If the operator has no permission to
+// register the attributes, the start of a rollout fails with an error that contains the remedy.
 func (p *prober) ensureAttributes(ctx context.Context) {
 	if p.attributesEnsured {
 		return

@@ -97,15 +97,15 @@ func (q *taskQueue) polledBy(at time.Time) (versions []version) {
 	return versions
 }
 
-// polledSince reports whether one of the pollers has polled since a task was scheduled. Both
-// times are from the clock of Temporal.
+// polledSince reports whether at least one poller has polled after the time scheduled. Both times are from
+// the clock of Temporal.
 func polledSince(pollers []*taskqueue.PollerInfo, scheduled time.Time) bool {
 	return slices.ContainsFunc(pollers, func(poller *taskqueue.PollerInfo) bool {
 		return poller.LastAccessTime.AsTime().After(scheduled)
 	})
 }
 
-// without returns the versions that are not among others.
+// without returns the versions that others does not contain.
 func without(versions, others []version) []version {
 	return slices.DeleteFunc(slices.Clone(versions), func(v version) bool { return slices.Contains(others, v) })
 }
@@ -150,8 +150,8 @@ func pinnedVersion(info *workflow.WorkflowExecutionVersioningInfo) *version {
 	return new(versionOf(pinned))
 }
 
-// routedVersions returns the current version and the ramping version of a task queue. It omits a
-// version that receives no tasks.
+// routedVersions returns the current version and the ramping version of a task queue. routedVersions omits
+// a version that receives no tasks.
 func routedVersions(info *taskqueue.TaskQueueVersioningInfo) (routed []version) {
 	ramp := info.GetRampingVersionPercentage()
 	if ramp < 100 {

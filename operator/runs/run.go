@@ -20,7 +20,7 @@ const firstTask = 4
 type Run struct {
 	// Status is unspecified if Temporal knows no run of the SidecarSet.
 	Status enums.WorkflowExecutionStatus
-	// Generation is the generation that the run works on. It is zero if the search attribute is
+	// Generation is the generation that the run works on. Generation is zero if the search attribute is
 	// missing.
 	Generation int64
 	Phase      protocol.Phase
@@ -44,17 +44,17 @@ type Run struct {
 // Open reports whether the run has not ended.
 func (r *Run) Open() bool { return r.Status == enums.WORKFLOW_EXECUTION_STATUS_RUNNING }
 
-// Completed reports whether the run has ended because it had nothing left to do. It returns false
-// for a terminated run.
+// Completed reports whether the run has ended because the rollout was done. For a run that was terminated
+// or has failed, Completed returns false.
 func (r *Run) Completed() bool { return r.Status == enums.WORKFLOW_EXECUTION_STATUS_COMPLETED }
 
-// TaskPending reports whether a workflow task of the run is pending, after which the run plans
-// again without a signal. A run that continues another run as new may wait a second for its first
-// task. Until then, the run shows the phase of the other run.
+// TaskPending reports whether a workflow task of the run is pending, after which the run plans again
+// without a signal. After a continue-as-new, the new run may wait a second for the first task. Before the
+// first task, the new run shows the phase of the old run.
 func (r *Run) TaskPending() bool { return r.Task != nil || r.Events < firstTask }
 
-// WaitsForSignal reports whether the run plans again only after a signal. Resets of standby twins
-// may be in progress, but do not cause a new plan.
+// WaitsForSignal reports whether the run sleeps until a signal or a timer. Resets of standby twins and
+// measurements of gates may be in progress.
 func (r *Run) WaitsForSignal() bool {
 	return r.Open() && r.waits() && !r.TaskPending() && !slices.ContainsFunc(r.Activities, func(a *workflow.PendingActivityInfo) bool {
 		return !ofMigration(a) && a.GetActivityType().GetName() != protocol.MeasureGateActivity
@@ -69,8 +69,7 @@ func (r *Run) waits() bool {
 	return false
 }
 
-// Resets reports whether the run resets standby twins, or waits for standby twins that it can
-// reset.
+// Resets reports whether the run resets standby twins, or waits until standby twins can be reset.
 func (r *Run) Resets() bool { return slices.ContainsFunc(r.Activities, ofMigration) }
 
 func ofMigration(activity *workflow.PendingActivityInfo) bool {

@@ -2,8 +2,8 @@ package runs
 
 import "time"
 
-// When Temporal throttles a call, the operator makes no call for MinThrottleBackoff. The backoff
-// doubles each time, up to maxThrottleBackoff.
+// When Temporal throttles a call, the operator makes no call for MinThrottleBackoff. Each further backoff
+// is twice as long, up to maxThrottleBackoff.
 const (
 	MinThrottleBackoff = time.Second
 	maxThrottleBackoff = 30 * time.Second
@@ -15,14 +15,15 @@ type throttle struct {
 	backoff Backoff
 }
 
-// extend starts the next backoff. Calls that fail during a backoff do not extend it.
+// extend starts the next backoff, unless a backoff is in progress.
 func (t *throttle) extend(now time.Time) {
 	if !now.Before(t.until) {
 		t.until = now.Add(t.backoff.Next(MinThrottleBackoff, maxThrottleBackoff))
 	}
 }
 
-// succeeded resets the backoff once calls have succeeded for as long as the backoff lasted.
+// succeeded records a successful call. If the last backoff ended longer ago than the backoff lasted,
+// succeeded resets the backoff.
 func (t *throttle) succeeded(now time.Time) {
 	if now.After(t.until.Add(time.Duration(t.backoff))) {
 		*t = throttle{}
@@ -33,7 +34,7 @@ func (t *throttle) succeeded(now time.Time) {
 // throttled call.
 func (t *throttle) reportable() bool { return t.backoff > Backoff(MinThrottleBackoff) }
 
-// Backoff is the delay before the last retry. It is zero before the first retry.
+// Backoff is the delay before the last retry. Backoff is zero before the first retry.
 type Backoff time.Duration
 
 // Next doubles the delay within the limits shortest and longest, and returns the new delay.

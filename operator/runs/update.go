@@ -26,13 +26,13 @@ var (
 // Answer is the answer of a run to an update.
 type Answer struct {
 	Message string
-	// Rejected is set if the update has no effect.
+	// Rejected is set if the run rejected the update, so that the update has no effect.
 	Rejected bool
 }
 
-// Update sends an update to the open run of a SidecarSet, and waits some seconds for the answer. A
-// second update with the same id has no effect, and gets the same answer. An update that the run
-// rejects as late has no effect, and counts as unanswered.
+// Update sends an update to the open run of a SidecarSet, and waits at most updateTimeout for the answer. A
+// second update with the same id has no effect, and gets the same answer. An update that the run rejects as
+// late has no effect, and counts as unanswered.
 func (c *Client) Update(ctx context.Context, set protocol.SetReference, name, id string, payload any) (Answer, error) {
 	return c.await(ctx, "UpdateWorkflowExecution", func(ctx context.Context, result any) error {
 		return temporal.Update(ctx, c.client, sdk.UpdateWorkflowOptions{
@@ -41,7 +41,7 @@ func (c *Client) Update(ctx context.Context, set protocol.SetReference, name, id
 	})
 }
 
-// AnswerTo returns the answer of the newest run to an earlier update. It never sends the update.
+// AnswerTo returns the answer of the newest run to an earlier update. AnswerTo never sends the update.
 func (c *Client) AnswerTo(ctx context.Context, set protocol.SetReference, id string) (Answer, error) {
 	return c.await(ctx, "PollWorkflowExecutionUpdate", func(ctx context.Context, result any) error {
 		handle := c.client.GetWorkflowUpdateHandle(sdk.GetWorkflowUpdateHandleOptions{WorkflowID: protocol.WorkflowID(set.Name, set.UID), UpdateID: id})
@@ -77,8 +77,8 @@ func (c *Client) await(ctx context.Context, name string, call func(ctx context.C
 	return Answer{}, c.explainUpdate(ctx, err)
 }
 
-// explainUpdate returns the reason that an update has no answer. The next probe decides whether
-// Temporal is unreachable, because a missing worker has the same effect.
+// explainUpdate returns the error for an update without an answer. After a timeout, the next probe decides
+// whether Temporal is unreachable, because a missing worker also causes a timeout.
 func (c *Client) explainUpdate(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, ErrUnanswered):

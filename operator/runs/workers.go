@@ -15,9 +15,9 @@ import (
 const selectInterval = 10 * time.Second
 
 // Workers returns the fault of the workers, also while no rollout is in progress. Workers queries a
-// completed run, because any worker can answer, and Temporal still lists the last poll of a worker that ended.
-// While there is no completed run, Workers returns a fault only if Temporal lists no poller, which may
-// take five minutes. An error means that nothing is known about the workers.
+// completed run, because any worker can answer the query. While there is no completed run, Workers only
+// reads the list of pollers, in which Temporal may keep a poller for five minutes after the end of the
+// worker. An error means that the state of the workers is not known.
 //
 // Only one goroutine may call Workers at a time.
 func (d *diagnoser) Workers(ctx context.Context) (Fault, error) {
@@ -52,7 +52,7 @@ func (d *diagnoser) Workers(ctx context.Context) (Fault, error) {
 	return found, nil
 }
 
-// runReader makes its calls through the connection, which counts and limits the calls.
+// runReader makes calls through the connection, which counts and limits the calls.
 type runReader struct{ connection *connection }
 
 func (r runReader) ListWorkflowExecutions(ctx context.Context, request *workflowservice.ListWorkflowExecutionsRequest, _ ...grpc.CallOption) (*workflowservice.ListWorkflowExecutionsResponse, error) {

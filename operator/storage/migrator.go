@@ -1,4 +1,4 @@
-// Package storage stores every SidecarSet in the storage version of its definition.
+// Package storage stores every SidecarSet in the storage version of the CustomResourceDefinition.
 package storage
 
 import (
@@ -30,8 +30,8 @@ import (
 	"github.com/outrigger/outrigger/kube/crd"
 )
 
-// propagationTime is the time that a definition must be unchanged before the migration. By then,
-// the definition has reached all API servers. It is also the time between two attempts.
+// propagationTime is the time that a definition must be unchanged before the migration. After this time,
+// the definition has reached all API servers. propagationTime is also the time between two attempts.
 const propagationTime = 10 * time.Second
 
 // Migrator stores every SidecarSet in the storage version of the definition, and then removes all
@@ -48,10 +48,10 @@ type Migrator struct {
 	}
 }
 
-// AddTo adds the Migrator to a manager. The Migrator uses a separate cache, because the operator
-// may have no permission to watch the definition. This happens, for example, if the image is
-// updated before the ClusterRole. With a separate cache, the operator reconciles SidecarSets
-// nevertheless.
+// AddTo adds the Migrator to a manager. The Migrator uses a separate cache, because the operator may have
+// no permission to watch the definition. For example, the permission is missing if the image is updated
+// before the ClusterRole. With a separate cache, the operator reconciles SidecarSets without this
+// permission.
 func (m *Migrator) AddTo(mgr manager.Manager) error {
 	definition := &metav1.PartialObjectMetadata{}
 	definition.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
@@ -77,7 +77,7 @@ func (m *Migrator) AddTo(mgr manager.Manager) error {
 func (m *Migrator) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	done, err := m.migrate(ctx)
 	if apierrors.IsNotFound(err) {
-		return reconcile.Result{}, nil // the creation of the definition is an event
+		return reconcile.Result{}, nil // the creation of the definition causes the next reconcile
 	}
 	if err != nil && ctx.Err() == nil {
 		log.FromContext(ctx).Info("SidecarSets stay stored in several versions for now", "cause", err.Error())
@@ -109,8 +109,8 @@ func (m *Migrator) migrate(ctx context.Context) (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	// If the definition has changed since it was read, SidecarSets may have been stored in
-	// another version. The patch fails in this case.
+	// If the definition has changed since the read, SidecarSets may have been stored in another version. In
+	// this case, the patch fails.
 	migrated := definition.DeepCopy()
 	migrated.Status.StoredVersions = []string{storage}
 	exactly := client.MergeFromWithOptions(definition, client.MergeFromWithOptimisticLock{})
@@ -144,8 +144,8 @@ func (m *Migrator) rewriteAll(ctx context.Context, storage string) (int, error) 
 	return len(sets.Items), nil
 }
 
-// rewrite stores a SidecarSet in the storage version without other changes. It updates the
-// subresource status, because admission may reject a stored spec.
+// rewrite stores a SidecarSet in the storage version without other changes. rewrite updates the subresource
+// status, because admission may reject a stored spec.
 func (m *Migrator) rewrite(ctx context.Context, set *unstructured.Unstructured, storage string) error {
 	if storage == v1alpha1.GroupVersion.Version {
 		if err := storeOwnership(set); err != nil {
@@ -153,7 +153,7 @@ func (m *Migrator) rewrite(ctx context.Context, set *unstructured.Unstructured, 
 		}
 	}
 	err := m.Client.Status().Update(ctx, set)
-	// After a conflict, another client has just written the SidecarSet, in the storage version.
+	// A conflict means that another client has just written the SidecarSet, in the storage version.
 	if err == nil || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil
 	}

@@ -19,8 +19,9 @@ func Size() server.Size {
 	return server.Size{Bytes: 1 << 20, Values: 20_000, PerByte: 4, PerValue: 1000}
 }
 
-// SetUser sets spec.requestedBy to the user that the API server has authenticated (SPEC 11.13.2). It
-// replaces any value that the client sent. An action without a spec is rejected by its definition.
+// SetUser sets spec.requestedBy to the user that the API server has authenticated (SPEC 11.13.2). SetUser
+// replaces any value that the client sent. SetUser does not change an action without a spec, because the
+// CustomResourceDefinition rejects such an action.
 func SetUser(_ context.Context, req admission.Request) admission.Response {
 	var written struct {
 		Spec map[string]any `json:"spec"`

@@ -23,7 +23,8 @@ type Reader struct {
 	Stale func() error
 }
 
-// List returns objects of the cache without a copy, so callers must not change the objects.
+// List lists objects from the cache or, while the cache may be stale, from the API server. Objects of the
+// cache are not copied, so callers must not change the objects.
 func (r Reader) List(ctx context.Context, into client.ObjectList) error {
 	if r.Stale() == nil {
 		return r.Cached.List(ctx, into, client.UnsafeDisableDeepCopy)

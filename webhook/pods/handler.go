@@ -27,7 +27,7 @@ import (
 	"github.com/outrigger/outrigger/webhook/server"
 )
 
-// A namespace can be newer than the cache, so the cache is polled for a while.
+// A namespace can be newer than the cache, so the Handler polls the cache for at most namespaceTimeout.
 const (
 	namespaceTimeout      = 2 * time.Second
 	namespacePollInterval = 20 * time.Millisecond
@@ -42,12 +42,13 @@ type Options struct {
 	Revisions        fallback.Revisions
 	// Registerer gets the metrics of admissions.
 	Registerer prometheus.Registerer
-	// Fleet is set in a member of a fleet, in which new pods get no content without a permit.
+	// Fleet is set in a member of a fleet. Until the newest content has a permit, new pods get the former
+	// revision, if there is one.
 	Fleet bool
 }
 
-// Handler injects sidecars into new pods. While the caches are current, Handler reads only from
-// caches.
+// Handler injects sidecars into new pods. While the caches are current, Handler reads from the caches,
+// except for a pinned revision that the cache lacks.
 type Handler struct {
 	sets       *setSource
 	namespaces fallback.Reader
@@ -121,7 +122,8 @@ func (h *Handler) admit(ctx context.Context, index *setIndex, request *podReques
 	return review.Patched(injection.Patch()).WithWarnings(injection.Warnings()...)
 }
 
-// rejected counts a rejection for the SidecarSet that is the cause, if a SidecarSet is the cause.
+// rejected counts a rejection, with the SidecarSet in err if err is an inject.SetError, and returns
+// response.
 func (h *Handler) rejected(sets []*compiledSet, err error, response admission.Response) admission.Response {
 	var cause inject.SetError
 	counter := h.metrics.rejected

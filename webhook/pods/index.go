@@ -32,7 +32,8 @@ type compiledSet struct {
 	// former is the revision that new pods get while they do not get the newest content. If all
 	// new pods get the newest content, former is nil.
 	former *v1alpha1.GoodRevision
-	// quarantined is set if no new pod gets the newest content, because its rollout failed.
+	// quarantined is set if no new pod gets the newest content, because the rollout of the newest content
+	// failed.
 	quarantined bool
 	// permitted is set if a member of a fleet may give the newest content to pods.
 	permitted bool
@@ -40,8 +41,8 @@ type compiledSet struct {
 	share atomic.Pointer[stepShare]
 	// recorded is the last revision that was injected, either pinned or former.
 	recorded atomic.Pointer[recordedSet]
-	// missed is the time at which the API server last had no pinned revision. pin shares a search between
-	// requests.
+	// missed is the time of the last search in which the API server did not have the pinned revision. pin
+	// shares a search between concurrent requests.
 	missed  atomic.Pointer[time.Time]
 	pin     singleflight.Group
 	metrics setMetrics
@@ -89,8 +90,8 @@ func (i *setIndex) matching(podLabels map[string]string) []*compiledSet {
 	return i.compiled.Matching(podLabels)
 }
 
-// put adds or replaces a SidecarSet. It removes a terminating SidecarSet, because finalizers may
-// keep such a SidecarSet for a long time.
+// put adds or replaces a SidecarSet. put removes a terminating SidecarSet, because finalizers may keep such
+// a SidecarSet for a long time.
 func (i *setIndex) put(set *v1alpha1.SidecarSet) {
 	if set.DeletionTimestamp != nil {
 		i.remove(set.Name)
@@ -109,7 +110,7 @@ func (i *setIndex) remove(name string) {
 	i.metrics.forget(name)
 }
 
-// handler feeds the index from an informer.
+// handler returns the handler that updates the index with the events of an informer.
 func (i *setIndex) handler() cache.ResourceEventHandler {
 	put := func(object any) {
 		if set, ok := object.(*v1alpha1.SidecarSet); ok {

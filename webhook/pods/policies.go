@@ -14,8 +14,8 @@ import (
 )
 
 // policies contains the RolloutPolicies from an informer. While the watch of the informer is down, the last
-// known policies apply, because a step in progress is in the status of its SidecarSet. The zero value is
-// ready for concurrent use.
+// known policies apply. A step in progress does not depend on the watch, because the status of the
+// SidecarSet contains the step. The zero value is ready for concurrent use.
 type policies struct {
 	mu     sync.Mutex
 	byName map[string]outriggerv1.RolloutPolicy
@@ -65,8 +65,8 @@ func (p *policies) change(change func()) {
 	p.list.Store(list)
 }
 
-// newPods returns the share of the new pods that get the newest content. It decides once for each
-// change of the SidecarSet or of the policies, not for each pod.
+// newPods returns the share of the new pods that get the newest content. newPods computes the share again
+// only after a change of the SidecarSet or of the policies.
 func (h *Handler) newPods(set *compiledSet) inject.Share {
 	if set.quarantined || h.fleet && !set.permitted {
 		return inject.Share{}

@@ -29,9 +29,9 @@ type podRequest struct {
 	specErr error
 }
 
-// partialPod has the fields of a pod that injection reads. Decoding all fields, above all
-// managedFields, would take longer. status and deletionTimestamp are omitted because the API
-// server has not reset these fields yet, so their values mean nothing.
+// partialPod has the fields of a pod that injection reads. Decoding all fields, above all managedFields,
+// would take longer. status and deletionTimestamp are omitted because the API server has not reset these
+// fields yet, so the values come from the client and have no meaning.
 type partialPod struct {
 	metav1.TypeMeta `json:",inline"`
 	Metadata        *podMetadata `json:"metadata"`
@@ -52,7 +52,8 @@ var (
 	errIncompletePod = errors.New("the pod has no metadata or no spec")
 )
 
-// readPodRequest decodes an AdmissionReview in one pass.
+// readPodRequest decodes an AdmissionReview. If only the spec of the pod cannot be decoded, readPodRequest
+// returns the other fields and sets specErr.
 func readPodRequest(body []byte) (*podRequest, error) {
 	var read podReview
 	if err := json.Unmarshal(body, &read); err != nil {

@@ -26,11 +26,12 @@ type recordedSet struct {
 	set                   *inject.Set
 }
 
-// resolved are the contents that a pod gets.
+// resolved contains the versions of SidecarSets that a pod gets.
 type resolved struct {
 	versions []*inject.Set
-	// newest contains the newest content of each former revision, at the same index. An entry of another
-	// version is nil. Without a former revision, newest is empty.
+	// newest contains, at the index of each former revision in versions, the newest content that may
+	// replace the former revision. All other entries are nil. The former revision of quarantined content is
+	// never replaced.
 	newest []*inject.Set
 }
 
@@ -57,8 +58,8 @@ func (h *Handler) resolve(ctx context.Context, request types.UID, pod *corev1.Po
 }
 
 // inject injects the versions. A former revision may conflict with content of another SidecarSet that was
-// validated later. The newest content then replaces this former revision, or all of them if several
-// conflict (SPEC 11.5.2).
+// validated later. In this case, inject replaces one former revision at a time by the newest content, and
+// finally all former revisions, until the injection succeeds (SPEC 11.5.2).
 func (r resolved) inject(pod *corev1.Pod, now metav1.Time) (*inject.Injection, error) {
 	injection, err := inject.Pod(pod, r.versions, now)
 	if err == nil {
@@ -119,9 +120,9 @@ func (h *Handler) pinned(ctx context.Context, set *compiledSet) (*inject.Set, er
 	return set.withContentOf(found)
 }
 
-// livePinned searches the pinned revision on the API server, because the cache may miss a new revision.
-// The validation of a SidecarSet reads the API server, too. While the revision is missing, livePinned returns the
-// error missing, and reads once in missedFor.
+// livePinned searches the pinned revision on the API server, because the validation of the SidecarSet may
+// have accepted a revision that the cache lacks. While the revision is missing, livePinned returns an
+// error, and searches at most once per missedFor.
 func (h *Handler) livePinned(ctx context.Context, set *compiledSet, missing error) (*appsv1.ControllerRevision, error) {
 	now := h.now().Time
 	if last := set.missed.Load(); last != nil && now.Sub(*last) < missedFor {

@@ -17,7 +17,8 @@ import (
 	"github.com/outrigger/outrigger/webhook/server"
 )
 
-// Size returns the limits of a review of a RolloutPolicy, which contains the stored policy, too.
+// Size returns the limits of a review of a RolloutPolicy. The review of an update also contains the stored
+// policy.
 func Size() server.Size {
 	return server.Size{Bytes: 2 << 20, Values: 40_000, PerByte: 4, PerValue: 1000}
 }

@@ -29,19 +29,20 @@ const (
 	// renewBefore is the remaining lifetime at which a certificate is replaced. The replaced
 	// certificate stays trusted until it expires.
 	renewBefore = 90 * 24 * time.Hour
-	// backdated is the time between the start of validity and the issue. The clock of the issuing
-	// replica may be ahead of other clocks.
+	// backdated is the time from the start of the validity to the issue of a certificate. A certificate is
+	// backdated because the clock of the issuing replica may be ahead of other clocks.
 	backdated = 365 * 24 * time.Hour
 )
 
-// issuer issues serving certificates. Each certificate is self-signed, so it is its own CA.
-// Therefore, no CA key exists that could sign another certificate.
+// issuer issues serving certificates. Each certificate is self-signed, and also serves as the CA.
+// Therefore, no separate CA key exists.
 type issuer struct {
 	// hosts are the DNS names of the webhook. A stored certificate must have the first DNS name.
 	hosts []string
 }
 
-// newIssuer returns an issuer for the Service, and for the host of the URL if there is one.
+// newIssuer returns an issuer for the Service and, if address is not empty, for the host of the URL
+// address. newIssuer returns an error if address is not an https URL with a host name.
 func newIssuer(service, namespace, address string) (issuer, error) {
 	inCluster := fmt.Sprintf("%s.%s.svc", service, namespace)
 	if address == "" {
@@ -86,8 +87,8 @@ func (i issuer) verifyPair(pair *tls.Certificate, ca []byte, times ...time.Time)
 	return nil
 }
 
-// issue returns the data of a Secret with a new certificate, and with the CAs that are
-// trusted already.
+// issue returns the data of a Secret with a new certificate, and with the CAs in trusted as the previous
+// CAs.
 func (i issuer) issue(now time.Time, trusted ...[]byte) (map[string][]byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -117,8 +118,9 @@ func (i issuer) issue(now time.Time, trusted ...[]byte) (map[string][]byte, erro
 	return data, nil
 }
 
-// bundle returns the CA of a Secret, the previous CAs of the Secret, and the CAs that are trusted
-// already. Replicas may serve certificates of these CAs until they have expired.
+// bundle returns the CA of a Secret, the previous CAs of the Secret, and the CAs that are trusted already.
+// bundle omits expired previous and trusted CAs. Replicas may serve a certificate of another CA until this
+// CA expires.
 func bundle(data map[string][]byte, trusted []*x509.Certificate, now time.Time) []byte {
 	var result []byte
 	for _, ca := range certificates(data[caKey]) {
@@ -153,7 +155,7 @@ func encode(certificate *x509.Certificate) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Raw})
 }
 
-// add appends a certificate to a bundle that lacks it.
+// add appends certificate to bundle, unless bundle contains certificate.
 func add(bundle []byte, certificate *x509.Certificate) []byte {
 	if one := encode(certificate); !bytes.Contains(bundle, one) {
 		return append(bundle, one...)

@@ -43,9 +43,8 @@ func LimitCache(watched map[client.Object]cache.ByObject) {
 	watched[&apiextensionsv1.CustomResourceDefinition{}] = cache.ByObject{Field: named(definitionName)}
 }
 
-// AddTo adds the reconciler to a manager. The reconciler runs at the start, when its objects may
-// not exist yet. It also runs after each change of one of these objects. serving is the readiness
-// check of this process.
+// AddTo adds the reconciler to a manager. The reconciler runs at the start, even if the watched objects do
+// not exist yet, and after each change of a watched object. serving is the readiness check of this process.
 func (r *Reconciler) AddTo(mgr *kube.Manager, serving healthz.Checker) error {
 	r.client, r.live = mgr.GetClient(), mgr.GetAPIReader()
 	r.watchDown = func() time.Duration { return mgr.Watches.Down(&v1alpha1.SidecarSet{}) }
@@ -65,8 +64,8 @@ func (r *Reconciler) AddTo(mgr *kube.Manager, serving healthz.Checker) error {
 		Watches(&apiextensionsv1.CustomResourceDefinition{}, toSecret).
 		WatchesRawSource(atStart)
 	if r.matchConditions {
-		// Changes of the status do not change the selectors. A recreated SidecarSet may have the generation of
-		// the deleted one.
+		// Changes of the status do not change the selectors. A recreated SidecarSet may have the generation
+		// of the deleted SidecarSet.
 		recreated := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() }}
 		keeper.Watches(&v1alpha1.SidecarSet{}, toSecret, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, recreated)))
 	}
@@ -76,8 +75,8 @@ func (r *Reconciler) AddTo(mgr *kube.Manager, serving healthz.Checker) error {
 	return nil
 }
 
-// reachable returns a function that reports whether API servers can reach the webhook. With a
-// URL, this process must be ready. Without a URL, any replica of the Service must be ready.
+// reachable returns a function that reports whether API servers can reach the webhook. With a URL, this
+// process must be ready. Without a URL, at least one replica of the Service must be ready.
 func (e endpoint) reachable(live client.Reader, serving healthz.Checker) func(context.Context) (bool, error) {
 	return func(ctx context.Context) (bool, error) {
 		if e.url != "" {

@@ -18,20 +18,20 @@ import (
 // a replica that narrows the condition then fails.
 const widenedAnnotation = "outrigger.io/match-conditions-widened"
 
-// narrowDelay is the time for which the condition and the annotation must stay the same before a
-// replica narrows the condition. It is longer than the timeout of a request to an API server.
-// Therefore, each admitted SidecarSet is stored or rejected by then.
+// narrowDelay is the time for which the condition and the annotation must stay the same before a replica
+// narrows the condition. narrowDelay is longer than the timeout of a request to an API server. Therefore,
+// each admitted SidecarSet has been stored or rejected after narrowDelay.
 const narrowDelay = 5 * time.Minute
 
-// observedCondition is a match condition with its annotation, and the time at which this process
-// first observed them. The clocks of other replicas have no effect.
+// observedCondition is a match condition with its annotation, and the time at which this process first
+// observed the combination of condition and annotation. The clocks of other replicas have no effect.
 type observedCondition struct {
 	state string
 	since time.Time
 }
 
-// followSets makes the match condition of the pod webhook follow the SidecarSets. It returns the time until
-// the condition may be narrowed.
+// followSets makes the match condition of the pod webhook follow the SidecarSets. followSets returns the
+// time until the condition may be narrowed, or 0.
 func (r *Reconciler) followSets(ctx context.Context, configuration *admissionregistrationv1.MutatingWebhookConfiguration, activating bool) (time.Duration, error) {
 	pods := podHook(configuration)
 	if pods == nil {
@@ -44,7 +44,7 @@ func (r *Reconciler) followSets(ctx context.Context, configuration *admissionreg
 	}
 	current := match.ConditionOf(pods)
 	if current.Everything() && slices.ContainsFunc(pods.MatchConditions, isFollowed) {
-		// Another client has written an expression that is not known. It may leave out pods.
+		// Another client has written an unknown expression, which may exclude pods.
 		r.set(pods, current)
 	}
 	r.observe(current, configuration.Annotations[widenedAnnotation])
@@ -77,10 +77,10 @@ func (r *Reconciler) observe(current match.Condition, widened string) {
 	}
 }
 
-// narrow sets the match condition to the pods that the stored SidecarSets can select. It lists the
+// narrow sets the match condition to the pods that the stored SidecarSets can select. narrow lists the
 // SidecarSets from the API server, so the list is newer than the configuration from the cache. If an
-// admission has widened the condition after this configuration was read, the patch of the
-// configuration fails with a conflict.
+// admission has widened the condition after this configuration was read, the patch of the configuration
+// fails with a conflict.
 func (r *Reconciler) narrow(ctx context.Context, pods *admissionregistrationv1.MutatingWebhook, current match.Condition) error {
 	wanted, err := selectedBySets(ctx, r.live)
 	if err != nil {

@@ -29,8 +29,9 @@ const fieldOwner = "outrigger-webhook"
 const (
 	// renewalInterval is the time between two checks of the certificate's age.
 	renewalInterval = time.Hour
-	// propagationDelay is the time that all API servers need to observe a new CA. Until then,
-	// replicas serve the previous certificate, because API servers still trust its CA.
+	// propagationDelay is the time that all API servers need to observe a new CA. During this time,
+	// replicas serve the previous certificate, because API servers still trust the CA of the previous
+	// certificate.
 	propagationDelay = 10 * time.Second
 	// endpointDelay is the time that nodes need to route to the first endpoint of the
 	// Service.
@@ -66,12 +67,11 @@ type Options struct {
 	Registerer prometheus.Registerer
 }
 
-// Reconciler writes the certificate and the registration of the webhooks. Every replica runs a
-// Reconciler. If two replicas write at the same time, the replica whose write is rejected uses
-// the result of the other write. The pod webhook is activated only after a replica is reachable.
-// After that, a replica serves a new certificate only when the API server's copy of the
-// configurations trusts its CA. Otherwise, requests would fail because of an untrusted
-// certificate.
+// Reconciler writes the certificate and the registration of the webhooks. Every replica runs a Reconciler.
+// If two replicas write at the same time, the replica whose write is rejected uses the result of the other
+// write. The pod webhook is activated only after a replica is reachable. After the activation, a replica
+// serves a new certificate only when the configurations trust the CA of the new certificate. Otherwise,
+// requests would fail because of an untrusted certificate.
 type Reconciler struct {
 	// client reads from the cache, and live reads from the API server.
 	client   client.Client
@@ -88,19 +88,19 @@ type Reconciler struct {
 	endpointDelay time.Duration
 	// reachableSince is zero while no replica is reachable.
 	reachableSince time.Time
-	// registered is true while the API server calls the pod webhook and trusts its certificate.
+	// registered is true while the API server calls the pod webhook and trusts the CA in the Secret.
 	registered atomic.Bool
 
 	serving atomic.Pointer[tls.Certificate]
-	// servedChain is the serving certificate, and servedCA is its CA.
+	// servedChain is the serving certificate, and servedCA is the CA of the serving certificate.
 	servedChain, servedCA []byte
 	// trustedCA is the newest CA that the configurations trust. The configurations have trusted
 	// this CA since trustedSince.
 	trustedCA    []byte
 	trustedSince time.Time
-	// conversionWritten is the time of the last change of the conversion. watchLost is true once
-	// the watch of SidecarSets has been down after this change. conversionMissing is true until a replica
-	// has written a conversion.
+	// conversionWritten is the time of the last change of the conversion. watchLost is true once the watch
+	// of SidecarSets has been down after this change. conversionMissing is true if the definition had no
+	// conversion in the last step.
 	conversionWritten time.Time
 	watchLost         bool
 	conversionMissing bool
@@ -155,7 +155,7 @@ func (r *Reconciler) Certificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
 // the write.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	wait, err := r.step(ctx)
-	// Another replica has already written the object. That write also causes an event.
+	// Another replica has already written the object. The write of the other replica also causes an event.
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		err = nil
 	}
@@ -203,9 +203,9 @@ func (r *Reconciler) step(ctx context.Context) (wait time.Duration, err error) {
 	return min(next, cmp.Or(wait, next)), nil
 }
 
-// untilReachable returns the time until the rules of the pod webhook may be written. It starts to
-// serve the certificate, because a replica must serve to become reachable. No request fails
-// because of this certificate, because no configuration trusts another CA yet.
+// untilReachable returns the time until the rules of the pod webhook may be written. untilReachable starts
+// to serve the certificate, because a replica must serve to become reachable. No request fails because of
+// this certificate, because no configuration trusts another CA yet.
 func (r *Reconciler) untilReachable(ctx context.Context, secret *corev1.Secret) (time.Duration, error) {
 	if r.servedCA == nil {
 		if err := r.serve(secret); err != nil {
@@ -270,8 +270,9 @@ func (r *Reconciler) currentSecret(ctx context.Context) (*corev1.Secret, error) 
 	return nil, nil
 }
 
-// serveTrusted serves the certificate of the Secret once the configurations in the cache trust
-// its CA, and all API servers have had time to observe this CA. It returns the remaining time.
+// serveTrusted serves the certificate of the Secret once the configurations in the cache trust the CA in
+// the Secret, and all API servers have had time to observe this CA. serveTrusted returns the remaining
+// time.
 func (r *Reconciler) serveTrusted(ctx context.Context, secret *corev1.Secret) (time.Duration, error) {
 	live, err := r.read(ctx)
 	if err != nil {
@@ -286,8 +287,8 @@ func (r *Reconciler) serveTrusted(ctx context.Context, secret *corev1.Secret) (t
 	if !bytes.Equal(r.trustedCA, ca) {
 		r.trustedCA, r.trustedSince = ca, r.now()
 	}
-	// A replica serves the new certificate at once if it has no certificate, or if its current
-	// certificate is no longer trusted.
+	// A replica serves the new certificate at once if it has no certificate, or if the API server does not
+	// trust the current certificate.
 	renewal := !bytes.Equal(r.servedCA, ca) && r.servesTrusted(live)
 	if wait := propagationDelay - r.now().Sub(r.trustedSince); renewal && wait > 0 {
 		return wait, nil
@@ -295,8 +296,8 @@ func (r *Reconciler) serveTrusted(ctx context.Context, secret *corev1.Secret) (t
 	return 0, r.serve(secret)
 }
 
-// servesTrusted reports whether the API server trusts the serving certificate. The ca.crt of this certificate may
-// contain further CAs, also expired ones.
+// servesTrusted reports whether the API server trusts the serving certificate. The ca.crt of this
+// certificate may contain further CAs, including expired CAs.
 func (r *Reconciler) servesTrusted(live *registered) bool {
 	pair := r.serving.Load()
 	if pair == nil {

@@ -23,14 +23,14 @@ const (
 	widenTimeout = 800 * time.Millisecond
 	// conflictInterval is the time between two attempts if another replica writes at the same time.
 	conflictInterval = 10 * time.Millisecond
-	// conditionDelay is the time that API servers have to observe a widened condition before the
-	// SidecarSet is accepted. The sum of this time, the time for the validation and widenTimeout is
-	// below the timeout of the webhook.
+	// conditionDelay is the time that API servers have to observe a widened condition before the SidecarSet
+	// is accepted. The sum of conditionDelay, widenTimeout and the time for the validation is below the
+	// timeout of the webhook.
 	conditionDelay = time.Second
 )
 
-// Widener adds the pods of a SidecarSet to the match condition of the pod webhook, before the SidecarSet
-// is accepted. It is safe for concurrent use.
+// Widener adds the pods of a SidecarSet to the match condition of the pod webhook, before the SidecarSet is
+// accepted. A Widener is safe for concurrent use.
 type Widener struct {
 	// client writes, and live reads from the API server.
 	client client.Client
@@ -57,12 +57,12 @@ func NewWidener(writer client.Client, live client.Reader, now clock.Clock) *Wide
 	return &Widener{client: writer, live: live, clock: now, writing: semaphore.NewWeighted(1)}
 }
 
-// writtenKey is the key of a context whose value is set by a write.
+// writtenKey is the key of the context value that Widen sets to true after a write.
 type writtenKey struct{}
 
-// Await returns a responder that delays its answer after a write, so that API servers have time to observe the
-// condition. The limits of the inner responder do not count this time. It also waits if the condition
-// already contained the pods, because another request may have added them just now.
+// Await returns a responder that delays the answer of respond after a write, so that API servers have time
+// to observe the condition. The limits within respond do not include the delay. The responder also waits if
+// the condition already contained the pods, because another request may have just added the same pods.
 func (w *Widener) Await(respond server.Responder) server.Responder {
 	return func(ctx context.Context, buffers *server.Buffers) (status int, err error) {
 		var written atomic.Bool
@@ -77,7 +77,7 @@ func (w *Widener) Await(respond server.Responder) server.Responder {
 	}
 }
 
-// Widen writes the condition. Await then delays the answer.
+// Widen adds the pods in added to the match condition. Await then delays the answer.
 func (w *Widener) Widen(ctx context.Context, added match.Condition) error {
 	shared, first := w.join(added)
 	if first {
@@ -107,7 +107,7 @@ func (w *Widener) join(added match.Condition) (shared *sharedWrite, first bool) 
 	return w.next, first
 }
 
-// close returns the pods of a write, to which no further pods are added.
+// close prevents that further pods are added to shared, and returns the pods of shared.
 func (w *Widener) close(shared *sharedWrite) match.Condition {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -139,8 +139,8 @@ func (w *Widener) write(ctx context.Context, shared *sharedWrite) error {
 	return err
 }
 
-// tryWrite never narrows the condition: it merges the added pods into the condition in the API server,
-// with an optimistic lock.
+// tryWrite merges the pods in added into the condition on the API server, with an optimistic lock. tryWrite
+// never narrows the condition.
 func (w *Widener) tryWrite(ctx context.Context, added match.Condition) error {
 	live := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	if err := w.live.Get(ctx, client.ObjectKey{Name: configurationName}, live); err != nil {

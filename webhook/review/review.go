@@ -58,7 +58,7 @@ var (
 	errNoRequest = errors.New("the AdmissionReview has no request")
 )
 
-// Check returns an error for an object of another type, or without a request.
+// Check returns an error if kind is not the type of AdmissionReviews, or if hasRequest is false.
 func Check(kind metav1.TypeMeta, hasRequest bool) error {
 	switch {
 	case kind != TypeMeta():

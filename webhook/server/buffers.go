@@ -16,7 +16,8 @@ type Buffers struct {
 // a buffer. The buffer of a huge request is freed.
 const maxPooledBuffer = 64 << 10
 
-// read reads a body up to the limit. If length is negative, the length of the body is unknown.
+// read reads body into b. If body exceeds limit or cannot be read, read returns an error and its HTTP
+// status. If length is negative, the length of body is not known.
 func (b *Buffers) read(body io.Reader, length int64, limit Size) (status int, err error) {
 	if length > 0 {
 		b.Body.Grow(int(min(length, smallBody)) + bytes.MinRead)

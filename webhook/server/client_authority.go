@@ -38,9 +38,9 @@ func (a *clientAuthority) read() error {
 	return nil
 }
 
-// requestCertificate requests a client certificate on each connection. It reads the CA file again
-// for each connection, so that a new CA needs no restart. While the file is invalid,
-// requestCertificate uses the last valid content.
+// requestCertificate returns a tls.Config.GetConfigForClient that requests a client certificate on each
+// connection. The function reads the CA file for each connection, so that a new CA needs no restart. While
+// the file is invalid, the function uses the last valid content.
 func (a *clientAuthority) requestCertificate(config *tls.Config) func(*tls.ClientHelloInfo) (*tls.Config, error) {
 	return func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		_ = a.read()

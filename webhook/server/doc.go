@@ -1,3 +1,3 @@
-// Package server is the HTTPS server for API servers. It authenticates clients, and limits
+// Package server is the HTTPS server for API servers. The server authenticates clients, and limits
 // connections, timeouts, sizes and requests in flight (SPEC §4.15).
 package server

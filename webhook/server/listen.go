@@ -31,12 +31,11 @@ type timeouts struct {
 
 func defaultTimeouts() timeouts {
 	return timeouts{
-		// handshake limits the time of the TLS handshake. It also limits the time of each header.
+		// handshake limits the time of the TLS handshake, and the time of each header.
 		handshake: 5 * time.Second,
 		// request limits the time of header and body together.
 		request: 15 * time.Second,
-		// answer limits the time of the responder. It also limits the time to send the answer of
-		// the responder.
+		// answer limits the time of the responder, and the time to send the answer of the responder.
 		answer: 20 * time.Second,
 		// API servers close idle connections after 90 s. The server must not close an idle
 		// connection first. Otherwise, a request could arrive on a connection that is being

@@ -62,8 +62,8 @@ func (l *load) enter() (leave func(), err error) {
 	return func() { l.inFlight.Release(1) }, nil
 }
 
-// readBody reserves the bytes of a body before the server reads the body. A negative length is unknown. In
-// this case, readBody reserves maxLength.
+// readBody reserves the bytes of a body before the server reads the body. If length is negative, the length
+// of the body is not known, and readBody reserves maxLength.
 func (l *load) readBody(ctx context.Context, length, maxLength int64) (release func(), err error) {
 	if length < 0 {
 		length = maxLength
@@ -94,7 +94,8 @@ func (l *load) reserve(ctx context.Context, of *semaphore.Weighted, n int64, ove
 	return func() {}, over
 }
 
-// AtMost limits the concurrent requests of a kind.
+// AtMost returns a responder that calls respond for at most n requests at a time. kind describes these
+// requests in the error of a rejected request.
 func (s *Server) AtMost(n int64, kind string, respond Responder) Responder {
 	of := semaphore.NewWeighted(n)
 	return func(ctx context.Context, buffers *Buffers) (status int, err error) {

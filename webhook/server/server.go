@@ -104,7 +104,7 @@ func (s *Server) serve(w http.ResponseWriter, request *http.Request, r *route) i
 	return http.StatusOK
 }
 
-// answer writes the answer into the buffers. The caller must call release after it has used the
+// answer writes the answer into the buffers. The caller must call release after the last use of the
 // buffers.
 func (s *Server) answer(request *http.Request, r *route, buffers *Buffers) (status int, release func(), err error) {
 	release = func() {}
@@ -190,8 +190,9 @@ func (s *Server) release(buffers *Buffers) {
 // lingerTimeout limits the time for the rest of a rejected request.
 const lingerTimeout = time.Second
 
-// reject answers with the error, and closes the connection. It reads the rest of the body first.
-// Otherwise, the kernel would drop the answer before a client that is still sending has read it.
+// reject answers with the error, and closes the connection. reject reads the rest of the body before the
+// connection is closed. Otherwise, the kernel would drop the answer before a client that is still sending
+// has read it.
 func reject(w http.ResponseWriter, request *http.Request, status int, err error) int {
 	if status == http.StatusMethodNotAllowed {
 		w.Header().Set("Allow", http.MethodPost)

@@ -32,7 +32,7 @@ func (a *admittedSet) remember(set *v1alpha1.SidecarSet) {
 	a.name, a.hash = set.Name, set.Annotations[v1alpha1.HashAnnotation]
 }
 
-// awaitCached waits, once and briefly, until the cache has the SidecarSet. It returns no error,
+// awaitCached waits, once and briefly, until the cache has the SidecarSet. awaitCached returns no error,
 // because the SidecarSet may not exist. Any client of the webhook may have sent a review of this
 // SidecarSet.
 func (a *admittedSet) awaitCached(ctx context.Context, cached client.Reader) {

@@ -18,7 +18,8 @@ type Defaulter struct {
 	Decoder admission.Decoder
 }
 
-// Handle answers with a patch.
+// Handle returns a response with a patch that writes the defaults and hashes. Handle rejects a SidecarSet
+// that cannot be decoded.
 func (d *Defaulter) Handle(_ context.Context, req admission.Request) admission.Response {
 	set := &v1alpha1.SidecarSet{}
 	if err := d.Decoder.Decode(req, set); err != nil {

@@ -1,4 +1,4 @@
-// Package sidecarsets implements the admission of SidecarSets. It writes defaults, validates
-// SidecarSets, creates a pod with their containers in a dry run, and converts SidecarSets between
-// API versions (SPEC §5).
+// Package sidecarsets implements the admission of SidecarSets. The package writes defaults, validates
+// SidecarSets, creates a pod with the containers of a SidecarSet in a dry run, and converts SidecarSets
+// between API versions (SPEC §5).
 package sidecarsets

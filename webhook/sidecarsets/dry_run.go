@@ -29,16 +29,16 @@ const (
 	dryRunPod       = "probe"
 )
 
-// podDryRun creates a pod in a dry run (SPEC §5). The API server knows the validation rules
-// of its version and its feature gates.
+// podDryRun creates a pod in a dry run (SPEC §5). A dry run is necessary because the validation rules
+// depend on the version and the feature gates of the API server.
 type podDryRun struct {
 	client client.Client
 }
 
-// causes returns the causes for which the API server rejects a pod with the containers and
-// volumes of a raw SidecarSet. It omits known causes. It skips the dry run if the containers and
-// volumes are the same as before, apart from defaults. An error means that the dry run failed for
-// another reason, such as another admission check, missing permissions or an outage.
+// causes returns the causes for which the API server rejects a pod with the containers and volumes of a raw
+// SidecarSet. causes omits the causes in known. If the containers and volumes are the same as in before,
+// apart from defaults, causes skips the dry run. An error means that the dry run failed for another reason,
+// such as another admission check, missing permissions or an outage.
 func (d podDryRun) causes(ctx context.Context, raw, before []byte, known []metav1.StatusCause) ([]metav1.StatusCause, error) {
 	pod, err := dryRunPodOf(raw)
 	if err != nil || pod == nil {
@@ -64,8 +64,8 @@ func (d podDryRun) causes(ctx context.Context, raw, before []byte, known []metav
 	return pod.Causes(causes, known), err
 }
 
-// dryRunPodOf returns the pod for the dry run of a raw SidecarSet. It returns nil for a SidecarSet without
-// containers and volumes.
+// dryRunPodOf returns the pod for the dry run of a raw SidecarSet. For a SidecarSet without containers and
+// volumes, dryRunPodOf returns nil.
 func dryRunPodOf(raw []byte) (*validation.DryRunPod, error) {
 	written, spec, err := readWritten(raw)
 	if err != nil {
@@ -133,8 +133,8 @@ func dryRunError(answer error, forbidden bool) error {
 	return fmt.Errorf("create a pod with these containers and volumes in a dry run: %w; try again", answer)
 }
 
-// ensureNamespace creates the namespace and its quota. A webhook without cluster-admin
-// permissions relies on config/rbac instead.
+// ensureNamespace creates the namespace of dry runs and the quota of this namespace. A webhook without
+// cluster-admin permissions relies on config/rbac instead.
 func (d podDryRun) ensureNamespace(ctx context.Context) error {
 	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(rbac.Validation), len(rbac.Validation))
 	for {

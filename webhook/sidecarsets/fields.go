@@ -31,9 +31,8 @@ func newValue(raw []byte, t reflect.Type) value {
 	return value{raw: raw, goType: t, fields: map[reflect.Type]map[string]reflect.Type{}}
 }
 
-// children yields the values of an object, ordered by name, or the values of a list. It yields
-// nothing for a type with its own UnmarshalJSON, and for a value whose kind does not fit its
-// type.
+// children yields the values of an object, ordered by name, or the values of a list. children yields
+// nothing for a type that implements json.Unmarshaler, and for a value whose kind does not fit the type.
 func (v value) children() iter.Seq[value] {
 	return func(yield func(value) bool) {
 		t := pointedAt(v.goType)
@@ -73,7 +72,7 @@ func decodesItself(t reflect.Type) bool {
 	return reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]())
 }
 
-// decoded returns the zero value if the kind of the value does not fit the type.
+// decoded decodes raw into a T. If the kind of the value does not fit T, decoded returns the zero value.
 func decoded[T any](raw []byte) T {
 	var value, none T
 	if json.Unmarshal(raw, &value) != nil {
@@ -91,7 +90,7 @@ func (v value) fieldsOf(t reflect.Type) map[string]reflect.Type {
 	return known
 }
 
-// fieldTypes maps JSON names to types, inline structs included.
+// fieldTypes returns the types of the fields of t by JSON name, including the fields of inline structs.
 func fieldTypes(t reflect.Type) map[string]reflect.Type {
 	types := map[string]reflect.Type{}
 	for _, f := range reflect.VisibleFields(t) {

@@ -31,9 +31,9 @@ func invalid(name string, causes []metav1.StatusCause) admission.Response {
 	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Result: &status}}
 }
 
-// undecodable rejects a SidecarSet that cannot be decoded, with a cause for each field with
-// a value of the wrong type. It allows updates that do not change the spec, so that
-// finalizers can be removed from invalid stored objects.
+// undecodable rejects a SidecarSet that cannot be decoded, with a cause for each field with a value of the
+// wrong type. undecodable allows updates that do not change the spec, so that finalizers can be removed
+// from invalid stored objects.
 func undecodable(req *admission.Request, err error) admission.Response {
 	if keepsSpec(req) {
 		return admission.Allowed("")

@@ -25,8 +25,8 @@ func (v *Validator) widen(ctx context.Context, req *admission.Request, set, stor
 	return v.Widen(ctx, added)
 }
 
-// selectedBy returns the pods that a SidecarSet could select. With an error, the scope contains all of
-// them.
+// selectedBy returns the pods that a SidecarSet could select. If the selectors cannot be parsed, the scope
+// contains all pods that the SidecarSet could match.
 func selectedBy(set *v1alpha1.SidecarSet) match.Condition {
 	scope, _ := match.NewScope(&set.Spec)
 	return match.NewCondition(scope)
