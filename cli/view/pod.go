@@ -26,8 +26,7 @@ const (
 	PodMigrating PodPhase = "Migrating"
 	// PodFailing means that a sidecar of the pod cannot start.
 	PodFailing PodPhase = "Failing"
-	// PodUnready means that the pod has the newest version and is not ready, although the upgrade is not the
-	// cause.
+	// PodUnready means that the pod has the newest version and is not ready for another reason than the upgrade.
 	PodUnready PodPhase = "NotReady"
 	// PodRejected means that the pod is old because the API server rejected the upgrade.
 	PodRejected PodPhase = "Refused"
@@ -35,7 +34,7 @@ const (
 	PodNotUpgradable PodPhase = "NotUpgradable"
 	// PodUnreadable means that the annotations of the pod cannot be read.
 	PodUnreadable PodPhase = "Unreadable"
-	// PodWaiting means that the pod waits until an earlier upgrade has converged.
+	// PodWaiting means that the pod waits until an earlier upgrade has converged, or until its node responds.
 	PodWaiting PodPhase = "Settling"
 	// PodOld means that the pod has an older version.
 	PodOld PodPhase = "Old"
@@ -108,7 +107,8 @@ func newPod(pod *rollout.Pod, version *podstate.Version, rejection string) Pod {
 	default:
 		p.Phase = PodOld
 	}
-	if p.Phase == PodFailing || p.tone() == Busy {
+	waitsForNode := pod.NodeLost && pod.Consistent && !pod.Updated
+	if p.Phase == PodFailing || p.tone() == Busy && !waitsForNode {
 		p.Since = writtenAt(pod.Pod, version.Set)
 	}
 	return p

@@ -1,6 +1,5 @@
-// Package podstate compares a pod with a version of a SidecarSet. It determines whether the pod
-// has the sidecars, is updated, runs the images of its newest upgrade, and is ready (SPEC §3,
-// §7).
+// Package podstate compares a pod with a version of a SidecarSet. The state of the pod says whether the pod
+// has the sidecars, is updated, runs the images of the newest upgrade, and is ready (SPEC §3, §7).
 package podstate
 
 import (
@@ -18,24 +17,24 @@ import (
 type State struct {
 	// Complete pods have every sidecar of the SidecarSet (SPEC §3).
 	Complete bool
-	// Updated pods have the hash of the version.
+	// Updated pods have the hash of the version, and no unfinished resize.
 	Updated bool
-	// Upgradable pods differ from the version in nothing but images, and amounts of CPU and memory
-	// that their kubelets can resize.
+	// Upgradable pods differ from the version in nothing but images, and amounts of CPU and memory that the
+	// kubelet can resize.
 	Upgradable bool
-	// RestartsNothing is set if the upgrade to the version restarts no container, because it only
-	// resizes containers.
+	// RestartsNothing is set if the upgrade to the version only resizes containers and restarts no container.
 	RestartsNothing bool
 	// Resizing pods wait for their kubelet to resize containers for the newest upgrade.
 	Resizing bool
-	// ResizeRestarts pods have a resize that may restart a container, or that has made the pod
-	// unready before its upgrade was written.
+	// ResizeRestarts pods have a resize that may restart a container. The resize is in progress, or the pod
+	// is not ready and the upgrade after the resize is not written yet.
 	ResizeRestarts bool
-	// Consistent pods run the images that their newest upgrade requested.
+	// Consistent pods run the images that the newest upgrade requested, or have content whose rollout has
+	// ended.
 	Consistent bool
 	// Ready pods are Running and Ready, and their standby twins are empty.
 	Ready bool
-	// NodeLost pods are on a node that does not respond. Their containers may still work.
+	// NodeLost pods are on a node that does not respond. The containers of these pods may still work.
 	NodeLost bool
 	// UpgradedInPlace pods were upgraded in place at least once.
 	UpgradedInPlace bool
@@ -43,16 +42,14 @@ type State struct {
 	UpgradedToVersion bool
 	// Failed pods have a container that the newest upgrade changed and that cannot start.
 	Failed bool
-	// Crashes is the number of restarts of a container that the newest upgrade changed, without
-	// the restart by which the kubelet took the upgrade. It is the highest number of all these
-	// containers.
+	// Crashes is the highest number of restarts of a container that the newest upgrade changed. The restart
+	// by which the kubelet took the upgrade does not count.
 	Crashes int32
-	// Migrating pods have a standby twin that is not reset yet. The standby twins of Migrated
-	// pods can be reset, because all other containers of the pod run the requested images (SPEC
-	// §7.7).
+	// Migrating pods have a standby twin that is not reset yet. The standby twins of Migrated pods can be
+	// reset, because all other containers of the pod run the requested images and are ready (SPEC §7.7).
 	Migrating, Migrated bool
-	// FalseConditionDue pods lack the entry false for the SidecarSet in their condition
-	// SidecarSetUpgradable. TrueConditionDue pods lack the entry true.
+	// FalseConditionDue pods need, and do not have, the entry false for the SidecarSet in the condition
+	// SidecarSetUpgradable. TrueConditionDue pods need, and do not have, the entry true.
 	FalseConditionDue, TrueConditionDue bool
 	// UnavailableBefore pods were not available when they were upgraded, and have not been ready
 	// since. The upgrade did not make these pods unavailable.
@@ -62,8 +59,7 @@ type State struct {
 	RolloutEnded bool
 }
 
-// Converged reports whether the pod runs the images of its newest upgrade with its resources, and
-// is ready.
+// Converged reports whether the pod is consistent and ready, and no resize of the pod is in progress.
 func (s *State) Converged() bool { return s.available() && !s.Resizing }
 
 func (s *State) available() bool { return s.Consistent && s.Ready && !s.ResizeRestarts }
@@ -108,10 +104,10 @@ func (v *Version) OfRecord(pod *corev1.Pod, read *record.Record) State {
 	v.judgeResources(&state, pod, read)
 	standbys := v.StandbysToReset(pod, read.Active)
 	state.Ready = Ready(pod) && len(standbys) == 0
-	state.NodeLost = nodeLost(pod)
+	state.NodeLost = NodeLost(pod)
 	state.RolloutEnded = v.rolloutEnded(read.Hashes[v.Set].Hash, newest, upgraded)
 	if state.RolloutEnded && !unfinishedResize(read, v.Set) {
-		// A resize after the end has another cause.
+		// An upgrade is not the cause of a resize after the end of the rollout.
 		state.Resizing, state.ResizeRestarts = false, false
 	}
 	pending := Pending(pod, newest)
@@ -181,8 +177,7 @@ func (v *Version) StandbysToReset(pod *corev1.Pod, active map[string]string) []S
 	return standbys
 }
 
-// othersReady reports whether every container except the given twins, and every native
-// sidecar, is ready.
+// othersReady reports whether every container except the twins in but, and every native sidecar, is ready.
 func othersReady(pod *corev1.Pod, but []StandbyToReset) bool {
 	for i := range pod.Spec.Containers {
 		name := pod.Spec.Containers[i].Name
@@ -201,7 +196,7 @@ func othersReady(pod *corev1.Pod, but []StandbyToReset) bool {
 	return true
 }
 
-// onlyOf reports whether all pending changes are changes of the given twins.
+// onlyOf reports whether all changes in pending are changes of the twins in standbys.
 func onlyOf(standbys []StandbyToReset, pending map[string]record.ContainerStatus) bool {
 	for name := range pending {
 		if !slices.ContainsFunc(standbys, func(t StandbyToReset) bool { return t.Container == name }) {
@@ -222,8 +217,9 @@ func failed(pod *corev1.Pod, newest record.State) bool {
 	return false
 }
 
-// crashes counts restarts since the newest upgrade. A restart count that is lower than the recorded
-// count counts as none, because a recreated node may have lost the count.
+// crashes returns the highest number of restarts of a container since the newest upgrade, without the restart
+// by which the kubelet took the upgrade. A container whose restart count is lower than the recorded count has
+// 0 restarts, because a recreated node may have lost the count.
 func crashes(pod *corev1.Pod, newest record.State) (most int32) {
 	for name, before := range newest.LastContainerStatuses {
 		if _, status := changed(pod, name); status != nil && before.RestartCount != nil {
@@ -233,8 +229,8 @@ func crashes(pod *corev1.Pod, newest record.State) (most int32) {
 	return most
 }
 
-// Pending returns the changes of an upgrade that the kubelet has not observed. The result maps
-// the name of a container to its recorded status before the change.
+// Pending returns the changes of an upgrade that the kubelet has not observed. The result maps the name of a
+// container to the recorded status of the container before the change.
 func Pending(pod *corev1.Pod, newest record.State) map[string]record.ContainerStatus {
 	var pending map[string]record.ContainerStatus
 	for name, before := range newest.LastContainerStatuses {
@@ -251,7 +247,8 @@ func Pending(pod *corev1.Pod, newest record.State) map[string]record.ContainerSt
 	return pending
 }
 
-// changed finds a container, or a native sidecar, that an upgrade changed.
+// changed returns a container, or a native sidecar, that an upgrade changed, and the status of the container.
+// Each result is nil if the pod does not have it.
 func changed(pod *corev1.Pod, name string) (*corev1.Container, *corev1.ContainerStatus) {
 	if container := Container(pod, name, false); container != nil {
 		return container, Status(pod, name, false)
@@ -264,10 +261,9 @@ func Ready(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodRunning && isTrue(pod, corev1.PodReady)
 }
 
-// nodeLost reports whether Kubernetes, and not the kubelet, has set the condition Ready to False, because
-// the node does not respond. The kubelet would also have set ContainersReady to False, unless a readiness
-// gate is not true.
-func nodeLost(pod *corev1.Pod) bool {
+// NodeLost reports whether the control plane has set the condition Ready to False because the node does not
+// respond. If the kubelet sets Ready to False, ContainersReady is False too, or a readiness gate is not true.
+func NodeLost(pod *corev1.Pod) bool {
 	ready := readyCondition(pod)
 	if pod.Status.Phase != corev1.PodRunning || ready == nil || ready.Status == corev1.ConditionTrue || !isTrue(pod, corev1.ContainersReady) {
 		return false

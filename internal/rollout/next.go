@@ -1,5 +1,5 @@
-// Package rollout plans which pods of a SidecarSet are upgraded next, in which order and within
-// which limits (SPEC §7). The package has no state, so the same population gives the same plan.
+// Package rollout plans which pods of a SidecarSet are upgraded next, in which order and within which limits
+// (SPEC §7). A plan depends only on the arguments of Next, so the same population gives the same plan.
 package rollout
 
 import (
@@ -18,9 +18,9 @@ func Next(set *v1alpha1.SidecarSet, pods []Pod, rejected map[protocol.PodReferen
 	return NextInStage(set, pods, rejected, nil)
 }
 
-// NextInStage is Next for a rollout with a RolloutPolicy. The current step limits the pods that
-// are upgraded (SPEC §11). A nil stage has no limit. The plan lacks the limits that depend on the
-// cluster. During a rollback, set is the result of stage.Target.
+// NextInStage is Next for a rollout with a RolloutPolicy. The step of current limits the pods that are
+// upgraded (SPEC §11). If current is nil, no step limits the plan. The limits that depend on the cluster do
+// not apply. During a rollback, set is the result of stage.Target.
 func NextInStage(set *v1alpha1.SidecarSet, pods []Pod, rejected map[protocol.PodReference]bool, current *protocol.Stage) (Plan, error) {
 	return NextInCluster(set, pods, rejected, current, Cluster{})
 }
@@ -114,9 +114,9 @@ func (p *planner) phase() protocol.Phase {
 	return protocol.PhaseComplete
 }
 
-// stepReached reports whether all pods of the current step are updated and ready, and further
-// steps have pods to upgrade (SPEC §11.2). Once the run has recorded this, a pod that becomes
-// unready does not revoke it.
+// stepReached reports whether all pods of the current step are updated and ready, and further steps have pods
+// to upgrade (SPEC §11.2). A step that the run has recorded as reached stays reached, even if a pod becomes
+// unready.
 func (p *planner) stepReached() bool {
 	counts := &p.plan.Counts
 	if !p.stage.Limits() || counts.Remaining == 0 {
@@ -125,14 +125,15 @@ func (p *planner) stepReached() bool {
 	return p.stage.Reached != nil || p.plan.allowed == 0 && counts.Converging == 0 && !p.migratesToVersion()
 }
 
-// migrates reports whether the rollout waits for a hot upgrade. A rollback waits only for pods that it
-// upgrades.
+// migrates reports whether the rollout waits for a hot upgrade. A rollback waits only for hot upgrades to the
+// version of the rollback.
 func (p *planner) migrates() bool {
 	return p.plan.Counts.Migrating > 0 && (p.quarantine == nil || p.migratesToVersion())
 }
 
 // migratesToVersion reports whether a pod is in a hot upgrade to the version. A pod that was unavailable
-// before its upgrade may never migrate, so a step does not wait for this pod (SPEC 11.2.4).
+// before its upgrade may never migrate, so such a pod counts only if its standby twin can be reset (SPEC
+// 11.2.4).
 func (p *planner) migratesToVersion() bool {
 	return p.plan.Counts.Migrating > 0 && slices.ContainsFunc(p.pods, func(pod Pod) bool {
 		return pod.Migrating && pod.Updated && (pod.Migrated || !pod.UnavailableBefore)
@@ -143,7 +144,7 @@ func (p *planner) migratesToVersion() bool {
 func (p *planner) ordered(candidates []candidate) []candidate {
 	quota := p.plan.allowed
 	if p.stage.Limits() {
-		// A pod that cannot be upgraded yet must not prevent that the step is reached.
+		// A pod that cannot be upgraded yet must not prevent the rollout from reaching the step.
 		quota = min(quota+p.waiting, p.plan.Counts.Remaining)
 	}
 	if len(p.strategy.ScatterStrategy) == 0 && len(p.rejected) == 0 && p.plan.scope == nil {
@@ -155,7 +156,7 @@ func (p *planner) ordered(candidates []candidate) []candidate {
 	}
 	domains, of := p.plan.scope.domainOrder(candidates)
 	slices.SortStableFunc(candidates, func(a, b candidate) int {
-		order := cmp.Or(compareBool(p.rejected[a.Reference()], p.rejected[b.Reference()]), compareBool(a.InBackoff, b.InBackoff))
+		order := cmp.Or(compareBool(a.NodeLost, b.NodeLost), compareBool(p.rejected[a.Reference()], p.rejected[b.Reference()]), compareBool(a.InBackoff, b.InBackoff))
 		if order == 0 && domains != nil {
 			return cmp.Compare(domains[of(a.Spec.NodeName)], domains[of(b.Spec.NodeName)])
 		}
@@ -189,10 +190,10 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-// selectPods selects candidates, in order, within maxUnavailable (SPEC §7.5). A pod that is not
-// ready, or whose upgrade restarts nothing, takes no slot. Every other pod takes one slot. If no slot is
-// open, selectPods queues the next pods. If the limits of the policy have no slot for a pod, selectPods
-// queues this pod after all other pods, because this pod may get no slot during the batch.
+// selectPods selects candidates, in order, within maxUnavailable (SPEC §7.5). Only a pod for which NeedsSlot
+// is true takes a slot. If no slot is open, selectPods queues the next pods. A pod for which the limits of
+// the policy have no slot is queued after all other pods, because such a pod may get no slot during the
+// batch.
 func (p *planner) selectPods(candidates []candidate) {
 	maxQueued := min(MaxQueued, queuedPerSlot*p.plan.MaxUnavailable+len(p.rejected))
 	for _, pod := range p.selectWithSlots(candidates, maxQueued) {
@@ -202,8 +203,8 @@ func (p *planner) selectPods(candidates []candidate) {
 	}
 }
 
-// selectWithSlots selects pods, and returns the pods for which the limits of the policy have no slot.
-// A queued pod takes these slots, so that the queue contains pods of as many owners as possible.
+// selectWithSlots selects pods, and returns the pods for which the limits of the policy have no slot. A
+// queued pod also takes slots of the policy, so that the queue contains pods of as many owners as possible.
 func (p *planner) selectWithSlots(candidates []candidate, maxQueued int) (later []protocol.SelectedPod) {
 	plan, slots := &p.plan, p.plan.OpenSlots
 	limits := plan.scope.limits(nil)

@@ -49,6 +49,32 @@ func TestSpec7_2_APartitionKeepsPodsOnLostNodesFirst(t *testing.T) {
 	assert.Equal(t, protocol.PhasePartitionReached, plan.Phase)
 }
 
+func TestSpec7_2_AScatterDoesNotSelectPodsOnLostNodes(t *testing.T) {
+	set := strategy(func(s *v1alpha1.SidecarSetUpdateStrategy) {
+		s.Partition, s.MaxUnavailable = ptr(intstr.FromInt32(2)), ptr(intstr.FromInt32(4))
+		s.ScatterStrategy = v1alpha1.UpdateScatterStrategy{{Key: "zone", Value: "z"}}
+	})
+	population := matched(lost, old, lost, old)
+	for _, i := range []int{0, 2} {
+		population[i].Labels = map[string]string{"zone": "z"}
+	}
+	plan, err := Next(set, population, nil)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"b", "d"}, chosen(plan))
+}
+
+func TestSpec11_12_ARollbackNamesPodsOnLostNodes(t *testing.T) {
+	set := unavailable(intstr.FromInt32(1))
+	set.Generation = 2
+	population := matched(lost)
+	population[0].Annotations = map[string]string{v1alpha1.HashAnnotation: `{"s":{"hash":"bad"}}`}
+	current := &protocol.Stage{Generation: 2, Quarantine: &protocol.Quarantine{Hash: "bad", Revision: "s-good", Reason: "aborted"}}
+	plan, err := NextInStage(set, population, nil, current)
+	require.NoError(t, err)
+	assert.Empty(t, plan.Pods)
+	assert.Equal(t, "rolling back to revision s-good: 1 to go, 0 unavailable of 1 allowed; 1 on nodes that do not respond, such as d/a; aborted", plan.Message)
+}
+
 // A lost node must not cause a rollback.
 func TestSpec11_6_TheProgressDeadlineDoesNotApplyToPodsOnLostNodes(t *testing.T) {
 	set := unavailable(intstr.FromInt32(1))

@@ -6,10 +6,10 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// MaxBatch limits the pods of one plan that are upgraded at once. MaxQueued limits the queued
-// pods of a plan. Together, MaxBatch and MaxQueued limit the size of a payload. A plan queues at
-// most queuedPerSlot pods for each slot, because the next plan orders the remaining pods again.
-// It queues one more pod for each rejected pod, because the next pods may be rejected, too.
+// MaxBatch limits the pods of one plan that are upgraded at once. MaxQueued limits the queued pods of a plan.
+// Together, MaxBatch and MaxQueued limit the size of a payload. A plan queues at most queuedPerSlot pods for
+// each slot, because the next plan orders the remaining pods again. A plan queues one more pod for each
+// rejected pod, because queued pods may be rejected, too.
 const (
 	MaxBatch      = 200
 	MaxQueued     = 800
@@ -19,12 +19,12 @@ const (
 // WaitingFor introduces the example of the pods that a rollout waits for in Plan.Message.
 const WaitingFor = "waiting for pods such as "
 
-// Plan is the next step of a rollout, and its progress.
+// Plan contains the pods that a rollout upgrades next, and the progress of the rollout.
 type Plan struct {
 	Phase   protocol.Phase
 	Message string
 	Counts  protocol.Counts
-	// Pods contains the pods to upgrade now, in order. Their upgrades do not exceed
+	// Pods contains the pods to upgrade now, in order. The upgrades of these pods do not exceed
 	// maxUnavailable.
 	Pods []protocol.SelectedPod
 	// Queued contains the pods that are upgraded after Pods, in order, as slots open.
@@ -32,36 +32,35 @@ type Plan struct {
 	// MaxUnavailable is the number of ready pods that upgrades may make unavailable at once.
 	// OpenSlots is the number of further pods that upgrades may make unavailable now.
 	MaxUnavailable, OpenSlots int
-	// NotReady counts the pods that are not ready for another reason than an upgrade. They use no
-	// slot.
+	// NotReady counts the pods that are not ready for another reason than an upgrade. These pods use no slot.
 	NotReady int
-	// NodesLost counts the pods that wait for their nodes. LostExample is the first of them, in the form
-	// namespace/name.
+	// NodesLost counts the candidates on nodes that do not respond. LostExample is the first of these
+	// candidates, in the form namespace/name.
 	NodesLost   int
 	LostExample string
-	// Example is a pod that the rollout waits for, in the form namespace/name.
+	// Example is the first pod by name that the rollout waits for, in the form namespace/name.
 	Example string
-	// NotUpgradable is the sorted list of pods that differ from the version in more than images.
+	// NotUpgradable is the sorted list of pods that need an upgrade and are not upgradable.
 	NotUpgradable []protocol.PodReference
-	// FalseConditions are pods whose condition SidecarSetUpgradable lacks the entry false for the
-	// SidecarSet. TrueConditions are pods whose condition lacks the entry true. A rollout does
-	// not wait until the conditions of TrueConditions are written.
+	// FalseConditions are pods whose condition SidecarSetUpgradable needs the entry false for the SidecarSet.
+	// TrueConditions are pods whose condition needs the entry true. A rollout does not wait for the writes of
+	// TrueConditions.
 	FalseConditions, TrueConditions []protocol.PodReference
-	// Hot is set when standby twins are reset after an upgrade.
+	// Hot is set if the SidecarSet has a hot sidecar, so that standby twins are reset after an upgrade.
 	Hot bool
-	// Frozen is the reason for which the plan has no upgrades: a RolloutFreeze, closed windows, or
-	// a missing permit of the fleet. It is empty if there is no such reason.
+	// Frozen is the reason for which the plan has no upgrades: a RolloutFreeze, closed windows, or a missing
+	// permit of the fleet. Frozen is empty for every other plan.
 	Frozen string
 
-	// Quarantined counts the pods with the quarantined content during a rollback. QuarantinedReady
-	// counts those of them that are ready.
+	// Quarantined counts the pods that a rollback still has to upgrade. QuarantinedReady counts only the
+	// ready pods of Quarantined.
 	Quarantined, QuarantinedReady int
 
-	// allowed is the number of the remaining pods that the current step allows to upgrade.
+	// allowed is the number of the remaining pods that the rollout may upgrade in the current step.
 	allowed int
-	// scope contains the pods and the cluster to which the further limits of the policy apply. It is nil
-	// without such limits. blocked describes a pod for which these limits have no slot although
-	// maxUnavailable has one.
+	// scope contains the pods and the cluster to which the further limits of the policy apply. scope is nil
+	// if the policy has no further limits. blocked describes a pod for which only the further limits have no
+	// slot.
 	scope   *scope
 	blocked string
 	// candidates are the candidates of the rollout. The list is not sorted.
@@ -99,12 +98,20 @@ func (p *Plan) count(pod *Pod) {
 	}
 }
 
-// addLost counts a pod that waits for its node.
+// addLost counts a candidate on a node that does not respond.
 func (p *Plan) addLost(pod *Pod) {
 	p.NodesLost++
 	if name := pod.Reference().String(); p.LostExample == "" || name < p.LostExample {
 		p.LostExample = name
 	}
+}
+
+// lostNodes is the part of the message about pods that wait for their nodes. It may be empty.
+func (p *Plan) lostNodes() string {
+	if p.NodesLost == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %d on nodes that do not respond, such as %s", p.NodesLost, p.LostExample)
 }
 
 func (p *Plan) converging(pod *Pod) {
@@ -152,15 +159,13 @@ func (p *Plan) message() string {
 	message := fmt.Sprintf("%d of %d pods updated, %d of them ready; %d to go, %s",
 		p.Counts.Updated, p.Counts.Matched, p.Counts.UpdatedReady, p.Counts.Remaining, unavailable)
 	if p.Counts.Migrating > 0 {
-		// These pods serve requests, although they do not count as ready.
+		// A pod in a hot upgrade serves requests, but does not count as ready.
 		message += fmt.Sprintf("; %d in a hot upgrade", p.Counts.Migrating)
 	}
 	if p.Counts.NotUpgradable > 0 {
 		message += fmt.Sprintf("; %d not upgradable in place, such as %s", p.Counts.NotUpgradable, p.NotUpgradable[0])
 	}
-	if p.NodesLost > 0 {
-		message += fmt.Sprintf("; %d on nodes that do not respond, such as %s", p.NodesLost, p.LostExample)
-	}
+	message += p.lostNodes()
 	if p.Phase == protocol.PhaseWaiting && p.Example != "" {
 		message += "; " + WaitingFor + p.Example
 	}

@@ -7,10 +7,10 @@ import (
 	"github.com/outrigger/outrigger/internal/record"
 )
 
-// rollsBack reports whether a rollback may upgrade a pod. A rollback upgrades only pods with the
-// quarantined content, and pods whose resize has begun and is not finished: the resize may be to the
-// quarantined content, or may be the resize of this rollback. Other pods with an older version stay as
-// they are (SPEC §11.12).
+// rollsBack reports whether a pod is updated, or a rollback may upgrade the pod, and counts the pods to
+// upgrade. A rollback upgrades only pods with the quarantined content, and pods with an unfinished resize,
+// because the resize may be a resize to the quarantined content, or a resize of this rollback. Other pods
+// with an older version are not upgraded (SPEC §11.12).
 func (p *planner) rollsBack(pod *Pod) bool {
 	if pod.Updated {
 		return true
@@ -46,6 +46,6 @@ func (p *planner) rollback() {
 		}
 		return
 	}
-	plan.Message = fmt.Sprintf("rolling back to revision %s: %d to go, %d unavailable of %d allowed; %s",
-		p.quarantine.Revision, plan.Counts.Remaining, plan.Counts.Unavailable, plan.MaxUnavailable, p.quarantine.Reason)
+	plan.Message = fmt.Sprintf("rolling back to revision %s: %d to go, %d unavailable of %d allowed%s; %s",
+		p.quarantine.Revision, plan.Counts.Remaining, plan.Counts.Unavailable, plan.MaxUnavailable, plan.lostNodes(), p.quarantine.Reason)
 }

@@ -331,7 +331,7 @@ func (s *simulation) continueAt(at time.Time) {
 		if !ready.After(at) {
 			pod := s.byName[name]
 			pod.Consistent, pod.Ready, pod.UnavailableBefore, pod.Migrating, pod.Migrated = true, true, false, false, false
-			pod.Resizing, pod.ResizeRestarts = false, false
+			pod.Resizing, pod.ResizeRestarts, pod.NodeLost = false, false, false
 			if s.failing[name] {
 				pod.Ready, pod.Crashes = false, rollout.MaxCrashes
 			}

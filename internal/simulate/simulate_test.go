@@ -323,3 +323,14 @@ func TestSpec7_9_ASimulationContinuesWithPodsThatAreBeingResized(t *testing.T) {
 	}))
 	assert.True(t, result.Complete, result.End)
 }
+
+// The simulation assumes that the nodes respond again.
+func TestSpec7_2_ASimulationContinuesWithPodsOnLostNodes(t *testing.T) {
+	result := run(t, input(policyOf(upTo("100%")), func(in *Input) {
+		for _, pod := range in.Pods[:2] {
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}, {Type: corev1.ContainersReady, Status: corev1.ConditionTrue}}
+		}
+	}))
+	require.True(t, result.Complete, result.End)
+	assert.Equal(t, 20, result.Upgraded)
+}

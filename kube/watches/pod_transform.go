@@ -15,8 +15,8 @@ import (
 	"github.com/outrigger/outrigger/internal/podstate"
 )
 
-// NewPodTransform returns the cache.Options.Transform of pods. The transform keeps only the
-// fields of cached pods that a role reads. Add a field here before code reads the field.
+// NewPodTransform returns the transform of cached pods. The transform keeps only the fields that a role
+// reads. Before code reads another field of cached pods, add the field to strip.
 func NewPodTransform() toolscache.TransformFunc {
 	return (&podTransform{pool: newStringPool()}).strip
 }
@@ -24,13 +24,13 @@ func NewPodTransform() toolscache.TransformFunc {
 type podTransform struct {
 	mu   sync.Mutex
 	pool *stringPool
-	// reported replaces the resources that a kubelet reports. It must not be changed.
+	// reported replaces the resources that a kubelet reports. All cached pods share reported, so reported is
+	// immutable.
 	reported corev1.ResourceRequirements
 }
 
-// strip removes the fields that no role reads. It keeps all annotations, because patchPodMetadata may
-// name any annotation. Otherwise, an upgrade would write an annotation that the pod already has and the
-// cached pod lacks.
+// strip removes the fields that no role reads. strip keeps all annotations, because patchPodMetadata may name
+// any annotation, and an upgrade must not overwrite an annotation that the pod already has.
 func (t *podTransform) strip(o any) (any, error) {
 	pod, ok := o.(*corev1.Pod)
 	if !ok {
@@ -53,7 +53,7 @@ func (t *podTransform) strip(o any) (any, error) {
 			Containers:        t.pool.containers(pod.Spec.Containers),
 			Resources:         pod.Spec.Resources,
 			OS:                windows(pod.Spec.OS),
-			ReadinessGates:    pod.Spec.ReadinessGates,
+			ReadinessGates:    gates(pod),
 		},
 		Status: corev1.PodStatus{
 			Phase:                 corev1.PodPhase(t.pool.text(string(pod.Status.Phase))),
@@ -68,7 +68,7 @@ func (t *podTransform) strip(o any) (any, error) {
 	return pod, nil
 }
 
-// windows keeps the operating system if no kubelet resizes its pods.
+// windows returns os for pods of Windows, because a kubelet cannot resize these pods, and nil for other pods.
 func windows(os *corev1.PodOS) *corev1.PodOS {
 	if os != nil && os.Name == corev1.Windows {
 		return os
@@ -76,7 +76,15 @@ func windows(os *corev1.PodOS) *corev1.PodOS {
 	return nil
 }
 
-// controller keeps the controller of a pod, and drops other owners.
+// gates keeps the readiness gates of a pod that is not ready.
+func gates(pod *corev1.Pod) []corev1.PodReadinessGate {
+	if podstate.Ready(pod) {
+		return nil
+	}
+	return pod.Spec.ReadinessGates
+}
+
+// controller returns the owner references of a pod without the owners that are not the controller.
 func (t *podTransform) controller(pod *corev1.Pod) []metav1.OwnerReference {
 	controller := metav1.GetControllerOfNoCopy(pod)
 	if controller == nil {
@@ -95,12 +103,13 @@ func (t *podTransform) conditions(pod *corev1.Pod) (kept []corev1.PodCondition) 
 		case corev1.PodReady:
 			kept = append(kept, t.condition(condition, ""))
 		case corev1.ContainersReady:
-			// A ready pod needs no proof that its kubelet reports.
+			// Roles read ContainersReady only of pods that are not ready, to find out whether the node
+			// responds.
 			if !ready {
 				kept = append(kept, t.condition(condition, ""))
 			}
 		case v1alpha1.UpgradableCondition:
-			// The message contains the entry of each SidecarSet for the pod.
+			// The message maps SidecarSets to whether the pod is upgradable.
 			kept = append(kept, t.condition(condition, condition.Message))
 		case corev1.PodResizePending, corev1.PodResizeInProgress:
 			resize := t.condition(condition, "")
@@ -135,7 +144,7 @@ func (t *podTransform) statuses(all []corev1.ContainerStatus) []corev1.Container
 			Ready: status.Ready, RestartCount: status.RestartCount, State: t.state(&status.State),
 		}
 		if status.Resources != nil {
-			// Only the presence is read.
+			// Roles only read whether the field is set.
 			kept[i].Resources = &t.reported
 		}
 	}

@@ -30,7 +30,7 @@ import (
 	"github.com/outrigger/outrigger/kube/watches/podtest"
 )
 
-// decisions are all decisions about pods.
+// decisions contains the results of all decisions about a list of pods.
 type decisions struct {
 	population   []podstate.State
 	plan, refill string
@@ -75,7 +75,7 @@ func decide(t *testing.T, set *v1alpha1.SidecarSet, pods []*corev1.Pod) (made de
 	return made
 }
 
-// illnesses returns the illness of each pod whose containers had not restarted before.
+// illnesses returns the illness of each pod. The first observation of each pod has no restarts.
 func illnesses(t *testing.T, set *v1alpha1.SidecarSet, pods []*corev1.Pod) (all []rollout.Illness) {
 	t.Helper()
 	before := make([]*corev1.Pod, len(pods))
@@ -133,8 +133,8 @@ func decideOne(t *testing.T, set *v1alpha1.SidecarSet, pod *corev1.Pod) podDecis
 	return made
 }
 
-// Each field of these pods has a value. Therefore, a decision that reads a dropped field fails
-// this test.
+// Each field of the random pods has a value. Therefore, the test fails if a decision reads a field that the
+// transform drops.
 func TestDecisionsAboutCachedAndWholePodsAreEqual(t *testing.T) {
 	transform := NewPodTransform()
 	matched, planned := 0, 0
@@ -274,7 +274,7 @@ func heap() uint64 {
 	return stats.HeapAlloc
 }
 
-// received is a pod of one of a hundred Deployments, decoded again.
+// received returns a pod of one of a hundred Deployments, after encoding and decoding.
 func received(b *testing.B, number int) *corev1.Pod {
 	b.Helper()
 	encoded, err := realistic(number).Marshal()
