@@ -23,8 +23,8 @@ type Activities struct {
 	Index *watches.Pods
 	// Live reads from the API server.
 	Live client.Reader
-	// Writer writes pods and Leases. Status writes the status of pods, and Resize the resources of
-	// their containers.
+	// Writer writes pods and Leases. Status writes the status of pods. Resize writes the resources of
+	// containers.
 	Writer client.Writer
 	Status client.SubResourceWriter
 	Resize client.SubResourceWriter
@@ -32,12 +32,12 @@ type Activities struct {
 	Evict client.SubResourceWriter
 	// SystemNamespace contains the Leases of rollouts.
 	SystemNamespace string
-	// PodUID is the uid of the pod that this process runs in. It is empty if unknown. An earlier
-	// process of the same pod has ended before this process starts.
+	// PodUID is the uid of the pod of this process. PodUID is empty if the uid is unknown. An earlier process
+	// of the same pod has ended before this process starts.
 	PodUID string
 	// Events are recorded on pods.
 	Events events.EventRecorder
-	// Deleted is the queue of CleanUp. It is nil if this process does not run CleanUp.
+	// Deleted is the queue of CleanUp. Deleted is nil if this process does not run CleanUp.
 	Deleted workqueue.TypedRateLimitingInterface[string]
 	// Changes wakes activities that wait for a change of a SidecarSet or its pods.
 	Changes *Changes
@@ -51,15 +51,15 @@ type Activities struct {
 	// cache may miss unavailable pods. A single write does not call Current, because the preconditions
 	// of the write detect a stale pod.
 	Current func() error
-	// Writers is the number of pods that are written at a time.
+	// Writers is the number of pods that each batch writes at a time.
 	Writers int
 	// Limit is the cluster-wide limit. If Limit is nil, each SidecarSet has only its own
 	// maxUnavailable, and any worker may upgrade pods.
 	Limit *ClusterLimit
 	// GateClient sends the requests of gates.
 	GateClient *http.Client
-	// Fleet is the connection of a member of a fleet, whose rollouts need permits. It is nil in other
-	// clusters.
+	// Fleet is the connection of this member to the fleet. The rollouts of a member need permits. Fleet is
+	// nil in clusters outside a fleet.
 	Fleet *fleet.Connection
 
 	populations rollout.PopulationCache

@@ -8,11 +8,12 @@ import (
 	"github.com/outrigger/outrigger/internal/rollout"
 )
 
-// AwaitMigration waits until hot pods run the new image in all containers but the standby twin. It
-// returns these pods, so that the run can reset their standby twins (SPEC §7.7). It returns no pods
-// when no pod is migrating and no pod is being upgraded, or when nothing has changed for
-// idleTimeout. A stale cache is an error, and Temporal retries the activity. Neither a pause nor a
-// newer generation stops the activity, because a hot upgrade that has begun finishes.
+// AwaitMigration waits until hot pods run the new image in all containers but the standby twin.
+// AwaitMigration returns these pods, so that the run can reset the standby twins (SPEC §7.7). Rejected pods
+// are returned only if no other pod can be reset. AwaitMigration returns no pods when no pod is migrating and
+// no pod is being upgraded, or when nothing has changed for idleTimeout. A stale cache is an error, and
+// Temporal retries the activity. Neither a pause nor a newer generation stops the activity, because a hot
+// upgrade that has begun finishes.
 func (a *Activities) AwaitMigration(ctx context.Context, input protocol.AwaitMigrationInput) (result protocol.AwaitMigrationResult, err error) {
 	defer keepHeartbeating(ctx, a.Clock)()
 	set, rejected := a.recentSet(input.SidecarSet), input.Rejected.Set()
@@ -43,14 +44,16 @@ func (a *Activities) AwaitMigration(ctx context.Context, input protocol.AwaitMig
 	return result, err
 }
 
-// migrating lists the hot pods of a SidecarSet that have a standby twin to reset.
+// migrating contains the hot pods of a SidecarSet that have a standby twin to reset. pending is the number of
+// these pods.
 type migrating struct {
 	pending int
-	// population contains all pods of the SidecarSet, and maxUnavailable its limit for them.
+	// population contains all matched pods of the SidecarSet. maxUnavailable is the limit of the SidecarSet
+	// as a number of pods.
 	population     []rollout.Pod
 	maxUnavailable int
-	// migrated lists at most MaxBatch pods that can be reset. migratedExcluded lists excluded
-	// pods that can be reset.
+	// migrated lists pods that can be reset. migratedExcluded lists excluded pods that can be reset. Each
+	// list has at most MaxBatch pods.
 	migrated, migratedExcluded []protocol.PodReference
 }
 

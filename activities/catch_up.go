@@ -11,13 +11,14 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// catchUpTime is the maximum time that a batch waits for the cache. While pods change, the cache
-// is rarely behind for this long. While no pod changes, no event shows that the cache is current.
+// catchUpTime is the maximum time that a batch waits for the cache before the batch lists the pods from the
+// API server. While pods change, the cache is rarely behind for longer. While no pod changes, no event shows
+// that the cache is current.
 const catchUpTime = 300 * time.Millisecond
 
-// acquireLease acquires the Lease for the run. If another run was the holder of the Lease, or an
-// earlier attempt of the activity was lost, the batch then waits until the cache shows the writes
-// of that run or attempt.
+// acquireLease acquires the Lease for the run. If another run was the holder of the Lease, or an earlier
+// attempt of the activity was lost, acquireLease also calls awaitWritesOfOthers, because the cache may not
+// show the writes of the other run or attempt yet.
 func (b *upgradeBatch) acquireLease(ctx context.Context, attempt int32) error {
 	if attempt == 1 {
 		return b.fence.lease.acquire(ctx, b.awaitWritesOfOthers)
@@ -28,7 +29,8 @@ func (b *upgradeBatch) acquireLease(ctx context.Context, attempt int32) error {
 	return b.awaitWritesOfOthers(ctx)
 }
 
-// awaitWritesOfOthers waits until the cache shows the writes of other processes.
+// awaitWritesOfOthers waits, at most for catchUpTime, until the cache shows the writes of other processes. If
+// the cache stays behind, awaitWritesOfOthers adds the pods in the API server to the unseen writes in before.
 func (b *upgradeBatch) awaitWritesOfOthers(ctx context.Context) error {
 	current, listed, err := b.writesOfOthers(ctx, b.input.SidecarSet)
 	if b.cacheCurrent = current; err != nil || current {
@@ -42,9 +44,10 @@ func (b *upgradeBatch) awaitWritesOfOthers(ctx context.Context) error {
 	return nil
 }
 
-// writesOfOthers waits, at most for catchUpTime, until the cache shows the API server's current state. If
-// the cache stays behind, it lists the pods of a SidecarSet from the API server. The list contains the
-// resourceVersions that the cache may not show yet.
+// writesOfOthers waits, at most for catchUpTime, until the cache shows the API server's current state. If the
+// cache stays behind, writesOfOthers lists the pods of a SidecarSet from the API server. The list contains
+// the resourceVersions that the cache may not show yet. current reports whether the cache shows the current
+// state.
 func (a *Activities) writesOfOthers(ctx context.Context, reference protocol.SetReference) (current bool, listed []protocol.WrittenPod, err error) {
 	version, err := a.podsVersion(ctx)
 	if err == nil && version != "" {
@@ -61,9 +64,10 @@ func (a *Activities) writesOfOthers(ctx context.Context, reference protocol.SetR
 	return false, listed, err
 }
 
-// catchUp finds the pods that an earlier attempt has written. It reads a pod from the cache if
-// the cache is current, and otherwise from the API server. All pods of a superseded generation
-// count as written by the earlier attempt.
+// catchUp finds the pods that an earlier attempt has written. catchUp reads a pod from the cache if the cache
+// is current, and otherwise from the API server. If the fence returns no SidecarSet, for example for a
+// superseded generation, all existing pods of the batch count as written, because the content of the earlier
+// attempt is not known.
 func (b *upgradeBatch) catchUp(ctx context.Context) error {
 	reads, _ := newPool(ctx, b.Writers)
 	for _, chosen := range b.left {
@@ -103,9 +107,9 @@ func (b *upgradeBatch) catchUpPod(ctx context.Context, reference protocol.PodRef
 	return nil
 }
 
-// recentPod returns a pod no older than the moment at which the cache was current or the pod was
-// listed. It avoids reads from the API server, because thousands of such reads delay the rollout
-// for seconds.
+// recentPod returns a pod no older than the moment at which the cache was current or the pod was listed, or
+// nil if the pod is gone. recentPod avoids reads from the API server, because thousands of such reads delay
+// the rollout for seconds.
 func (b *upgradeBatch) recentPod(ctx context.Context, reference protocol.PodReference) (*corev1.Pod, error) {
 	if b.cacheCurrent {
 		return readPod(ctx, b.Cache, reference)

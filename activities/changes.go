@@ -55,8 +55,9 @@ func (c *Changes) wakeAll() {
 	clear(c.waiting)
 }
 
-// Watch adds event handlers for pods, SidecarSets and namespaces. The handlers wake waiting
-// activities, and free the state of SidecarSets that are gone or rolled out.
+// Watch adds event handlers for pods, SidecarSets and namespaces. The handlers wake waiting activities, mark
+// the counts of the cluster-wide limit as outdated, queue deleted SidecarSets for CleanUp, and free the state
+// of SidecarSets that are gone or rolled out.
 func (a *Activities) Watch(ctx context.Context, informers cache.Cache) error {
 	for kind, handler := range map[client.Object]toolscache.ResourceEventHandler{
 		&corev1.Pod{}: eachState(func(o any) {
@@ -84,8 +85,9 @@ func (a *Activities) Watch(ctx context.Context, informers cache.Cache) error {
 	return nil
 }
 
-// setChanged wakes the activities that wait for a change of the SidecarSet. If no rollout of the SidecarSet is in
-// progress, setChanged also removes its pods from the cache of populations. A later plan adds the pods again.
+// setChanged wakes the activities that wait for a change of the SidecarSet. If no rollout of the SidecarSet
+// is in progress, setChanged also removes the pods of the SidecarSet from the cache of populations. A later
+// plan adds the pods again.
 func (a *Activities) setChanged(o any) {
 	set, ok := o.(*v1alpha1.SidecarSet)
 	if !ok {
@@ -107,7 +109,8 @@ func (a *Activities) setDeleted(o any) {
 	}
 }
 
-// eachState calls handle with every state of an object.
+// eachState returns an event handler that calls handle with each state of an object. For an update, the
+// handler calls handle with the old state and with the new state.
 func eachState(handle func(any)) toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerFuncs{
 		AddFunc: handle,
@@ -119,7 +122,7 @@ func eachState(handle func(any)) toolscache.ResourceEventHandler {
 	}
 }
 
-// lastState returns the last known state of a deleted object, even if the watch missed the
+// lastState returns the last known state of the deleted object of an event, even if the watch missed the
 // deletion.
 func lastState(o any) any {
 	if unknown, ok := o.(toolscache.DeletedFinalStateUnknown); ok {

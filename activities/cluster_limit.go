@@ -19,9 +19,9 @@ const (
 	// wantTTL is the time after which a request for slots expires. A batch requests slots about
 	// once a second.
 	wantTTL = 5 * heartbeatInterval
-	// recountInterval is the time between two counts of the SidecarSets without a batch while
-	// other SidecarSets wait for slots. recountAge is the age of a count after which a request of
-	// a batch repeats the count.
+	// recountInterval is the time between two counts of the SidecarSets without a batch while other
+	// SidecarSets wait for slots. recountAge is the age of a count after which a request of a batch triggers
+	// a new count.
 	recountInterval = 100 * time.Millisecond
 	recountAge      = time.Second
 )
@@ -31,8 +31,8 @@ var errNotLeading = errors.New("another worker leads, or none yet: with a cluste
 
 // ClusterLimit limits how many pods of all SidecarSets are unavailable because of upgrades (SPEC §7.5), and
 // divides the slots fairly. While this process leads, no other process upgrades pods, so all batches run in
-// this process. The pods in the cache, and the writes that the cache does not show yet, therefore include
-// every upgrade. The slots of a SidecarSet count until the next request of the batch of the SidecarSet.
+// this process. The pods in the cache and the unseen writes of these batches therefore include every upgrade.
+// The slots of a SidecarSet count until the next request of the batch of the SidecarSet.
 type ClusterLimit struct {
 	limit int
 	// maxWaiting is the number of batches that may wait for slots beyond their usual duration.
@@ -44,7 +44,7 @@ type ClusterLimit struct {
 	metrics *Metrics
 
 	mu   sync.Mutex
-	term context.Context //nolint:containedctx // what batches end with
+	term context.Context //nolint:containedctx // the end of term ends all batches
 	sets map[string]*limitShare
 	// served is the number of requests so far that got slots.
 	served uint64
@@ -57,10 +57,11 @@ type ClusterLimit struct {
 // limitShare is the use of the limit by one SidecarSet.
 type limitShare struct {
 	set *v1alpha1.SidecarSet
-	// batch fills slots. Without a batch, the number of used slots is counted from the cache.
+	// batch is the running batch of the SidecarSet, or nil. Without a batch, the number of used slots is
+	// counted from the cache.
 	batch *upgradeBatch
-	// used is the number of slots of the batch, with and without a pod in progress. want is the
-	// number of slots that the batch could use, as of its last request.
+	// used is the number of slots of the batch, with and without a pod in progress. want is the number of
+	// slots that the batch could use, as of the last request of the batch.
 	used, want  int
 	requestedAt time.Time
 	// served is the number of the last request of this SidecarSet that got slots. The SidecarSet
@@ -86,7 +87,7 @@ func NewClusterLimit(limit, maxBatches int, leads func() bool, clock clock.WithT
 	}
 }
 
-// check fails if this process must not upgrade pods now.
+// check returns errNotLeading if this process must not upgrade pods now.
 func (f *ClusterLimit) check() error {
 	if f != nil && !f.leads() {
 		return errNotLeading
@@ -94,7 +95,8 @@ func (f *ClusterLimit) check() error {
 	return nil
 }
 
-// within returns a context that ends when this process stops leading.
+// within returns a context that ends when this process stops leading, and a function that releases the
+// context. If this process does not lead, within returns errNotLeading.
 func (f *ClusterLimit) within(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	if f == nil {
 		return ctx, func() {}, nil
@@ -113,7 +115,8 @@ func (f *ClusterLimit) within(ctx context.Context) (context.Context, context.Can
 	}, nil
 }
 
-// mark records that the count of each SidecarSet in sets is outdated, because the cache has changed.
+// mark records that the count of each SidecarSet in sets is outdated, because pods of the SidecarSet have
+// changed in the cache.
 func (f *ClusterLimit) mark(sets ...string) {
 	if f == nil {
 		return
@@ -135,9 +138,9 @@ func (f *ClusterLimit) share(set string) *limitShare {
 	return f.sets[set]
 }
 
-// request records that used pods of the SidecarSet are in progress, including writes that the cache
-// does not show. The parameter more is the number of additional slots that the batch could use.
-// request returns how many of these slots the batch gets. The batch is woken when further slots
+// request records that used pods of the SidecarSet are in progress. The number used includes writes of b that
+// the cache does not show. The parameter more is the number of additional slots that the batch could use.
+// request returns the number of additional slots that the batch gets. The batch is woken when further slots
 // become free.
 func (f *ClusterLimit) request(b *upgradeBatch, set *v1alpha1.SidecarSet, used, more int) (slots int) {
 	f.mu.Lock()
@@ -164,7 +167,8 @@ func (f *ClusterLimit) request(b *upgradeBatch, set *v1alpha1.SidecarSet, used, 
 	return slots
 }
 
-// leave removes a batch that has finished its writes.
+// leave removes a batch without writes in flight. The writes that the cache does not show yet still take
+// slots.
 func (f *ClusterLimit) leave(b *upgradeBatch, set string) {
 	if f == nil {
 		return
@@ -183,8 +187,8 @@ func (f *ClusterLimit) leave(b *upgradeBatch, set string) {
 	share.unseen = append(share.unseen, b.before, b.own)
 }
 
-// crowded reports whether the number of waiting batches exceeds maxWaiting. Otherwise, other
-// batches might not be able to start.
+// crowded reports whether the number of waiting batches exceeds maxWaiting. More waiting batches could take
+// all task slots of the worker, and other batches could not start.
 func (f *ClusterLimit) crowded() bool { return f.waitingBatches() > f.maxWaiting }
 
 func (f *ClusterLimit) waitingBatches() (n int) {
@@ -233,7 +237,7 @@ func (f *ClusterLimit) allowed() map[string]int {
 	return allowed
 }
 
-// wakeOthers wakes the batches that could get slots now.
+// wakeOthers wakes the batches that could get slots now, except the batch of the SidecarSet but.
 func (f *ClusterLimit) wakeOthers(but string) {
 	if f.inUse() >= f.limit {
 		return
@@ -260,8 +264,8 @@ func (f *ClusterLimit) waiting() string {
 	return fmt.Sprintf("waiting for the limit: %d of %d pods are unavailable", f.inUse(), f.limit)
 }
 
-// begin starts to apply the limit to the existing SidecarSets, when this process becomes the
-// leader.
+// begin starts to apply the limit to the existing SidecarSets when this process becomes the leader. term ends
+// with the leadership.
 func (f *ClusterLimit) begin(term context.Context, sets []v1alpha1.SidecarSet) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

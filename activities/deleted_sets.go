@@ -31,11 +31,11 @@ func NewDeletedSets() workqueue.TypedRateLimitingInterface[string] {
 	return workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstCleanup, lastCleanup))
 }
 
-// CleanUp removes the entries of deleted SidecarSets from the condition SidecarSetUpgradable of
-// pods (SPEC §7.2), until ctx ends. A deleted SidecarSet has no run that could do so. At the
-// start, CleanUp queues every SidecarSet that a condition names, because a SidecarSet may have
-// been deleted while no worker ran. Several workers may run CleanUp at once. A worker does
-// nothing if another worker has removed the entry.
+// CleanUp removes the entries of deleted SidecarSets from the condition SidecarSetUpgradable of pods (SPEC
+// §7.2), until ctx ends. A deleted SidecarSet has no run that removes the entries. At the start, CleanUp
+// queues every SidecarSet that a condition names, because a SidecarSet may have been deleted while no worker
+// ran. Several workers may run CleanUp at once. A worker does nothing if another worker has removed the
+// entry.
 func (a *Activities) CleanUp(ctx context.Context) error {
 	pods, err := a.Index.In("")
 	if err != nil {
@@ -62,9 +62,9 @@ func (a *Activities) CleanUp(ctx context.Context) error {
 	}
 }
 
-// cleanUp reads the pods before the SidecarSet. If the SidecarSet is recreated between both reads
-// and its new run writes an entry, the resourceVersions of the pods change, and the write of
-// cleanUp fails.
+// cleanUp removes the entries of a SidecarSet from the conditions of its pods if the SidecarSet is deleted.
+// cleanUp reads the pods before the SidecarSet. If the SidecarSet is recreated between both reads and the new
+// run writes an entry, the resourceVersions of the pods change, and the write of cleanUp fails.
 func (a *Activities) cleanUp(ctx context.Context, set string) error {
 	pods, err := a.Index.Of(set)
 	if err != nil {

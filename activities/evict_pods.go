@@ -29,16 +29,18 @@ var (
 )
 
 const (
-	// evictionTimeout limits one eviction. After a 429 with Retry-After, client-go would wait for longer.
+	// evictionTimeout limits the time of one eviction. Without a limit, client-go would wait as long as the
+	// Retry-After of an answer with the status 429 demands.
 	evictionTimeout = 15 * time.Second
-	// evictionsLimit is the time after the choice of the pods in which they may be evicted. Later, other
-	// pods of their owners may have become unready.
+	// evictionsLimit is the time in which chosen pods may be evicted after the choice. Later, other pods of
+	// the same owners may have become unready.
 	evictionsLimit = time.Minute
 )
 
-// EvictPods evicts pods through the eviction API, so that PodDisruptionBudgets apply. A retry evicts
-// no other pods, because each eviction names the uid and the resourceVersion of its pod. A worker
-// without a connection to Temporal stops before the server starts the retry.
+// EvictPods evicts pods through the eviction API, so that PodDisruptionBudgets apply. A retry evicts only the
+// chosen pods, because each eviction names the uid and the resourceVersion of the pod. A worker without a
+// connection to Temporal stops before the server starts the retry. The result lists the evicted pods and the
+// rejected pods.
 func (a *Activities) EvictPods(ctx context.Context, input protocol.EvictPodsInput) (protocol.EvictPodsResult, error) {
 	now := a.Clock.Now()
 	ctx, stop := newWriteDeadline(a.Clock).keep(ctx, answeredHeartbeat(ctx, &outcome{}))
@@ -66,10 +68,10 @@ func (a *Activities) evictPods(ctx context.Context, input protocol.EvictPodsInpu
 	return result, nil
 }
 
-// evictionPermitted returns the check that runs when the eviction leaves the process. It reads the
-// policy, the SidecarSet, the RolloutFreezes and the webhook from the API server, at most maxAge ago.
-// After the end, a process that was frozen must not evict, because another process has reported the
-// result.
+// evictionPermitted returns the check that runs immediately before an eviction is sent. The check uses the
+// policy, the SidecarSet, the RolloutFreezes and the webhook, as read from the API server at most maxAge ago.
+// The check returns an error after end: a process that was frozen must not evict pods late, because another
+// process may have reported the result.
 func (a *Activities) evictionPermitted(ctx context.Context, input protocol.EvictPodsInput, e protocol.Eviction, end time.Time) func() error {
 	set := newRecent(a.Clock, "SidecarSet "+e.SidecarSet.Name, func(ctx context.Context) (string, error) {
 		return a.whyNotEvicted(ctx, input, e)
@@ -124,7 +126,8 @@ func (a *Activities) whyNotEvicted(ctx context.Context, input protocol.EvictPods
 	return a.notInjected(ctx, installed, e)
 }
 
-// notInjected returns the reason for which replacements would get no sidecars.
+// notInjected returns the reason for which the replacements of the pods of e would get no sidecars, or an
+// empty string.
 func (a *Activities) notInjected(ctx context.Context, installed *admissionregistrationv1.MutatingWebhook, e protocol.Eviction) (string, error) {
 	namespace := e.Owner.Namespace
 	labels, err := kube.NamespaceLabels(ctx, a.Cache)(namespace)
@@ -146,11 +149,11 @@ func (a *Activities) notInjected(ctx context.Context, installed *admissionregist
 	return "", nil
 }
 
-// evict evicts one pod. evicted reports whether the pod is terminating or gone. Otherwise, rejection
-// is the reason. It is empty if the pod has changed since it was chosen, or if the choice is too old.
-// The pod is read first, because the API server counts a disruption of the PodDisruptionBudget before it
-// compares the resourceVersion. The pod is read again after each error, because an earlier attempt may have
-// evicted it.
+// evict evicts one pod. evicted reports whether the pod is terminating or gone. Otherwise, rejection is the
+// reason. rejection is empty if the pod has changed since the choice, or if the choice is too old. evict
+// reads the pod first, because the API server counts a disruption of the PodDisruptionBudget before the
+// comparison of the resourceVersion. evict reads the pod again after an error, because the request may have
+// evicted the pod.
 func (a *Activities) evict(ctx context.Context, chosen protocol.WrittenPod, check func() error) (evicted bool, rejection string, err error) {
 	before, err := readPod(ctx, a.Live, chosen.PodReference)
 	switch {
@@ -187,8 +190,9 @@ func (a *Activities) evict(ctx context.Context, chosen protocol.WrittenPod, chec
 // ends reports whether a pod that was read is terminating or gone.
 func ends(pod *corev1.Pod) bool { return pod == nil || pod.DeletionTimestamp != nil }
 
-// evictionRejection is the reason of a rejected eviction. The API server names the
-// PodDisruptionBudget in a cause. It answers 500 for a pod with two PodDisruptionBudgets.
+// evictionRejection returns the reason of a rejected eviction. The API server names the PodDisruptionBudget
+// in a cause of the error. For a pod with several PodDisruptionBudgets, the API server answers with the
+// status 500.
 func evictionRejection(err error) string {
 	if errors.Is(err, errEvictionsStopped) {
 		return err.Error()

@@ -14,20 +14,21 @@ import (
 	"github.com/outrigger/outrigger/internal/stage"
 )
 
-// fence decides whether pods may still be upgraded. Temporal cannot stop a running activity, so
-// the fence reads the SidecarSet and the Lease. A batch checks the fence when it decides about a
-// write, and again when the write leaves the process.
+// fence is the write gate: the fence decides whether pods may still be upgraded. Temporal cannot stop a
+// running activity, so the fence reads the SidecarSet and the Lease. A batch checks the fence when the batch
+// decides about a write, and again immediately before the request is sent.
 type fence struct {
 	*Activities
 	generation int64
 	lease      *rolloutLease
 	permission *recent[permission]
-	// stage has the windows in which upgrades may start, and the target of a rollback. It is nil
-	// without a RolloutPolicy.
+	// stage has the windows in which upgrades may start, and the target of a rollback. stage is nil without a
+	// RolloutPolicy.
 	stage *protocol.Stage
 }
 
-// permission is true if pods may be upgraded. If not, stopped is the reason.
+// permission is the decision of a fence. If pods may be upgraded, set is the SidecarSet and stopped is empty.
+// Otherwise, stopped is the reason.
 type permission struct {
 	set     *v1alpha1.SidecarSet
 	stopped stopped
@@ -50,8 +51,8 @@ func (a *Activities) newFence(lease *rolloutLease, generation int64) *fence {
 	return f
 }
 
-// check returns the SidecarSet, or the error stopped if its pods must not be upgraded. With the
-// error frozen, it also returns the SidecarSet.
+// check returns the SidecarSet, or the error stopped if the pods of the SidecarSet must not be upgraded. With
+// the errors frozen and errNotLeading, check also returns the SidecarSet.
 func (f *fence) check(ctx context.Context) (*v1alpha1.SidecarSet, error) {
 	now, freezes, err := f.current(ctx)
 	switch {
@@ -69,8 +70,9 @@ func (f *fence) check(ctx context.Context) (*v1alpha1.SidecarSet, error) {
 	return now.set, f.Limit.check()
 }
 
-// current returns the permission and the RolloutFreezes, neither older than maxAge. It requests
-// both at the same time, because one answer grows older during the wait for the other answer.
+// current returns the permission and the RolloutFreezes. Both answers are at most maxAge old, or current
+// returns an error. If upgrades are stopped, current returns no freezes. current requests both answers at the
+// same time, because the first answer grows older during the wait for the second answer.
 func (f *fence) current(ctx context.Context) (now permission, freezes []outriggerv1.RolloutFreeze, err error) {
 	listed := f.recentFreezes()
 	for range attempts {
@@ -95,8 +97,8 @@ func (f *fence) current(ctx context.Context) (now permission, freezes []outrigge
 	return now, nil, fmt.Errorf("read SidecarSet %s and the RolloutFreezes: the answers are too old to act on", f.lease.set.Name)
 }
 
-// read reads the SidecarSet and the Lease at the same time, so that neither is older than maxAge
-// when a pod is written. If the SidecarSet allows no upgrade, read does not wait for the Lease.
+// read reads the SidecarSet and the Lease at the same time, so that both are at most maxAge old when a pod is
+// written. If the SidecarSet allows no upgrade, read does not wait for the Lease.
 func (f *fence) read(ctx context.Context) (permission, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -125,7 +127,7 @@ func (f *fence) read(ctx context.Context) (permission, error) {
 	return permission{set: set}, nil
 }
 
-// stopped returns the reason if the SidecarSet allows no upgrade to the generation.
+// stopped returns the reason for which set allows no upgrade to the generation, or an empty reason.
 func (f *fence) stopped(set *v1alpha1.SidecarSet) stopped {
 	switch {
 	case set == nil:

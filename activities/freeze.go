@@ -26,9 +26,10 @@ func (a *Activities) recentFreezes() *recent[[]outriggerv1.RolloutFreeze] {
 	return a.freezes.recent
 }
 
-// listFreezes lists the RolloutFreezes. A cluster without their CustomResourceDefinition has none.
-// The end of the activity that needs the list does not cancel the request, because other
-// activities wait for it. After maxAge, the answer would be too old.
+// listFreezes lists the RolloutFreezes. In a cluster without the CustomResourceDefinition of RolloutFreezes,
+// the list is empty. The end of the activity that needs the list does not cancel the request, because other
+// activities may wait for the same list. The request ends after maxAge, because a later answer would be too
+// old.
 func (a *Activities) listFreezes(ctx context.Context) ([]outriggerv1.RolloutFreeze, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxAge)
 	defer cancel()
@@ -43,9 +44,9 @@ func (a *Activities) listFreezes(ctx context.Context) ([]outriggerv1.RolloutFree
 	return all.Items, nil
 }
 
-// freeze returns the freeze of a SidecarSet, or nil. A freeze is read again, because it may have
-// been deleted before this activity began. The run would then wait for a signal that it has
-// received already.
+// freeze returns the freeze of a SidecarSet, or nil. If the recent list contains a freeze, the list is
+// requested again, because the freeze may have been deleted before this activity began. The run would then
+// wait for a signal that has arrived already.
 func (n *nextBatch) freeze(ctx context.Context, set *v1alpha1.SidecarSet) (*outriggerv1.RolloutFreeze, error) {
 	freezes, err := n.recentFreezes().get(ctx)
 	if err != nil || stage.FreezeFor(set, n.resolved, freezes, n.Clock.Now()) == nil {
@@ -57,8 +58,9 @@ func (n *nextBatch) freeze(ctx context.Context, set *v1alpha1.SidecarSet) (*outr
 	return stage.FreezeFor(set, n.resolved, freezes, n.Clock.Now()), nil
 }
 
-// frozen returns the reason for which no upgrade may start now, and its end, if it is known. The
-// reason is a RolloutFreeze, or that no window of the RolloutPolicy is open.
+// frozen returns the reason for which no upgrade may start now, and the time until which the reason applies,
+// or nil if the time is not known. The reason is a RolloutFreeze, or that no window of the RolloutPolicy is
+// open. If upgrades may start, the reason is empty.
 func (n *nextBatch) frozen(ctx context.Context, set *v1alpha1.SidecarSet) (reason string, until *time.Time, err error) {
 	freeze, err := n.freeze(ctx, set)
 	switch {
@@ -70,7 +72,7 @@ func (n *nextBatch) frozen(ctx context.Context, set *v1alpha1.SidecarSet) (reaso
 	return stage.Closed(n.resolved, n.Clock.Now())
 }
 
-// endOf returns the time at which a freeze ends by itself. It is nil if the freeze has no end.
+// endOf returns the time at which a freeze ends by itself, or nil if the freeze has no end.
 func endOf(freeze *outriggerv1.RolloutFreeze) *time.Time {
 	if freeze.Spec.Until == nil {
 		return nil

@@ -16,18 +16,17 @@ import (
 )
 
 const (
-	// heartbeatInterval is the time between two heartbeats. It is also the time between two
-	// checks while no event arrives.
+	// heartbeatInterval is the time between two heartbeats, and the longest time between two checks while no
+	// event arrives.
 	heartbeatInterval = time.Second
-	// heartbeatGrace is the time that a batch may fill slots after a heartbeat that the server
-	// answered. After HeartbeatTimeout without a heartbeat, the server retries the activity on
-	// another worker. The difference between both times lets requests on the wire arrive, so that
-	// no two workers fill the same slots.
+	// heartbeatGrace is the time that a batch may fill slots after a heartbeat that the server answered.
+	// After HeartbeatTimeout without a heartbeat, the server retries the activity on another worker. During
+	// the rest of HeartbeatTimeout, requests in flight arrive, so that no two workers fill the same slots.
 	heartbeatGrace = protocol.HeartbeatTimeout / 2
 )
 
-// writeDeadline is the time until which a worker may fill slots. Each heartbeat that the server
-// answers extends it.
+// writeDeadline is the time until which a worker may fill slots. Each heartbeat that the server answers
+// extends the deadline.
 type writeDeadline struct {
 	clock clock.WithTicker
 	mu    sync.Mutex
@@ -40,16 +39,16 @@ func newWriteDeadline(clock clock.WithTicker) *writeDeadline {
 	return &writeDeadline{clock: clock, at: clock.Now()}
 }
 
-// left is the time until the deadline.
+// left returns the time until the deadline. The time is negative after the deadline.
 func (d *writeDeadline) left() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.at.Sub(d.clock.Now())
 }
 
-// keep sends heartbeats and extends the deadline, until stop is called. It waits for the answer to the
-// first heartbeat. The returned context ends when ctx ends, when the server answers that the activity
-// must end, or when the deadline passes. The cause of the context identifies the event.
+// keep sends heartbeats and extends the deadline, until stop is called. keep returns after the first
+// heartbeat is answered or has failed. The returned context ends when ctx ends, when the server answers that
+// the activity must end, or when the deadline passes. The cause of the context identifies the event.
 func (d *writeDeadline) keep(ctx context.Context, heartbeat func(context.Context) error) (working context.Context, stop func()) {
 	working, end := context.WithCancelCause(ctx)
 	extend := func(ctx context.Context) {
@@ -81,8 +80,8 @@ func (d *writeDeadline) extend(ctx context.Context, heartbeat func(context.Conte
 	return nil
 }
 
-// mustEnd reports whether the answer to a heartbeat ends the activity. The workflow or a user has
-// cancelled the activity, or the server does not know the activity any more.
+// mustEnd reports whether the error of a heartbeat ends the activity. Such an error says that the workflow or
+// a user has cancelled, paused or reset the activity, or that the server does not know the activity any more.
 func mustEnd(err error) bool {
 	var (
 		cancelled *temporal.CanceledError
@@ -94,9 +93,8 @@ func mustEnd(err error) bool {
 		errors.As(err, &over) || errors.As(err, &elsewhere) || errors.As(err, &gone)
 }
 
-// answeredHeartbeat returns a function that sends a heartbeat with the current outcome and waits
-// for the server's answer. It replaces activity.RecordHeartbeat, which does not report whether
-// the server received the heartbeat.
+// answeredHeartbeat returns a function that sends a heartbeat with the current outcome and returns the answer
+// of the server. activity.RecordHeartbeat does not report whether the server received the heartbeat.
 func answeredHeartbeat(ctx context.Context, outcome *outcome) func(context.Context) error {
 	info, server := activity.GetInfo(ctx), activity.GetClient(ctx)
 	return func(ctx context.Context) error {
@@ -108,12 +106,12 @@ func answeredHeartbeat(ctx context.Context, outcome *outcome) func(context.Conte
 	}
 }
 
-// keepHeartbeating sends heartbeats until stop is called, without waiting for answers.
+// keepHeartbeating sends heartbeats until stop is called or ctx ends, without waiting for answers.
 func keepHeartbeating(ctx context.Context, clock clock.WithTicker) (stop func()) {
 	return everyHeartbeat(ctx, clock, func(context.Context) { activity.RecordHeartbeat(ctx) })
 }
 
-// everyHeartbeat calls do once per heartbeatInterval, until stop is called.
+// everyHeartbeat calls do once per heartbeatInterval, until stop is called or ctx ends.
 func everyHeartbeat(ctx context.Context, clock clock.WithTicker, do func(context.Context)) (stop func()) {
 	beating, stop := context.WithCancel(ctx)
 	go func() {

@@ -32,9 +32,10 @@ const (
 
 // rolloutLease is the Kubernetes Lease of a rollout. Only the run that is the holder of the Lease upgrades
 // pods. Temporal allows one open run of a SidecarSet, but the activities of a terminated or reset run
-// continue for a while. The holder reads the Lease once a second. A run that takes over the Lease first
-// writes its identity into the Lease as the next holder, waits for takeoverDelay, and then becomes the
-// holder. A takeover of the Lease does not compare the clocks of two machines.
+// continue for a while. Before each write, the holder checks a copy of the Lease that is at most maxAge old.
+// A run that takes over the Lease first writes its identity into the Lease as the next holder, waits for
+// takeoverDelay, and then becomes the holder. A takeover of the Lease does not compare the clocks of two
+// machines.
 type rolloutLease struct {
 	*Activities
 	set protocol.SetReference
@@ -64,8 +65,10 @@ func (l *rolloutLease) held(ctx context.Context) (bool, error) {
 	return err == nil && lease != nil && holder(lease) == l.run && nextHolder(lease) == "", err
 }
 
-// acquire makes the run the holder of the Lease. If another run is the holder, acquire first waits for
-// takeoverDelay, after which the other run writes no pods, and then calls takeOver.
+// acquire makes the run the holder of the Lease, and creates the Lease if there is none. If another run is
+// the holder, or is taking over the Lease, acquire records the run as the next holder and waits for
+// takeoverDelay. The other run then writes no pods. acquire calls takeOver, and makes the run the holder only
+// if takeOver succeeds.
 func (l *rolloutLease) acquire(ctx context.Context, takeOver func(context.Context) error) error {
 	lease, err := l.read(ctx)
 	if err != nil {
@@ -157,6 +160,7 @@ func (l *rolloutLease) remove(ctx context.Context, lease *coordinationv1.Lease) 
 
 // removeOrphan removes the Lease of a deleted SidecarSet. Write requests of the holder may still be in
 // flight. A rollout of a new SidecarSet of the same name must not start before these requests have arrived.
+// removeOrphan therefore acquires the Lease before the removal.
 func (l *rolloutLease) removeOrphan(ctx context.Context, lease *coordinationv1.Lease) error {
 	if holder(lease) == "" {
 		return l.remove(ctx, lease)
@@ -167,9 +171,8 @@ func (l *rolloutLease) removeOrphan(ctx context.Context, lease *coordinationv1.L
 	return l.release(ctx, true)
 }
 
-// CleanUpLeases removes the Leases of deleted SidecarSets, and sets the owner of Leases without a
-// holder. Runs of earlier releases did not set the owner. A terminated run cannot release its
-// Lease.
+// CleanUpLeases removes the Leases of deleted SidecarSets, and sets the owner of Leases without a holder.
+// Runs of earlier releases did not set the owner. A terminated run leaves a Lease with a holder.
 func (a *Activities) CleanUpLeases(ctx context.Context) error {
 	leases := &coordinationv1.LeaseList{}
 	if err := a.Live.List(ctx, leases, client.InNamespace(a.SystemNamespace)); err != nil {
@@ -197,7 +200,7 @@ func (a *Activities) cleanUpLease(ctx context.Context, name string, lease *coord
 	case err == nil && holder(lease) == "":
 		err = of.ownBySet(ctx, lease)
 	}
-	// Another worker or a run has changed the Lease since.
+	// Another worker or a run has changed the Lease since the read.
 	if apierrors.IsConflict(err) {
 		return nil
 	}

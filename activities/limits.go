@@ -17,7 +17,7 @@ import (
 )
 
 // limitSources reads the objects, other than pods, on which the limits of RolloutPolicies depend. All
-// activities of a process share it.
+// activities of a process share the limitSources.
 type limitSources struct {
 	once  sync.Once
 	nodes *kube.NodeLabels
@@ -45,7 +45,8 @@ func (a *Activities) listBudgets(ctx context.Context) ([]policyv1.PodDisruptionB
 	return all.Items, nil
 }
 
-// budgets reads the PodDisruptionBudgets, and counts the cached pods of the namespaces of a rollout.
+// budgets returns the PodDisruptionBudgets with the counts of the cached pods in the namespaces of
+// population.
 func (a *Activities) budgets(ctx context.Context, population []rollout.Pod) (*rollout.Budgets, error) {
 	all, err := a.limitSources().budgets.get(ctx)
 	if err != nil {
@@ -64,7 +65,7 @@ func (a *Activities) budgets(ctx context.Context, population []rollout.Pod) (*ro
 	return rollout.NewBudgets(all, pods), nil
 }
 
-// planPods plans a rollout with all limits of its stage.
+// planPods plans a rollout with all limits of the stage current.
 func (a *Activities) planPods(ctx context.Context, set *v1alpha1.SidecarSet, population []rollout.Pod, rejected map[protocol.PodReference]bool, current *protocol.Stage) (rollout.Plan, error) {
 	cluster, err := a.limitsOf(ctx, population, current)
 	if err != nil {
@@ -73,7 +74,8 @@ func (a *Activities) planPods(ctx context.Context, set *v1alpha1.SidecarSet, pop
 	return rollout.NextInCluster(set, population, rejected, current, cluster)
 }
 
-// limitsOf reads the data on which the limits of a stage depend. It reads nothing for a stage without limits.
+// limitsOf reads the data on which the limits of a stage depend. For a stage without such limits, limitsOf
+// reads nothing and returns the zero value.
 func (a *Activities) limitsOf(ctx context.Context, population []rollout.Pod, current *protocol.Stage) (cluster rollout.Cluster, err error) {
 	if !stage.LimitsUnavailable(current) {
 		return cluster, nil

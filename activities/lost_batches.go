@@ -17,8 +17,8 @@ import (
 
 const (
 	lostBatchType = "WorkerLost"
-	// lostBatchPause is the delay of the next attempt, which reads each pod from the API server.
-	// By then, the requests of the lost process should have arrived.
+	// lostBatchPause is the delay before the next attempt of a lost batch. During the delay, requests of the
+	// lost process that are in flight should arrive, so that the next attempt finds the writes.
 	lostBatchPause = 100 * time.Millisecond
 )
 
@@ -50,7 +50,7 @@ func (a *Activities) LostBatches(ctx context.Context) ([]LostBatch, error) {
 	return lost, nil
 }
 
-// claimedTask returns the task that a pod recorded in a Lease with a holder, or nil. It ignores a
+// claimedTask returns the task that a pod recorded in a Lease with a holder, or nil. claimedTask ignores a
 // record that cannot be decoded.
 func claimedTask(lease *coordinationv1.Lease, podUID string) []byte {
 	if holder(lease) == "" || lease.Annotations[v1alpha1.PodUIDAnnotation] != podUID {
@@ -63,10 +63,9 @@ func claimedTask(lease *coordinationv1.Lease, podUID string) []byte {
 	return task
 }
 
-// Release fails the batch, so that Temporal retries it at once and not only after the heartbeat
-// timeout. It reports whether the batch was still claimed. Release calls end to report the
-// failure of the task to the server. The server ignores a report about any attempt but the
-// newest.
+// Release reports the failure of the batch to the server by a call of end. Temporal then retries the batch
+// after lostBatchPause, and not only after the heartbeat timeout. released reports whether the batch was
+// still claimed. The server ignores a report about any attempt but the newest.
 func (b LostBatch) Release(ctx context.Context, end func(ctx context.Context, task []byte, cause error) error) (released bool, err error) {
 	err = end(ctx, b.task, temporal.NewApplicationErrorWithOptions("the worker was lost in the middle of the batch", lostBatchType,
 		temporal.ApplicationErrorOptions{NextRetryDelay: lostBatchPause}))

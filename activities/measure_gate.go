@@ -22,16 +22,17 @@ import (
 // maxAnswer limits the answer of a provider, in bytes.
 const maxAnswer = 1 << 20
 
-// NewGateClient returns the HTTP client of gates. It follows no redirect, because a redirect could send
-// the credentials to an address without TLS.
+// NewGateClient returns the HTTP client of gates. The client follows no redirect, because a redirect could
+// send the credentials to an address without TLS.
 func NewGateClient() *http.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 1
 	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
-// MeasureGate makes one measurement of a gate (SPEC §11.14). It changes nothing, so it can be cancelled
-// and repeated at any time. An unavailable provider is an error, and Temporal retries the activity.
+// MeasureGate makes one measurement of a gate (SPEC §11.14). MeasureGate writes nothing to the cluster, and
+// starts the workflow of a gate at most once, so the activity can be cancelled and retried at any time. An
+// unavailable provider is an error, and Temporal retries the activity.
 func (a *Activities) MeasureGate(ctx context.Context, input protocol.MeasureGateInput) (protocol.Measurement, error) {
 	if err := notDue(input.NotBefore, activity.GetInfo(ctx).StartedTime); err != nil {
 		return protocol.Measurement{}, err
@@ -64,8 +65,9 @@ func (a *Activities) MeasureGate(ctx context.Context, input protocol.MeasureGate
 	return measured, nil
 }
 
-// notDue returns an error if a measurement begins before it is due. Both times are from the clock of
-// Temporal. The error is expected, so the SDK neither logs it as an error nor counts it as a failure.
+// notDue returns an error if a measurement begins before the time due. Temporal retries the activity at the
+// time due. Both times are from the clock of Temporal. The error is expected, so the SDK neither logs it as
+// an error nor counts it as a failure.
 func notDue(due, began time.Time) error {
 	wait := due.Sub(began)
 	if wait <= 0 {
@@ -75,12 +77,13 @@ func notDue(due, began time.Time) error {
 		temporal.ApplicationErrorOptions{NextRetryDelay: wait, Category: temporal.ApplicationErrorCategoryBenign})
 }
 
-// measurement is one MeasureGate activity in progress.
+// measurement is the state of one MeasureGate or MeasureFleetGate activity in progress.
 type measurement struct {
 	*Activities
 	input    protocol.MeasureGateInput
 	revision string
-	// workflow is the id of the workflow of the gate. remedy says what to do about an invalid field.
+	// workflow is the id of the workflow of the gate. remedy is the text that tells the user how to correct
+	// an invalid field.
 	workflow, remedy string
 }
 
@@ -106,9 +109,9 @@ func (m *measurement) invalid(field, value string, err error) protocol.Measureme
 	return inconclusive(fmt.Sprintf("%s %q: %s; %s", field, value, err, m.remedy))
 }
 
-// send sends a request with the credentials of a gate. The credentials are read at each request, and
-// no error contains them. An answer of the status 429, or 500 and higher, is an error, because the
-// provider may be able to answer later.
+// send sends a request with the credentials of a gate. The credentials are read at each request, and no error
+// contains them. An answer with the status 429, or 500 and higher, is an error, because the provider may be
+// able to answer later.
 func (m *measurement) send(ctx context.Context, request *http.Request, credentials *outriggerv1.GateCredentials) (status int, body []byte, err error) {
 	if err := m.authorize(ctx, request, credentials); err != nil {
 		return 0, nil, err
@@ -128,10 +131,11 @@ func (m *measurement) send(ctx context.Context, request *http.Request, credentia
 	return response.StatusCode, body, nil
 }
 
-// place is the address of a provider without credentials and parameters.
+// place returns the address of a provider without credentials and parameters.
 func place(address *url.URL) string { return address.Scheme + "://" + address.Host + address.Path }
 
-// withoutURL returns the cause of an error of the HTTP client, which quotes the URL.
+// withoutURL returns the cause of an error of the HTTP client. The error itself quotes the URL, which may
+// contain credentials.
 func withoutURL(err error) error {
 	if quoted, ok := errors.AsType[*url.Error](err); ok {
 		return quoted.Err

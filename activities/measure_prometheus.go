@@ -14,7 +14,8 @@ import (
 	"github.com/outrigger/outrigger/internal/gate"
 )
 
-// query measures the value of a query. An answer without exactly one number is inconclusive.
+// query measures a gate with a Prometheus query. An answer without exactly one number is inconclusive. An
+// unavailable provider is an error.
 func (m *measurement) query(ctx context.Context, g *outriggerv1.PrometheusGate) (protocol.Measurement, error) {
 	query, err := gate.Render(g.Query, gate.Query{SidecarSet: m.input.SidecarSet.Name, Revision: m.revision, Generation: m.input.Generation, Step: m.input.Step})
 	if err != nil {
@@ -47,7 +48,8 @@ type prometheusAnswer struct {
 	} `json:"data"`
 }
 
-// numberOf returns the number in an answer of Prometheus, or the reason for which there is none.
+// numberOf returns the number in an answer of Prometheus, or the reason for which the answer has no number as
+// problem.
 func numberOf(status int, body []byte) (value float64, problem string) {
 	var answer prometheusAnswer
 	if err := json.Unmarshal(body, &answer); err != nil {
@@ -82,7 +84,8 @@ func numberOf(status int, body []byte) (value float64, problem string) {
 	return parseSample(sample)
 }
 
-// parseSample parses a pair of a time and a value.
+// parseSample returns the value of sample, a pair of a time and a value, or the reason for which sample is
+// invalid as problem.
 func parseSample(sample []any) (value float64, problem string) {
 	if len(sample) == 2 {
 		if text, ok := sample[1].(string); ok {

@@ -30,7 +30,8 @@ func (m *measurement) question() question {
 	return question{SidecarSet: m.input.SidecarSet.Name, Generation: m.input.Generation, Revision: m.revision, Step: m.input.Step, Pods: m.input.Pods}
 }
 
-// ask sends the question to the webhook of a gate.
+// ask sends the question to the webhook of a gate, and returns the measurement in the answer. An answer
+// without a known phase is inconclusive. An unavailable webhook is an error.
 func (m *measurement) ask(ctx context.Context, g *outriggerv1.WebhookGate) (protocol.Measurement, error) {
 	body, err := json.Marshal(m.question())
 	if err != nil {

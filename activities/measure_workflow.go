@@ -15,9 +15,9 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// runWorkflow starts the workflow of a gate, unless it was started already, and reads its result. The
-// id of the workflow belongs to one attempt of one step, so a repeated measurement starts no other
-// workflow.
+// runWorkflow starts the workflow of a gate, unless the workflow was started already, and returns the result
+// of the workflow as a measurement. The id of the workflow belongs to one attempt of one step, so a retried
+// measurement finds the same workflow.
 func (m *measurement) runWorkflow(ctx context.Context, g *outriggerv1.WorkflowGate) (protocol.Measurement, error) {
 	temporal, id := activity.GetClient(ctx), m.workflow
 	_, err := temporal.ExecuteWorkflow(ctx, sdk.StartWorkflowOptions{
@@ -45,8 +45,8 @@ func (m *measurement) runWorkflow(ctx context.Context, g *outriggerv1.WorkflowGa
 	}
 }
 
-// workflowOfGate returns the id of the workflow of a gate for one attempt of one step. The same content
-// may reach the step again after a rollback, at another time.
+// workflowOfGate returns the id of the workflow of a gate for one attempt of one step. The id contains the
+// time at which the step was reached, because the same content may reach the step again after a rollback.
 func workflowOfGate(in *protocol.MeasureGateInput) string {
 	return fmt.Sprintf("gate/%s/%s/%d/%s/%s/%d-%d", in.SidecarSet.Name, in.SidecarSet.UID, in.Generation, in.Step, in.Gate.Name, in.Reached.UnixMilli(), in.Attempt)
 }

@@ -13,7 +13,7 @@ const (
 	changeCondition = "condition"
 )
 
-// Metrics are the metrics of a worker's batches.
+// Metrics are the metrics of the batches of a worker.
 type Metrics struct {
 	pods    *prometheus.CounterVec
 	seconds *prometheus.HistogramVec
@@ -21,7 +21,7 @@ type Metrics struct {
 	limitUnavailable, limitSize *prometheus.GaugeVec
 }
 
-// NewMetrics registers the metrics.
+// NewMetrics returns the metrics, registered with registerer.
 func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	factory := promauto.With(registerer)
 	m := &Metrics{

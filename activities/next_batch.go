@@ -13,10 +13,11 @@ import (
 	"github.com/outrigger/outrigger/internal/stage"
 )
 
-// NextBatch waits until pods can be upgraded to the generation. It returns these pods, or the
-// reason for which no pod can be upgraded. It writes no pod. While pods change, it waits at most
-// for NextBatchPoll. Once nothing has changed for idleTimeout, it returns what the rollout waits
-// for. A stale cache is an error, and Temporal retries the activity.
+// NextBatch waits until pods can be upgraded to the generation. NextBatch returns these pods, or the reason
+// for which no pod can be upgraded. NextBatch writes no pod. At the end of a rollout, NextBatch releases the
+// Lease. While pods change, NextBatch waits at most for NextBatchPoll. Once nothing has changed for
+// idleTimeout, NextBatch returns the reason for which the rollout waits. A stale cache is an error, and
+// Temporal retries the activity.
 func (a *Activities) NextBatch(ctx context.Context, input protocol.NextBatchInput) (result protocol.NextBatchResult, err error) {
 	defer keepHeartbeating(ctx, a.Clock)()
 	n := a.newNextBatch(input)
@@ -66,8 +67,8 @@ type nextBatch struct {
 	stageReported bool
 }
 
-// check makes one attempt. again is the time until the next attempt if nothing changes. If again
-// is zero, the result is final.
+// check makes one plan. again is the time until the next check if nothing changes. If again is zero, the
+// result is final.
 func (n *nextBatch) check(ctx context.Context) (result protocol.NextBatchResult, again time.Duration, err error) {
 	set, err := n.set.get(ctx)
 	switch {
@@ -103,7 +104,7 @@ func (n *nextBatch) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result 
 		return result, 0, err
 	}
 	if stage.RollsBack(current, set.Generation) != nil && n.input.Stage.Generation != set.Generation {
-		// The rollback of an earlier generation continues. The next plan uses its target.
+		// The rollback of an earlier generation continues. The next plan uses the target of the rollback.
 		return protocol.NextBatchResult{Phase: protocol.PhaseProgressing, Message: current.Quarantine.Message(), Stage: current}, 0, nil
 	}
 	plan, err := n.planPods(ctx, set, population, rejected, current)
@@ -132,9 +133,9 @@ func (n *nextBatch) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result 
 	return result, again, nil
 }
 
-// confirm fails while the cache is known to be stale, because the run would wait for a change that has
-// happened, or would fill slots that other pods occupy. It adds to the message of a waiting plan the pods
-// whose sidecars cannot start.
+// confirm returns an error while the cache is known to be stale. A plan from a stale cache could let the run
+// wait for a change that has happened already, or fill slots that other pods occupy. confirm adds the pods
+// whose sidecars cannot start to the message of a waiting plan.
 func (n *nextBatch) confirm(set *v1alpha1.SidecarSet, population []rollout.Pod, plan *rollout.Plan) error {
 	if err := n.Current(); err != nil || plan.Phase != protocol.PhaseWaiting {
 		return err
@@ -149,9 +150,9 @@ func (n *nextBatch) confirm(set *v1alpha1.SidecarSet, population []rollout.Pod, 
 	return nil
 }
 
-// withoutPods returns the result of a plan whose pods must not be upgraded now, because the rollout
-// has failed, because it needs a permit of its fleet, because of a RolloutFreeze, or because no
-// window is open. Otherwise, ended is false.
+// withoutPods returns the result of a plan whose pods must not be upgraded now. The reasons are a failure of
+// the rollout, a missing permit of the fleet, a RolloutFreeze, or that no window is open. If the pods may be
+// upgraded, ended is false.
 func (n *nextBatch) withoutPods(ctx context.Context, set *v1alpha1.SidecarSet, population []rollout.Pod, plan *rollout.Plan) (result protocol.NextBatchResult, ended bool, err error) {
 	result = protocol.NextBatchResult{Phase: protocol.PhaseWaiting, Counts: plan.Counts, Hot: plan.Hot, Stage: n.resolved}
 	n.progressDue = false
@@ -188,7 +189,8 @@ func (n *nextBatch) withoutPods(ctx context.Context, set *v1alpha1.SidecarSet, p
 	return result, true, n.Current()
 }
 
-// failed completes the result of a rollout that has failed.
+// failed returns result with failure, and reports that the plan has ended. If the former revision cannot be
+// used, failure requests a pause instead of a rollback.
 func (n *nextBatch) failed(ctx context.Context, set *v1alpha1.SidecarSet, result protocol.NextBatchResult, failure *protocol.Failure) (protocol.NextBatchResult, bool, error) {
 	if err := n.checkRollback(ctx, set, failure); err != nil {
 		return result, false, err
@@ -197,10 +199,10 @@ func (n *nextBatch) failed(ctx context.Context, set *v1alpha1.SidecarSet, result
 	return result, true, nil
 }
 
-// postponeConditions omits the conditions that no upgrade depends on while pods are being
-// upgraded or become ready, because these writes slow the upgrades down. Once all pods are
-// upgraded and ready, or no pod was upgraded for a while, the plan contains the conditions and is
-// returned at once. A rollout with conditions to write has not ended.
+// postponeConditions omits the conditions that no upgrade depends on while pods are being upgraded or become
+// ready, because the writes of these conditions slow the upgrades down. Once all pods are upgraded and ready,
+// or no pod was upgraded for a while, the plan contains the conditions and is returned at once. A rollout
+// with conditions to write has not ended.
 func (n *nextBatch) postponeConditions(plan *rollout.Plan, again time.Duration) time.Duration {
 	quiet := n.input.Quiet || n.Clock.Since(n.began) >= idleTimeout
 	upgrading := plan.Counts.Remaining+plan.Counts.Converging > 0
@@ -216,9 +218,9 @@ func (n *nextBatch) postponeConditions(plan *rollout.Plan, again time.Duration) 
 	return again
 }
 
-// batchDelay returns how long to wait for more pods before the plan is returned. It is zero if
-// the plan has enough pods for a batch. While no pod can be upgraded, it is the time until the
-// next check.
+// batchDelay returns the time to wait for more pods before the plan is returned. The time is zero if the plan
+// has enough pods for a batch. While no pod can be upgraded, batchDelay returns the time until the next
+// check.
 func (n *nextBatch) batchDelay(plan *rollout.Plan) time.Duration {
 	switch {
 	case len(plan.FalseConditions) > 0:
@@ -239,9 +241,9 @@ func (n *nextBatch) batchDelay(plan *rollout.Plan) time.Duration {
 	return max(delay-n.Clock.Since(n.firstFree), 0)
 }
 
-// migrationDelay returns the time until the next check. If a pod could be reset for
-// heartbeatInterval while the migration waits for the result of NextBatch, the delay is zero and
-// the plan is returned. Otherwise, a rollout whose slots are only freed by resets would stop.
+// migrationDelay returns the time until the next check. If a pod could be reset for heartbeatInterval while
+// the migration waits for a plan, migrationDelay returns zero, so that the plan wakes the migration. Without
+// this plan, a rollout whose slots are released only by resets would wait forever.
 func (n *nextBatch) migrationDelay(plan *rollout.Plan, again time.Duration) time.Duration {
 	if plan.Phase != protocol.PhaseWaiting || !n.input.MigrationIdle || plan.Counts.Migrated == 0 {
 		n.firstMigrated = time.Time{}

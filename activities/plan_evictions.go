@@ -28,7 +28,7 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// PlanEvictions chooses the pods that a RolloutPolicy evicts next (SPEC §13). It writes nothing. A
+// PlanEvictions chooses the pods that a RolloutPolicy evicts next (SPEC §13). PlanEvictions writes nothing. A
 // stale cache is an error, and Temporal retries the activity.
 func (a *Activities) PlanEvictions(ctx context.Context, input protocol.PlanEvictionsInput) (protocol.EvictionPlan, error) {
 	defer keepHeartbeating(ctx, a.Clock)()
@@ -58,7 +58,8 @@ func (a *Activities) PlanEvictions(ctx context.Context, input protocol.PlanEvict
 	return plan, nil
 }
 
-// readyOf counts the ready pods of the owners of evictions, also pods that no SidecarSet selects.
+// readyOf counts the ready pods of each owner in all, including pods that no SidecarSet selects. Without late
+// evictions, readyOf counts nothing.
 func readyOf(all []*corev1.Pod, late []protocol.Eviction) map[protocol.Owner]int {
 	ready := map[protocol.Owner]int{}
 	if len(late) == 0 {
@@ -72,8 +73,8 @@ func readyOf(all []*corev1.Pod, late []protocol.Eviction) map[protocol.Owner]int
 	return ready
 }
 
-// replicas reads the replicas of the owners of evictions. It leaves out owners of other APIs than apps/v1,
-// and owners that it cannot read.
+// replicas reads the replicas of the owners of late evictions. An owner that is gone has 0 replicas. The
+// result lacks owners of other APIs than apps/v1, and owners that cannot be read.
 func (a *Activities) replicas(ctx context.Context, late []protocol.Eviction) map[protocol.Owner]int {
 	read := map[protocol.Owner]int{}
 	for i := range late {
@@ -83,7 +84,8 @@ func (a *Activities) replicas(ctx context.Context, late []protocol.Eviction) map
 		}
 		replicas, known, err := a.replicasOf(ctx, e.Owner.Namespace, e.Owner.Kind, e.Owner.Name)
 		if apierrors.IsNotFound(err) && e.Owner.Kind != e.Controller.Kind {
-			// The name of a Deployment is derived from the name of a ReplicaSet, which may have another owner.
+			// The name of the Deployment is derived from the name of the ReplicaSet. The owner of the
+			// ReplicaSet may be of another kind.
 			replicas, known, err = a.replicasOf(ctx, e.Owner.Namespace, e.Controller.Kind, e.Controller.Name)
 		}
 		switch {
@@ -102,7 +104,7 @@ func (a *Activities) replicasOf(ctx context.Context, namespace, kind, name strin
 	return kube.Replicas(ctx, a.Live, appsv1.SchemeGroupVersion.WithKind(kind), client.ObjectKey{Namespace: namespace, Name: name})
 }
 
-// evictingPolicy returns the policy if it exists and evicts pods.
+// evictingPolicy returns the policy of reference if the policy exists and evicts pods, and nil otherwise.
 func evictingPolicy(policies []outriggerv1.RolloutPolicy, reference protocol.PolicyReference) *outriggerv1.RolloutPolicy {
 	for i := range policies {
 		if p := &policies[i]; p.Name == reference.Name && p.UID == reference.UID && p.DeletionTimestamp == nil && p.Spec.Evicts() {
@@ -112,7 +114,7 @@ func evictingPolicy(policies []outriggerv1.RolloutPolicy, reference protocol.Pol
 	return nil
 }
 
-// notCalled is the reason for which pods are not evicted if their replacements would get no sidecars.
+// notCalled is the reason for which pods are not evicted if the replacements would get no sidecars.
 const notCalled = "the API server does not call the webhook for their replacements"
 
 // evictionScan reads the SidecarSets of one policy and their pods from the cache.
@@ -120,20 +122,21 @@ type evictionScan struct {
 	*Activities
 	policies []outriggerv1.RolloutPolicy
 	policy   *outriggerv1.RolloutPolicy
-	// installed is the webhook of pods, or nil if there is none. webhook contains its selectors.
+	// installed is the webhook of pods, or nil if the API server has no such webhook. webhook contains the
+	// selectors of installed.
 	installed *admissionregistrationv1.MutatingWebhook
 	webhook   match.Webhook
 	freezes   []outriggerv1.RolloutFreeze
 	sets      map[string]eviction.Set
 	pods      map[types.UID]*eviction.Pod
-	// namespaces tells for which namespaces the API server calls the webhook, as far as it is known.
+	// namespaces contains, for each namespace that was looked up, whether the API server calls the webhook.
 	namespaces map[string]bool
-	// all contains all cached pods. terminating contains the pods that are being deleted, and
-	// terminatingOf counts them by owner.
+	// all contains all cached pods. terminating contains the pods that are being deleted, and terminatingOf
+	// counts the terminating pods by owner.
 	all           []*corev1.Pod
 	terminating   map[types.UID]bool
 	terminatingOf map[protocol.Owner]int
-	// stuck contains the owners with a pod that terminates for too long.
+	// stuck is true for the owners with a pod that terminates for too long.
 	stuck map[protocol.Owner]bool
 	// state is the state of the evictions before the plan.
 	state *protocol.EvictionState
@@ -175,7 +178,7 @@ func (s *evictionScan) read(ctx context.Context) error {
 		}
 		if err := s.set(ctx, set); err != nil {
 			// The SidecarSet may have been stored under older rules, or a cache may lack a new namespace. The
-			// others continue.
+			// pods of other SidecarSets can still be evicted.
 			s.sets[set.Name] = eviction.Set{UID: set.UID, Generation: set.Generation, Waits: "the pods of SidecarSet " + set.Name + " are not known: " + err.Error(), Unknown: true}
 			activity.GetLogger(ctx).Warn("no pods are evicted for a SidecarSet", "sidecarset", set.Name, "cause", err.Error())
 		}
@@ -184,8 +187,9 @@ func (s *evictionScan) read(ctx context.Context) error {
 	return nil
 }
 
-// markNotCalled marks the outdated pods for whose replacements the API server does not call the
-// webhook, or may not call it. The cache may lack a namespace that was removed without its pods.
+// markNotCalled sets Waits of the outdated pods if the API server does not call the webhook for their
+// replacements, or if the namespace of the pod cannot be looked up. The cache may lack a namespace that was
+// removed without its pods.
 func (s *evictionScan) markNotCalled(labels func(string) (map[string]string, error)) {
 	for _, pod := range s.pods {
 		if len(pod.Outdated) == 0 {
@@ -238,7 +242,7 @@ func (s *evictionScan) set(ctx context.Context, stored *v1alpha1.SidecarSet) err
 	if of.MaxUnavailable, err = rollout.MaxUnavailable(&set.Spec.UpdateStrategy, len(population)+len(others)); err != nil {
 		return err
 	}
-	// Nothing is added before the last error.
+	// The pods are added after all steps that can fail, so a SidecarSet with an error adds no pods.
 	for i := range population {
 		pod := &population[i]
 		if pod.UnavailableByUpgrade() {
@@ -253,8 +257,8 @@ func (s *evictionScan) set(ctx context.Context, stored *v1alpha1.SidecarSet) err
 	return nil
 }
 
-// restored reports whether the state has a newer generation of a SidecarSet than the API server, because
-// etcd was restored.
+// restored reports whether the state of the evictions has a newer generation of a SidecarSet than the API
+// server. The generation is older after a restore of etcd.
 func (s *evictionScan) restored(ctx context.Context, set *v1alpha1.SidecarSet) (bool, error) {
 	reference := protocol.SetReference{Name: set.Name, UID: set.UID}
 	newest := eviction.NewestGeneration(s.state, reference)
@@ -307,8 +311,8 @@ func (s *evictionScan) called(pod *corev1.Pod, labels func(string) (map[string]s
 	return called, nil
 }
 
-// add adds a pod of a SidecarSet. A pod is ready with the newest content if it is for each of its
-// SidecarSets.
+// add adds a pod of a SidecarSet. If several SidecarSets match a pod, the pod is ready only if the pod is
+// ready for each of the SidecarSets.
 func (s *evictionScan) add(pod *corev1.Pod, ready bool, set string, outdated bool) {
 	known := s.pods[pod.UID]
 	if known == nil {
@@ -321,7 +325,7 @@ func (s *evictionScan) add(pod *corev1.Pod, ready bool, set string, outdated boo
 	}
 }
 
-// waits returns the reason why no pod may be evicted for a SidecarSet now, or an empty string.
+// waits returns the reason for which no pod may be evicted for a SidecarSet now, or an empty string.
 func (s *evictionScan) waits(set *v1alpha1.SidecarSet, plan *rollout.Plan) (string, error) {
 	reason, err := s.notEvictable(set, s.installed, s.policies, s.freezes)
 	if err == nil && reason == "" && plan.Phase != protocol.PhaseComplete {
@@ -330,8 +334,8 @@ func (s *evictionScan) waits(set *v1alpha1.SidecarSet, plan *rollout.Plan) (stri
 	return reason, err
 }
 
-// notEvictable returns the reason for which the SidecarSet, a RolloutFreeze, the windows of its policy
-// or its fleet permit no evictions now.
+// notEvictable returns the reason for which the SidecarSet, its policy, a RolloutFreeze or the fleet permits
+// no evictions now, or an empty string.
 func (a *Activities) notEvictable(set *v1alpha1.SidecarSet, installed *admissionregistrationv1.MutatingWebhook, policies []outriggerv1.RolloutPolicy, freezes []outriggerv1.RolloutFreeze) (string, error) {
 	if reason := rollout.OldWhenRecreated(set, installed); reason != "" {
 		return "SidecarSet " + set.Name + ": " + reason, nil
@@ -359,8 +363,8 @@ func (a *Activities) notEvictable(set *v1alpha1.SidecarSet, installed *admission
 	return closed, err
 }
 
-// staysOutdated returns the reason for which the upgrades of a SidecarSet do not bring all pods to its
-// newest content.
+// staysOutdated returns the reason for which the rollout of a SidecarSet does not bring all pods to the
+// newest content, or an empty string.
 func staysOutdated(set *v1alpha1.SidecarSet) string {
 	strategy := &set.Spec.UpdateStrategy
 	partition := strategy.Partition != nil && strategy.Partition.String() != "0" && strategy.Partition.String() != "0%"

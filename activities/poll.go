@@ -11,12 +11,13 @@ import (
 	"github.com/outrigger/outrigger/internal/rollout"
 )
 
-// idleTimeout is the maximum time that an activity waits while nothing changes. After that, the
+// idleTimeout is the maximum time that an activity waits while nothing changes. After idleTimeout, the
 // workflow waits, because a waiting workflow does not occupy a worker.
 const idleTimeout = 5 * time.Second
 
-// poll calls check at once, after each change of the SidecarSet or its pods, and after the time
-// that check returns. It ends when check returns zero or an error, and after NextBatchPoll.
+// poll calls check at once, after each change of the SidecarSet or its pods, and after the time that check
+// returns. poll returns when check returns zero or an error, when ctx ends, when the worker stops, and after
+// NextBatchPoll.
 func (a *Activities) poll(ctx context.Context, set string, check func() (again time.Duration, err error)) error {
 	end := a.Clock.After(protocol.NextBatchPoll)
 	for {
@@ -43,8 +44,8 @@ func (a *Activities) poll(ctx context.Context, set string, check func() (again t
 	}
 }
 
-// await checks a condition now and after each change of the SidecarSet or its pods. It reports
-// whether the condition became true within atMost.
+// await calls check now and after each change of the SidecarSet or its pods. await reports whether check
+// returned true within atMost.
 func (a *Activities) await(ctx context.Context, set string, atMost time.Duration, check func() (bool, error)) (bool, error) {
 	for end := a.Clock.After(atMost); ; {
 		changed := a.Changes.Next(set)
@@ -84,8 +85,8 @@ func newIdleTimer(clock clock.PassiveClock) *idleTimer {
 // reset restarts the timer.
 func (t *idleTimer) reset() { t.since = t.clock.Now() }
 
-// left returns the time until the next check. It is zero once nothing has changed for
-// idleTimeout.
+// left returns the time until the next check, at most heartbeatInterval. The time is zero once the counts
+// have not changed for idleTimeout.
 func (t *idleTimer) left(counts protocol.Counts) time.Duration {
 	if counts != t.counts {
 		t.counts = counts

@@ -14,7 +14,7 @@ import (
 type pool struct {
 	group sync.WaitGroup
 	slots chan struct{}
-	// ctx is the context of the tasks. Its cause is the error that ended the pool.
+	// ctx is the context of the tasks. The cause of ctx is the error that ended the pool.
 	ctx context.Context //nolint:containedctx // tasks are submitted while others run
 	end context.CancelCauseFunc
 	// stopping is closed when the worker stops.
@@ -23,7 +23,7 @@ type pool struct {
 	pending atomic.Int64
 }
 
-// newPool returns a pool and the context of its tasks.
+// newPool returns a pool that runs at most size tasks at a time, and the context of the tasks.
 func newPool(ctx context.Context, size int) (*pool, context.Context) {
 	p := &pool{slots: make(chan struct{}, size), stopping: activity.GetWorkerStopChannel(ctx)}
 	p.ctx, p.end = context.WithCancelCause(ctx)

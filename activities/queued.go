@@ -10,9 +10,9 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// queuedPods are the pods of a batch that are next in order when a slot becomes free. After a
-// rejected write, the first queued pod takes the slot at once. Otherwise, each of thousands of
-// rejected pods would need a plan.
+// queuedPods are the pods of a batch that are next in order when a slot becomes free. After a rejected write,
+// the first queued pod takes the slot at once. Without queued pods, each of thousands of rejected pods would
+// need a plan.
 type queuedPods struct {
 	mu      sync.Mutex
 	pods    []protocol.SelectedPod
@@ -31,7 +31,7 @@ func (s *queuedPods) next() (next protocol.SelectedPod, ok bool) {
 	return next, true
 }
 
-// end stops next, and returns the pods that were started.
+// end makes further calls of next return no pod, and returns the pods that next has returned.
 func (s *queuedPods) end() []protocol.SelectedPod {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,7 +39,8 @@ func (s *queuedPods) end() []protocol.SelectedPod {
 	return s.started
 }
 
-// endQueued records the queued pods that were tried in the slots of rejected pods.
+// endQueued records the queued pods that were tried in the slots of rejected pods, and removes these pods
+// from left.
 func (b *upgradeBatch) endQueued() {
 	for _, one := range b.queued.end() {
 		b.try(one)
@@ -51,7 +52,8 @@ func (b *upgradeBatch) endQueued() {
 	b.queued = &queuedPods{}
 }
 
-// upgradeInSlot upgrades a pod or, if its write is rejected, the next queued pod.
+// upgradeInSlot upgrades a pod. If the write is rejected, upgradeInSlot upgrades the next queued pod in the
+// same slot.
 func (b *upgradeBatch) upgradeInSlot(ctx context.Context, one protocol.SelectedPod, queued *queuedPods) error {
 	for {
 		decide := func(ctx context.Context, pod *corev1.Pod) (decision, error) { return b.decide(ctx, one, pod) }
@@ -64,7 +66,7 @@ func (b *upgradeBatch) upgradeInSlot(ctx context.Context, one protocol.SelectedP
 			return nil
 		}
 		if one.Unready || b.outcome.isWritten(one.PodReference) {
-			return nil // an unready pod takes no slot, and a resized pod keeps its slot
+			return nil // an unready pod takes no slot, and a resized pod keeps the slot
 		}
 		next, ok := queued.next()
 		if !ok {

@@ -37,8 +37,8 @@ const (
 	pageSize = 500
 )
 
-// liveSet reads the SidecarSet from the API server, and completes it with defaults. It returns
-// nil if the SidecarSet is gone.
+// liveSet reads the SidecarSet from the API server, and returns the SidecarSet completed with defaults.
+// liveSet returns nil if the SidecarSet is gone, is being deleted, or was recreated with another uid.
 func (a *Activities) liveSet(ctx context.Context, reference protocol.SetReference) (*v1alpha1.SidecarSet, error) {
 	set := &v1alpha1.SidecarSet{}
 	err := a.Live.Get(ctx, types.NamespacedName{Name: reference.Name}, set)
@@ -53,9 +53,9 @@ func (a *Activities) liveSet(ctx context.Context, reference protocol.SetReferenc
 	return revision.Completed(set)
 }
 
-// recentSet is a SidecarSet at most maxAge old, or nil if the SidecarSet is gone. It is not read
-// from the cache, because after an outage the cached SidecarSets may be half a minute older than
-// the cached pods.
+// recentSet is a SidecarSet at most maxAge old, or nil if the SidecarSet is gone. recentSet reads from the
+// API server and not from the cache, because after an outage the cached SidecarSets may be half a minute
+// older than the cached pods.
 type recentSet = recent[*v1alpha1.SidecarSet]
 
 func (a *Activities) recentSet(reference protocol.SetReference) *recentSet {
@@ -94,7 +94,7 @@ func (a *Activities) state(ctx context.Context, set *v1alpha1.SidecarSet, pod *c
 	return population[0].State, true, nil
 }
 
-// readPod returns a pod, or nil if there is no pod of that uid.
+// readPod returns the pod of reference, or nil if no pod has the name and the uid of reference.
 func readPod(ctx context.Context, from client.Reader, reference protocol.PodReference) (*corev1.Pod, error) {
 	var pod corev1.Pod
 	err := from.Get(ctx, types.NamespacedName{Namespace: reference.Namespace, Name: reference.Name}, &pod)
@@ -122,7 +122,8 @@ func newPodList() *metav1.PartialObjectMetadataList {
 	return pods
 }
 
-// livePods lists, from the API server, the pods that a SidecarSet was injected into.
+// livePods lists the pods of a SidecarSet from the API server: the pods that the selector matches and that
+// list the SidecarSet as injected.
 func (a *Activities) livePods(ctx context.Context, set *v1alpha1.SidecarSet) ([]protocol.WrittenPod, error) {
 	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
 	if err != nil {
@@ -136,8 +137,8 @@ func (a *Activities) livePods(ctx context.Context, set *v1alpha1.SidecarSet) ([]
 	return found, nil
 }
 
-// listLive lists injected pods from the API server in pages. The list of all pods of a large
-// cluster in one response takes more memory than the cache.
+// listLive lists the pods whose annotations injected accepts from the API server, in pages. The list of all
+// pods of a large cluster in one response would take more memory than the cache.
 func (a *Activities) listLive(ctx context.Context, injected func(annotations map[string]string) bool, options ...client.ListOption) (found []protocol.WrittenPod, err error) {
 	for next := ""; ; {
 		pods := newPodList()
@@ -156,8 +157,8 @@ func (a *Activities) listLive(ctx context.Context, injected func(annotations map
 	}
 }
 
-// unseenWrites are writes of this or another worker that the cache may not show yet. A plan has
-// to take unseen writes into account.
+// unseenWrites are writes of this worker or of other workers that the cache may not show yet. A plan has to
+// take unseen writes into account.
 type unseenWrites struct {
 	*Activities
 	pods []protocol.WrittenPod
@@ -179,9 +180,9 @@ func (w *unseenWrites) add(written []protocol.WrittenPod) {
 	w.pods = append(w.pods, written...)
 }
 
-// count removes the writes that the cache shows, and counts the remaining writes. A pod that is
-// not in the cache counts as gone only if the API server does not return it either, because the
-// cache may not show the creation of the pod yet.
+// count removes the writes that the cache shows, and counts the remaining writes. A pod that is missing in
+// the cache counts as gone only if the API server does not return the pod either, because the cache may not
+// show the creation of the pod yet.
 func (w *unseenWrites) count(ctx context.Context) (int, error) {
 	now := w.Clock.Now()
 	compare := now.Sub(w.since) >= liveReadAfter && now.Sub(w.compared) >= liveReadAfter
@@ -202,8 +203,8 @@ func (w *unseenWrites) count(ctx context.Context) (int, error) {
 	return len(left), nil
 }
 
-// cacheShows reports whether the cache shows a write. If the write is uncertain, or compare is set,
-// the cache must show the pod as the API server has it now.
+// cacheShows reports whether the cache shows a write, or the pod is gone. If the write is uncertain, or
+// compare is set, the cache must show at least the current resourceVersion of the pod in the API server.
 func (a *Activities) cacheShows(ctx context.Context, written *protocol.WrittenPod, compare bool) (bool, error) {
 	if written.ResourceVersion == "" || compare {
 		pod, err := readPod(ctx, a.Live, written.PodReference)
@@ -242,10 +243,10 @@ func newRecent[T any](clock clock.PassiveClock, what string, request func(contex
 	return &recent[T]{clock: clock, what: what, request: request}
 }
 
-// get sends a new request if the last request was sent at least refreshAge ago. It waits for the
-// new answer only if the last answer is older than usableAge, so that free slots are filled
-// without delay. Concurrent callers share the answer of one request. An answer that took longer
-// than maxAge is an error, because it may describe the state at the time of the request.
+// get sends a new request if the last request was sent at least refreshAge ago. get waits for the new answer
+// only if the last answer is older than usableAge, so that free slots are filled without delay. Concurrent
+// callers share the answer of one request. If a request takes longer than maxAge, get returns an error,
+// because the answer may describe the state at the time of the request.
 func (r *recent[T]) get(ctx context.Context) (T, error) {
 	answer, requestedAt := r.known()
 	switch age := r.clock.Since(requestedAt); {
@@ -255,7 +256,7 @@ func (r *recent[T]) get(ctx context.Context) (T, error) {
 		if r.requesting.TryLock() {
 			go func() {
 				defer r.requesting.Unlock()
-				// The next caller that needs the answer repeats the request and gets its error.
+				// The next caller that needs the answer retries the request and gets the error of the retry.
 				_, _ = r.refresh(ctx)
 			}()
 		}
@@ -269,8 +270,8 @@ func (r *recent[T]) get(ctx context.Context) (T, error) {
 	return r.refresh(ctx)
 }
 
-// since returns an answer that was requested at a time or later. Concurrent callers share the
-// answer of one request.
+// since returns an answer that was requested at the time at or later. Concurrent callers share the answer of
+// one request.
 func (r *recent[T]) since(ctx context.Context, at time.Time) (T, error) {
 	r.requesting.Lock()
 	defer r.requesting.Unlock()
@@ -280,7 +281,7 @@ func (r *recent[T]) since(ctx context.Context, at time.Time) (T, error) {
 	return r.refresh(ctx)
 }
 
-// known returns the last answer, and the time of its request.
+// known returns the last answer, and the time of the request for this answer.
 func (r *recent[T]) known() (answer T, requestedAt time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

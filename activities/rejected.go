@@ -5,8 +5,8 @@ import (
 	"github.com/outrigger/outrigger/internal/rollout"
 )
 
-// markRejected finds the pods of a population whose upgrade was rejected, and marks the pods that
-// are not retried yet.
+// markRejected returns the pods of population whose upgrade was rejected, and sets InBackoff of the pods that
+// are not due for a retry.
 func markRejected(population []rollout.Pod, rejected protocol.Rejected) map[protocol.PodReference]bool {
 	if len(rejected.Pods) == 0 {
 		return nil
@@ -22,8 +22,9 @@ func markRejected(population []rollout.Pod, rejected protocol.Rejected) map[prot
 	return found
 }
 
-// markRejectedConditions marks the pods whose condition was rejected and is not retried yet. It
-// returns the pods whose condition is not due any more.
+// markRejectedConditions sets ConditionInBackoff of the pods of population whose condition was rejected and
+// is not due for a retry. markRejectedConditions returns the rejected pods whose condition does not have to
+// be written any more.
 func markRejectedConditions(population []rollout.Pod, rejected protocol.Rejected) (gone protocol.Fingerprints) {
 	if len(rejected.Pods) == 0 {
 		return nil
@@ -38,9 +39,8 @@ func markRejectedConditions(population []rollout.Pod, rejected protocol.Rejected
 	return rejected.Pods.Without(due)
 }
 
-// gone lists the rejected pods that are not upgradable any more. The run removes these pods from
-// the rejected pods. Otherwise, pods that are never retried would take the places of other pods to
-// retry.
+// gone lists the rejected pods that are not upgradable any more. The run removes the pods in gone from the
+// rejected pods. Otherwise, pods that are never retried would take the places of other pods to retry.
 func gone(rejected protocol.Rejected, plan *rollout.Plan) protocol.Fingerprints {
 	if len(rejected.Pods) == 0 {
 		return nil

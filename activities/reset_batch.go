@@ -22,19 +22,19 @@ const (
 	eventResetFailed  = "ResetContainerFailed"
 )
 
-// A reset batch continues for resetTime with pods that migrate during the batch. It ends earlier
-// once no pod has been migrating for resetIdleTimeout.
+// A reset batch continues for resetTime with pods that migrate during the batch. The batch ends earlier once
+// no pod has been migrating for resetIdleTimeout.
 const (
 	resetTime        = 2 * refillTime
 	resetIdleTimeout = time.Second
 )
 
-// ResetBatch writes the empty image into the standby twins of migrated pods, with one guarded
-// write and one event for each pod. It resets the pods of the input first, and then, for
-// resetTime, pods that migrate during the batch. A reset advances no hash. It restarts the standby twin, so
-// maxUnavailable limits the resets, except that 0 counts as 1. A pod that needed a slot for its upgrade still
-// has the slot. The batch fills no slot without an answered heartbeat, and before the cache shows the writes of
-// other workers. A cancelled batch finishes the writes that it has begun.
+// ResetBatch writes the empty image into the standby twins of migrated pods, with one guarded write and one
+// event for each pod. The batch resets the pods of the input first, and then, for resetTime, pods that
+// migrate during the batch. A reset does not change the hash of the pod. A reset restarts the standby twin,
+// so maxUnavailable limits the resets, except that 0 counts as 1. A pod that needed a slot for the upgrade
+// still has the slot. The batch resets no pod without an answered heartbeat, or before the cache shows the
+// writes of other workers. A cancelled batch finishes the writes in flight.
 func (a *Activities) ResetBatch(ctx context.Context, input protocol.ResetBatchInput) (protocol.ResetBatchResult, error) {
 	b := a.newResetBatch(input)
 	ctx, stop := b.deadline.keep(ctx, answeredHeartbeat(ctx, &outcome{}))
@@ -84,13 +84,13 @@ type resetBatch struct {
 	before  *unseenWrites
 	outcome outcome
 	tried   []protocol.PodReference
-	// rejected contains pods that earlier batches could not reset. done contains pods that this
-	// batch has reset, because the cache may not show their reset yet. The batch skips both.
+	// rejected contains pods that earlier batches could not reset. done contains pods that this batch has
+	// tried to reset, because the cache may not show the reset yet. The batch starts no reset of a pod in
+	// rejected or done, except that the pods of the input are reset once.
 	rejected map[protocol.Fingerprint]bool
 	done     map[protocol.PodReference]bool
-	// skipped contains the time at which a pod was skipped, because the cache was behind or
-	// because other clients kept writing the pod. The time is zero once the pod is a candidate
-	// again.
+	// skipped contains the time at which a pod was skipped, because the cache was behind or because other
+	// clients kept writing the pod. The time is zero once the batch may reset the pod again.
 	skipped map[protocol.PodReference]time.Time
 	// refused contains the pods whose reset the API server has rejected during this batch.
 	refused   map[protocol.PodReference]bool
@@ -99,7 +99,8 @@ type resetBatch struct {
 	busy time.Time
 }
 
-// check resets the pods that have migrated.
+// check starts the resets of pods that have migrated, within the free slots. again is the time until the next
+// check. If again is 0, the batch ends.
 func (b *resetBatch) check(ctx context.Context) (again time.Duration, err error) {
 	if ctx.Err() != nil || b.deadline.left() <= 0 {
 		return 0, nil
@@ -129,7 +130,7 @@ func (b *resetBatch) check(ctx context.Context) (again time.Duration, err error)
 	return min(left, heartbeatInterval), nil
 }
 
-// others returns the number of migrating pods that the batch has neither reset nor left out.
+// others returns the number of migrating pods that are in neither done nor rejected.
 func (b *resetBatch) others(found *migrating) (n int) {
 	for i := range found.population {
 		if pod := &found.population[i]; pod.Migrating && !b.isDone(pod.Reference()) {
@@ -139,7 +140,7 @@ func (b *resetBatch) others(found *migrating) (n int) {
 	return n
 }
 
-// slots returns how many further pods may be reset now.
+// slots returns the number of further pods that may be reset now.
 func (b *resetBatch) slots(found *migrating) int {
 	b.skippedMu.Lock()
 	defer b.skippedMu.Unlock()
@@ -147,7 +148,8 @@ func (b *resetBatch) slots(found *migrating) int {
 	for i := range found.population {
 		pod := &found.population[i]
 		reference := pod.Reference()
-		// The cache may not show the writes of this batch yet. Resets of earlier batches count, too.
+		// The cache may not show the writes of this batch yet. Pods that are unavailable after resets of
+		// earlier batches also take slots.
 		written := b.done[reference] && !b.refused[reference] && b.skipped[reference].IsZero()
 		if pod.Migrating && written || !pod.Migrating && pod.UnavailableByUpgrade() {
 			slots--
@@ -197,8 +199,8 @@ func (b *resetBatch) skip(pod protocol.PodReference) {
 	b.skipped[pod] = b.Clock.Now()
 }
 
-// retrySkipped makes a skipped pod a candidate again after heartbeatInterval, because no other
-// batch resets the pod while this batch runs.
+// retrySkipped removes a skipped pod from done after heartbeatInterval. This batch must retry the reset,
+// because only one reset batch runs at a time.
 func (b *resetBatch) retrySkipped() {
 	b.skippedMu.Lock()
 	defer b.skippedMu.Unlock()
@@ -209,7 +211,8 @@ func (b *resetBatch) retrySkipped() {
 	}
 }
 
-// wanted returns the SidecarSet, or nil if it is gone. A pause does not stop resets.
+// wanted returns the SidecarSet, or nil if the SidecarSet is gone. wanted returns an error after the
+// deadline, and if another worker leads. A pause does not stop resets.
 func (b *resetBatch) wanted(ctx context.Context) (*v1alpha1.SidecarSet, error) {
 	if b.deadline.left() <= 0 {
 		return nil, stopped("")

@@ -17,8 +17,8 @@ import (
 
 var errForeignRevision = errors.New("belongs to another SidecarSet")
 
-// target returns the SidecarSet whose content the pods get. This is the SidecarSet itself, or during a
-// rollback the SidecarSet with the content of a former revision (SPEC §11.12).
+// target returns the SidecarSet with the content that the pods get, or nil if set is nil. During a rollback,
+// the content comes from a former revision (SPEC §11.12). Otherwise, target returns set.
 func (a *Activities) target(ctx context.Context, set *v1alpha1.SidecarSet, current *protocol.Stage) (*v1alpha1.SidecarSet, error) {
 	if set == nil {
 		return nil, nil
@@ -34,7 +34,7 @@ func (a *Activities) target(ctx context.Context, set *v1alpha1.SidecarSet, curre
 	return stage.Target(set, recorded)
 }
 
-// recentTarget is recentSet for the result of target.
+// recentTarget returns the result of target for a SidecarSet at most maxAge old.
 func (a *Activities) recentTarget(reference protocol.SetReference, current *protocol.Stage) *recentSet {
 	return newRecent(a.Clock, "SidecarSet "+reference.Name, func(ctx context.Context) (*v1alpha1.SidecarSet, error) {
 		return a.liveTarget(ctx, reference, current)
@@ -60,7 +60,8 @@ func (a *Activities) revision(ctx context.Context, set *v1alpha1.SidecarSet, nam
 	return recorded, nil
 }
 
-// checkRollback replaces the rollback of a failure by a pause if the worker cannot read the revision.
+// checkRollback replaces the rollback of a failure by a pause if the revision is missing, forbidden, or
+// invalid. If the API server cannot be read for another reason, checkRollback returns the error.
 func (a *Activities) checkRollback(ctx context.Context, set *v1alpha1.SidecarSet, failure *protocol.Failure) error {
 	if failure == nil || failure.Quarantine == nil {
 		return nil

@@ -17,8 +17,8 @@ import (
 	"github.com/outrigger/outrigger/internal/stage"
 )
 
-// stage returns the Stage of the plan. It reads the policies from the API server if the run has no
-// step in progress, and at most once in an activity.
+// stage returns the Stage of the plan. stage reads the policies from the API server only if the Stage of the
+// run does not decide the plan, and at most once in an activity.
 func (n *nextBatch) stage(ctx context.Context, set *v1alpha1.SidecarSet) (*protocol.Stage, error) {
 	if n.stageIsRead {
 		return n.resolved, nil
@@ -44,8 +44,8 @@ func (n *nextBatch) stage(ctx context.Context, set *v1alpha1.SidecarSet) (*proto
 	return resolved, nil
 }
 
-// checkGates returns an error if a gate of the next step is invalid. The step does not begin until the
-// policy is corrected.
+// checkGates returns an error if a gate of the next step is invalid. After the error, the step does not begin
+// until the policy is corrected.
 func checkGates(s *protocol.Stage) error {
 	if !s.Limits() {
 		return nil
@@ -67,8 +67,8 @@ func (n *nextBatch) recordedStage(set *v1alpha1.SidecarSet) *protocol.Stage {
 	return stage.OfStatus(set)
 }
 
-// acceptedStage returns the current stage of the rollout. If a user has resumed the rollout after pods failed, the
-// stage no longer counts these pods as failed. While the run is paused, the stage stays unchanged.
+// acceptedStage returns the current stage of the rollout. If a user has resumed the rollout after pods
+// failed, the stage stops counting these pods as failed. While the run is paused, the stage stays unchanged.
 func (n *nextBatch) acceptedStage(ctx context.Context, set *v1alpha1.SidecarSet, population []rollout.Pod) (*protocol.Stage, error) {
 	current, err := n.stage(ctx, set)
 	if err != nil {
@@ -90,16 +90,17 @@ type policyList struct {
 	recent *recent[knownPolicies]
 }
 
-// knownPolicies are the policies of a cluster. defined is false in a cluster without their
-// CustomResourceDefinition, which has no policies.
+// knownPolicies are the policies of a cluster. defined is false if the cluster lacks the
+// CustomResourceDefinition of RolloutPolicies. items is then empty.
 type knownPolicies struct {
 	items   []outriggerv1.RolloutPolicy
 	defined bool
 }
 
-// policiesSince returns policies that were listed at a time or later, because a policy may have been
-// created just before the rollout began. Activities that begin at the same time share one request. A
-// missing definition may have been observed earlier, because each request for it also discovers the API.
+// policiesSince returns policies that were listed at the time at or later, because a policy may have been
+// created just before the rollout began. Activities that begin at the same time share one request. If the
+// CustomResourceDefinition is missing, the answer may be from before at, because each further request would
+// also discover the API.
 func (a *Activities) policiesSince(ctx context.Context, at time.Time) ([]outriggerv1.RolloutPolicy, error) {
 	a.policies.once.Do(func() { a.policies.recent = newRecent(a.Clock, "RolloutPolicies", a.listPolicies) })
 	known, err := a.policies.recent.get(ctx)
@@ -109,7 +110,8 @@ func (a *Activities) policiesSince(ctx context.Context, at time.Time) ([]outrigg
 	return known.items, err
 }
 
-// listPolicies lists the RolloutPolicies. As in listFreezes, other activities may wait for the list.
+// listPolicies lists the RolloutPolicies. The end of the activity that needs the list does not cancel the
+// request, because other activities may wait for the same list.
 func (a *Activities) listPolicies(ctx context.Context) (knownPolicies, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxAge)
 	defer cancel()
@@ -124,9 +126,10 @@ func (a *Activities) listPolicies(ctx context.Context) (knownPolicies, error) {
 	return knownPolicies{items: all.Items, defined: true}, nil
 }
 
-// omitStages removes everything from a result that a workflow without stages does not know. Such a
-// workflow sleeps in phase Waiting. The result is delayed like other results in this phase, because
-// the workflow does not sleep while it writes conditions.
+// omitStages removes the fields from result that a workflow without stages does not know, and returns the
+// time until the next check. A limit of a stage or a freeze becomes the phase Waiting. In phase Waiting, such
+// a workflow requests the next plan at once while conditions are being written. A result without conditions
+// is therefore delayed like other results in phase Waiting.
 func (n *nextBatch) omitStages(result *protocol.NextBatchResult, again time.Duration) time.Duration {
 	limited := result.Failure != nil || result.Phase == protocol.PhaseFrozen || result.Phase == protocol.PhaseStepReached
 	result.Stage, result.Failure, result.FrozenUntil, result.ProgressDue = nil, nil, nil, false

@@ -11,9 +11,10 @@ import (
 	"github.com/outrigger/outrigger/internal/stage"
 )
 
-// reportStage notifies the operator if status does not show the stage of the run, for example after an
-// abort, or still shows a pause after a resume. The webhook decides about new pods from status. A failure
-// is only logged, because the operator also reads the run every few seconds.
+// reportStage notifies the operator once if status does not show the stage of the run, for example after an
+// abort, or does not show whether the run is paused. The notification makes the operator update status at
+// once, because the webhook decides about new pods from status. reportStage only logs an error, because the
+// operator also reads the run every few seconds.
 func (n *nextBatch) reportStage(ctx context.Context) {
 	asked := n.input.Stage
 	if n.stageReported || !n.input.Stages {
@@ -31,13 +32,14 @@ func (n *nextBatch) reportStage(ctx context.Context) {
 	}
 }
 
-// pauseRecorded reports whether status shows correctly whether the run is paused by signal.
+// pauseRecorded reports whether status agrees with the run about a pause by signal or update.
 func (n *nextBatch) pauseRecorded(set *v1alpha1.SidecarSet) bool {
 	shown := set.Status.Rollout != nil && set.Status.Rollout.Pause != nil
 	return shown == n.input.Paused
 }
 
-// reportStage changes the Lease of the SidecarSet, which the operator watches.
+// reportStage writes id into the Lease of the SidecarSet, and creates the Lease if there is none. The
+// operator watches Leases.
 func (l *rolloutLease) reportStage(ctx context.Context, id string) error {
 	lease, err := l.read(ctx)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 
 var errStopping = errors.New("this worker is stopping; another one continues")
 
-// endedEarly reports whether an activity ended because its workflow cancelled it, because of the
-// SidecarSet or the Lease, or because the worker stops. The result of such an activity is valid.
+// endedEarly reports whether an activity ended because the workflow cancelled the activity, because the
+// worker stops, or with the error stopped. The result of such an activity is valid.
 func endedEarly(ctx context.Context, err error) bool {
 	var reason stopped
 	return cancelRequested(ctx) || errors.Is(err, errStopping) || errors.As(err, &reason)

@@ -23,14 +23,14 @@ import (
 // fewer events to the history. A shorter time shows the progress of the run more often.
 const refillTime = 30 * time.Second
 
-// UpgradeBatch upgrades the chosen pods, each with one guarded write. It upgrades Pods first.
-// Then, for refillTime, it upgrades the queued pods in order, whenever a new plan has free slots.
-// It ends early when nothing changes, or when only pods outside the batch can be upgraded. It
-// fills no slot without an answered heartbeat. If only the cluster-wide limit has no free slot,
-// the batch waits longer, at most for NextBatchPoll. The batch skips pods that are gone, changed
-// or upgraded already. It reports a rejected pod, and continues with the other pods. The activity
-// fails only if the API server is unreachable, and can be retried. A cancelled batch finishes the
-// writes that it has begun, and returns them.
+// UpgradeBatch upgrades the chosen pods with guarded writes. The batch upgrades Pods first. Then, for
+// refillTime, the batch upgrades the queued pods in order, whenever a new plan has free slots. The batch ends
+// early when nothing changes, or when only pods outside the batch can be upgraded. The batch fills no slot
+// without an answered heartbeat. If only the cluster-wide limit has no free slot, the batch waits longer, at
+// most for NextBatchPoll. The batch skips pods that are gone, changed or upgraded already. The batch reports
+// a rejected pod, and continues with the other pods. UpgradeBatch returns an error if the API server cannot
+// be read or written, or if the worker is not the leader that the cluster-wide limit requires. Temporal then
+// retries the activity. A cancelled batch finishes the writes in flight, and returns these writes.
 func (a *Activities) UpgradeBatch(ctx context.Context, input protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error) {
 	b := a.newUpgradeBatch(input, leaseIdentity(ctx, input.Run))
 	ctx, stop := b.deadline.keep(ctx, answeredHeartbeat(ctx, &b.outcome))
@@ -70,15 +70,15 @@ type upgradeBatch struct {
 	*writer
 	pool  *pool
 	input protocol.UpgradeBatchInput
-	// end is the time at which the batch stops filling slots. It is extended while the
-	// cluster-wide limit has no slot.
+	// end is the time at which the batch stops filling slots. The batch extends end while the cluster-wide
+	// limit has no slot.
 	end      atomic.Pointer[time.Time]
 	deadline *writeDeadline
 	fence    *fence
 	outcome  outcome
-	// left lists the pods to upgrade, in order. tried lists the pods that were tried. isTried
-	// contains the same pods. Its value is false for a pod that was not written, because the write
-	// was rejected or not necessary.
+	// left lists the pods to upgrade, in order. tried lists the pods that were tried. isTried contains the
+	// same pods. The value in isTried is false for a pod that was not written, because the write was rejected
+	// or not necessary.
 	left, tried []protocol.SelectedPod
 	isTried     map[protocol.PodReference]bool
 	// before contains the unseen writes of earlier batches. own contains the unseen writes of
@@ -130,7 +130,7 @@ func (b *upgradeBatch) run(ctx context.Context, attempt int32) error {
 	return err
 }
 
-// timeLeft returns how long the batch may still fill slots.
+// timeLeft returns the time in which the batch may still fill slots.
 func (b *upgradeBatch) timeLeft() time.Duration {
 	return min(b.end.Load().Sub(b.Clock.Now()), b.deadline.left())
 }
@@ -138,7 +138,8 @@ func (b *upgradeBatch) timeLeft() time.Duration {
 // extend lets the batch continue for refillTime from now.
 func (b *upgradeBatch) extend() { b.end.Store(new(b.Clock.Now().Add(refillTime))) }
 
-// refill upgrades as many pods as there are free slots.
+// refill starts the upgrades of as many pods as there are free slots, and returns the time until the next
+// refill. If again is 0, the batch ends.
 func (b *upgradeBatch) refill(ctx context.Context) (again time.Duration, err error) {
 	left := b.timeLeft()
 	if left <= 0 || len(b.left) == 0 || ctx.Err() != nil {
@@ -148,8 +149,8 @@ func (b *upgradeBatch) refill(ctx context.Context) (again time.Duration, err err
 	if err != nil {
 		return 0, err
 	}
-	// The cache shows writes in their order. If it shows the writes of the last batch, it shows
-	// the writes of all earlier batches.
+	// The cache shows writes in the order in which the API server accepted the writes. A cache that shows the
+	// writes of the last batch therefore shows the writes of all earlier batches.
 	if unseen, err := b.before.count(ctx); err != nil || unseen > 0 {
 		return min(left, heartbeatInterval), err
 	}
@@ -165,8 +166,8 @@ func (b *upgradeBatch) refill(ctx context.Context) (again time.Duration, err err
 	return min(left, idle), nil
 }
 
-// fill makes a new plan and starts upgrades. others is set if only pods outside the batch can be
-// upgraded.
+// fill makes a new plan and starts upgrades. others is set if only pods outside the batch can be upgraded, or
+// if the rollout has failed.
 func (b *upgradeBatch) fill(ctx context.Context, set *v1alpha1.SidecarSet) (counts protocol.Counts, others bool, err error) {
 	b.endQueued()
 	for _, pod := range b.outcome.releasedPods() {
@@ -202,8 +203,8 @@ func (b *upgradeBatch) fill(ctx context.Context, set *v1alpha1.SidecarSet) (coun
 	return plan.Counts, refill.OnlyOthers, nil
 }
 
-// withinLimit reduces a refill to the slots that the cluster-wide limit allows. A batch that
-// waits for the limit is extended, because a new batch would also have to wait.
+// withinLimit reduces a refill to the slots that the cluster-wide limit allows. withinLimit extends a batch
+// that waits for the limit, because a new batch would also have to wait.
 func (b *upgradeBatch) withinLimit(ctx context.Context, set *v1alpha1.SidecarSet, plan *rollout.Plan, unseen int) (rollout.Refill, error) {
 	refill := plan.Refill(b.left, b.isTried, unseen)
 	if b.Limit == nil {
@@ -236,8 +237,8 @@ func (b *upgradeBatch) withinLimit(ctx context.Context, set *v1alpha1.SidecarSet
 	return refill, nil
 }
 
-// notInCache counts the pods that were written, or are being written, and that the cache does not
-// show as written.
+// notInCache counts the pods that this batch has written or is writing, and that the cache does not show as
+// written.
 func (b *upgradeBatch) notInCache(ctx context.Context) (int, error) {
 	// The pending writes are counted first. A write that ends between both counts is therefore
 	// counted twice. In the opposite order, the write would not be counted at all.
@@ -256,7 +257,8 @@ func (b *upgradeBatch) upgrade(chosen []protocol.SelectedPod) {
 	}
 }
 
-// wanted returns the SidecarSet while this batch may upgrade its pods.
+// wanted returns the SidecarSet while this batch may upgrade the pods of the SidecarSet, and an error
+// otherwise.
 func (b *upgradeBatch) wanted(ctx context.Context) (*v1alpha1.SidecarSet, error) {
 	if b.timeLeft() <= 0 {
 		return nil, stopped("")
@@ -264,7 +266,7 @@ func (b *upgradeBatch) wanted(ctx context.Context) (*v1alpha1.SidecarSet, error)
 	return b.fence.check(ctx)
 }
 
-// decide decides about a chosen pod in its current state.
+// decide returns the next write to a chosen pod in the current state of the pod.
 func (b *upgradeBatch) decide(ctx context.Context, chosen protocol.SelectedPod, pod *corev1.Pod) (decision, error) {
 	set, err := b.wanted(ctx)
 	if err != nil {
@@ -283,8 +285,8 @@ func (b *upgradeBatch) decide(ctx context.Context, chosen protocol.SelectedPod, 
 	return b.nextWrite(set, pod)
 }
 
-// stillDue reports whether a chosen pod may still be upgraded. Since it was chosen, the pod may
-// have become ready, or may have left the update selector (SPEC §7.2).
+// stillDue reports whether a chosen pod may still be upgraded. Since the choice, the pod may have become
+// ready and need a slot, or may have left the update selector (SPEC §7.2).
 func stillDue(set *v1alpha1.SidecarSet, chosen protocol.SelectedPod, pod *corev1.Pod, state podstate.State) (bool, error) {
 	if !state.Upgradable || state.Waits() || chosen.Unready && state.NeedsSlot() {
 		return false, nil
@@ -332,7 +334,7 @@ func (b *upgradeBatch) try(chosen protocol.SelectedPod) {
 	b.isTried[chosen.PodReference] = true
 }
 
-// result lists the pods in the order in which they were chosen.
+// result returns the result of the batch. The lists of pods have the order in which the batch tried the pods.
 func (b *upgradeBatch) result() protocol.UpgradeBatchResult {
 	tried := make([]protocol.PodReference, 0, len(b.tried))
 	for _, pod := range b.tried {

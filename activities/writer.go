@@ -54,12 +54,12 @@ const (
 	resultMore     podResult = "more"
 )
 
-// change is one guarded write to one pod.
+// change is the change of one pod by guarded writes.
 type change struct {
 	// wanted returns the current SidecarSet, or an error if the pods of the SidecarSet must not be written.
-	// wanted is called when the write leaves the process. If wanted is nil, the pod is always written.
+	// wanted is called immediately before the request is sent. If wanted is nil, the pod is always written.
 	wanted func(context.Context) (*v1alpha1.SidecarSet, error)
-	// decide returns the write for the pod as it was read.
+	// decide returns the write to a pod in the state in which the pod was read.
 	decide func(context.Context, *corev1.Pod) (decision, error)
 	write  func(context.Context, *corev1.Pod, []byte) error
 }
@@ -82,7 +82,8 @@ type decision struct {
 
 var errOtherContent = errors.New("the SidecarSet has different content now")
 
-// stillWanted is called when a write is about to leave the process.
+// stillWanted returns an error if the write of decided must not be sent any more. stillWanted is called
+// immediately before the request is sent.
 func (c change) stillWanted(ctx context.Context, decided decision) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -101,8 +102,8 @@ func (c change) stillWanted(ctx context.Context, decided decision) error {
 }
 
 // apply writes a change to one pod, or records the reason for which the pod is not written. If the pod has
-// changed since it was read, apply reads the pod again and repeats the decision. If apply returns
-// an error, the result is invalid.
+// changed since the read, apply reads the pod again and decides again, for at most attempts conflicts. If
+// apply returns an error, the result is invalid.
 func (w *writer) apply(ctx context.Context, reference protocol.PodReference, outcome *outcome, c change) (podResult, error) {
 	from, result := w.Cache, resultSkipped
 	for conflicts, more := 0, 0; conflicts < attempts; from = w.Live {
@@ -199,7 +200,7 @@ func (w *writer) traced(ctx context.Context, pod protocol.PodReference, write fu
 }
 
 func (w *writer) patchPod(ctx context.Context, pod *corev1.Pod, patch []byte) error {
-	// Only the resourceVersion of the answer is used.
+	// The worker uses only the resourceVersion of the answer, so the answer is decoded without the spec.
 	written := &metav1.PartialObjectMetadata{}
 	written.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
 	written.Namespace, written.Name = pod.Namespace, pod.Name
@@ -230,7 +231,7 @@ func rejected(err error) bool {
 	case denied(err):
 		return true
 	case apierrors.IsUnexpectedServerError(err) && statusCode(err) >= http.StatusInternalServerError:
-		// A proxy, or a server that has crashed, answered. The write may have arrived.
+		// The answer comes from a proxy or from a server that has crashed, so the write may have arrived.
 		return false
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return false // the pod has changed, or is gone
@@ -301,7 +302,7 @@ type outcome struct {
 	rejections map[protocol.PodReference]string
 	// lost contains the written pods whose changes do not last.
 	lost map[protocol.PodReference]bool
-	// released lists the pods whose write has ended, and that were not written.
+	// released lists the pods whose upgrade ended without a write, since the last call of releasedPods.
 	released []protocol.PodReference
 	stopped  string
 	// frozen is set if a RolloutFreeze, or the end of a window, ended the batch.
@@ -312,7 +313,7 @@ type outcome struct {
 	waited  bool
 }
 
-// wrote records a write. A write without a resourceVersion may or may not have happened.
+// wrote records a write. With an empty resourceVersion, the write is uncertain.
 func (o *outcome) wrote(pod protocol.PodReference, resourceVersion string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -343,7 +344,7 @@ func (o *outcome) newWrites() []protocol.WrittenPod {
 	return fresh
 }
 
-// release records the end of a write. A pod that was not written releases its slots.
+// release records the end of the upgrade of a pod. A pod that was not written releases the slot of the pod.
 func (o *outcome) release(pod protocol.PodReference) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -381,7 +382,8 @@ func (o *outcome) undone(pod protocol.PodReference, reason string) {
 	o.lost[pod] = true
 }
 
-// stop records the reason for which a batch ended, if the reason is the SidecarSet or the Lease.
+// stop records the reason for which a batch ended, if err is the error stopped, and whether err is the error
+// frozen.
 func (o *outcome) stop(err error) {
 	var reason stopped
 	if errors.As(err, &reason) {

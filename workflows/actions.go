@@ -8,14 +8,16 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// maxActions limits the answers to RolloutActions that a run passes to the next run. An action is
-// repeated for at most ten minutes.
+// maxActions limits the answers to RolloutActions that a run passes to the next run. The operator retries an
+// action for at most ten minutes.
 const maxActions = 100
 
-// The server knows the updates of one run only. A RolloutAction whose answer was lost is repeated, and
-// may reach the continuation of the run. The run therefore remembers its answers.
+// Temporal recognizes a retried update only within one run. If the answer to a RolloutAction is lost, the
+// operator retries the update, and the retry may reach the next run. The run therefore passes the answers to
+// the next run.
 
-// answerToAction returns the earlier answer if the current update repeats a RolloutAction.
+// answerToAction returns the earlier answer if the current update is the retry of a RolloutAction. known
+// reports whether such an answer exists.
 func (r *run) answerToAction(ctx workflow.Context) (message string, known bool) {
 	id := workflow.GetCurrentUpdateInfo(ctx).ID
 	for _, answer := range r.progress.Actions {
@@ -36,7 +38,7 @@ func (r *run) rememberAction(ctx workflow.Context, message string) {
 	r.progress.Actions = r.progress.Actions[max(len(r.progress.Actions)-maxActions, 0):]
 }
 
-// onceStep returns a handler that answers a repeated action as before.
+// onceStep returns a handler that calls do, and answers the retry of a RolloutAction with the earlier answer.
 func (r *run) onceStep(do func(workflow.Context, protocol.StepRequest) (protocol.StepResult, error)) func(workflow.Context, protocol.StepRequest) (protocol.StepResult, error) {
 	return func(ctx workflow.Context, request protocol.StepRequest) (protocol.StepResult, error) {
 		if message, known := r.answerToAction(ctx); known {
@@ -50,7 +52,7 @@ func (r *run) onceStep(do func(workflow.Context, protocol.StepRequest) (protocol
 	}
 }
 
-// oncePause is onceStep for the updates pause and resume.
+// oncePause returns a handler like onceStep, for the updates pause and resume.
 func (r *run) oncePause(do func(workflow.Context, protocol.Pause) (protocol.PauseResult, error)) func(workflow.Context, protocol.Pause) (protocol.PauseResult, error) {
 	return func(ctx workflow.Context, pause protocol.Pause) (protocol.PauseResult, error) {
 		if message, known := r.answerToAction(ctx); known {
@@ -64,7 +66,8 @@ func (r *run) oncePause(do func(workflow.Context, protocol.Pause) (protocol.Paus
 	}
 }
 
-// unlessKnown returns a validator that accepts a repeated action, because the action only gets its answer.
+// unlessKnown returns a validator that calls check, and accepts the retry of a RolloutAction without a check,
+// because the retry only gets the earlier answer.
 func unlessKnown[Payload any](r *run, check func(workflow.Context, Payload) error) func(workflow.Context, Payload) error {
 	return func(ctx workflow.Context, payload Payload) error {
 		if _, known := r.answerToAction(ctx); known {

@@ -14,8 +14,8 @@ type conditions struct {
 	// set if the activity was running when the newest plan was requested, because that plan does
 	// not list all conditions.
 	running, omitted bool
-	// written lists the pods whose conditions were written last. The next plan waits until the
-	// cache shows these writes. Otherwise, the plan would list the pods again.
+	// written lists the pods whose conditions were written last. The next plan waits until the cache shows
+	// the writes to these pods. Otherwise, the plan would list the pods again.
 	written []protocol.WrittenPod
 	err     error
 }
@@ -38,7 +38,7 @@ func (r *run) writeConditions(ctx workflow.Context, pods []protocol.PodReference
 	return nil
 }
 
-// writeConditionsLater writes conditions in parallel with the batches, so that no upgrade waits
+// writeConditionsLater starts the writes of conditions in parallel with the batches, so that no upgrade waits
 // for these writes.
 func (r *run) writeConditionsLater(ctx workflow.Context, pods []protocol.PodReference) {
 	r.conditions.running = true

@@ -8,8 +8,8 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// outage is the delay of an answer or a timer above which processes were down. Pods may have become
-// ready during an outage, and no pod could be upgraded.
+// If an answer or a timer is late by more than outage, processes were down. During such an outage, no pod
+// could be upgraded, and pods may have become ready without a plan.
 const outage = time.Minute
 
 // minDeadlineWait is the shortest wait for the progress deadline, and for a pod that may fail.
@@ -25,7 +25,7 @@ func (r *run) deadlineLeft(ctx workflow.Context) (left time.Duration, runs bool)
 	return deadline - workflow.Now(ctx).Sub(r.progress.Stall.Since), true
 }
 
-// overdue returns the stall of a run whose progress deadline is over.
+// overdue returns the stall if the progress deadline is over, and nil otherwise.
 func (r *run) overdue(ctx workflow.Context) *protocol.Stall {
 	if left, runs := r.deadlineLeft(ctx); runs && left <= 0 {
 		return r.progress.Stall
@@ -44,7 +44,8 @@ func (r *run) dropStallAfterOutage(ctx workflow.Context, began time.Time, after 
 	return true
 }
 
-// untilFailure shortens a wait to the time after which a pod may count as failed.
+// untilFailure returns wait, shortened to the time after which a pod may count as failed, if such a time is
+// known.
 func (r *run) untilFailure(wait time.Duration) time.Duration {
 	if r.again == 0 {
 		return wait

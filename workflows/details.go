@@ -21,7 +21,7 @@ const (
 	waitFailing  = "failed pods stopped the batch"
 )
 
-// waitOptions returns the options of a wait whose timer shows the reason in the UI.
+// waitOptions returns the options of a wait of at most timeout. The timer of the wait shows reason in the UI.
 func waitOptions(timeout time.Duration, reason string) workflow.AwaitOptions {
 	return workflow.AwaitOptions{Timeout: timeout, TimerOptions: workflow.TimerOptions{Summary: protocol.Summary(reason)}}
 }
@@ -89,8 +89,8 @@ func (r *run) listRejected() string {
 	return strings.Join(lines, "\n")
 }
 
-// recordRejected adds rejected pods with their newest reasons, and removes pods that have been
-// written since their rejection.
+// recordRejected returns the pods of known without written pods, and adds the pods of failed with the newest
+// reasons, up to maxNamedRejected pods.
 func recordRejected(known []protocol.RejectedPod, written []protocol.PodReference, failed []protocol.RejectedPod) []protocol.RejectedPod {
 	for _, pod := range failed {
 		written = append(written, pod.PodReference)

@@ -15,8 +15,8 @@ import (
 // evictionLimit limits the time of one activity of an Eviction.
 const evictionLimit = 2 * time.Minute
 
-// Eviction evicts the pods of a RolloutPolicy that no upgrade in place brings to the newest content
-// (SPEC §13). It ends once the policy is gone or evicts no pods any more.
+// Eviction evicts the pods of a RolloutPolicy that no upgrade in place brings to the newest content (SPEC
+// §13). Eviction ends once the policy is gone or evicts no pods any more.
 //
 // The run handles the signals pause, resume and wake, and the query status. A resume also permits
 // another attempt for the owners whose eviction has failed.
@@ -45,7 +45,7 @@ func Eviction(ctx workflow.Context, input protocol.EvictionInput) error {
 type evictionRun struct {
 	input   protocol.EvictionInput
 	signals signals
-	// wake is the channel of the operator, which ends a wait early.
+	// wake is the channel of the signal by which the operator ends a wait early.
 	wake workflow.ReceiveChannel
 	// written is the view that the memo contains.
 	written protocol.EvictionView
@@ -73,8 +73,8 @@ func (r *evictionRun) readSignals(ctx workflow.Context) {
 	r.input.View.Pause, s.Failed, s.Proven, s.Rejected, s.Rotations = nil, nil, nil, 0, 0
 }
 
-// step makes a plan, and evicts the pods of the plan unless the run is paused. It returns the time
-// until the next step.
+// step makes a plan, and evicts the pods of the plan unless the run is paused. step returns the time until
+// the next step. ended reports whether the eviction has ended.
 func (r *evictionRun) step(ctx workflow.Context) (wait time.Duration, ended bool, err error) {
 	var plan protocol.EvictionPlan
 	options := evictionOptions(ctx, "choose pods to evict", workflow.GetInfo(ctx).TaskQueueName)
@@ -116,7 +116,7 @@ func (r *evictionRun) view(plan *protocol.EvictionPlan, result *protocol.EvictPo
 	v := &r.input.View
 	v.Message, v.Remaining, v.Overdue = plan.Message, plan.Remaining, plan.Overdue
 	v.Evicted, v.Since, v.Failed = r.input.State.Evicted, r.input.State.Since, r.input.State.Failed
-	// A change of Left changes the message, too.
+	// A change of Left also changes the message, so show does not compare Left.
 	v.Left = plan.Left
 	if n := len(result.Rejected); n > 0 {
 		first := &result.Rejected[0]
@@ -127,7 +127,7 @@ func (r *evictionRun) view(plan *protocol.EvictionPlan, result *protocol.EvictPo
 	}
 }
 
-// show writes the view to the memo and to the UI, if it has changed.
+// show writes the view to the memo and to the UI if the view has changed.
 func (r *evictionRun) show(ctx workflow.Context) error {
 	v := r.input.View
 	if v.Message == r.written.Message && v.Evicted == r.written.Evicted && v.Overdue == r.written.Overdue &&

@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// rolloutLimit limits the time of one rollout in a cluster, with the pauses of people.
+	// rolloutLimit limits the time of one rollout in a cluster, including pauses by users.
 	rolloutLimit = 90 * 24 * time.Hour
 	// memberHeartbeat is the time without a heartbeat after which the worker of a member counts as lost.
 	memberHeartbeat = time.Minute
 )
 
-// Fleet is the rollout of one SidecarSet over many clusters (SPEC §12). A run belongs to one content.
-// Each member executes its part as an activity on its own task queue. Package internal/fleet makes the
-// decisions. After all stages, the run stays open for clusters that join, and continues as new with other
-// content.
+// Fleet is the rollout of one SidecarSet over many clusters (SPEC §12). A run belongs to one content. Each
+// member executes the rollout in its cluster as an activity, on a task queue of the member. Package
+// internal/fleet makes the decisions. After all stages, the run stays open for clusters that join. Other
+// content makes the run continue as new.
 func Fleet(ctx workflow.Context, state protocol.FleetState) error {
 	state.Rules = max(int(workflow.GetVersion(ctx, "rules of a fleet", workflow.DefaultVersion, fleet.NewestRules)), 0)
 	continued := fleet.Resume(&state)
@@ -64,9 +64,10 @@ func Fleet(ctx workflow.Context, state protocol.FleetState) error {
 // fleetRun is the state of one run of Fleet.
 type fleetRun struct {
 	state protocol.FleetState
-	// contents are reports of members. left is signalled after a member left.
+	// contents is the channel of the reports of members. left is the channel of the signal that a member has
+	// left.
 	contents, left workflow.ReceiveChannel
-	// active are the activities of clusters in progress.
+	// active contains the activities in progress, by the uid of the cluster.
 	active map[string]*activeMember
 	// measuring is the measurement in progress, if any. reading is the read of the plan in progress.
 	measuring *activeMeasurement
@@ -77,13 +78,13 @@ type fleetRun struct {
 
 type activeMember struct{ cancel workflow.CancelFunc }
 
-// activeRead is a read of the plan. err is its error, which no retry corrects.
+// activeRead is a read of the plan. err is the error of the read after all retries.
 type activeRead struct {
 	cancel workflow.CancelFunc
 	err    error
 }
 
-// next returns the next step. Until the plan is read, only rollbacks are due.
+// next returns the next step. While the plan is being read, only rollbacks are due.
 func (f *fleetRun) next(now time.Time) fleet.Step {
 	if f.reading != nil {
 		return fleet.NextRollbacks(&f.state, now)
@@ -106,15 +107,16 @@ func (f *fleetRun) readContents(now time.Time) {
 	}
 }
 
-// long reports whether the history is long. Activities in progress are repeated by the next run.
+// long reports whether the history is so long that the run must continue as new. The next run starts the
+// activities in progress again.
 func (f *fleetRun) long(ctx workflow.Context) bool {
 	info := workflow.GetInfo(ctx)
 	return info.GetContinueAsNewSuggested() || info.GetCurrentHistoryLength() >= longHistory
 }
 
-// readPlan reads the policy at the begin of the rollout, and the members at the begin of each stage and
-// once a new member reports content. The registry may be unreadable for a long time, so rollbacks and
-// requests do not wait for the answer, except under the first rules.
+// readPlan reads the policy at the begin of the rollout, and the members at the begin of each stage and once
+// a new member reports content. The registry may be unreadable for a long time, so rollbacks and requests do
+// not wait for the answer. Only in a run with Rules 0, readPlan waits for the answer.
 func (f *fleetRun) readPlan(ctx workflow.Context) error {
 	if f.reading != nil || f.state.Planned && !f.refresh || f.state.Hash == "" {
 		return f.readError()
@@ -137,7 +139,7 @@ func (f *fleetRun) readPlan(ctx workflow.Context) error {
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		err := answer.Get(ctx, &plan)
 		if f.reading != self {
-			return // a retry reads the plan again
+			return // the update retry has ended this read
 		}
 		if f.changed = true; err != nil {
 			self.err = err
@@ -149,8 +151,9 @@ func (f *fleetRun) readPlan(ctx workflow.Context) error {
 	return nil
 }
 
-// adopt adopts a plan. If a member has reported content since the begin of the read, the plan is read again
-// and does not remove this member.
+// adopt copies a plan into the state, and ends the activities of clusters that have left. If a member has
+// reported content since the begin of the read, the plan is read again, and adopt does not remove this
+// member.
 func (f *fleetRun) adopt(plan *protocol.FleetPlan) {
 	fleet.Adopt(&f.state, plan, f.refresh)
 	for _, uid := range fleet.Keys(f.active) {
@@ -167,7 +170,7 @@ func (f *fleetRun) readError() error {
 	return fmt.Errorf("read the members of the fleet: %w", f.reading.err)
 }
 
-// begin starts an activity of a cluster. It ends another activity of the cluster.
+// begin starts an activity of the cluster uid, and cancels an earlier activity of the cluster.
 func (f *fleetRun) begin(ctx workflow.Context, uid, activity string) {
 	f.end(uid)
 	working, cancel := workflow.WithCancel(ctx)
@@ -198,7 +201,8 @@ func (f *fleetRun) begin(ctx workflow.Context, uid, activity string) {
 	})
 }
 
-// unanswered is the result of a cluster that did not answer.
+// unanswered returns the result of a cluster whose activity ended with err. A cluster without a worker within
+// the time within is skipped. After any other error, the rollout in the cluster has failed.
 func unanswered(err error, within time.Duration) protocol.FleetResult {
 	var timeout *temporal.TimeoutError
 	if errors.As(err, &timeout) && timeout.TimeoutType() == enums.TIMEOUT_TYPE_SCHEDULE_TO_START {
@@ -214,7 +218,8 @@ func (f *fleetRun) end(uid string) {
 	}
 }
 
-// await waits until a report or a request arrives, an activity ends, or the time until has come.
+// await waits until a report or a request arrives, an activity ends, or the time until is reached. A zero
+// until has no effect.
 func (f *fleetRun) await(ctx workflow.Context, until time.Time) error {
 	due := func() bool { return f.changed || f.contents.Len() > 0 || f.left.Len() > 0 }
 	if until.IsZero() {

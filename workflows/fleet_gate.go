@@ -17,8 +17,8 @@ type activeMeasurement struct {
 	cancel workflow.CancelFunc
 }
 
-// measure begins the next measurement, which any member executes, and ends a measurement that the rollout
-// no longer waits for. The wait before a measurement is part of its activity, so the wait adds no timer to
+// measure starts the next measurement, which any member executes, and cancels a measurement that the rollout
+// does not need any more. The wait before a measurement is part of the activity, so the wait adds no timer to
 // the history. The workflow does not block on the measurement.
 func (f *fleetRun) measure(ctx workflow.Context, next *protocol.FleetGateInput) {
 	if f.measuring != nil && next != nil && f.measuring.input.Same(next) {

@@ -12,8 +12,8 @@ import (
 )
 
 // FleetRegistry keeps the policies, the members and the freeze of a fleet (SPEC §12.1, §12.7). Members
-// announce themselves by the signal announce. Updates change policies, members and the freeze. An
-// activity notifies each member of a freeze, and of its end.
+// announce themselves by the signal announce. Updates change policies, members and the freeze. An activity
+// notifies each member of a freeze, and of the end of the freeze.
 func FleetRegistry(ctx workflow.Context, registry protocol.FleetRegistry) error {
 	r := &registryRun{registry: registry, telling: map[string]*activeMember{}}
 	announced := workflow.GetSignalChannel(ctx, protocol.AnnounceSignal)
@@ -44,13 +44,14 @@ func FleetRegistry(ctx workflow.Context, registry protocol.FleetRegistry) error 
 // registryRun is the state of one run of FleetRegistry.
 type registryRun struct {
 	registry protocol.FleetRegistry
-	// telling contains the members that are being notified of the newest freeze or of its end.
+	// telling contains the activities that notify members of the newest freeze or unfreeze, by the uid of the
+	// member.
 	telling map[string]*activeMember
 	changed bool
 }
 
-// tell notifies a member of the newest freeze or of its end. An unreachable member is notified once it
-// returns.
+// tell notifies a member of the newest freeze or unfreeze. An unreachable member is notified once the member
+// is reachable.
 func (r *registryRun) tell(ctx workflow.Context, uid string) {
 	if r.telling[uid] != nil {
 		return
@@ -74,7 +75,7 @@ func (r *registryRun) tell(ctx workflow.Context, uid string) {
 	})
 }
 
-// forget ends the activity of a member.
+// forget cancels the activity that notifies a member.
 func (r *registryRun) forget(uid string) {
 	if telling := r.telling[uid]; telling != nil {
 		delete(r.telling, uid)

@@ -8,8 +8,8 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// minFrozenWait is the shortest wait in phase Frozen. The clock of a worker may be behind the clock
-// of Temporal, so that the freeze is not over for the worker when the timer fires.
+// minFrozenWait is the shortest wait in phase Frozen. The clock of a worker may be behind the clock of
+// Temporal, so the freeze may still apply for the worker when the timer fires.
 const minFrozenWait = time.Second
 
 // awaitThaw waits in phase Frozen until a signal arrives. The operator signals the run once a

@@ -22,9 +22,9 @@ const (
 	gateMargin = 20 * time.Second
 )
 
-// awaitGate measures the gate that is open (SPEC §11.14), sample after sample. It ends early when a
-// signal arrives, and before checkInterval is over, because failed pods count during a measurement, too.
-// A measurement without an answer is then repeated, so it never has two results.
+// awaitGate measures the gate that is open (SPEC §11.14), sample after sample. awaitGate returns when a
+// signal arrives, and before checkInterval is over, because failed pods count during a measurement, too. A
+// measurement without an answer is not recorded, and a later call of awaitGate measures again.
 func (r *run) awaitGate(ctx workflow.Context) error {
 	began := workflow.Now(ctx)
 	for measured := false; ; measured = true {
@@ -79,9 +79,9 @@ func (r *run) measure(ctx workflow.Context, open *outriggerv1.RolloutGate, state
 	return true, r.recordMeasurement(ctx, open, state, measured)
 }
 
-// isUnavailable reports whether a measurement failed because the provider or the workers were unavailable. The
-// error of an activity whose time is over in the middle of an attempt has the retry state of an error that
-// is not retried.
+// isUnavailable reports whether a measurement failed because the provider or the workers were unavailable. If
+// the time of an activity is over during an attempt, the retry state of the error is the same as for an error
+// that is not retried. isUnavailable therefore looks for a TimeoutError first.
 func isUnavailable(err error) bool {
 	if _, late := errors.AsType[*temporal.TimeoutError](err); late {
 		return true
@@ -111,24 +111,26 @@ func (r *run) gateInput(open *outriggerv1.RolloutGate, state protocol.GateState)
 	}
 }
 
-// measureAgain removes the measurements of a step whose gate has no clear answer, or whose failed gate
-// paused the run. Its gates measure again from the beginning. A failure that has not paused the run is
-// kept, because the next plan still has to act upon it. The pause of a user may have replaced that of the
-// policy.
+// measureAgain removes the measurements of a step with an inconclusive gate, or with a failed gate that
+// paused the run. The gates of the step are then measured again. A failure that has not paused the run is
+// kept, because the next plan still has to act upon the failure. Failed is also checked, because the pause of
+// a user may have replaced the pause by the policy.
 func measureAgain(s *protocol.Stage, pausedByPolicy bool) {
 	if s.EndedGate(protocol.GateInconclusive) != nil || (pausedByPolicy || s.Failed != nil) && s.EndedGate(protocol.GateFailure) != nil {
 		s.Gates, s.GateAttempt = nil, s.GateAttempt+1
 	}
 }
 
-// pausedByGate reports whether a gate without a clear answer, or a failed gate, paused the run.
+// pausedByGate reports whether the policy paused the run and a gate of the step is inconclusive or has
+// failed.
 func (r *run) pausedByGate() bool {
 	s := r.progress.Stage
 	return r.paused != nil && r.paused.ByPolicy() && (s.EndedGate(protocol.GateInconclusive) != nil || s.EndedGate(protocol.GateFailure) != nil)
 }
 
-// gateOptions gives a measurement the time until the run plans again, and at least the time of one request
-// after the wait. During an outage of the provider, the run therefore still counts failed pods.
+// gateOptions returns the options of a measurement. A measurement may take the time left until the run plans
+// again, and at least the time of one request after the wait. During an outage of the provider, the run
+// therefore still counts failed pods.
 func gateOptions(ctx workflow.Context, open *outriggerv1.RolloutGate, state protocol.GateState, wait, left time.Duration) workflow.Context {
 	attempt := gate.Timeout(open) + gateMargin
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{

@@ -13,8 +13,7 @@ import (
 // migration, because a hot upgrade that has begun finishes (SPEC §7.1).
 type migration struct {
 	running bool
-	// asleep is set while the migration does not check the pods until the run is woken or starts
-	// an upgrade batch.
+	// asleep is set while the migration waits until the run is woken or starts an upgrade batch.
 	asleep bool
 	// writing is set while a reset batch is running.
 	writing bool
@@ -27,8 +26,7 @@ type migration struct {
 	err      error
 }
 
-// migrate starts the migration unless it is running. The migration ends once no pod is
-// migrating.
+// migrate starts the migration unless the migration is running. The migration ends once no pod is migrating.
 func (r *run) migrate(ctx workflow.Context) {
 	if r.migration.running {
 		return
@@ -42,8 +40,8 @@ func (r *run) migrate(ctx workflow.Context) {
 	})
 }
 
-// awaitWake waits until a signal wakes the run, or until an upgrade batch is running. The pods of
-// that batch will migrate.
+// awaitWake waits until a signal or a plan wakes the migration, or until an upgrade batch is running. The hot
+// pods of an upgrade batch will migrate.
 func (r *run) awaitWake(ctx workflow.Context) error {
 	r.migration.asleep = true
 	defer func() { r.migration.asleep = false }()
@@ -52,8 +50,8 @@ func (r *run) awaitWake(ctx workflow.Context) error {
 	return err
 }
 
-// followMigration starts the migration if pods are migrating. It wakes the migration if pods can
-// be reset.
+// followMigration starts the migration if pods are migrating, and wakes a sleeping migration if pods can be
+// reset.
 func (r *run) followMigration(ctx workflow.Context, counts protocol.Counts) {
 	if counts.Migrating > 0 {
 		r.migrate(ctx)
@@ -63,9 +61,9 @@ func (r *run) followMigration(ctx workflow.Context, counts protocol.Counts) {
 	}
 }
 
-// rest waits after a reset batch that reset no pod. If writes were rejected, the wait doubles
-// each time. It ends early when the run is woken or upgrades more pods, because migrating pods
-// must not wait for a rejected pod.
+// rest waits after a reset batch that reset no pod. If writes were rejected, the wait doubles each time. The
+// wait ends early when the run is woken or upgrades more pods, because migrating pods must not wait for a
+// rejected pod.
 func (r *run) rest(ctx workflow.Context, rejected bool) error {
 	m := &r.migration
 	wait, reason := skippedPause, waitSkipped
@@ -78,7 +76,8 @@ func (r *run) rest(ctx workflow.Context, rejected bool) error {
 	return err
 }
 
-// resetBatch waits for migrated pods and resets their standby twins.
+// resetBatch waits for migrated pods and resets the standby twins of these pods. pending reports whether more
+// pods may have to be reset.
 func (r *run) resetBatch(ctx workflow.Context) (pending bool, err error) {
 	m := &r.migration
 	var next protocol.AwaitMigrationResult

@@ -13,8 +13,8 @@ import (
 
 var errNotPaused = errors.New(protocol.NotPaused)
 
-// handleUpdates sets the handlers of the updates pause and resume. The signals of the same names
-// have the same effect, but no answer.
+// handleUpdates sets the handlers of the updates pause and resume. The signals pause and resume have the same
+// effect, but no answer.
 func (r *run) handleUpdates(ctx workflow.Context) error {
 	err := workflow.SetUpdateHandlerWithOptions(ctx, protocol.PauseUpdate,
 		r.oncePause(func(ctx workflow.Context, pause protocol.Pause) (protocol.PauseResult, error) {
@@ -81,8 +81,8 @@ func (r *run) answer() protocol.PauseResult {
 	return r.answerPause()
 }
 
-// answerPause returns the answer to a pause. Its message describes the effect of the pause on
-// work in progress.
+// answerPause returns the answer to a pause. The message of the answer describes the effect of the pause on a
+// running batch or migration.
 func (r *run) answerPause() protocol.PauseResult {
 	message := "paused"
 	switch {
@@ -114,9 +114,9 @@ func (r *run) resume(ctx workflow.Context, by protocol.Pause) error {
 	return r.recordPause(ctx, &by)
 }
 
-// recordPause writes the pause, or the resume that ended it, to the memo of the run. The operator
-// reads the memo and keeps the pause in status in case the run is lost. Replays do not compare
-// the content of memos, because the content may be encrypted. Fields can therefore be added here.
+// recordPause writes the pause, or the resume ended, to the memo of the run. The operator copies the pause
+// from the memo to status, in case the run is lost. Replays do not compare the content of memos, because the
+// content may be encrypted. Fields can therefore be added to the memo.
 func (r *run) recordPause(ctx workflow.Context, ended *protocol.Pause) error {
 	// A nil value removes the memo.
 	memo := map[string]any{protocol.PauseMemo: nil, protocol.ResumeMemo: nil}

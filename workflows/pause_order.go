@@ -32,12 +32,13 @@ type pauseOrder struct {
 
 type pauseOrderKey struct{}
 
-// ExecuteWorkflow passes the order to the run.
+// ExecuteWorkflow adds the order to the context of the run.
 func (o *pauseOrder) ExecuteWorkflow(ctx workflow.Context, in *interceptor.ExecuteWorkflowInput) (any, error) {
 	return o.Next.ExecuteWorkflow(workflow.WithValue(ctx, pauseOrderKey{}, o), in)
 }
 
-// HandleSignal is called for each signal, in the order of history.
+// HandleSignal records the name of each pause and resume. The SDK calls HandleSignal for each signal, in the
+// order of the history.
 func (o *pauseOrder) HandleSignal(ctx workflow.Context, in *interceptor.HandleSignalInput) error {
 	if err := o.Next.HandleSignal(ctx, in); err != nil {
 		return err
@@ -48,8 +49,9 @@ func (o *pauseOrder) HandleSignal(ctx workflow.Context, in *interceptor.HandleSi
 	return nil
 }
 
-// pauseOrderOf returns the order of the run's pauses and resumes. It fails the workflow task if
-// the worker does not have the Interceptors, because such a worker does not know the order.
+// pauseOrderOf returns the order of the pauses and resumes of the run. If the worker does not have the
+// Interceptors, pauseOrderOf panics and so fails the workflow task, because such a worker does not know the
+// order.
 func pauseOrderOf(ctx workflow.Context) *pauseOrder {
 	order, ok := ctx.Value(pauseOrderKey{}).(*pauseOrder)
 	if !ok {

@@ -10,9 +10,9 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// handlePermits sets the handler of the update permit, by which a member of a fleet, or a user,
-// gives a run the permit for its content (SPEC §12.5, §12.6). The operator mirrors the memo in
-// status.
+// handlePermits sets the handler of the update permit, by which a member of a fleet, or a user, gives a run
+// the permit for its content (SPEC §12.5, §12.6). The run writes the permit to the memo, and the operator
+// copies the permit from the memo to status.
 func (r *run) handlePermits(ctx workflow.Context) error {
 	permit := func(ctx workflow.Context, permit protocol.Permit) (protocol.StepResult, error) {
 		if message, known := r.answerToAction(ctx); known {
@@ -34,7 +34,8 @@ func (r *run) handlePermits(ctx workflow.Context) error {
 	return nil
 }
 
-// checkPermit rejects a permit of a user that comes too late, or that the run does not need.
+// checkPermit rejects a permit that arrives after NotAfter, and a permit of a user if the run has a permit
+// for the same content.
 func (r *run) checkPermit(ctx workflow.Context, permit protocol.Permit) error {
 	if err := checkTime(ctx, permit.NotAfter); err != nil {
 		return err

@@ -7,25 +7,25 @@ import (
 )
 
 const (
-	// maxRejected limits the rejected pods that a run remembers. Their fingerprints take up to 64
+	// maxRejected limits the rejected pods that a run remembers. The fingerprints of these pods take up to 64
 	// KiB in each payload.
 	maxRejected = 16384
 	// maxRetried limits the rejected pods that are retried at a time.
 	maxRetried = 200
-	// Rejected pods are retried after a backoff, which doubles each time that no write is
-	// accepted.
+	// Rejected pods are retried after a backoff. The backoff doubles each time that pods are rejected again
+	// and no retried write is accepted.
 	minBackoff = 2 * time.Second
 	maxBackoff = 10 * time.Minute
 )
 
-// rejections are the pods whose upgrade, or whose condition, was rejected.
+// rejections are the pods whose upgrade was rejected, or the pods whose condition was rejected.
 type rejections struct{ *protocol.Rejections }
 
-// due reports whether there are rejected pods whose backoff is over.
+// due reports whether pods were rejected and the backoff is over.
 func (r rejections) due(now time.Time) bool { return len(r.Pods) > 0 && !now.Before(r.RetryAt) }
 
-// left returns the time until the backoff is over, and at most atMost. Without rejected pods, it
-// returns atMost.
+// left returns the time until the backoff is over, and at most atMost. Without rejected pods, left returns
+// atMost.
 func (r rejections) left(now time.Time, atMost time.Duration) time.Duration {
 	if len(r.Pods) == 0 {
 		return atMost
@@ -33,8 +33,8 @@ func (r rejections) left(now time.Time, atMost time.Duration) time.Duration {
 	return min(r.RetryAt.Sub(now), atMost)
 }
 
-// asked returns the input of activities. The input contains the rejected pods, and how many of
-// these pods to retry.
+// asked returns the input of activities. The input contains the rejected pods, and the number of these pods
+// to retry.
 func (r rejections) asked(now time.Time) protocol.Rejected {
 	rejected := protocol.Rejected{Pods: r.Pods}
 	if r.due(now) {
@@ -56,8 +56,9 @@ func (r rejections) resetBackoff() {
 	}
 }
 
-// record adds the result of a batch. It returns true if the batch made no progress: pods were rejected
-// again, or no longer fit into the list, and no write to a previously rejected pod was accepted.
+// record adds the result of a batch. again is true if the batch made no progress: pods were rejected again,
+// or the list was full and further pods were rejected, and no write to a previously rejected pod was
+// accepted.
 func (r rejections) record(now time.Time, written []protocol.PodReference, failed []protocol.RejectedPod) (again bool) {
 	known, full := r.Pods.Set(), len(r.Pods) == maxRejected
 	accepted, tried := false, map[protocol.Fingerprint]bool{}
@@ -70,7 +71,7 @@ func (r rejections) record(now time.Time, written []protocol.PodReference, faile
 	}
 	for _, pod := range written {
 		print := protocol.FingerprintOf(pod.UID)
-		// A pod that is also rejected was resized, but its resize does not last.
+		// A pod that is both written and rejected was resized, but the resize does not last.
 		accepted = accepted || known[print] && !tried[print]
 		tried[print] = true
 	}

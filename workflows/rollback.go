@@ -35,8 +35,9 @@ func (r *run) stopFailing(ctx workflow.Context, failure *protocol.Failure) error
 	return r.recordStage(ctx)
 }
 
-// restoreQuarantine adopts the quarantine of a signal for the generation of the run. The operator sends it
-// if Temporal was restored to a time before the rollback.
+// restoreQuarantine adopts the quarantine of a signal for the generation of the run, unless the run has
+// retried the content since. The operator sends such a signal if Temporal was restored to a time before the
+// rollback.
 func (r *run) restoreQuarantine(ctx workflow.Context, signalled *protocol.Stage) error {
 	own := r.progress.Stage
 	if signalled == nil || signalled.Quarantine == nil || signalled.Generation != r.input.Generation {
@@ -49,16 +50,17 @@ func (r *run) restoreQuarantine(ctx workflow.Context, signalled *protocol.Stage)
 		return nil
 	}
 	if own != nil && own.Quarantine != nil {
-		return r.recordStage(ctx) // the memo was lost
+		return r.recordStage(ctx) // the memo may be lost
 	}
 	r.progress.Stage = signalled
 	r.log(ctx).Warn("the rollback continues, because Temporal has lost its begin", "revision", signalled.Quarantine.Revision)
 	return r.recordStage(ctx)
 }
 
-// stageForNext returns the stage for the run of the next generation. A quarantine, an abort and a retry
-// outlive the generation, because the next generation may have the same content. The signal of the
-// operator may contain a quarantine that this run has ended, because status does not show the retry yet.
+// stageForNext returns the stage for the run of the next generation. A quarantine, an abort and a retry also
+// apply to the next generation, because the next generation may have the same content. The stage of the run
+// takes precedence over the stage of the signal: the signal may contain a quarantine that a retry has ended,
+// because status does not show the retry yet.
 func (r *run) stageForNext() *protocol.Stage {
 	own, signalled := r.progress.Stage, r.newest.Stage
 	switch {
@@ -83,7 +85,7 @@ func (r *run) checkAbort(request protocol.StepRequest) error {
 	return checkPause(protocol.Pause{By: request.By, Reason: request.Reason})
 }
 
-// abort requests the rollback of the rollout. It ends a pause, because a paused run upgrades no pod.
+// abort requests the rollback of the rollout. abort also ends a pause, because a paused run upgrades no pod.
 func (r *run) abort(ctx workflow.Context, request protocol.StepRequest) (protocol.StepResult, error) {
 	if err := r.readSignalsBefore(ctx, false); err != nil {
 		return protocol.StepResult{}, err
@@ -114,7 +116,7 @@ func (r *run) checkRetry(request protocol.StepRequest) error {
 	return checkPause(protocol.Pause{By: request.By, Reason: request.Reason})
 }
 
-// retry ends the quarantine. The rollout begins again with its first step.
+// retry ends the quarantine. The rollout begins again with the first step.
 func (r *run) retry(ctx workflow.Context, request protocol.StepRequest) (protocol.StepResult, error) {
 	quarantined := r.progress.Stage
 	r.progress.Stage, r.updated = &protocol.Stage{

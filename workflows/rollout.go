@@ -8,14 +8,14 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// Rollout upgrades the pods of a SidecarSet to one generation, batch after batch, until nothing is
-// left to do or a newer generation supersedes it.
+// Rollout upgrades the pods of a SidecarSet to one generation, batch after batch, until the rollout has ended
+// or another generation supersedes the generation of the run.
 //
-// The run handles the signals generation, pause and resume, and the query status. pause and
-// resume are also updates. The other updates are approve, promote, abort, retry and permit. The
-// signal generation with a newer generation continues the run as new. With the generation of the
-// run itself, it wakes a sleeping run. A waiting run also checks the cluster every few minutes,
-// because the operator that sends the signal may be down.
+// The run handles the signals generation, pause and resume, and the query status. pause and resume are also
+// updates. The other updates are approve, promote, abort, retry and permit. The signal generation with a
+// newer generation continues the run as new. The signal generation with the generation of the run wakes a
+// sleeping run. A waiting run also checks the cluster every few minutes, because the operator that sends the
+// signal may be down.
 func Rollout(ctx workflow.Context, input protocol.RolloutInput) (protocol.RolloutResult, error) {
 	r, err := newRun(ctx, input)
 	if err != nil {
@@ -39,7 +39,7 @@ func Rollout(ctx workflow.Context, input protocol.RolloutInput) (protocol.Rollou
 	return r.result(), nil
 }
 
-// step waits if the run is paused. Otherwise, it upgrades one batch.
+// step waits if the run is paused. Otherwise, step requests a plan and executes the plan.
 func (r *run) step(ctx workflow.Context) error {
 	if r.paused != nil {
 		r.progress.Stall = nil
@@ -66,7 +66,7 @@ func (r *run) step(ctx workflow.Context) error {
 	return r.follow(ctx, next)
 }
 
-// follow executes a plan.
+// follow executes a plan: follow upgrades a batch, or waits.
 func (r *run) follow(ctx workflow.Context, next protocol.NextBatchResult) error {
 	switch {
 	case next.Failure != nil:
@@ -90,7 +90,8 @@ func (r *run) follow(ctx workflow.Context, next protocol.NextBatchResult) error 
 	case r.conditions.running:
 		return workflow.Await(ctx, func() bool { return !r.conditions.running || r.hasSignals() })
 	case next.Phase.Ended():
-		// A signal that arrived with the answer may require more.
+		// A signal that arrived with the plan may require more upgrades, and an omitted condition may still
+		// be outdated.
 		r.ended = !r.hasSignals() && !r.conditions.omitted
 	}
 	return nil

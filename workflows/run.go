@@ -24,7 +24,7 @@ const (
 	// checkInterval is the longest time between two checks of the cluster by a waiting run. A
 	// check adds eleven events to the history.
 	checkInterval = 5 * time.Minute
-	// budgetCheckInterval is the same time for a run that respects PodDisruptionBudgets.
+	// budgetCheckInterval replaces checkInterval in a run that respects PodDisruptionBudgets.
 	budgetCheckInterval = time.Minute
 	// retryInterval is the longest backoff of an activity. A longer backoff would delay the
 	// rollout after an outage of the API server.
@@ -40,12 +40,11 @@ type run struct {
 	phase    protocol.Phase
 	message  string
 	counts   protocol.Counts
-	// fleetFault is the reason for which no permit can arrive, as of the newest plan.
+	// fleetFault is the reason in the newest plan for which no permit can arrive.
 	fleetFault string
 	// asked contains the rejected pods that were the input of the newest plan.
 	asked protocol.Rejected
-	// rejectedPods lists the pods whose newest write was rejected. The query and the UI show
-	// these pods.
+	// rejectedPods lists the pods whose newest write was rejected. The UI shows these pods.
 	rejectedPods []protocol.RejectedPod
 	since        time.Time
 	signals      signals
@@ -61,7 +60,7 @@ type run struct {
 	// increases with each signal and each plan that wakes a sleeping migration.
 	updated, woken bool
 	wakes          int
-	// again is the time after which a pod may count as failed, as the newest plan knows it, or 0.
+	// again is the time from the newest plan until a pod may count as failed, or 0.
 	again time.Duration
 	// resumed is set while the last resume that was read ended a pause.
 	resumed bool
@@ -110,22 +109,22 @@ func newRun(ctx workflow.Context, input protocol.RolloutInput) (*run, error) {
 	return r, r.show(ctx, protocol.PhaseProgressing, "looking for pods to upgrade")
 }
 
-// wasReset reports whether this run was created by the reset of another run. Activities of the
-// other run may still write.
+// wasReset reports whether this run was created by the reset of another run. Activities of the other run may
+// still write, so this run needs its own identity in the Lease.
 func wasReset(ctx workflow.Context) bool {
 	info := workflow.GetInfo(ctx)
 	return info.OriginalRunID != info.WorkflowExecution.RunID
 }
 
-// continueAsNewDue reports whether the run continues as new, with the newest generation. This
-// generation is older than that of the run if the cluster was restored to an older generation.
+// continueAsNewDue reports whether the run has to continue as new, because of another generation or a long
+// history. The newest generation is lower than the generation of the run if the cluster was restored.
 func (r *run) continueAsNewDue(ctx workflow.Context) bool {
 	info := workflow.GetInfo(ctx)
 	return r.newest.Generation != r.input.Generation || info.GetContinueAsNewSuggested() || info.GetCurrentHistoryLength() >= longHistory
 }
 
-// nextBatch requests a plan. If a signal arrives before the plan, nextBatch cancels the activity,
-// and answered is false. The activity changes nothing, so it can be cancelled at any time.
+// nextBatch requests a plan. If a signal arrives before the plan, nextBatch cancels the activity, and
+// answered is false. The activity writes no pod, so the activity can be cancelled at any time.
 func (r *run) nextBatch(ctx workflow.Context) (next protocol.NextBatchResult, answered bool, err error) {
 	asking, cancel := workflow.WithCancel(pollOptions(ctx, fmt.Sprintf("choose batch %d", r.progress.Batches+1)))
 	defer cancel()
@@ -162,7 +161,7 @@ func (r *run) nextBatch(ctx workflow.Context) (next protocol.NextBatchResult, an
 	}
 	used := next.Stage
 	if next.Phase == protocol.PhaseSuperseded {
-		used = nil // it belongs to another generation
+		used = nil // the stage belongs to another generation
 	}
 	if valid, err := r.adoptStage(ctx, stage, used); err != nil || !valid {
 		return next, false, err
@@ -202,8 +201,8 @@ func (r *run) upgradeBatch(ctx workflow.Context, next protocol.NextBatchResult) 
 		return r.awaitSignalFor(ctx, skippedPause, waitFailing)
 	}
 	if again && len(result.Written) == 0 {
-		// The batch contained only rejected pods, because no other pod could be upgraded. Its plan says
-		// that the rollout progresses.
+		// The batch contained only rejected pods, because no other pod could be upgraded. The plan of the
+		// batch had the phase Progressing, so the phase is corrected here.
 		r.phase = protocol.PhaseWaiting
 		workflow.SetCurrentDetails(ctx, r.details())
 		return r.sleep(ctx, waitRejected)
@@ -217,10 +216,11 @@ func (r *run) rejected() rejections { return rejections{&r.progress.Rejected} }
 // rejectedConditions returns the pods whose condition was rejected.
 func (r *run) rejectedConditions() rejections { return rejections{&r.progress.RejectedConditions} }
 
-// written records the pods that a batch wrote. The cache must show these writes before the next
-// plan. If the batch has certainly written a pod, the writes of earlier batches are dropped,
-// because a cache that shows a later write also shows earlier writes. Each pod has one entry, so that batches
-// which no worker takes do not let the list grow. Only inputs contain the list, so replays do not compare it.
+// written records the pods that a batch wrote. The cache must show these writes before the next plan. If the
+// batch has certainly written a pod, the writes of earlier batches are dropped, because a cache that shows a
+// later write also shows earlier writes. Each pod has one entry, because otherwise the list would grow with
+// each batch that is cancelled before a worker takes the batch. Only inputs contain the list, so replays do
+// not compare the list.
 func (r *run) written(pods []protocol.WrittenPod) {
 	if countWritten(pods) == 0 {
 		newest := map[protocol.PodReference]bool{}
@@ -233,8 +233,8 @@ func (r *run) written(pods []protocol.WrittenPod) {
 	r.progress.Written = pods
 }
 
-// upgrade runs one batch. The batch continues while slots are released. It is cancelled when a
-// signal arrives.
+// upgrade runs one batch. The batch continues while slots are released, and is cancelled when a signal
+// arrives.
 func (r *run) upgrade(ctx workflow.Context, next protocol.NextBatchResult) (result protocol.UpgradeBatchResult, err error) {
 	summary := fmt.Sprintf("upgrade batch %d: %d pods", r.progress.Batches, len(next.Pods))
 	if len(next.Queued) > 0 {
@@ -297,8 +297,8 @@ func countWritten(written []protocol.WrittenPod) (n int) {
 	return n
 }
 
-// continueAsNew ends a running reset batch, and continues as a new run. The new run keeps the
-// pause and the pods that were written last.
+// continueAsNew ends a running reset batch, and continues as a new run. The new run keeps the pause, the pods
+// that were written last, and the identity in the Lease.
 func (r *run) continueAsNew(ctx workflow.Context) (protocol.RolloutResult, error) {
 	if r.migration.writing {
 		r.migration.end()

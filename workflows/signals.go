@@ -30,7 +30,7 @@ func (r *run) hasSignals() bool {
 	return r.updated || r.signals.generation.Len()+len(r.signals.order.names) > 0
 }
 
-// willBePaused reports whether the run is paused once it has read its signals.
+// willBePaused reports whether the run is paused after the signals that have arrived.
 func (r *run) willBePaused() bool {
 	if names := r.signals.order.names; len(names) > 0 {
 		return names[len(names)-1] == protocol.PauseSignal
@@ -45,7 +45,7 @@ func (r *run) readSignals(ctx workflow.Context) error {
 		if err := r.restoreQuarantine(ctx, sent.Stage); err != nil {
 			return err
 		}
-		// A plan shows a new generation without its images.
+		// If a plan showed the generation first, the images are not known yet.
 		if sent.Generation > r.newest.Generation || sent.Generation == r.newest.Generation && r.newest.Images == "" {
 			r.newest = sent
 		}
@@ -67,8 +67,8 @@ func (r *run) readSignals(ctx workflow.Context) error {
 	return r.resume(ctx, resumes[len(resumes)-1])
 }
 
-// drainPauses reads one payload for each signal. For a payload that cannot be decoded it returns
-// a Pause without a name, so that the signal still takes effect.
+// drainPauses reads one payload for each signal. For a payload that cannot be decoded, drainPauses returns a
+// Pause without a name, so that the signal still takes effect.
 func drainPauses(channel workflow.ReceiveChannel) []protocol.Pause {
 	var all []protocol.Pause
 	for _, raw := range drain[converter.RawValue](channel) {
@@ -107,8 +107,8 @@ func (r *run) awaitSignalFor(ctx workflow.Context, timeout time.Duration, reason
 	return err
 }
 
-// checkInterval returns the longest time between two checks of a sleeping run. The operator does not
-// watch PodDisruptionBudgets, so a run that respects them checks more often.
+// checkInterval returns the longest time between two checks of a sleeping run. The operator does not watch
+// PodDisruptionBudgets, so a run that respects PodDisruptionBudgets checks more often.
 func (r *run) checkInterval() time.Duration {
 	if s := r.progress.Stage; s != nil && s.Step != nil && s.Step.RespectBudgets {
 		return budgetCheckInterval
@@ -120,8 +120,7 @@ func (r *run) checkInterval() time.Duration {
 // retry, or checkInterval is over. A sleeping run occupies no worker.
 func (r *run) sleep(ctx workflow.Context, reason string) error {
 	atMost := r.checkInterval()
-	// If rejected pods were due and could not be upgraded, they wait for checkInterval like other
-	// pods.
+	// Rejected pods that were due and could not be upgraded wait for checkInterval like other pods.
 	if r.asked.Again == 0 || reason == waitRejected {
 		atMost = r.rejected().left(workflow.Now(ctx), atMost)
 	}

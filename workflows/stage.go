@@ -10,9 +10,9 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// adoptStage records the stage that a plan used. asked is the stage of the run when the plan was
-// requested. valid is false if an update has changed the stage since, so that the plan is obsolete. An
-// older worker drops the hash of a stage, which is no change.
+// adoptStage records the stage that a plan used. asked is the stage of the run when the plan was requested.
+// valid is false if an update has changed the stage since the request, so that the plan is obsolete. An older
+// worker drops the hash of a stage, so a missing hash is not a change.
 func (r *run) adoptStage(ctx workflow.Context, asked, used *protocol.Stage) (valid bool, err error) {
 	switch {
 	case r.progress.Stage != asked:
@@ -24,8 +24,8 @@ func (r *run) adoptStage(ctx workflow.Context, asked, used *protocol.Stage) (val
 	return true, r.recordStage(ctx)
 }
 
-// awaitStep waits until the next step may begin (SPEC §11.3). The timer of the bake time belongs
-// to the run, so it survives every restart. During the wait, the run upgrades no pod.
+// awaitStep waits until the next step may begin (SPEC §11.3). The timer of the bake time belongs to the run,
+// so the timer continues after a restart of any process. During the wait, the run upgrades no pod.
 func (r *run) awaitStep(ctx workflow.Context) error {
 	s := r.progress.Stage
 	if s.Reached == nil {
@@ -55,7 +55,7 @@ func (r *run) awaitStep(ctx workflow.Context) error {
 	return r.awaitSignalFor(ctx, wait, message)
 }
 
-// beginNextStep ends the current step. The next plan reads the next step from the policy.
+// beginNextStep ends the current step. The next plan then reads the next step from the policy.
 func (r *run) beginNextStep(ctx workflow.Context) error {
 	r.log(ctx).Info("step ended", "step", r.progress.Stage.Title())
 	r.progress.Stage = r.progress.Stage.Next()
@@ -70,8 +70,8 @@ func (r *run) pauseFailing(ctx workflow.Context, failure *protocol.Failure) erro
 	return r.pause(ctx, protocol.PauseByPolicy(r.progress.Stage.Policy, failure.Reason))
 }
 
-// acceptFailed lets the next plan accept the pods that have failed before the resume of a paused run
-// (SPEC 11.6.5). More pods may have failed since the pause.
+// acceptFailed makes the next plan accept the pods that have failed before the resume of a paused run (SPEC
+// 11.6.5). The plan determines these pods, because more pods may have failed since the pause.
 func (r *run) acceptFailed(ctx workflow.Context) error {
 	s := r.progress.Stage
 	if r.paused == nil || s == nil || s.Done || s.Accept || s.Quarantine != nil {
@@ -84,8 +84,8 @@ func (r *run) acceptFailed(ctx workflow.Context) error {
 	return r.recordStage(ctx)
 }
 
-// recordStage writes the stage to the memo of the run. The operator mirrors the memo in status, in
-// case the run is lost. A run without a RolloutPolicy never writes this memo.
+// recordStage writes the stage to the memo of the run. The operator copies the stage from the memo to status,
+// in case the run is lost. A run without a RolloutPolicy never writes this memo.
 func (r *run) recordStage(ctx workflow.Context) error {
 	if err := workflow.UpsertMemo(ctx, map[string]any{protocol.StageMemo: *r.progress.Stage}); err != nil {
 		return fmt.Errorf("write the memo %s: %w", protocol.StageMemo, err)
@@ -93,7 +93,7 @@ func (r *run) recordStage(ctx workflow.Context) error {
 	return nil
 }
 
-// clearStage removes the memo that a run of another generation has left.
+// clearStage removes the stage of a run of another generation from the memo.
 func (r *run) clearStage(ctx workflow.Context) error {
 	if err := workflow.UpsertMemo(ctx, map[string]any{protocol.StageMemo: nil}); err != nil {
 		return fmt.Errorf("remove the memo %s: %w", protocol.StageMemo, err)
@@ -121,7 +121,7 @@ func (r *run) handleStepUpdates(ctx workflow.Context) error {
 	return r.handlePermits(ctx)
 }
 
-// inTime returns a validator that also rejects a request after its last time.
+// inTime returns a validator that calls check, and rejects a request that arrives after NotAfter.
 func inTime(check func(protocol.StepRequest) error) func(workflow.Context, protocol.StepRequest) error {
 	return func(ctx workflow.Context, request protocol.StepRequest) error {
 		if err := checkTime(ctx, request.NotAfter); err != nil {
@@ -131,7 +131,8 @@ func inTime(check func(protocol.StepRequest) error) func(workflow.Context, proto
 	}
 }
 
-// checkTime rejects an update whose sender no longer waits for the answer.
+// checkTime returns an error if the current time is after notAfter. The sender of the update then does not
+// wait for the answer any more.
 func checkTime(ctx workflow.Context, notAfter time.Time) error {
 	if !notAfter.IsZero() && workflow.Now(ctx).After(notAfter) {
 		return temporal.NewApplicationError("the request is from before "+notAfter.UTC().Format(time.RFC3339)+", and comes too late", protocol.LateRequest)
@@ -179,8 +180,8 @@ func (r *run) approve(ctx workflow.Context, request protocol.StepRequest) (proto
 	return protocol.StepResult{Message: s.Title() + " is approved"}, r.recordStage(ctx)
 }
 
-// promote ends the current step without its bake time, its gates and its approval. Full ends all
-// steps.
+// promote ends the current step without the bake time, the gates and the approval of the step. If Full is set
+// in request, promote ends all steps.
 func (r *run) promote(ctx workflow.Context, request protocol.StepRequest) (protocol.StepResult, error) {
 	s := *r.progress.Stage
 	r.updated = true
@@ -197,7 +198,7 @@ func (r *run) promote(ctx workflow.Context, request protocol.StepRequest) (proto
 	resumes := r.pausedByGate()
 	r.progress.Stage = next
 	if resumes {
-		// The pause waits only for an answer about the gates that the promotion skips.
+		// The run was paused because of gates that the promotion skips.
 		r.paused, next.Failed = nil, nil
 		if err := r.recordPause(ctx, &protocol.Pause{By: request.By, Reason: request.Reason}); err != nil {
 			return protocol.StepResult{}, err

@@ -13,7 +13,7 @@ import (
 // that users search by, in the search attributes.
 func (r *run) show(ctx workflow.Context, phase protocol.Phase, message string) error {
 	if phase == protocol.PhaseStepReached {
-		return nil // awaitStep shows what the run waits for
+		return nil // awaitStep shows the reason for the wait
 	}
 	r.phase, r.message = phase, message
 	workflow.SetCurrentDetails(ctx, r.details())

@@ -18,10 +18,10 @@ import (
 
 const (
 	// checkInterval is the time between two checks of a connection that works. A connection that fails is
-	// checked at each report.
+	// checked in each turn.
 	checkInterval = 10 * time.Second
-	// wakeInterval is the shortest time between two wakes of the runs without a permit, because a wake
-	// costs events of their histories. A run also plans again by itself after this time.
+	// wakeInterval is the shortest time between two wakes of the runs without a permit, because each wake
+	// adds events to the histories of the runs. A waiting run also plans again by itself after five minutes.
 	wakeInterval = 5 * time.Minute
 )
 
@@ -34,7 +34,8 @@ type Connection struct {
 	fault string
 }
 
-// NewConnection registers the metrics of a connection. The gauge has no value before the first call.
+// NewConnection returns a connection, and registers the metrics of the connection. The gauge has no value
+// before the first call.
 func NewConnection(registerer prometheus.Registerer) *Connection {
 	factory := promauto.With(registerer)
 	return &Connection{
@@ -49,15 +50,15 @@ func NewConnection(registerer prometheus.Registerer) *Connection {
 	}
 }
 
-// Fault returns why the connection fails, with a remedy. It is empty while the connection works, and before the first
-// call.
+// Fault returns the reason for which the connection fails, with a remedy. Fault returns an empty string while
+// the connection works, and before the first call.
 func (c *Connection) Fault() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.fault
 }
 
-// record records the result of a call.
+// record records the result of a call in the metrics and in the fault.
 func (c *Connection) record(err error) {
 	reason, fault := temporal.ExplainFleet(err)
 	connected := 1.0
@@ -71,8 +72,9 @@ func (c *Connection) record(err error) {
 	c.fault = fault
 }
 
-// check finds out whether the connection works, unless a report of this turn has failed or the connection worked
-// shortly before. A member whose rollouts all have ended sends no reports for an hour.
+// check calls the Temporal of the fleet and records the result, unless a report of this turn has failed or
+// the connection worked less than checkInterval ago. Without check, a member whose rollouts all have ended
+// would not call the fleet for an hour.
 func (r *Reporter) check(ctx context.Context) {
 	now := r.Clock.Now()
 	if r.failed || r.Connection.Fault() == "" && !r.checkedAt.IsZero() && now.Sub(r.checkedAt) < checkInterval {

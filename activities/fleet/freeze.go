@@ -15,8 +15,8 @@ import (
 // FreezeName is the name of the RolloutFreeze that a freeze of the fleet creates in each member.
 const FreezeName = "outrigger-fleet"
 
-// Freeze creates or deletes the RolloutFreeze of the fleet, which stops all upgrades in the cluster
-// within two seconds. Rollbacks go on.
+// Freeze creates, updates or deletes the RolloutFreeze of the fleet, as wanted. The RolloutFreeze stops all
+// upgrades in the cluster within two seconds. Rollbacks continue.
 func (m *Member) Freeze(ctx context.Context, wanted protocol.FleetFreeze) error {
 	if err := m.confirm(ctx); err != nil {
 		return err
@@ -50,7 +50,7 @@ func (m *Member) Freeze(ctx context.Context, wanted protocol.FleetFreeze) error 
 	return nil
 }
 
-// reasonOf returns the reason for the RolloutFreeze of the fleet.
+// reasonOf returns the reason in the RolloutFreeze of the fleet.
 func reasonOf(freeze protocol.FleetFreeze) string {
 	return bounded("the fleet" + protocol.Pause{By: freeze.By, Reason: freeze.Reason}.Details())
 }

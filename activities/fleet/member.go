@@ -1,5 +1,6 @@
-// Package fleet contains the activities of a member of a fleet, and its reports (SPEC §12.5). A member
-// gives permits to the runs of its own cluster, and reads their ends. It dials out only.
+// Package fleet contains the activities of a member of a fleet, and its reports (SPEC §12.5). A member gives
+// permits to the runs of its own cluster, and returns the results of the rollouts to the fleet. A member
+// opens connections to the fleet, and accepts no connections.
 package fleet
 
 import (
@@ -31,16 +32,16 @@ const (
 	// pollInterval is the time between two reads of a run, and callTimeout the longest time of a call.
 	pollInterval = time.Second
 	callTimeout  = 10 * time.Second
-	// wantedInterval is the time between two questions whether the fleet rolls the content out, while it
-	// does not.
+	// While the fleet does not roll the content out, wantedInterval is the time between two reads of the
+	// rollout in the fleet.
 	wantedInterval = 30 * time.Second
 	// maxClockSkew is the difference between the clocks of the worker and of Temporal up to which requests
 	// are in time.
 	maxClockSkew = time.Minute
 	// signalInterval is the time between two signals that begin the same rollback.
 	signalInterval = 10 * time.Second
-	// recordTimeout is the longest time that a completed rollout waits until status records its end.
-	// Later content that fails is rolled back to the revision that status records.
+	// recordTimeout is the longest time that the member waits until status records the end of a completed
+	// rollout. Later content that fails is rolled back to the revision that status records.
 	recordTimeout = time.Minute
 	// byFleet is the user of requests of the fleet.
 	byFleet = "the fleet"
@@ -52,14 +53,14 @@ type Member struct {
 	Live client.Reader
 	// Writer writes the RolloutFreeze of the fleet.
 	Writer client.Writer
-	// Local is the Temporal of the cluster's own runs, and TaskQueue their task queue. Fleet is the
-	// Temporal of the fleet.
+	// Local is the client of the Temporal of the cluster, and TaskQueue the task queue of the runs of the
+	// cluster. Fleet is the client of the Temporal of the fleet.
 	Local, Fleet sdk.Client
 	TaskQueue    string
 	Clock        clock.WithTicker
 
-	// unanswered are the SidecarSets with an activity that ended without a result. The fleet may have
-	// skipped the cluster.
+	// unanswered contains the names of the SidecarSets with an activity that ended without a result. The
+	// fleet may have skipped the cluster for these SidecarSets.
 	unanswered sync.Map
 }
 
@@ -75,7 +76,9 @@ func (m *Member) Plan(ctx context.Context, set string) (protocol.FleetPlan, erro
 	return fleet.PlanOf(set, &registry), nil
 }
 
-// Rollout permits the content of a SidecarSet, and waits for the end of its run.
+// Rollout permits the content of a SidecarSet, and waits until the rollout has completed or failed, or until
+// the cluster has other content. If the cluster does not get the content within input.Within, the cluster is
+// skipped.
 func (m *Member) Rollout(ctx context.Context, input protocol.FleetRolloutInput) (protocol.FleetResult, error) {
 	began := m.Clock.Now()
 	seen, ended, unwanted := false, time.Time{}, time.Time{}
@@ -113,9 +116,9 @@ func (m *Member) Rollout(ctx context.Context, input protocol.FleetRolloutInput) 
 	})
 }
 
-// advance gives the run its permit, and returns a result once the run has ended or failed. After a
-// retry of the fleet, it first retries or resumes the run. It sends the permit last, because the permit
-// ends the retry.
+// advance gives the permit to the run, and returns a result once the run has ended or failed. After a retry
+// of the fleet, advance first retries or resumes the run. advance sends the permit last, because the permit
+// marks the retry as done.
 func (m *Member) advance(ctx context.Context, local *localRun, permit protocol.Permit) (result protocol.FleetResult, err error) {
 	reason, failed := local.failure()
 	switch {
@@ -128,7 +131,7 @@ func (m *Member) advance(ctx context.Context, local *localRun, permit protocol.P
 	case !failed && local.ended():
 		return protocol.FleetResult{State: protocol.ClusterCompleted}, nil
 	case local.attempt() >= permit.Attempt, local.aborting() && local.status.Stage.Aborted.By == byFleet:
-		return result, nil // a retry can only end an abort that has begun
+		return result, nil // the run accepts a retry only after the abort has begun to roll back
 	}
 	if err := m.wanted(ctx, local.set.Name, permit); err != nil {
 		return result, err
@@ -146,11 +149,12 @@ func (m *Member) advance(ctx context.Context, local *localRun, permit protocol.P
 	return result, m.update(ctx, local, protocol.PermitUpdate, permit)
 }
 
-// errUnwanted ends an attempt while the fleet does not roll the content out.
+// errUnwanted is the error of an attempt while the fleet does not roll the content out.
 var errUnwanted = errors.New("the fleet does not roll the content out")
 
-// wanted returns errUnwanted if the fleet no longer rolls the content out. The content may have failed in
-// another cluster while this cluster was away, and a fleet that is paused ends no activity.
+// wanted returns errUnwanted if the fleet does not roll the content out any more. While this cluster was
+// unreachable, the content may have failed in another cluster. A paused fleet does not cancel the activities
+// of members.
 func (m *Member) wanted(ctx context.Context, set string, permit protocol.Permit) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -165,7 +169,8 @@ func (m *Member) wanted(ctx context.Context, set string, permit protocol.Permit)
 	return nil
 }
 
-// Rollback rolls the content of a SidecarSet back, also after the end of its run.
+// Rollback rolls the content of a SidecarSet back, and waits until the rollback has ended or failed. Rollback
+// also rolls back a rollout whose run has ended.
 func (m *Member) Rollback(ctx context.Context, input protocol.FleetRolloutInput) (protocol.FleetResult, error) {
 	attempt := &rollback{FleetRolloutInput: input}
 	attempt.Reason = bounded(input.Reason)
@@ -188,8 +193,9 @@ type rollback struct {
 	pausedAt  time.Time
 }
 
-// endsPause reports whether the run is paused since before the signal with its quarantine. An abort ends a
-// pause, but such a signal does not. A pause during the rollback stays.
+// endsPause reports whether the member has to resume the run because the pause is older than the quarantine.
+// An abort ends a pause, but a signal with a quarantine does not. A pause that began during the rollback
+// stays.
 func (r *rollback) endsPause(local *localRun) bool {
 	pause := local.status.Pause
 	switch {
@@ -201,20 +207,21 @@ func (r *rollback) endsPause(local *localRun) bool {
 	return pause.At.Equal(r.pausedAt)
 }
 
-// failed reports whether the run has paused after an abort, because it found no earlier revision.
+// failed reports whether the run has paused after the abort of the member. The run pauses if there is no
+// earlier revision.
 func (r *rollback) failed(local *localRun) bool {
 	pause := local.status.Pause
 	return r.aborted && pause != nil && pause.By == byFleet && !pause.At.Equal(r.pausedAt)
 }
 
-// recordPause records the pause of the run before a request.
+// recordPause records the time of the current pause of the run before a request, or the zero time.
 func (r *rollback) recordPause(local *localRun) {
 	if r.pausedAt = (time.Time{}); local.status.Pause != nil {
 		r.pausedAt = local.status.Pause.At
 	}
 }
 
-// rollBack makes one attempt to roll back.
+// rollBack makes one attempt to roll back. The result has no state until the rollback has ended or failed.
 func (m *Member) rollBack(ctx context.Context, local *localRun, input *rollback) (result protocol.FleetResult, err error) {
 	switch {
 	case local.hash() != input.Permit.Hash:
@@ -234,7 +241,7 @@ func (m *Member) rollBack(ctx context.Context, local *localRun, input *rollback)
 	case input.failed(local):
 		return protocol.FleetResult{State: protocol.ClusterFailed, Reason: local.status.Pause.Reason}, nil
 	case local.ended(), local.good():
-		// An open run itself rolls back only content that has not been rolled out before.
+		// After an abort, an open run rolls back only content whose rollout has not ended before.
 		return m.startRollback(ctx, local, input)
 	}
 	input.aborted = true
@@ -242,8 +249,9 @@ func (m *Member) rollBack(ctx context.Context, local *localRun, input *rollback)
 	return result, m.update(ctx, local, protocol.AbortUpdate, m.request(local, protocol.Approval{By: byFleet, Reason: input.Reason}))
 }
 
-// startRollback rolls back content whose rollout has ended once. It starts a run, or signals the open run.
-// The run may have read the signal in a later generation, so the signal is repeated.
+// startRollback rolls back content whose rollout has ended before. startRollback starts a run, or signals the
+// open run. The run ignores a signal for a generation other than its own, so startRollback sends the signal
+// again after signalInterval.
 func (m *Member) startRollback(ctx context.Context, local *localRun, input *rollback) (result protocol.FleetResult, err error) {
 	if m.Clock.Since(input.signalled) < signalInterval {
 		return result, nil
@@ -279,7 +287,8 @@ func (m *Member) startRollback(ctx context.Context, local *localRun, input *roll
 	return result, nil
 }
 
-// bounded cuts a reason to the bytes that a run and a RolloutFreeze accept. The fleet adds names to a reason.
+// bounded shortens a reason to the bytes that a run and a RolloutFreeze accept. The fleet adds names to a
+// reason, so the reason may be too long.
 func bounded(reason string) string {
 	const limit = 1024
 	if len(reason) <= limit {
@@ -292,12 +301,12 @@ func (m *Member) request(local *localRun, by protocol.Approval) protocol.StepReq
 	return protocol.StepRequest{Approval: by, Generation: local.set.Generation, Hash: local.hash(), NotAfter: m.notAfter()}
 }
 
-// notAfter is the last time at which the run accepts a request. The clocks of the worker and of Temporal
-// may differ.
+// notAfter returns the last time at which the run accepts a request. The time includes maxClockSkew, because
+// the clocks of the worker and of Temporal may differ.
 func (m *Member) notAfter() time.Time { return m.Clock.Now().Add(callTimeout + maxClockSkew) }
 
-// confirm returns an error unless the fleet still wants the activity. While the Temporal of the fleet was
-// away, the content may have failed in another cluster.
+// confirm returns an error unless the fleet still wants the activity. While the member could not reach the
+// Temporal of the fleet, the content may have failed in another cluster.
 func (m *Member) confirm(ctx context.Context) error {
 	calling, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -307,7 +316,8 @@ func (m *Member) confirm(ctx context.Context) error {
 	return nil
 }
 
-// update sends an update to the run, and waits for its answer.
+// update sends an update to the run, and waits for the answer of the run. update returns an error if the
+// fleet does not want the activity any more, or if the run rejects the update.
 func (m *Member) update(ctx context.Context, local *localRun, name string, payload any) error {
 	if err := m.confirm(ctx); err != nil {
 		return err
@@ -344,7 +354,7 @@ func (m *Member) poll(ctx context.Context, set string, check func() (protocol.Fl
 	}
 }
 
-// read reads a SidecarSet and its newest run.
+// read reads a SidecarSet and the status of the newest run of the SidecarSet.
 func (m *Member) read(ctx context.Context, name string) (*localRun, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -374,7 +384,8 @@ func (m *Member) read(ctx context.Context, name string) (*localRun, error) {
 	return local, nil
 }
 
-// localRun is a SidecarSet and the status of its newest run. Without the SidecarSet, set is nil.
+// localRun is a SidecarSet and the status of the newest run. If the SidecarSet is missing or being deleted,
+// set is nil.
 type localRun struct {
 	set    *v1alpha1.SidecarSet
 	status protocol.RolloutStatus
@@ -402,8 +413,8 @@ func (l *localRun) ended() bool {
 	return false
 }
 
-// forgotten reports whether the rollout has ended, and Temporal has deleted its run since. Temporal keeps
-// the run of a rollout that ended for the retention of its namespace.
+// forgotten reports whether the rollout has ended, and Temporal has deleted its run since. After the end of a
+// run, Temporal keeps the run for the retention time of the namespace.
 func (l *localRun) forgotten() bool {
 	if l.set == nil || !l.missing {
 		return false
@@ -419,11 +430,11 @@ func (l *localRun) forgotten() bool {
 	return false
 }
 
-// recorded reports whether status records the end of the rollout. The end of a rollout without ready pods
-// is not recorded.
+// recorded reports whether status records the end of the rollout. Without matched pods, status does not
+// record the end, so recorded returns true.
 func (l *localRun) recorded() bool { return l.good() || l.set.Status.MatchedPods == 0 }
 
-// good reports whether the rollout of the content is the last that has ended.
+// good reports whether the rollout of the current content is the rollout that ended last.
 func (l *localRun) good() bool {
 	good := l.set.Status.LastGoodRevision()
 	return good != nil && good.Hash == l.hash()

@@ -23,16 +23,17 @@ import (
 const (
 	// reportInterval is the time between two lists of the SidecarSets.
 	reportInterval = 2 * time.Second
-	// awaitingInterval is the time after which the member confirms content that needs a permit.
+	// awaitingInterval is the time after which the member asks again whether the fleet knows content that
+	// needs a permit.
 	awaitingInterval = 5 * time.Minute
-	// announceInterval is the time after which the member announces its cluster again and confirms other
-	// content, because the fleet may have lost its data.
+	// announceInterval is the time after which the member announces the cluster again, and asks again about
+	// content that needs no permit, because the fleet may have lost data.
 	announceInterval = time.Hour
 	// returnedInterval replaces awaitingInterval during returnedTime after the connection is restored or the
 	// process continues after a freeze, because the fleet may have skipped the member.
 	returnedInterval = 20 * time.Second
 	returnedTime     = time.Minute
-	// frozenTime is a time between two turns after which the process was frozen.
+	// frozenTime is the shortest time between two turns that shows that the process was frozen.
 	frozenTime = 30 * time.Second
 )
 
@@ -54,7 +55,8 @@ type Reporter struct {
 	// endedAt is the end of the last turn. returnedAt is the time at which the connection worked again, or the
 	// process continued after a freeze.
 	endedAt, returnedAt time.Time
-	// told is the fault for which the runs without a permit were last woken, and toldAt the time of this wake.
+	// told is the fault of the connection when the runs without a permit were last woken. toldAt is the time
+	// of the last wake.
 	told   string
 	toldAt time.Time
 }
@@ -67,7 +69,8 @@ type report struct {
 	own bool
 }
 
-// Run reports until the context ends.
+// Run announces the member and reports the content of the SidecarSets until ctx ends. Run retries after
+// errors, and returns nil.
 func (r *Reporter) Run(ctx context.Context) error {
 	r.reported = map[types.UID]report{}
 	var announced time.Time
@@ -104,7 +107,7 @@ func (r *Reporter) Run(ctx context.Context) error {
 	}
 }
 
-// begin finds out whether the process was frozen since the last turn. The duration of a turn does not count,
+// begin sets returnedAt if the process was frozen since the last turn. The duration of a turn does not count,
 // because a turn with many SidecarSets may take long.
 func (r *Reporter) begin() {
 	if now := r.Clock.Now(); !r.endedAt.IsZero() && now.Sub(r.endedAt) >= frozenTime {
@@ -139,7 +142,8 @@ func (r *Reporter) reportAll(ctx context.Context, sets []*v1alpha1.SidecarSet) e
 	return nil
 }
 
-// report reports the content of a completed SidecarSet if the fleet does not know this content.
+// report sends the content of a completed SidecarSet if the content has changed or must be confirmed, and the
+// fleet does not know the content.
 func (r *Reporter) report(ctx context.Context, set *v1alpha1.SidecarSet) error {
 	content := protocol.FleetContent{
 		Member: r.Self.UID, Hash: set.Annotations[v1alpha1.HashAnnotation], Settled: fleet.Permitted(set, nil),
@@ -182,10 +186,9 @@ func (r *Reporter) inform(ctx context.Context, set *v1alpha1.SidecarSet, content
 	return true, r.send(ctx, protocol.FleetWorkflowID(set.Name), protocol.ContentSignal, content, protocol.FleetWorkflow, state)
 }
 
-// isCurrent reports whether the live SidecarSet in the API server has the content of cached, and whether
-// settled also applies to the live SidecarSet. The cache of a new process may be old. Older content would
-// supersede the current content of the fleet, and an older status would begin the rollout in this cluster
-// again.
+// isCurrent reports whether the SidecarSet in the API server has the generation of cached and the same value
+// of settled. The cache of a new process may be old. Older content would supersede the current content of the
+// fleet, and an older status would begin the rollout in this cluster again.
 func (r *Reporter) isCurrent(ctx context.Context, cached *v1alpha1.SidecarSet, settled bool) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -203,7 +206,8 @@ func (r *Reporter) isCurrent(ctx context.Context, cached *v1alpha1.SidecarSet, s
 	return fleet.Permitted(completed, nil) == settled, nil
 }
 
-// confirmInterval returns the time after which the member confirms that the fleet knows reported content.
+// confirmInterval returns the time after which the member asks again whether the fleet knows reported
+// content. settled is set if the content needs no permit.
 func (r *Reporter) confirmInterval(settled bool, now time.Time) time.Duration {
 	switch {
 	case settled:
@@ -215,7 +219,7 @@ func (r *Reporter) confirmInterval(settled bool, now time.Time) time.Duration {
 }
 
 // permittedBy returns the user that permitted the content of a SidecarSet in this cluster. If Temporal has
-// deleted the run since, the user is unknown.
+// deleted the run with the permit, permittedBy returns a placeholder for the user.
 func (r *Reporter) permittedBy(ctx context.Context, set string) (*protocol.Approval, error) {
 	local, err := r.read(ctx, set)
 	if err != nil {
@@ -244,7 +248,7 @@ func (r *Reporter) known(ctx context.Context, set string, content protocol.Fleet
 		err = answer.QueryResult.Get(&cluster)
 	}
 	if err != nil {
-		if !temporal.IsSilent(ctx, err) { // Temporal answers, although no worker of the fleet does
+		if !temporal.IsSilent(ctx, err) { // a silent worker of the fleet is no fault of the connection
 			r.failed = true
 			r.Connection.record(err)
 		}
