@@ -15,8 +15,8 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// The cache finds the state of a pod only for the same object. The test changes an object to find
-// out whether a state is cached.
+// The cache finds the state of a pod only for the same object. The test changes the content of the object,
+// and detects a cached state because the old state is returned.
 func TestEveryWorkerReleasesTheStateOfACompletedOrDeletedSet(t *testing.T) {
 	finished := logs(2)
 	finished.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse}}

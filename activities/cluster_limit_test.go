@@ -18,7 +18,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// withClusterLimit sets the cluster-wide limit. The process is the leader.
+// withClusterLimit sets the cluster-wide limit, and makes the process the leader.
 func (c *testCluster) withClusterLimit(limit int) *ClusterLimit {
 	c.t.Helper()
 	c.Cache = cacheOfSets{c.Cache, c.Live}
@@ -137,7 +137,7 @@ func TestSpec7_5_ABatchStaysWhileTheClusterWideLimitHasNoSlot(t *testing.T) {
 
 	for range 2 * refillTime / (2 * time.Second) {
 		cluster.clock.Step(2 * time.Second)
-		b.deadline = answeredDeadline(cluster.clock) // the server responds
+		b.deadline = answeredDeadline(cluster.clock) // the server has answered a heartbeat
 		require.Zero(t, f.request(other, named("other"), 1, 1))
 		again, err := cluster.refills(b)
 		require.NoError(t, err)
@@ -168,7 +168,7 @@ func TestSpec7_5_BatchesThatCrowdTheWorkerDoNotWaitForTheClusterWideLimit(t *tes
 	assert.Zero(t, again, "the batch waits on")
 }
 
-// Unready pods are upgraded outside of every limit.
+// Upgrades of unready pods take no slots.
 func TestSpec7_5_UnreadyPodsNeedNoSlotOfTheClusterWideLimit(t *testing.T) {
 	down := webPod("down", func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse })
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(2), down, webPod("up"))
@@ -180,8 +180,8 @@ func TestSpec7_5_UnreadyPodsNeedNoSlotOfTheClusterWideLimit(t *testing.T) {
 	assert.Equal(t, map[string]string{"down": "side:v2", "up": "side:v1"}, cluster.images())
 }
 
-// The writes of a batch count until the cache shows them. Then the pods count until they are ready,
-// even if the rollout of the SidecarSet has ended.
+// The writes of a batch take slots until the cache shows the writes. Then the pods take slots until the pods
+// are ready, even if the rollout of the SidecarSet has ended.
 func TestSpec7_5_PodsOfABatchThatHasEndedKeepTheirSlots(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(2), webPod("a"), webPod("b"))
 	f := cluster.withClusterLimit(2)

@@ -24,7 +24,7 @@ import (
 	"github.com/outrigger/outrigger/kube/watches"
 )
 
-// testCluster is an API server with a SidecarSet and its pods. Its cache shows the pods as of the
+// testCluster is an API server with a SidecarSet and pods. The cache of testCluster shows the pods as of the
 // last sync.
 type testCluster struct {
 	*Activities
@@ -39,8 +39,8 @@ type testCluster struct {
 type podInformer struct {
 	cache.Cache
 	toolscache.SharedIndexInformer
-	// version is the resourceVersion of the cache. API servers always return one, the fake client
-	// does not.
+	// version is the resourceVersion of the cache. API servers always return a resourceVersion for a list,
+	// but the fake client does not.
 	version *atomic.Value
 }
 
@@ -146,7 +146,7 @@ func webSet(n int) *v1alpha1.SidecarSet {
 	return fixture.Hashed(set)
 }
 
-// webPod serves with side:v1.
+// webPod returns a ready pod of webSet whose sidecar still has the image side:v1.
 func webPod(name string, changes ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -206,8 +206,8 @@ func writtenNames(pods []protocol.WrittenPod) []string {
 
 var webSetReference = protocol.SetReference{Name: "logs", UID: "u1"}
 
-// inActivity runs a function with the context of an activity, on a worker that
-// stops when the channel is closed.
+// inActivity calls do with the context of an activity, on a worker that stops when stopping is closed.
+// inActivity returns the error of do.
 func inActivity(t testing.TB, stopping chan struct{}, do func(context.Context) error) error {
 	t.Helper()
 	env := (&testsuite.WorkflowTestSuite{}).NewTestActivityEnvironment()

@@ -13,7 +13,8 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// The entry records that a deleted SidecarSet cannot upgrade the pod.
+// An entry of the condition says that a SidecarSet cannot upgrade the pod. The entry of a deleted SidecarSet
+// is outdated.
 func TestSpec7_2_PodsLoseTheEntriesOfDeletedSets(t *testing.T) {
 	rejected := func(message string) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) {
@@ -37,7 +38,7 @@ func TestSpec7_2_PodsLoseTheEntriesOfDeletedSets(t *testing.T) {
 		return found
 	}
 	ctx, end := context.WithCancel(t.Context())
-	end() // the queue is processed nevertheless
+	end() // CleanUp still processes the queue
 	require.NoError(t, cluster.CleanUp(ctx))
 	assert.Equal(t, map[string]string{"can": "True{}", "cannot": `False{"logs":false}`}, messages())
 }

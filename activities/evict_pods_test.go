@@ -25,7 +25,7 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// evictions answers the evictions of pods, and records their preconditions.
+// evictions records each eviction, and returns answer.
 type evictions struct {
 	client.SubResourceWriter
 	answer error
@@ -39,7 +39,9 @@ func (e *evictions) Create(ctx context.Context, _, eviction client.Object, _ ...
 	})
 }
 
-// evictingCluster has the SidecarSet logs, whose rollout has ended, and a policy that evicts pods.
+// evictingCluster returns Activities for a cluster with the SidecarSet logs, whose rollout has ended, and
+// with a policy that evicts pods. evictingCluster also returns the recorded evictions and an input that
+// evicts livePod.
 func evictingCluster(t *testing.T, pods ...client.Object) (*Activities, *evictions, protocol.EvictPodsInput) {
 	t.Helper()
 	set := webSet(1)
@@ -68,13 +70,13 @@ func evictPods(t *testing.T, a *Activities, input protocol.EvictPodsInput) (resu
 	return result, err
 }
 
-// livePod is the chosen pod of evictingCluster.
+// livePod returns the chosen pod of evictingCluster.
 func livePod() *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", UID: "w1", ResourceVersion: "7"}}
 }
 
-// readsOfPod answers each read of a pod with the next pod, and otherwise reads from the server. A pod that is
-// nil is not found.
+// readsOfPod answers each read of a pod with the next entry of pods, and reads other objects from the server.
+// For a nil entry, the answer is NotFound.
 type readsOfPod struct {
 	client.Reader
 	pods []*corev1.Pod
@@ -215,7 +217,7 @@ func TestSpec13_1_AnEvictionNeedsTheWebhook(t *testing.T) {
 	}
 }
 
-// Temporal may start an activity long after its choice, while all workers are busy or down. An earlier
+// If all workers are busy or down, Temporal starts an activity long after the choice of the pods. An earlier
 // attempt may have evicted the pods.
 func TestSpec13_2_AnOldChoiceIsLeftToTheNextPlan(t *testing.T) {
 	a, sent, input := evictingCluster(t, livePod())

@@ -29,7 +29,7 @@ func freezeUntil(until time.Time) *outriggerv1.RolloutFreeze {
 	return freeze
 }
 
-// listing calls list for each request of the list of RolloutFreezes.
+// listing calls list for each request of the list of RolloutFreezes, and returns the error of list.
 func listing(list func() error) interceptor.Funcs {
 	return interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
 		if _, ok := l.(*outriggerv1.RolloutFreezeList); ok {
@@ -106,7 +106,8 @@ func TestSpec11_7_AFreezeStopsABatchWithinTwoSeconds(t *testing.T) {
 	assert.Equal(t, frozenMessage, b.result().Stopped)
 }
 
-// The writes of an attempt before the freeze count, and the remaining pods do not count as written.
+// Pods that an attempt before the freeze has upgraded count as written. The remaining pods do not count as
+// written.
 func TestSpec11_7_ARetriedBatchFindsItsWritesDuringAFreeze(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(9), webPod("a", upgraded), webPod("b"))
 	require.NoError(t, cluster.Live.(client.Client).Create(t.Context(), freezeUntil(noon.Add(time.Hour))))
@@ -116,7 +117,7 @@ func TestSpec11_7_ARetriedBatchFindsItsWritesDuringAFreeze(t *testing.T) {
 	assert.Equal(t, []string{"a"}, writtenNames(b.result().Written))
 }
 
-// 300 rollouts must not send 300 requests each second.
+// The number of requests must not grow with the number of rollouts.
 func TestSpec11_7_AllRolloutsShareOneListOfFreezes(t *testing.T) {
 	var lists atomic.Int32
 	sets := make([]client.Object, 0, 50)

@@ -90,8 +90,8 @@ func TestOneHeartbeatReportsProgressAndReturnsCancellation(t *testing.T) {
 		cluster.clock.Step(heartbeatInterval)
 		await("a heartbeat", func() bool { return sent.Load() >= n })
 	}
-	// The first heartbeat is older than the write, the second one may be older, and the server may still
-	// process the third one.
+	// The first heartbeat is older than the write. The second heartbeat may be older. The server may still
+	// process the third heartbeat.
 	await("the server to show the progress", func() bool {
 		var written int
 		require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(pending().GetHeartbeatDetails(), &written))

@@ -16,7 +16,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// answeredDeadline returns the deadline after an answered heartbeat.
+// answeredDeadline returns the deadline after a heartbeat that the server has answered now.
 func answeredDeadline(clock clock.WithTicker) *writeDeadline {
 	return &writeDeadline{clock: clock, at: clock.Now().Add(heartbeatGrace)}
 }
@@ -49,7 +49,7 @@ func TestTheWriteDeadlineIsExtendedWhileTheServerResponds(t *testing.T) {
 	assert.Equal(t, heartbeatGrace, deadline.left(), "heard again")
 }
 
-// afterTheFirst returns a heartbeat that succeeds once, and then calls another heartbeat.
+// afterTheFirst returns a function whose first call succeeds, and whose later calls call heartbeat.
 func afterTheFirst(heartbeat func(context.Context) error) func(context.Context) error {
 	answered := false
 	return func(ctx context.Context) error {
@@ -61,7 +61,7 @@ func afterTheFirst(heartbeat func(context.Context) error) func(context.Context) 
 	}
 }
 
-// The process was frozen between the start of the activity and its first heartbeat.
+// The process was frozen between the start and the first heartbeat of the activity.
 func TestSpec7_5_AnActivityWithoutAnAnsweredHeartbeatFillsNoSlot(t *testing.T) {
 	for _, answer := range []error{serviceerror.NewNotFound("retried"), serviceerror.NewUnavailable("away"), context.DeadlineExceeded} {
 		clock := clocktesting.NewFakeClock(time.Date(2024, 1, 2, 12, 0, 0, 0, time.UTC))

@@ -49,7 +49,7 @@ func held(t *testing.T, l *rolloutLease) bool {
 	return mine
 }
 
-// acquire acquires the Lease and reports whether another run was the holder.
+// acquire acquires the Lease, and reports whether the run took the Lease over from another run.
 func acquire(ctx context.Context, l *rolloutLease) (takenOver bool, err error) {
 	err = l.acquire(ctx, func(context.Context) error {
 		takenOver = true
@@ -58,7 +58,8 @@ func acquire(ctx context.Context, l *rolloutLease) (takenOver bool, err error) {
 	return takenOver, err
 }
 
-// acquiring acquires the Lease in the background and advances the clock by the waiting time.
+// acquiring acquires the Lease in the background, calls meanwhile during the wait, and advances the clock by
+// the waiting time.
 func acquiring(t *testing.T, l *rolloutLease, clock *clocktesting.FakeClock, meanwhile func()) (takenOver bool) {
 	t.Helper()
 	done := make(chan error)
@@ -102,7 +103,8 @@ func TestATakeoverWaitsUntilThePreviousHolderHasStopped(t *testing.T) {
 	assert.Greater(t, takeoverDelay, maxAge)
 }
 
-// A worker that is suspended while it acquires the Lease continues too late.
+// A worker that is suspended during the wait for the Lease continues after another run has acquired the
+// Lease.
 func TestOnlyOneOfTwoRunsAcquiresTheLease(t *testing.T) {
 	a, clock := newActivities(t, interceptor.Funcs{})
 	_, err := acquire(t.Context(), leaseOf(a, "one"))
@@ -190,7 +192,7 @@ func TestLeasesOfDeletedSetsAreRemoved(t *testing.T) {
 	}, found)
 }
 
-// A holder that does not know the writes of the previous holder would plan without them.
+// A holder that does not know the writes of the previous holder would make plans without these writes.
 func TestALeaseIsNotAcquiredAfterAFailedTakeover(t *testing.T) {
 	a, clock := newActivities(t, interceptor.Funcs{})
 	one, two := leaseOf(a, "one"), leaseOf(a, "two")

@@ -95,7 +95,7 @@ func TestSpec11_11_ABatchRespectsPodDisruptionBudgets(t *testing.T) {
 	refill("b", "c")
 	refill("b", "c") // the cache does not show the write
 	cluster.sync()
-	refill("b", "c") // the kubelet has not observed the write, so that the pod is still ready
+	refill("b", "c") // the kubelet has not observed the write, so the pod is still ready
 	result, _, err := cluster.newNextBatch(protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2, Stage: current}).check(t.Context())
 	require.NoError(t, err)
 	assert.Empty(t, result.Pods)

@@ -18,7 +18,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// attempt is an attempt of a batch. It acquires the Lease and then blocks until the test closes
+// attempt is an attempt of a batch. The attempt acquires the Lease and then blocks until the test closes
 // done.
 type attempt struct {
 	number int32
@@ -78,7 +78,7 @@ func TestALostBatchIsRetriedAtOnce(t *testing.T) {
 	second := <-begun
 	assert.Equal(t, []int32{1, 2}, []int32{first.number, second.number})
 
-	// A late response, or a Lease that was read earlier, belongs to an attempt that has ended.
+	// The Lease was read before the attempt ended, so the release has no effect.
 	given, err := read[0].Release(t.Context(), end)
 	require.NoError(t, err)
 	assert.False(t, given)

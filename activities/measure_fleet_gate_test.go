@@ -17,7 +17,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// measureOfFleet makes one measurement without a client of a cluster.
+// measureOfFleet makes one measurement of gate. The activity has no client of a cluster.
 func measureOfFleet(t *testing.T, gate outriggerv1.RolloutGate) (measured protocol.Measurement, err error) {
 	t.Helper()
 	env := (&testsuite.WorkflowTestSuite{}).NewTestActivityEnvironment()
@@ -65,7 +65,8 @@ func TestSpec12_2_AGateOfAFleetReadsNoCluster(t *testing.T) {
 	assert.Contains(t, measured.Message, "; correct the policy and retry the rollout")
 }
 
-// Whoever may write to the Temporal namespace of the fleet could otherwise choose the address.
+// A user with write access to the Temporal namespace of the fleet could otherwise choose the address that
+// receives a Secret.
 func TestSpec12_2_AGateOfAFleetSendsNoSecret(t *testing.T) {
 	for _, gate := range []outriggerv1.RolloutGate{errorRate("http://127.0.0.1:1"), hook("http://127.0.0.1:1")} {
 		credentials := &outriggerv1.GateCredentials{Name: "outrigger-gates"}
@@ -80,7 +81,7 @@ func TestSpec12_2_AGateOfAFleetSendsNoSecret(t *testing.T) {
 	}
 }
 
-// The same content may reach the same stage again, after other content.
+// The same content may reach the same stage again after other content.
 func TestSpec12_2_AWorkflowBelongsToOneAttemptOfAStage(t *testing.T) {
 	input := &protocol.FleetGateInput{Set: "envoy", Hash: "4b7f", Stage: "canary", Gate: outriggerv1.RolloutGate{Name: "manual"}, Reached: time.UnixMilli(17), Attempt: 2}
 	assert.Equal(t, "gate/fleet/envoy/4b7f/canary/manual/17-2", workflowOfFleetGate(input))

@@ -24,7 +24,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// measureWith makes one measurement with a provider that gives one answer.
+// measureWith makes one measurement of the gate that define returns, with a provider that answers by answer.
 func measureWith(t *testing.T, define func(url string) outriggerv1.RolloutGate, secret *corev1.Secret, answer http.HandlerFunc) (protocol.Measurement, error) {
 	t.Helper()
 	provider := httptest.NewServer(answer)
@@ -33,7 +33,7 @@ func measureWith(t *testing.T, define func(url string) outriggerv1.RolloutGate, 
 	return measureIn(t, outriggerv1.RolloutPolicySpec{Gates: []outriggerv1.RolloutGate{gate}}, gate, secret)
 }
 
-// measureIn makes one measurement in a cluster with a policy.
+// measureIn makes one measurement of gate in a cluster with policy, and with secret unless secret is nil.
 func measureIn(t *testing.T, policy outriggerv1.RolloutPolicySpec, gate outriggerv1.RolloutGate, secret *corev1.Secret) (protocol.Measurement, error) {
 	t.Helper()
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(9))
@@ -101,7 +101,8 @@ func TestSpec11_14_AnAnswerOfPrometheusIsAMeasurement(t *testing.T) {
 	require.ErrorContains(t, err, "/api/v1/query: the answer is 503 Service Unavailable")
 }
 
-// Temporal retries a measurement that is not due at the time at which it is due.
+// If a measurement begins too early, Temporal retries the measurement at the time at which the measurement is
+// due.
 func TestSpec11_14_AMeasurementWaitsUntilItIsDue(t *testing.T) {
 	due := time.Date(2026, 11, 25, 12, 1, 0, 0, time.UTC)
 	waits, ok := errors.AsType[*temporal.ApplicationError](notDue(due, due.Add(-time.Minute)))
@@ -141,7 +142,8 @@ func TestSpec11_14_AnInvalidGateIsInconclusive(t *testing.T) {
 	}
 }
 
-// A user with the permission to write status could otherwise choose the address.
+// A user with the permission to write status could otherwise choose the address that receives the
+// credentials.
 func TestSpec11_14_CredentialsAreSentOnlyToTheAddressInThePolicy(t *testing.T) {
 	asked := 0
 	provider := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ }))
@@ -246,7 +248,7 @@ func TestSpec11_14_AWebhookAnswersAQuestion(t *testing.T) {
 	assert.Equal(t, inconclusive("the answer of the webhook has the status 403, and no phase"), measured)
 }
 
-// A provider that does not answer in time is asked again.
+// A late answer is an error, so Temporal retries the measurement.
 func TestSpec11_14_AnAnswerThatIsLateIsAnError(t *testing.T) {
 	_, err := measureWith(t, hook, nil, func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.ReadAll(r.Body) // the server notices the end of the connection once the body is read

@@ -15,10 +15,11 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// notReady pods need no slot, so they are selected for any maxUnavailable.
+// notReady makes a pod unready. An unready pod needs no slot, so a plan selects the pod for any
+// maxUnavailable.
 func notReady(pod *corev1.Pod) { pod.Status.Conditions[0].Status = corev1.ConditionFalse }
 
-// notUpgradable pods differ from the SidecarSet in more than images.
+// notUpgradable makes a pod differ from the SidecarSet in more than images.
 func notUpgradable(pod *corev1.Pod) {
 	pod.Annotations[v1alpha1.HashWithoutImageAnnotation] = `{"logs":{"hash":"another"}}`
 }
@@ -74,7 +75,8 @@ func TestNextBatch(t *testing.T) {
 	}
 }
 
-// converging pods were upgraded to the version of the SidecarSet and are not consistent yet.
+// converging makes a pod inconsistent: the upgrade to the content of the SidecarSet is written, but the
+// kubelet has not taken the image yet.
 func converging(pod *corev1.Pod) {
 	pod.Annotations[v1alpha1.InPlaceUpdateStateAnnotation] = `{"logs":{"revision":"` + webSet(1).Annotations[v1alpha1.HashAnnotation] + `","lastContainerStatuses":{"side":{"imageID":"id-2","restartCount":0}}}}`
 	pod.Status.ContainerStatuses[0].Image = "side:v1"
@@ -93,7 +95,7 @@ func TestAnActivityStopsWaitingWithoutProgress(t *testing.T) {
 	assert.Equal(t, protocol.PhaseWaiting, result.Phase)
 }
 
-// The run shows this message in its details.
+// The details of the run show this message.
 func TestAWaitingPlanNamesASidecarThatCannotStart(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("a", upgraded, converging, func(p *corev1.Pod) {
 		p.Status.ContainerStatuses[0].State.Waiting = &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}
@@ -108,7 +110,7 @@ func TestAWaitingPlanNamesASidecarThatCannotStart(t *testing.T) {
 	assert.Contains(t, result.Message, "; 1 with a sidecar that cannot start, such as d/a (container side: ImagePullBackOff, image side:v2)")
 }
 
-// The pods of a cache without a watch may have changed long ago.
+// If the watch is down, pods may have changed without an event.
 func TestAStaleCacheDoesNotEndTheWait(t *testing.T) {
 	stale := errors.New("the watch is down")
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("a", upgraded, converging))
@@ -122,7 +124,7 @@ func TestAStaleCacheDoesNotEndTheWait(t *testing.T) {
 	require.ErrorIs(t, err, stale)
 }
 
-// A cache without a watch may miss unavailable pods, so their slots would be filled twice.
+// If the watch is down, the cache may miss unavailable pods, and their slots would be filled twice.
 func TestAStaleCacheFillsNoSlots(t *testing.T) {
 	stale := errors.New("the watch is down")
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("a"))
@@ -142,8 +144,7 @@ func TestAStaleCacheFillsNoSlots(t *testing.T) {
 	assert.Equal(t, map[string]string{"a": "side:v2"}, cluster.images())
 }
 
-// Hot pods keep their slots until they are reset, so a run that waits only for slots would never
-// continue.
+// A hot pod keeps the slot until the reset, so a run that waits only for slots would never continue.
 func TestARunWithoutResetsObservesMigratedPods(t *testing.T) {
 	for name, c := range map[string]struct {
 		idle  bool
@@ -176,7 +177,8 @@ func TestARunWithoutResetsObservesMigratedPods(t *testing.T) {
 
 func TestSmallBatchesWaitForMorePodsWithinTheBatchWindow(t *testing.T) {
 	const slots = 11
-	// Ten pods take a slot each. One of these pods may not be upgraded yet.
+	// Ten of the eleven slots are in use: nine pods converge, and an earlier upgrade of the pod waits is not
+	// consistent yet.
 	pods := []*corev1.Pod{webPod("free")}
 	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h", "i"} {
 		pods = append(pods, webPod(name, upgraded, converging))
@@ -198,7 +200,8 @@ func TestSmallBatchesWaitForMorePodsWithinTheBatchWindow(t *testing.T) {
 	assert.Zero(t, again)
 }
 
-// whileConditions are being written, plans do not name them.
+// whileConditions sets the input of a plan that is requested while conditions are being written. Such a plan
+// lists no conditions with the value True.
 func whileConditions(i *protocol.NextBatchInput) { i.SkipTrueConditions = true }
 
 func TestSpec7_2_ConditionsComeWithThePlan(t *testing.T) {
@@ -249,7 +252,7 @@ func TestSpec7_2_ConditionsComeWithThePlan(t *testing.T) {
 	}
 }
 
-// upgradedInPlace pods were upgraded in place to the version of the SidecarSet.
+// upgradedInPlace records in the pod an upgrade in place to the content of the SidecarSet.
 func upgradedInPlace(pod *corev1.Pod) {
 	pod.Annotations[v1alpha1.InPlaceUpdateStateAnnotation] = `{"logs":{"revision":"` + webSet(1).Annotations[v1alpha1.HashAnnotation] + `","lastContainerStatuses":{"side":{"imageID":"id-1","restartCount":0}}}}`
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/outrigger/outrigger/kube/watches"
 )
 
-// plannedCluster is an evictingCluster whose cache contains the pods.
+// plannedCluster returns an evictingCluster whose cache contains pods.
 func plannedCluster(t *testing.T, pods []*corev1.Pod, others ...client.Object) (*Activities, protocol.EvictPodsInput) {
 	t.Helper()
 	informer, index := newPodInformer(t)
@@ -69,7 +69,7 @@ func TestSpec13_2_APlanChoosesAPodOfADeployment(t *testing.T) {
 	assert.Equal(t, protocol.Controller{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-5d"}, plan.Evict[0].Controller)
 }
 
-// The cache may contain the pods of a namespace, and not the namespace.
+// The cache may contain the pods of a namespace without the namespace.
 func TestSpec13_3_ASidecarSetThatCannotBeReadKeepsItsFailures(t *testing.T) {
 	a, input := plannedCluster(t, []*corev1.Pod{ownedPod("web-1")})
 	server := a.Live.(client.Client)
@@ -86,8 +86,8 @@ func TestSpec13_3_ASidecarSetThatCannotBeReadKeepsItsFailures(t *testing.T) {
 	assert.Empty(t, plan.Evict)
 }
 
-// The namespace of one pod was removed, and the pod was not. The SidecarSet selects no namespaces, so the
-// plan reads the namespace only to find out whether the API server calls the webhook.
+// The namespace of one pod was removed without the pod. The SidecarSet selects no namespaces, so the plan
+// reads the namespace only to decide whether the API server calls the webhook.
 func TestSpec13_2_ANamespaceThatIsMissingStopsNoOtherEviction(t *testing.T) {
 	gone := ownedPod("web-0")
 	gone.Namespace, gone.UID = "gone", "gone"
@@ -102,7 +102,7 @@ func TestSpec13_3_ThePlanReadsTheReplicasOfALateOwner(t *testing.T) {
 	deployment := func(replicas int32) client.Object {
 		return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: appsv1.DeploymentSpec{Replicas: &replicas}}
 	}
-	// The ReplicaSets of an Argo Rollout have no Deployment.
+	// The owner of the ReplicaSets of an Argo Rollout is not a Deployment.
 	replicaSet := func(replicas int32) client.Object {
 		return &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-5d"}, Spec: appsv1.ReplicaSetSpec{Replicas: &replicas}}
 	}
@@ -147,7 +147,7 @@ func TestSpec13_5_APolicyThatIsGoneEndsTheRun(t *testing.T) {
 	require.ErrorContains(t, err, "the cache is behind")
 }
 
-// The cache of pods drops the fields that no decision reads.
+// The cache of pods drops fields that are not needed for decisions, and must keep the API of the owner.
 func TestSpec13_3_ACachedPodHasTheAPIOfItsOwner(t *testing.T) {
 	cached, err := watches.NewPodTransform()(ownedPod("web-1"))
 	require.NoError(t, err)
@@ -171,7 +171,7 @@ func TestSpec13_2_AMigratingPodCountsAsReady(t *testing.T) {
 	assert.True(t, scan.pods[migrating.UID].Ready)
 }
 
-// Until status shows that all remaining pods cannot be upgraded, new pods may get the former revision.
+// While pods are left to upgrade, new pods may get the former revision, so replacements would stay outdated.
 func TestSpec13_1_PodsAreEvictedOnlyForContentThatNewPodsGet(t *testing.T) {
 	a, _, _ := evictingCluster(t)
 	set := webSet(1)

@@ -14,7 +14,7 @@ import (
 	"github.com/outrigger/outrigger/internal/rollout"
 )
 
-// polling runs poll in the background. Each check blocks until the test supplies its result.
+// polling runs poll in the background. Each check blocks until the test supplies the result of the check.
 type polling struct {
 	t        *testing.T
 	clock    *clocktesting.FakeClock
@@ -25,7 +25,7 @@ type polling struct {
 	looking chan struct{}
 	looks   chan time.Duration
 	done    chan error
-	// timers is the number of timers that run: one for the end of the poll, and one after each
+	// timers is the number of running timers: one timer for the end of the poll, and one timer after each
 	// check.
 	timers int
 }
@@ -61,7 +61,7 @@ func (p *polling) await(n int) {
 	require.Eventually(p.t, func() bool { return p.clock.Waiters() == n }, 10*time.Second, time.Millisecond)
 }
 
-// answer waits for a check and supplies its result.
+// answer waits for a check and supplies again as the result of the check.
 func (p *polling) answer(again time.Duration) {
 	<-p.looking
 	p.looks <- again

@@ -30,7 +30,7 @@ func TestResultsAreRefreshedOnceASecond(t *testing.T) {
 	assert.Equal(t, 2, answer)
 }
 
-// Without this rule, free slots would wait for the API server every second.
+// Without the last result, free slots would wait for the API server every second.
 func TestCallersUseTheLastResultDuringARefresh(t *testing.T) {
 	clock := clocktesting.NewFakeClock(noon)
 	asked, answers := make(chan struct{}, 2), make(chan int, 1)
@@ -96,7 +96,7 @@ func (c *countedClock) Since(t time.Time) time.Duration {
 	return c.FakeClock.Since(t)
 }
 
-// Without this rule, each of many writers would send its own request while the API server is slow.
+// Without a shared answer, each of many writers would send a request of its own while the API server is slow.
 func TestConcurrentCallersShareASlowAnswer(t *testing.T) {
 	clock := &countedClock{FakeClock: clocktesting.NewFakeClock(noon)}
 	answers, asked := make(chan int), atomic.Int32{}

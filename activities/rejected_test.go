@@ -18,7 +18,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// rejectedAgain are pods that were rejected, and are due.
+// rejectedAgain returns an input with rejected pods that are all due for a retry.
 func rejectedAgain(pods ...protocol.PodReference) (rejected protocol.Rejected) {
 	for _, pod := range pods {
 		rejected.Pods = append(rejected.Pods, protocol.FingerprintOf(pod.UID))

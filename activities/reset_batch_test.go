@@ -20,7 +20,7 @@ import (
 	"github.com/outrigger/outrigger/internal/fixture"
 )
 
-// hotSet is webSet with a hot sidecar.
+// hotSet returns webSet with a hot sidecar.
 func hotSet() *v1alpha1.SidecarSet {
 	set := webSet(5)
 	set.Spec.Containers[0].UpgradeStrategy = v1alpha1.SidecarContainerUpgradeStrategy{
@@ -29,8 +29,8 @@ func hotSet() *v1alpha1.SidecarSet {
 	return fixture.Hashed(set)
 }
 
-// hotPod is a pod whose active twin is side-2 with side:v2. The standby twin side-1 still has
-// side:v1.
+// hotPod returns a pod whose active twin side-2 has the image side:v2. The standby twin side-1 still has the
+// image side:v1.
 func hotPod(name string, changes ...func(*corev1.Pod)) *corev1.Pod {
 	return webPod(name, append([]func(*corev1.Pod){func(p *corev1.Pod) {
 		p.Annotations[v1alpha1.HashAnnotation] = fixture.HashEntry(hotSet(), v1alpha1.HashAnnotation)
@@ -46,7 +46,7 @@ func hotPod(name string, changes ...func(*corev1.Pod)) *corev1.Pod {
 	}}, changes...)...)
 }
 
-// migratingYet pods do not run the new image everywhere yet.
+// migratingYet makes the active twin of a pod not run the new image yet.
 func migratingYet(pod *corev1.Pod) {
 	pod.Status.ContainerStatuses[1] = corev1.ContainerStatus{Name: "side-2", Image: "empty:1", ImageID: "id-empty"}
 }
@@ -122,8 +122,8 @@ func (c *testCluster) resetBatchOf(input protocol.ResetBatchInput) *resetBatch {
 	return b
 }
 
-// A worker without Temporal may not know that another worker resets further pods. Its cache may miss the writes of
-// that worker.
+// A worker without a connection to Temporal does not know whether another worker resets further pods. The
+// cache of a worker may miss the writes of the other worker.
 func TestSpec7_5_AResetBatchFillsNoSlotThatAnotherWorkerMayFill(t *testing.T) {
 	behind := func(b *resetBatch) {
 		b.before.add([]protocol.WrittenPod{{PodReference: refTo("a"), ResourceVersion: "99999"}})
@@ -148,7 +148,7 @@ func TestSpec7_5_AResetBatchFillsNoSlotThatAnotherWorkerMayFill(t *testing.T) {
 	}
 }
 
-// lookOnce runs one check of the batch and waits for its writes.
+// lookOnce runs one check of the batch and waits for the writes of the batch.
 func lookOnce(t *testing.T, b *resetBatch) (again time.Duration) {
 	t.Helper()
 	err := inActivity(t, nil, func(ctx context.Context) (err error) {
@@ -208,7 +208,7 @@ func TestAResetBatchRunsConcurrentlyWithAnUpgradeBatch(t *testing.T) {
 	assert.Equal(t, protocol.ResetBatchResult{Reset: 1}, b.result())
 }
 
-// The backend of an app was down during the upgrade, so that all pods were upgraded without slots. They become
+// The backend of an app was down during the upgrade, so all pods were upgraded without slots. All pods become
 // ready in the same second.
 func TestSpec7_5_AtMostMaxUnavailableTwinsRestartAtTheSameTime(t *testing.T) {
 	set := hotSet()

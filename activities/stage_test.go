@@ -29,8 +29,8 @@ func edgePolicy(spec outriggerv1.RolloutPolicySpec) *outriggerv1.RolloutPolicy {
 	return &outriggerv1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: "edge"}, Spec: spec}
 }
 
-// During a rolling update, a worker answers workflows of the last version, which would request a plan
-// again at once in an unknown phase.
+// During a rolling update of the workers, a new worker answers workflows of the previous version. In an
+// unknown phase, such a workflow would request the next plan at once.
 func TestSpec11_4_AWorkflowWithoutStagesSleepsWhileAStageOrAFreezeLimitsIt(t *testing.T) {
 	canary := []outriggerv1.RolloutStep{{UpTo: intstr.FromInt32(1), Bake: &metav1.Duration{Duration: time.Hour}}}
 	failing := func(pod *corev1.Pod) {
@@ -191,7 +191,8 @@ func TestSpec11_6_FailedPodsStopABatch(t *testing.T) {
 	assert.True(t, b.result().Failing, "the run does not plan again at once")
 }
 
-// listingPolicies counts the requests of the list of RolloutPolicies, and returns an error for each.
+// listingPolicies counts the requests of the list of RolloutPolicies in lists. Each request fails with err
+// unless err is nil.
 func listingPolicies(lists *atomic.Int32, err error) interceptor.Funcs {
 	return interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
 		if _, ok := l.(*outriggerv1.RolloutPolicyList); ok {

@@ -32,7 +32,8 @@ func (c *testCluster) batchOf(names ...string) *upgradeBatch {
 	return b
 }
 
-// refills runs one refill of a batch and waits for its writes.
+// refills runs one refill of a batch, waits for the writes of the refill, and returns the result of the
+// refill.
 func (c *testCluster) refills(b *upgradeBatch) (again time.Duration, err error) {
 	c.t.Helper()
 	err = inActivity(c.t, nil, func(ctx context.Context) (err error) {
@@ -124,7 +125,7 @@ func TestAChosenPodIsDecidedAboutAsItIs(t *testing.T) {
 	for name, c := range map[string]struct {
 		change  func(*corev1.Pod)
 		unready bool
-		// written pods were upgraded, by this batch or another.
+		// written is set if the result lists the pod as written, by this batch or by another batch.
 		written bool
 	}{
 		"as planned":                      {func(*corev1.Pod) {}, false, true},
@@ -167,8 +168,8 @@ func TestAnAttemptCatchesUpWithTheLostAttempt(t *testing.T) {
 	assert.Zero(t, result.Skipped)
 }
 
-// Thousands of reads would delay the rollout. Writes after the list need no read, because the lost
-// attempt can still write at any time.
+// Thousands of reads would delay the rollout. A later read would not find more writes with certainty, because
+// requests of the lost attempt may arrive at any time.
 func TestAnAttemptReadsOnlyPodsThatTheCacheIsBehindWith(t *testing.T) {
 	var read []string
 	reads := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
@@ -191,7 +192,7 @@ func TestAnAttemptReadsOnlyPodsThatTheCacheIsBehindWith(t *testing.T) {
 	assert.ElementsMatch(t, []string{"behind", "known"}, writtenNames(b.result().Written))
 }
 
-// The writes of the lost attempt cannot be compared with the SidecarSet any more.
+// The SidecarSet has newer content, so the content that the lost attempt wrote is not known.
 func TestAnAttemptForAnOldGenerationReportsAllPodsAsWritten(t *testing.T) {
 	set := webSet(2)
 	set.Generation = 3
@@ -237,7 +238,7 @@ func TestANewLeaseHolderWaitsForWritesOfThePreviousHolder(t *testing.T) {
 	assert.Zero(t, unseen)
 }
 
-// The lost attempt may have acquired the Lease without reporting the writes of the other run.
+// The lost attempt may have acquired the Lease without a report of the writes of the previous holder.
 func TestASecondAttemptWaitsForWritesOfPreviousHolders(t *testing.T) {
 	pod := webPod("a")
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), pod, webPod("b"))

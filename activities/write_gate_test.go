@@ -40,7 +40,8 @@ type wire struct {
 	mu      sync.Mutex
 	// accepted are the names of the pods whose patch was accepted.
 	accepted []string
-	// before responds to the n-th patch. If before returns false, the patch is forwarded to the API server.
+	// before may respond to the n-th patch. If before returns false, the patch is forwarded to the API
+	// server.
 	before func(n int, w http.ResponseWriter) (answered bool)
 	n      int
 }
@@ -92,7 +93,7 @@ func (w podWriter) Patch(ctx context.Context, o client.Object, patch client.Patc
 	return w.pods.Patch(ctx, o, patch, options...)
 }
 
-// gatedClient is a fake client whose patches pass the gate.
+// gatedClient is a fake client whose patches pass the write gate.
 type gatedClient struct{ client.Client }
 
 func (c gatedClient) Patch(ctx context.Context, o client.Object, patch client.Patch, options ...client.PatchOption) error {
@@ -170,8 +171,8 @@ func tooManyRequests(w http.ResponseWriter) bool {
 	return true
 }
 
-// paused pauses the SidecarSet and advances the clock by maxAge, after which every write observes
-// the pause.
+// paused pauses the SidecarSet and advances the clock by maxAge, so that every later write observes the
+// pause.
 func (c *testCluster) paused(set *v1alpha1.SidecarSet) {
 	c.edit(set, func() { set.Spec.UpdateStrategy.Paused = true })
 	c.clock.Step(maxAge)
@@ -335,8 +336,8 @@ func TestAnAttemptThatEndsWhileItAcquiresTheLeaseReturnsNoEmptyResult(t *testing
 	}
 }
 
-// A pause by signal or update cancels the batch. Requests in flight complete and are counted. No
-// further request is sent.
+// A pause by signal or update cancels the batch. Requests in flight complete and are counted, and the worker
+// sends no further requests.
 func TestSpec7_1_ACancelledBatchSendsNothingMore(t *testing.T) {
 	var pods []*corev1.Pod
 	var names []string

@@ -56,7 +56,7 @@ func (c *testCluster) withCondition() []string {
 	return found
 }
 
-// A worker that stops must not return a result as if it had checked all pods.
+// A worker that stops must return an error, because a result would mean that all pods are checked.
 func TestConditionsThatAWorkerDidNotWriteAreWrittenByAnother(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("cannot", notUpgradable))
 	stopping := make(chan struct{})

@@ -13,7 +13,8 @@ import (
 
 const deadline = 30 * time.Minute
 
-// stuck is a rollout that waits for an upgraded pod. failed reports the time of the failure.
+// stuck returns a plan that waits for an upgraded pod. If the run reports an overdue deadline, the plan fails
+// the rollout, and failed is the time since the start.
 func (s *stageSuite) stuck(failed *time.Duration) planFunc {
 	return func(_ context.Context, input protocol.NextBatchInput) (protocol.NextBatchResult, error) {
 		result := protocol.NextBatchResult{Phase: protocol.PhaseWaiting, ProgressDue: true, Stage: input.Stage, Counts: protocol.Counts{UpdatedReady: s.ready}}
@@ -25,7 +26,7 @@ func (s *stageSuite) stuck(failed *time.Duration) planFunc {
 	}
 }
 
-// deadlineOf returns the start of a run in a step with a deadline, whose plans are stuck.
+// withDeadline returns the input of a run in a step with a progress deadline. All plans of the run are stuck.
 func (s *stageSuite) withDeadline(failed *time.Duration) protocol.RolloutInput {
 	from := input(1)
 	from.Progress.Stage = &protocol.Stage{Generation: 1, Policy: "edge", Steps: 1, Step: &protocol.Step{UpTo: intstr.FromString("100%"), ProgressDeadline: deadline}}
@@ -36,7 +37,7 @@ func (s *stageSuite) withDeadline(failed *time.Duration) protocol.RolloutInput {
 	return from
 }
 
-// endAt lets the plans after a time end the rollout.
+// endAt makes the plans end the rollout after a time, and resumes the run.
 func (s *stageSuite) endAt(after time.Duration) {
 	s.env.RegisterDelayedCallback(func() {
 		s.script = nil
@@ -152,7 +153,7 @@ func (s *stageSuite) TestSpec11_6_ARunWithoutADeadlineKeepsNoStall() {
 	}
 }
 
-// A pod counts as failed some time after the plan that observed it.
+// A pod counts as failed some time after the plan that observed the pod.
 func (s *stageSuite) TestSpec11_6_ARunPlansAgainOnceAPodMayHaveFailed() {
 	for name, phase := range map[string]protocol.Phase{"waiting": protocol.PhaseWaiting, "during a bake time": protocol.PhaseStepReached} {
 		s.Run(name, func() {

@@ -59,7 +59,7 @@ func startEncrypted(t *testing.T) *encryptedRun {
 	return e
 }
 
-// connect is a process that encrypts with a key.
+// connect returns a client that encrypts with a key.
 func (e *encryptedRun) connect(key string) client.Client {
 	opened, err := codec.Open(codec.Options{KeyDir: e.keys, KeyID: key})
 	require.NoError(e.t, err)
@@ -110,8 +110,8 @@ func replayWith(t *testing.T, keys string, recorded *history.History) error {
 	return replayer.ReplayWorkflowHistory(nil, recorded)
 }
 
-// A run starts with one key and continues with another. The history contains its pause and a
-// failure that names a pod. Neither is readable in the history.
+// A run starts with one key and continues with another key. The history contains a pause and a failure with
+// the name of a pod, and both must be encrypted.
 func TestEncryptedHistoriesReplayOverARotation(t *testing.T) {
 	e := startEncrypted(t)
 	byAnn := protocol.Pause{By: "ann", Reason: "the-reason-of-the-pause"}
@@ -145,7 +145,7 @@ func TestEncryptedHistoriesReplayOverARotation(t *testing.T) {
 	}
 	assert.Contains(t, string(raw), "Encoded failure")
 	for _, id := range []string{"a", "b"} {
-		// An entry of a payload's metadata, as protobuf writes it.
+		// The metadata of a payload contains the id of the key in the encoding of protobuf.
 		assert.Contains(t, string(raw), "encryption-key-id\x12\x01"+id)
 	}
 	require.NoError(t, replayWith(t, e.keys, recorded))

@@ -31,7 +31,7 @@ type evictionSuite struct {
 	made   int
 	// startsAfter is the time until a new pod is ready.
 	startsAfter time.Duration
-	// permits reports whether the PodDisruptionBudget of an owner permits an eviction at a time since
+	// permits reports whether the PodDisruptionBudget of owner permits an eviction at the time since after
 	// the start.
 	permits func(owner string, since time.Duration) bool
 	// broken is set while the webhook does not inject.
@@ -132,7 +132,7 @@ func (s *evictionSuite) view() (view protocol.EvictionView) {
 	return view
 }
 
-// endAfter deletes the policy after a time since the start.
+// endAfter deletes the policy at the time d after the start.
 func (s *evictionSuite) endAfter(d time.Duration) {
 	s.env.RegisterDelayedCallback(func() { s.ended = true }, d)
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// gated gives the first stage the gate smoke, and returns the measurements that it takes. The answers are
-// those of a webhook, in order. An empty answer never arrives.
+// gated adds the gate smoke to the first stage, and returns the list of measurements. The webhook of the gate
+// gives the answers in order. An empty answer never arrives.
 func (s *fleetSuite) gated(answers ...protocol.GatePhase) *[]fleetEvent {
 	measured := &[]fleetEvent{}
 	s.plan.Spec.Gates = []outriggerv1.RolloutGate{{Name: "smoke", Webhook: &outriggerv1.WebhookGate{URL: "https://checks"}}}
@@ -98,7 +98,7 @@ func (s *fleetSuite) TestSpec12_2_ReportsDoNotWaitForAMeasurement() {
 	s.Len(*measured, 1)
 }
 
-// An unavailable provider decides nothing.
+// An unavailable provider neither passes nor fails the gate, so the measurement is retried.
 func (s *fleetSuite) TestSpec12_2_AnUnavailableProviderOfAFleetIsAskedAgain() {
 	s.gated()
 	attempts := 0

@@ -15,7 +15,8 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// Each member hears of a freeze and of its end, also a member that joins meanwhile.
+// Each member is notified of a freeze and of the end of the freeze, including a member that joins during the
+// freeze.
 func TestSpec12_7_MembersHearOfAFreeze(t *testing.T) {
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestWorkflowEnvironment()

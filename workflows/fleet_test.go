@@ -30,10 +30,11 @@ type fleetSuite struct {
 	testsuite.WorkflowTestSuite
 	env  *testsuite.TestWorkflowEnvironment
 	plan protocol.FleetPlan
-	// bad are the clusters whose rollout fails. lost is a cluster that answers no rollback.
+	// bad contains the clusters whose rollout fails. lost is a cluster that does not answer a rollback.
 	bad  map[string]bool
 	lost string
-	// events are the rollouts and rollbacks. Activities of several clusters append at the same time.
+	// events are the rollouts and rollbacks. Activities of several clusters append to events at the same
+	// time, under appending.
 	events         []fleetEvent
 	appending      sync.Mutex
 	begin          time.Time
@@ -68,7 +69,7 @@ func (s *fleetSuite) SetupTest() {
 	}}
 }
 
-// members adds clusters to the fleet.
+// members adds n clusters with the label stage to the fleet.
 func (s *fleetSuite) members(stage string, n int) {
 	for i := range n {
 		name := fmt.Sprintf("%s-%03d", stage, i)
@@ -76,7 +77,7 @@ func (s *fleetSuite) members(stage string, n int) {
 	}
 }
 
-// simulate lets each rollout take a minute of the time of the workflow.
+// simulate registers activities in which each rollout takes one minute of the time of the workflow.
 func (s *fleetSuite) simulate() {
 	act := func(what string, state func(cluster string) protocol.FleetClusterState) func(context.Context, protocol.FleetRolloutInput) (protocol.FleetResult, error) {
 		return func(ctx context.Context, _ protocol.FleetRolloutInput) (protocol.FleetResult, error) {
@@ -112,7 +113,8 @@ func (s *fleetSuite) simulate() {
 	})
 }
 
-// deliver lets all clusters report content. The named cluster is the first.
+// deliver makes all clusters report the content hash. The cluster first reports one second before the other
+// clusters.
 func (s *fleetSuite) deliver(after time.Duration, first, hash string) {
 	s.report(after, first, hash)
 	for _, member := range s.plan.Members {
@@ -134,7 +136,7 @@ func (s *fleetSuite) request(after time.Duration, name string, request protocol.
 	}, after)
 }
 
-// run runs the workflow for a time, and returns its state.
+// run runs the workflow for the time limit, and returns the state of the fleet at the end.
 func (s *fleetSuite) run(limit time.Duration) (state protocol.FleetState) {
 	s.simulate()
 	s.env.RegisterDelayedCallback(func() {
@@ -206,7 +208,7 @@ func (s *fleetSuite) TestSpec12_2_ALongHistoryContinuesAsNew() {
 	s.Require().ErrorAs(s.env.GetWorkflowError(), &next)
 }
 
-// A cluster that does not answer blocks a rollback, until it is removed.
+// A cluster that does not answer blocks a rollback until the cluster is removed from the fleet.
 func (s *fleetSuite) TestSpec12_4_ARemovedClusterBlocksNothing() {
 	s.members("canary", 1)
 	s.members("lost", 1)
@@ -342,7 +344,8 @@ func (s *fleetSuite) TestSpec12_4_AnAbortAndARetryDoNotWaitForTheMembers() {
 	s.Equal(6, s.count("rollout"))
 }
 
-// Cluster late announces itself and reports while the members are read. The answer lacks it.
+// Cluster late-000 announces itself and reports content while the members are being read. The answer of the
+// read lacks the cluster.
 func (s *fleetSuite) TestSpec12_2_AMemberThatJoinsDuringAReadBegins() {
 	s.members("canary", 1)
 	s.deliver(time.Second, "canary-000", "h1")

@@ -54,7 +54,8 @@ func (s *rolloutSuite) TestSpec11_7_AFrozenRunChecksTheClusterWithoutASignal() {
 	s.Less(s.env.Now().Sub(begin), 2*checkInterval+time.Minute)
 }
 
-// A pod that fails during a freeze rolls the rollout back, or pauses it.
+// A pod that fails during a freeze starts a rollback or pauses the rollout, so the run must plan during the
+// freeze.
 func (s *rolloutSuite) TestSpec11_6_AFrozenRunPlansAgainOnceAPodMayHaveFailed() {
 	begin := s.env.Now()
 	unhealthy := frozen(nil)
@@ -64,7 +65,7 @@ func (s *rolloutSuite) TestSpec11_6_AFrozenRunPlansAgainOnceAPodMayHaveFailed() 
 	s.Less(s.env.Now().Sub(begin), time.Minute)
 }
 
-// Another worker may not observe the freeze yet, so that its plan contains pods.
+// The worker of the next plan may not observe the freeze yet, so the plan may contain pods.
 func (s *rolloutSuite) TestSpec11_7_ABatchThatAFreezeStoppedIsNotRepeatedAtOnce() {
 	begin := s.env.Now()
 	var at []time.Duration

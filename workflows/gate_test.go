@@ -18,7 +18,7 @@ import (
 	"github.com/outrigger/outrigger/internal/gate"
 )
 
-// gated gives the first step of the policy the gate errors. The values are the answers of Prometheus, one
+// gated adds the gate errors to the first step of the policy. The values are the answers of Prometheus, one
 // for each measurement. A negative value is an answer that never arrives.
 func (s *stageSuite) gated(values ...float64) {
 	s.measured, s.measuredAt = nil, nil
@@ -91,7 +91,7 @@ func (s *stageSuite) TestSpec11_14_APromotionSkipsAnInconclusiveGate() {
 	s.Less(s.upgradedAt[1], time.Hour+time.Minute)
 }
 
-// The measurement never answers. Every request ends it at once.
+// The measurement never answers. A promotion ends the measurement at once.
 func (s *stageSuite) TestSpec11_14_APromotionEndsAMeasurement() {
 	s.gated(-1, -1)
 	s.request(12*time.Minute, protocol.PromoteUpdate, approval(0), "step 1 of 1 (canary) ended")
@@ -134,7 +134,7 @@ func (s *stageSuite) TestSpec11_14_ANewGenerationEndsAMeasurement() {
 	s.Nil(next.Progress.Stage)
 }
 
-// An unavailable provider decides nothing.
+// An unavailable provider neither passes nor fails the gate, so the measurement is retried.
 func (s *stageSuite) TestSpec11_14_AnUnavailableProviderIsAskedAgain() {
 	s.gated()
 	s.policies[0].Spec.Gates[0].Prometheus.Samples = 1
@@ -151,8 +151,8 @@ func (s *stageSuite) TestSpec11_14_AnUnavailableProviderIsAskedAgain() {
 	s.GreaterOrEqual(s.upgradedAt[1], 10*time.Minute+15*time.Second, "the backoff is 1, 2, 4 and 8 seconds")
 }
 
-// The server gives the timeout of an activity in the middle of an attempt the retry state of an error that is
-// not retried. The test environment does not.
+// If an activity times out during an attempt, the server sets the retry state of an error that is not
+// retried. The test environment sets another retry state.
 func (s *stageSuite) TestSpec11_14_ARequestThatHangsDecidesNothing() {
 	hangs := func(cause *failure.Failure) error {
 		return temporal.GetDefaultFailureConverter().FailureToError(&failure.Failure{Message: "activity error", Cause: cause, FailureInfo: &failure.Failure_ActivityFailureInfo{
@@ -167,8 +167,8 @@ func (s *stageSuite) TestSpec11_14_ARequestThatHangsDecidesNothing() {
 	}})))
 }
 
-// plansUntilProvider completes the rollout with a gate of one sample, whose provider is unavailable for twenty
-// minutes. It returns the number of plans in this time.
+// plansUntilProvider completes the rollout with a gate of one sample, whose provider is unavailable for
+// twenty minutes. plansUntilProvider returns the number of plans in the twenty minutes.
 func (s *stageSuite) plansUntilProvider() (plans int) {
 	s.policies[0].Spec.Gates[0].Prometheus.Samples = 1
 	s.env.OnActivity(protocol.MeasureGateActivity, mock.Anything, mock.Anything).Return(func(_ context.Context, input protocol.MeasureGateInput) (protocol.Measurement, error) {

@@ -9,7 +9,8 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// migrations simulates migrating pods. AwaitMigration returns results from a script.
+// migrations simulates migrating pods: AwaitMigration returns answers in order. migrations returns the inputs
+// of the reset batches.
 func (s *rolloutSuite) migrations(answers ...protocol.AwaitMigrationResult) (resets *[]protocol.ResetBatchInput) {
 	resets = &[]protocol.ResetBatchInput{}
 	s.env.RegisterActivityWithOptions(func(_ context.Context, input protocol.AwaitMigrationInput) (protocol.AwaitMigrationResult, error) {
@@ -156,7 +157,7 @@ func (s *rolloutSuite) TestResetsThatFoundNothingAreTriedAgainSoon() {
 	s.run()
 }
 
-// Other pods may keep the plan busy for minutes, in which the operator does not wake the run.
+// While other pods are being upgraded for minutes, the operator does not wake the run.
 func (s *rolloutSuite) TestAPlanWithMigratedPodsWakesTheMigration() {
 	resets := s.migrations(
 		protocol.AwaitMigrationResult{Pending: 1},
@@ -164,7 +165,7 @@ func (s *rolloutSuite) TestAPlanWithMigratedPodsWakesTheMigration() {
 		protocol.AwaitMigrationResult{},
 	)
 	migrating := protocol.NextBatchResult{Phase: protocol.PhaseProgressing, Counts: protocol.Counts{Migrating: 1}}
-	// Until the migration is asleep, nothing could be reset.
+	// Until the migration sleeps, no pod can be reset.
 	var plan func(context.Context, protocol.NextBatchInput) (protocol.NextBatchResult, error)
 	plan = func(_ context.Context, input protocol.NextBatchInput) (protocol.NextBatchResult, error) {
 		result := migrating

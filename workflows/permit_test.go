@@ -9,7 +9,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// A permit wakes a run that waits for it, and the next plan has the permit.
+// A permit wakes a run that waits for the permit, and the input of the next plan contains the permit.
 func (s *rolloutSuite) TestSpec12_5_APermitBelongsToTheRun() {
 	var memos []map[string]any
 	s.env.OnUpsertMemo(mock.Anything).Run(func(args mock.Arguments) { memos = append(memos, args.Get(0).(map[string]any)) }).Return(nil)
@@ -29,7 +29,7 @@ func (s *rolloutSuite) TestSpec12_5_APermitBelongsToTheRun() {
 	s.Equal([]map[string]any{{protocol.PermitMemo: permit}}, memos)
 }
 
-// Another generation may have other content.
+// Another generation may have other content, so the permit of the previous generation does not apply.
 func (s *rolloutSuite) TestSpec12_5_AnotherGenerationHasNoPermit() {
 	s.waits()
 	s.env.RegisterDelayedCallback(func() {

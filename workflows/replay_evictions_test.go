@@ -10,7 +10,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// evictions are recorded histories of Eviction, as histories are those of Rollout.
+// evictions returns the files of the recorded histories of Eviction.
 func evictions(t *testing.T) []string { return recordings(t, "evictions") }
 
 func TestRecordedEvictionsReplayUpToEachTask(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// fleets are recorded histories of fleets, as histories are those of single rollouts.
+// fleets returns the files of the recorded histories of Fleet and FleetRegistry.
 func fleets(t *testing.T) []string { return recordings(t, "fleets") }
 
 func newFleetReplayer(t *testing.T, rollout, registry any) worker.WorkflowReplayer {

@@ -16,11 +16,11 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// Recorded histories are never replaced. A change that cannot replay a recorded history would
-// break open runs.
+// histories returns the files of the recorded histories of Rollout. Recorded histories are never replaced. A
+// change that cannot replay a recorded history would break open runs.
 func histories(t *testing.T) []string { return recordings(t, "histories") }
 
-// recordings returns the recorded histories of all releases in a folder.
+// recordings returns the files of the recorded histories of all releases in a folder of testdata.
 func recordings(t *testing.T, folder string) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("testdata", folder, "*", "*.json"))
@@ -29,7 +29,7 @@ func recordings(t *testing.T, folder string) []string {
 	return files
 }
 
-// nameOf names a history by its release and file.
+// nameOf returns the release and the file name of a history.
 func nameOf(file string) string {
 	return filepath.Join(filepath.Base(filepath.Dir(file)), filepath.Base(file))
 }
@@ -84,8 +84,8 @@ func recorded(t *testing.T, file string) *history.History {
 	return whole
 }
 
-// During a rolling update, a new operator starts a run with images, and a worker that does not know
-// them executes its first task.
+// During a rolling update, a new operator starts a run with images, and an old worker, which ignores the
+// images, executes the first workflow task of the run.
 func TestAHistoryOfAWorkerThatIgnoresImagesReplays(t *testing.T) {
 	for _, file := range histories(t) {
 		t.Run(nameOf(file), func(t *testing.T) {
@@ -102,8 +102,8 @@ func TestAHistoryOfAWorkerThatIgnoresImagesReplays(t *testing.T) {
 	}
 }
 
-// A workflow that does one thing more than the recorded one must be caught,
-// or the test above would prove nothing. TMPRL1100 is the SDK's code for a history that does not fit the workflow.
+// The replay fails for a workflow with one more timer than the recorded workflow. TMPRL1100 is the code of
+// the SDK for a history that does not fit the workflow.
 func TestChangedWorkflowDoesNotReplay(t *testing.T) {
 	changed := func(ctx workflow.Context, input protocol.RolloutInput) (protocol.RolloutResult, error) {
 		if err := workflow.Sleep(ctx, minBackoff); err != nil {

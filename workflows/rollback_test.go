@@ -48,7 +48,7 @@ func (s *stageSuite) TestSpec11_12_AQuarantineIsCarriedToTheNextGeneration() {
 	s.Equal("bad", next.Progress.Stage.Quarantine.Hash)
 }
 
-// The SidecarSet has changed before the run has planned the rollback.
+// The SidecarSet changes before the run has planned the rollback.
 func (s *stageSuite) TestSpec11_12_AnAbortIsCarriedToTheNextGeneration() {
 	aborted := &protocol.Stage{Generation: 1, Hash: "bad", Aborted: &protocol.Approval{By: "ann"}}
 	from := input(1)
@@ -61,7 +61,7 @@ func (s *stageSuite) TestSpec11_12_AnAbortIsCarriedToTheNextGeneration() {
 	s.Equal(aborted, next.Progress.Stage)
 }
 
-// Status does not show the retry yet, so the signal of the operator has the quarantine.
+// Status does not show the retry yet, so the signal of the operator still contains the quarantine.
 func (s *stageSuite) TestSpec11_12_ARetryOutlivesTheNextGeneration() {
 	stale := quarantinedStage()
 	from := input(1)

@@ -145,7 +145,7 @@ func (s *rolloutSuite) TestARunContinuesWithTheImagesOfItsGeneration() {
 	s.Equal("agent=agent:v2", continuedAs(s.T(), s.env.GetWorkflowError()).Images)
 }
 
-// The operator sends the images of a generation that the run has already seen in the cluster.
+// The operator sends the images of the generation that the run already has.
 func (s *rolloutSuite) TestARunTakesTheImagesOfItsGenerationFromASignal() {
 	s.answers(protocol.NextBatchResult{Phase: protocol.PhaseWaiting})
 	s.env.RegisterDelayedCallback(func() {
@@ -205,8 +205,8 @@ func (s *rolloutSuite) TestDeletionOfAPausedSetEndsItsRun() {
 	s.True(s.asked[1].Paused)
 }
 
-// wakesAfter sends the generation signal after d, as the operator does when the cluster has pods
-// to upgrade.
+// wakesAfter sends the signal generation after d. The operator sends this signal when the cluster has pods to
+// upgrade.
 func (s *simulation) wakesAfter(d time.Duration) {
 	s.env.RegisterDelayedCallback(func() {
 		s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 1})
@@ -237,7 +237,8 @@ func (s *rolloutSuite) TestSpec11_11_ARunThatRespectsBudgetsPlansEveryMinute() {
 	s.Equal(2*budgetCheckInterval, s.env.Now().Sub(started))
 }
 
-// A check of the cluster consists of a timer and an activity. A workflow task follows each of them.
+// A check of the cluster consists of a timer and an activity. A workflow task follows the timer, and another
+// workflow task follows the activity.
 func (s *rolloutSuite) TestSpec8_3_ARunThatWaitsCosts150EventsAnHourAtMost() {
 	const task, timer, look = 3, 2, 3
 	events := 0
@@ -270,7 +271,7 @@ func (s *rolloutSuite) TestGenerationThatTheClusterNeverHadIsCorrected() {
 
 func (s *rolloutSuite) TestPauseThatArrivesWhileTheRunContinuesAsNewIsKept() {
 	s.migrations(protocol.AwaitMigrationResult{Pods: []protocol.PodReference{pod("a")}, Pending: 1}, protocol.AwaitMigrationResult{})
-	// The run waits for the end of this activity before it continues as new.
+	// The run waits for the end of the reset batch before the run continues as new.
 	s.env.RegisterActivityWithOptions(func(context.Context, protocol.ResetBatchInput) (protocol.ResetBatchResult, error) {
 		return protocol.ResetBatchResult{}, activity.ErrResultPending
 	}, activity.RegisterOptions{Name: protocol.ResetBatchActivity, DisableAlreadyRegisteredCheck: true})
@@ -349,7 +350,7 @@ func (s *rolloutSuite) TestSpec7_1_AResumeOfARunThatIsNotPausedReturnsAnError() 
 	s.run()
 }
 
-// update sends an update and expects a result, or a rejection.
+// update sends an update, and expects the result answer, or a rejection that contains the text rejection.
 func (s *simulation) update(name string, after time.Duration, pause protocol.Pause, answer *protocol.PauseResult, rejection string) {
 	s.env.RegisterDelayedCallback(func() {
 		s.env.UpdateWorkflow(name, fmt.Sprint(name, after), &testsuite.TestUpdateCallback{
@@ -417,7 +418,8 @@ func (s *rolloutSuite) TestRejectedPodsAreNamedToThePlannerAndTheRunRests() {
 	waiting := protocol.NextBatchResult{Phase: protocol.PhaseWaiting}
 	s.answers(batch("a"), waiting, batch("a"), batch("a"), ends(protocol.PhaseComplete))
 	started := s.env.Now()
-	// The last plan chose a batch. Since then, the run knows that it has to wait.
+	// The newest plan chose a batch, so the plan had the phase Progressing. After the rejection of the batch,
+	// the run shows the phase Waiting.
 	s.env.RegisterDelayedCallback(func() { s.Equal(protocol.PhaseWaiting, s.query().Phase) }, 2*minBackoff)
 	s.run()
 	known := prints(pod("a"))
@@ -480,7 +482,7 @@ func (s *rolloutSuite) TestLongHistoryContinuesAsNewWithItsProgress() {
 	s.Empty(s.asked)
 }
 
-// untimed is a pause without its time.
+// untimed returns a copy of a pause without the time of the pause.
 func untimed(pause *protocol.Pause) *protocol.Pause {
 	if pause == nil {
 		return nil
@@ -498,7 +500,7 @@ func (s *simulation) query() protocol.RolloutStatus {
 	return status
 }
 
-// continued runs until the run continues as new, and returns its successor's input.
+// continued executes a run until the run continues as new, and returns the input of the next run.
 func (s *simulation) continued() protocol.RolloutInput { return s.continuedFrom(input(1)) }
 
 func (s *simulation) continuedFrom(from protocol.RolloutInput) protocol.RolloutInput {

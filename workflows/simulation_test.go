@@ -16,7 +16,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// simulation simulates the cluster. simulation returns results of NextBatch from a script and records the
+// simulation simulates a cluster: NextBatch returns results from a script, and the simulation records the
 // actions of the run.
 type simulation struct {
 	suite.Suite
@@ -69,7 +69,7 @@ func (s *simulation) answers(results ...protocol.NextBatchResult) {
 	}
 }
 
-// waits adds a NextBatch to the script that stays pending until it is cancelled.
+// waits adds a plan to the script that stays pending until the run cancels the activity.
 func (s *simulation) waits() {
 	s.script = append(s.script, func(context.Context, protocol.NextBatchInput) (protocol.NextBatchResult, error) {
 		return protocol.NextBatchResult{}, activity.ErrResultPending
@@ -114,7 +114,7 @@ type turns struct {
 	test int
 }
 
-// next returns the interceptor for the next test. Activities of earlier tests fail from then on.
+// next returns the interceptor for the next test. After the call of next, activities of earlier tests fail.
 func (t *turns) next() interceptor.WorkerInterceptor {
 	t.mu.Lock()
 	defer t.mu.Unlock()

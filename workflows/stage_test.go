@@ -36,8 +36,8 @@ type stageSuite struct {
 	failed int
 	// ready is the number of updated pods that are ready in stuck plans.
 	ready int
-	// measured are the inputs of the measurements of gates, and measuredAt their times since the start
-	// of the run.
+	// measured contains the inputs of the measurements of gates. measuredAt contains the times of the
+	// measurements since the start of the run.
 	measured   []protocol.MeasureGateInput
 	measuredAt []time.Duration
 }
@@ -64,7 +64,7 @@ func (s *stageSuite) SetupTest() {
 	}
 }
 
-// plan lets the run make at most n plans.
+// plan sets a script of n plans, so that the run can make at most n plans.
 func (s *stageSuite) plan(n int) {
 	s.script = nil
 	for range n {
@@ -72,7 +72,7 @@ func (s *stageSuite) plan(n int) {
 	}
 }
 
-// next plans as the planner does, without a limit of unavailable pods.
+// next returns the plan that the activity NextBatch would return without a limit of unavailable pods.
 func (s *stageSuite) next(_ context.Context, input protocol.NextBatchInput) (protocol.NextBatchResult, error) {
 	s.plans++
 	set := &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: "logs", Generation: input.Generation}}
@@ -109,8 +109,7 @@ func (s *stageSuite) complete(from protocol.RolloutInput) {
 	s.Len(s.upgradedAt, pods)
 }
 
-// request sends approve or promote, and expects a message, an error or a rejection that contains
-// the text.
+// request sends the update name, and expects a message, an error or a rejection that contains text.
 func (s *stageSuite) request(after time.Duration, name string, request protocol.StepRequest, text string) {
 	s.env.RegisterDelayedCallback(func() {
 		s.env.UpdateWorkflow(name, fmt.Sprint(name, after, request.Generation), &testsuite.TestUpdateCallback{
@@ -250,8 +249,8 @@ func (s *stageSuite) TestSpec11_2_ANewGenerationStartsFromTheFirstStep() {
 	s.Len(s.upgradedAt, 25)
 }
 
-// After a restore of the cluster, or a signal with a wrong generation, the run has another generation
-// than the SidecarSet. The signal that corrects it, or the plan, has the stage that status records.
+// After a restore of the cluster, or a signal with a wrong generation, the run has another generation than
+// the SidecarSet. The signal or plan with the correct generation contains the stage that status records.
 func (s *stageSuite) TestSpec11_4_ACorrectedRunContinuesInTheRecordedStage() {
 	recorded := &protocol.Stage{Generation: 2, Policy: "edge", Steps: 3, Index: 1, Step: &protocol.Step{UpTo: intstr.FromString("25%"), Approval: true}}
 	for name, correct := range map[string]func(){
@@ -287,7 +286,7 @@ func (s *stageSuite) memos() *[]map[string]any {
 	return &memos
 }
 
-// The memo of a run survives its continuation as a run of another generation.
+// When a run continues as a run of another generation, the next run inherits the memo.
 func (s *stageSuite) TestSpec11_4_ARunWithoutAStageRemovesTheStageOfAnotherGeneration() {
 	s.policies = nil
 	s.Require().NoError(s.env.SetMemoOnStart(map[string]any{protocol.StageMemo: protocol.Stage{Generation: 1, Policy: "edge", Steps: 3}}))
@@ -308,7 +307,7 @@ func (s *stageSuite) TestSpec11_4_AFreshRunWithoutAPolicyWritesNoStage() {
 	s.Empty(*memos)
 }
 
-// A week of waiting makes a history long enough to continue as new.
+// During a week of waiting, the history becomes so long that the run continues as new.
 func (s *stageSuite) TestSpec11_3_AnApprovalMayTakeAWeek() {
 	from, timers := input(1), 0
 	from.Progress.Stage = &protocol.Stage{Generation: 1, Policy: "edge", Steps: 3, Index: 1, Reached: new(s.begin),
@@ -349,7 +348,7 @@ func (s *stageSuite) TestSpec11_4_ALostRunContinuesInItsStep() {
 	s.Less(s.upgradedAt[1], 2*time.Minute)
 }
 
-// A plan that was requested before a promotion may return after it.
+// A plan that was requested before a promotion may return after the promotion.
 func (s *stageSuite) TestSpec11_3_APlanFromBeforeAPromotionIsDropped() {
 	before := &protocol.Stage{Index: 0, Step: &protocol.Step{}}
 	r := &run{progress: protocol.Progress{Stage: &protocol.Stage{Index: 1}}}
@@ -394,7 +393,7 @@ func (s *stageSuite) TestSpec11_12_ARequestForAStepDoesNotEndAnAbort() {
 	s.NoError(r.checkStep(approval(0)))
 }
 
-// A worker must not answer a workflow of an earlier version with phases that this version does not
+// A worker must not answer a workflow of an earlier version with phases that the earlier version does not
 // know.
 func (s *stageSuite) TestSpec11_4_EachRequestForAPlanNamesTheKnownFeatures() {
 	s.request(time.Hour, protocol.ApproveUpdate, approval(1), "step 2 of 3 is approved")
@@ -404,8 +403,7 @@ func (s *stageSuite) TestSpec11_4_EachRequestForAPlanNamesTheKnownFeatures() {
 	}
 }
 
-// A resume may be the last thing that a run does before it continues as new, and a promotion may
-// follow the resume.
+// A run may continue as new right after a resume, and a promotion may follow the resume.
 func (s *stageSuite) TestSpec11_6_AResumeIsKeptUntilAPlanAcceptsTheFailedPods() {
 	from := input(1)
 	from.Pause = new(protocol.PauseByPolicy("edge", "2 pods failed"))

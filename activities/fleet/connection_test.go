@@ -22,8 +22,8 @@ import (
 	"github.com/outrigger/outrigger/temporal"
 )
 
-// A failure and its end are metrics, and wake the run without a permit. Later changes wake it again only after
-// five minutes.
+// The first failure and the recovery of a connection change the metrics and wake the run without a permit.
+// Later changes wake the run again only after five minutes.
 func TestSpec12_9_AMemberRecordsTheStateOfItsConnection(t *testing.T) {
 	c := newCluster(t)
 	now := clocktesting.NewFakeClock(time.Unix(1_700_000_000, 0))
@@ -63,7 +63,8 @@ func TestSpec12_9_AMemberRecordsTheStateOfItsConnection(t *testing.T) {
 	turn(nil, 2)
 	assert.InDelta(t, 2, testutil.ToFloat64(r.Connection.failures.WithLabelValues(temporal.FleetPermission)), 0)
 
-	// A report that fails is enough: no check hides it.
+	// After a failed report, the member makes no check in the same turn, because a successful check would
+	// hide the failure.
 	c.fleet.On("SignalWithStartWorkflow", mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything).
 		Return(func(context.Context, string, string, any, sdk.StartWorkflowOptions, any, ...any) (sdk.WorkflowRun, error) {
 			return nil, denied

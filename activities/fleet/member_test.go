@@ -35,7 +35,8 @@ type cluster struct {
 	set          *v1alpha1.SidecarSet
 	hash         string
 	local, fleet *mocks.Client
-	// updates are the updates that the run received. refused are updates that it rejects.
+	// updates are the names of the updates that the run has received. refused are the updates that the run
+	// rejects.
 	updates []string
 	refused map[string]bool
 	// state is the state of the rollout in the fleet.
@@ -71,7 +72,7 @@ func newCluster(t *testing.T, conditions ...metav1.Condition) *cluster {
 	return c
 }
 
-// run sets the answer of the newest run. Without an answer, Temporal knows no run.
+// run sets the answer of the newest run to the query status. If status is nil, Temporal has no run.
 func (c *cluster) run(status *protocol.RolloutStatus) {
 	query := c.local.On("QueryWorkflow", mock.Anything, protocol.WorkflowID("envoy", "1"), "", protocol.StatusQuery)
 	if status == nil {
@@ -83,12 +84,12 @@ func (c *cluster) run(status *protocol.RolloutStatus) {
 	query.Return(sdk.NewValue(payloads), nil)
 }
 
-// reachable sets the answer of the Temporal of the fleet to heartbeats.
+// reachable sets the error with which the Temporal of the fleet answers heartbeats.
 func (c *cluster) reachable(err error) {
 	c.fleet.On("RecordActivityHeartbeat", mock.Anything, mock.Anything).Return(err)
 }
 
-// do calls a function as an activity.
+// do calls the function call as an activity, and requires success.
 func (c *cluster) do(call func(context.Context) error) {
 	c.t.Helper()
 	var suite testsuite.WorkflowTestSuite
@@ -98,7 +99,7 @@ func (c *cluster) do(call func(context.Context) error) {
 	require.NoError(c.t, err)
 }
 
-// advance gives a permit that the fleet still wants.
+// advance gives the permit of an attempt while the fleet rolls the content out with the same attempt.
 func (c *cluster) advance(attempt int) (result protocol.FleetResult, failure error) {
 	c.state = protocol.FleetState{Phase: protocol.FleetRolling, Hash: c.hash, Attempt: attempt}
 	return c.permit(attempt)
@@ -147,8 +148,8 @@ func TestSpec12_2_ARolloutWhoseRunTemporalDeletedHasCompleted(t *testing.T) {
 	assert.Empty(t, result.State, "the operator has not started a run")
 }
 
-// The content was rolled out before it failed in another cluster. Its run is deleted, or is open because
-// pods have to be upgraded again.
+// The rollout of the content has ended before the content failed in another cluster. The run of the rollout
+// is deleted, or is open because pods have to be upgraded again.
 func TestSpec12_4_ContentThatWasRolledOutIsRolledBack(t *testing.T) {
 	for name, run := range map[string]*protocol.RolloutStatus{
 		"Temporal deleted the run": nil,
@@ -177,7 +178,7 @@ func testRollbackOfGoodContent(t *testing.T, run *protocol.RolloutStatus) {
 		require.ErrorContains(t, err, "no answer")
 		started.Return(nil, nil)
 		for range 2 {
-			// The second attempt finds a run that has not read the signal yet.
+			// During the second attempt, the run has not read the signal yet.
 			if _, err = c.rollBack(ctx, local, attempt); err != nil {
 				return err
 			}
@@ -193,7 +194,8 @@ func testRollbackOfGoodContent(t *testing.T, run *protocol.RolloutStatus) {
 	assert.Equal(t, "envoy-1", signal.Stage.Quarantine.Revision)
 }
 
-// A member that could not reach the fleet gives no permit, because the content may have failed since.
+// A member that cannot reach the fleet gives no permit, because the content may have failed in another
+// cluster.
 func TestSpec12_5_AMemberWithoutTheFleetGivesNoPermit(t *testing.T) {
 	c := newCluster(t)
 	c.run(&protocol.RolloutStatus{Generation: 3, Phase: protocol.PhaseFrozen})
@@ -203,7 +205,7 @@ func TestSpec12_5_AMemberWithoutTheFleetGivesNoPermit(t *testing.T) {
 	assert.Empty(t, c.updates)
 }
 
-// The content has failed in another cluster, and the fleet is paused, while the cluster was away.
+// While the cluster was unreachable, the content failed in another cluster, and the fleet was paused.
 func TestSpec12_4_AClusterThatReturnsGetsNoPermitForFailedContent(t *testing.T) {
 	c := newCluster(t)
 	c.reachable(nil)
@@ -225,15 +227,15 @@ func TestSpec12_4_AClusterThatReturnsGetsNoPermitForFailedContent(t *testing.T) 
 	assert.Equal(t, []string{protocol.PermitUpdate}, c.updates)
 }
 
-// The fleet adds names to the reason of a user.
+// The fleet adds names to the reason of a user, so the reason may be longer than a run accepts.
 func TestSpec12_4_ALongReasonStopsNoRollback(t *testing.T) {
 	assert.Equal(t, "short", bounded("short"))
 	assert.Equal(t, strings.Repeat("a", 1023), bounded(strings.Repeat("a", 1023)+"é"))
 	assert.Len(t, bounded(strings.Repeat("a", 5000)), 1024)
 }
 
-// The permit of a retry is given after the run was retried. Otherwise, the failure would count as one of
-// the retry.
+// The member gives the permit of a retry after the retry of the run. Otherwise, the earlier failure would
+// count as a failure of the retry.
 func TestSpec12_4_ARetryOfTheFleetRetriesTheRunFirst(t *testing.T) {
 	c := newCluster(t)
 	c.reachable(nil)
@@ -284,7 +286,8 @@ func (c steppedClock) NewTicker(time.Duration) clock.Ticker { return c }
 func (c steppedClock) C() <-chan time.Time                  { return c.ticks }
 func (c steppedClock) Stop()                                {}
 
-// second lets a second pass, in which the member checks its run twice.
+// second advances the clock by one second, and returns after the member has finished at least one further
+// check.
 func (c steppedClock) second() {
 	c.Step(time.Second)
 	for range 2 {
@@ -292,7 +295,7 @@ func (c steppedClock) second() {
 	}
 }
 
-// A fleet of hundreds of clusters may be paused for days.
+// A fleet of hundreds of clusters may be paused for days, so each member must send few requests.
 func TestSpec12_4_AMemberAsksAPausedFleetEveryThirtySeconds(t *testing.T) {
 	c := newCluster(t)
 	c.run(&protocol.RolloutStatus{Generation: 3, Phase: protocol.PhaseFrozen})
@@ -314,7 +317,7 @@ func TestSpec12_4_AMemberAsksAPausedFleetEveryThirtySeconds(t *testing.T) {
 	c.fleet.AssertNumberOfCalls(t, "QueryWorkflow", 3)
 }
 
-// The policy of the cluster has paused the run. The abort did not reach the run.
+// The RolloutPolicy of the cluster has paused the run, and the first abort did not reach the run.
 func TestSpec12_4_AnAbortIsRepeatedUntilTheRunHasAnswered(t *testing.T) {
 	policy := protocol.Pause{By: "RolloutPolicy edge", At: time.Unix(1000, 0)}
 	fleet := protocol.Pause{By: byFleet, At: time.Unix(2000, 0), Reason: "no earlier revision"}
@@ -348,7 +351,8 @@ func TestSpec12_4_AnAbortIsRepeatedUntilTheRunHasAnswered(t *testing.T) {
 	}
 }
 
-// A quarantine that a run receives by a signal ends no pause. A pause during the rollback stays.
+// A quarantine in a signal does not end a pause, so the member resumes the run. A pause that began during the
+// rollback stays.
 func TestSpec12_4_ARollbackEndsThePauseBeforeIt(t *testing.T) {
 	since := time.Unix(1000, 0)
 	for at, want := range map[time.Duration][]string{-time.Second: {protocol.ResumeUpdate}, time.Second: nil} {

@@ -25,7 +25,8 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// A report costs events of a history, and a question does not. The member asks before it repeats a report.
+// A report adds events to a history, and a query does not. The member therefore sends a query before each
+// report.
 func TestSpec12_3_AMemberReportsOnlyWhatTheFleetDoesNotKnow(t *testing.T) {
 	c := newCluster(t)
 	now := clocktesting.NewFakeClock(time.Unix(1_700_000_000, 0))
@@ -81,8 +82,8 @@ func TestSpec12_3_AMemberReportsOnlyWhatTheFleetDoesNotKnow(t *testing.T) {
 	assert.Contains(t, r.Connection.Fault(), "see the log of the worker")
 }
 
-// The fleet skips a member that does not answer, and gives it no permit until it reports its content again. The
-// member may be skipped shortly after its connection works again, too.
+// The fleet skips a member that does not answer. A skipped member gets no permit until the member reports the
+// content again. The fleet may also skip the member shortly after the connection is restored.
 func TestSpec12_3_AMemberThatReturnsAsksWhetherItWasSkipped(t *testing.T) {
 	away := serviceerror.NewUnavailable("connection refused")
 	for name, absent := range map[string]func(turn func(err error, reports int), now *clocktesting.FakeClock){
@@ -129,12 +130,12 @@ func TestSpec12_3_AMemberThatReturnsAsksWhetherItWasSkipped(t *testing.T) {
 			now.Step(checkInterval)
 			turn(nil, 1)
 			absent(turn, now)
-			turn(nil, 2) // not skipped yet
+			turn(nil, 2) // the fleet has not skipped the member yet
 			now.Step(returnedInterval)
 			state, reported = protocol.ClusterSkipped, 1
 			turn(nil, 3)
 			state = protocol.ClusterPending
-			for _, asked := range []int{3, 4, 4, 4, 4, 4} { // it asks for one minute, and then every five minutes
+			for _, asked := range []int{3, 4, 4, 4, 4, 4} { // the member asks for one minute, and then every five minutes
 				now.Step(checkInterval)
 				turn(nil, asked)
 			}
@@ -142,8 +143,8 @@ func TestSpec12_3_AMemberThatReturnsAsksWhetherItWasSkipped(t *testing.T) {
 	}
 }
 
-// A turn with many SidecarSets takes long. If the member took it for a freeze, the member would ask about all of
-// them again in the next turn, and so on.
+// A turn with many SidecarSets takes long. If a long turn counted as a freeze of the process, the member
+// would ask about all SidecarSets again in each turn.
 func TestSpec12_3_ASlowTurnIsNoFreeze(t *testing.T) {
 	now := clocktesting.NewFakeClock(time.Unix(1_700_000_000, 0))
 	r := &Reporter{Member: &Member{Clock: now}}
@@ -159,7 +160,7 @@ func TestSpec12_3_ASlowTurnIsNoFreeze(t *testing.T) {
 	require.Equal(t, now.Now(), r.returnedAt)
 }
 
-// A new process may list SidecarSets that are older than those of the API server.
+// The cache of a new process may contain older SidecarSets than the API server.
 func TestSpec12_3_AStaleCacheReportsNothing(t *testing.T) {
 	c := newCluster(t)
 	c.fleet.On("QueryWorkflowWithOptions", mock.Anything, mock.Anything).Return(nil, serviceerror.NewNotFound("no workflow"))
