@@ -17,7 +17,7 @@ import (
 // Activities contains the dependencies of the activities. The activities read the cluster from an
 // informer cache, and from the API server where a read must not be stale.
 type Activities struct {
-	// Cache reads from informers. Callers must not change the objects that it returns.
+	// Cache reads from informers. Callers must not change the objects that Cache returns.
 	Cache client.Reader
 	// Index finds the pods of a SidecarSet.
 	Index *watches.Pods
@@ -46,10 +46,10 @@ type Activities struct {
 	Metrics *Metrics
 	// Tracer starts a span for each write to a pod.
 	Tracer trace.Tracer
-	// Current returns an error while the cache of pods is known to be stale. An activity calls
-	// Current before it reports that no pod can be upgraded, and before it fills slots, because a stale
-	// cache may miss unavailable pods. A single write does not call Current, because the preconditions
-	// of the write detect a stale pod.
+	// Current returns an error while the cache of pods is known to be stale. An activity calls Current before
+	// a report that no pod can be upgraded, and before the activity fills slots, because a stale cache may
+	// miss unavailable pods. A single write does not call Current, because the preconditions of the write
+	// detect a stale pod.
 	Current func() error
 	// Writers is the number of pods that each batch writes at a time.
 	Writers int

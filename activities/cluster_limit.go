@@ -26,10 +26,10 @@ const (
 	recountAge      = time.Second
 )
 
-// errNotLeading is the error of activities that another worker has to run.
+// errNotLeading is the error of activities on a worker that is not the leader.
 var errNotLeading = errors.New("another worker leads, or none yet: with a cluster-wide limit, only one worker upgrades pods")
 
-// ClusterLimit limits how many pods of all SidecarSets are unavailable because of upgrades (SPEC §7.5), and
+// ClusterLimit limits the number of pods of all SidecarSets that upgrades make unavailable (SPEC §7.5), and
 // divides the slots fairly. While this process leads, no other process upgrades pods, so all batches run in
 // this process. The pods in the cache and the unseen writes of these batches therefore include every upgrade.
 // The slots of a SidecarSet count until the next request of the batch of the SidecarSet.

@@ -67,7 +67,7 @@ func (i podInformer) Get(ctx context.Context, key client.ObjectKey, o client.Obj
 	return notFound(key.Name)
 }
 
-// newPodInformer returns an empty cache of pods with its index.
+// newPodInformer returns an empty cache of pods, and the index of the cache.
 func newPodInformer(t testing.TB) (podInformer, *watches.Pods) {
 	t.Helper()
 	informer := podInformer{SharedIndexInformer: toolscache.NewSharedIndexInformer(nil, &corev1.Pod{}, 0, toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc}), version: new(atomic.Value)}

@@ -66,8 +66,7 @@ func (d *writeDeadline) keep(ctx context.Context, heartbeat func(context.Context
 }
 
 func (d *writeDeadline) extend(ctx context.Context, heartbeat func(context.Context) error) error {
-	// The server measures the timeout from the moment at which it receives the heartbeat. This
-	// moment is later than sent.
+	// The server measures the timeout from the receipt of the heartbeat, which is later than sent.
 	sent := d.clock.Now()
 	ctx, done := context.WithTimeout(ctx, heartbeatGrace)
 	defer done()

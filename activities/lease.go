@@ -33,9 +33,9 @@ const (
 // rolloutLease is the Kubernetes Lease of a rollout. Only the run that is the holder of the Lease upgrades
 // pods. Temporal allows one open run of a SidecarSet, but the activities of a terminated or reset run
 // continue for a while. Before each write, the holder checks a copy of the Lease that is at most maxAge old.
-// A run that takes over the Lease first writes its identity into the Lease as the next holder, waits for
-// takeoverDelay, and then becomes the holder. A takeover of the Lease does not compare the clocks of two
-// machines.
+// A run that takes over the Lease first writes the identity of the run into the Lease as the next holder,
+// waits for takeoverDelay, and then becomes the holder. A takeover of the Lease does not compare the clocks
+// of two machines.
 type rolloutLease struct {
 	*Activities
 	set protocol.SetReference

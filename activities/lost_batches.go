@@ -29,10 +29,10 @@ type LostBatch struct {
 	task  []byte
 }
 
-// LostBatches lists the batches that an earlier process of this pod had claimed. The kubelet
-// restarts a container only once its process has ended, so the earlier process sends no further
-// writes. The caller has to call LostBatches before this process claims any task, because
-// LostBatches cannot tell the batches of this process from lost batches.
+// LostBatches lists the batches that an earlier process of this pod had claimed. The kubelet restarts a
+// container only after the process of the container has ended, so the earlier process sends no further
+// writes. The caller has to call LostBatches before this process claims any task, because LostBatches cannot
+// tell the batches of this process from lost batches.
 func (a *Activities) LostBatches(ctx context.Context) ([]LostBatch, error) {
 	if a.PodUID == "" {
 		return nil, nil

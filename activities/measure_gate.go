@@ -66,8 +66,8 @@ func (a *Activities) MeasureGate(ctx context.Context, input protocol.MeasureGate
 }
 
 // notDue returns an error if a measurement begins before the time due. Temporal retries the activity at the
-// time due. Both times are from the clock of Temporal. The error is expected, so the SDK neither logs it as
-// an error nor counts it as a failure.
+// time due. Both times are from the clock of Temporal. The error is expected, so the SDK does not log or
+// count the error as a failure.
 func notDue(due, began time.Time) error {
 	wait := due.Sub(began)
 	if wait <= 0 {
@@ -109,9 +109,9 @@ func (m *measurement) invalid(field, value string, err error) protocol.Measureme
 	return inconclusive(fmt.Sprintf("%s %q: %s; %s", field, value, err, m.remedy))
 }
 
-// send sends a request with the credentials of a gate. The credentials are read at each request, and no error
-// contains them. An answer with the status 429, or 500 and higher, is an error, because the provider may be
-// able to answer later.
+// send sends a request with the credentials of a gate. The credentials are read at each request. Errors do
+// not contain the credentials. An answer with the status 429, or 500 and higher, is an error, because the
+// provider may be able to answer later.
 func (m *measurement) send(ctx context.Context, request *http.Request, credentials *outriggerv1.GateCredentials) (status int, body []byte, err error) {
 	if err := m.authorize(ctx, request, credentials); err != nil {
 		return 0, nil, err

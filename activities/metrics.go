@@ -6,7 +6,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// These are the kinds of batches, named by the change that a batch makes to a pod.
+// The kinds of batches are named by the change that a batch makes to a pod.
 const (
 	changeUpgrade   = "upgrade"
 	changeReset     = "reset"

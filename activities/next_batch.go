@@ -56,7 +56,8 @@ type nextBatch struct {
 	// was running.
 	firstMigrated time.Time
 	idle          *idleTimer
-	// resolved is the Stage of this activity, once it has been read. The policy is read only once.
+	// resolved is the Stage of this activity. stageIsRead is set once the Stage has been read. The policy is
+	// read only once.
 	resolved    *protocol.Stage
 	stageIsRead bool
 	// progressDue is set if the progress deadline of the stage applies to the newest plan.

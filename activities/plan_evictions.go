@@ -188,8 +188,8 @@ func (s *evictionScan) read(ctx context.Context) error {
 }
 
 // markNotCalled sets Waits of the outdated pods if the API server does not call the webhook for their
-// replacements, or if the namespace of the pod cannot be looked up. The cache may lack a namespace that was
-// removed without its pods.
+// replacements, or if the namespace of the pod cannot be looked up. The lookup fails if a namespace was
+// removed without the pods of the namespace.
 func (s *evictionScan) markNotCalled(labels func(string) (map[string]string, error)) {
 	for _, pod := range s.pods {
 		if len(pod.Outdated) == 0 {

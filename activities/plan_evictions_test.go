@@ -157,7 +157,7 @@ func TestSpec13_3_ACachedPodHasTheAPIOfItsOwner(t *testing.T) {
 	assert.Equal(t, protocol.Controller{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-5d"}, plan.Evict[0].Controller)
 }
 
-// Pods that migrate serve requests, so they are evicted like ready pods.
+// Migrating pods serve requests, so migrating pods are evicted like ready pods.
 func TestSpec13_2_AMigratingPodCountsAsReady(t *testing.T) {
 	scan := &evictionScan{Activities: &Activities{}, pods: map[types.UID]*eviction.Pod{}}
 	migrating := hotPod("a", migratingYet)

@@ -16,7 +16,7 @@ import (
 	"github.com/outrigger/outrigger/internal/upgrade"
 )
 
-// These are the reasons of events on pods about the reset of a standby twin.
+// The events on pods about the reset of a standby twin have these reasons.
 const (
 	eventResetSucceed = "ResetContainerSucceed"
 	eventResetFailed  = "ResetContainerFailed"
@@ -130,7 +130,7 @@ func (b *resetBatch) check(ctx context.Context) (again time.Duration, err error)
 	return min(left, heartbeatInterval), nil
 }
 
-// others returns the number of migrating pods that are in neither done nor rejected.
+// others returns the number of migrating pods that are not in done or rejected.
 func (b *resetBatch) others(found *migrating) (n int) {
 	for i := range found.population {
 		if pod := &found.population[i]; pod.Migrating && !b.isDone(pod.Reference()) {

@@ -188,7 +188,7 @@ func TestAResetBatchRetriesPodsThatItSkipped(t *testing.T) {
 	assert.Contains(t, <-recorder.Events, eventResetSucceed, "a conflict is no rejection")
 }
 
-// The batch also resets pods that migrate while it is running.
+// The batch also resets pods that migrate during the batch.
 func TestAResetBatchRunsConcurrentlyWithAnUpgradeBatch(t *testing.T) {
 	pod := hotPod("a", migratingYet)
 	cluster := newTestCluster(t, interceptor.Funcs{}, hotSet(), pod)

@@ -12,9 +12,9 @@ import (
 )
 
 // reportStage notifies the operator once if status does not show the stage of the run, for example after an
-// abort, or does not show whether the run is paused. The notification makes the operator update status at
-// once, because the webhook decides about new pods from status. reportStage only logs an error, because the
-// operator also reads the run every few seconds.
+// abort, or does not show whether the run is paused. The operator then updates status at once. Without the
+// notification, the webhook would decide about new pods from an old status. reportStage only logs an error,
+// because the operator also reads the run every few seconds.
 func (n *nextBatch) reportStage(ctx context.Context) {
 	asked := n.input.Stage
 	if n.stageReported || !n.input.Stages {

@@ -19,8 +19,8 @@ import (
 	"github.com/outrigger/outrigger/internal/upgrade"
 )
 
-// refillTime is the maximum time that a batch continues with its queued pods. A longer time adds
-// fewer events to the history. A shorter time shows the progress of the run more often.
+// refillTime is the maximum time that a batch continues with queued pods. A longer time adds fewer events to
+// the history. A shorter time shows the progress of the run more often.
 const refillTime = 30 * time.Second
 
 // UpgradeBatch upgrades the chosen pods with guarded writes. The batch upgrades Pods first. Then, for

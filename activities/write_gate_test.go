@@ -318,7 +318,7 @@ func TestSpec7_1_AResetContinuesWhileTheSetIsPaused(t *testing.T) {
 	assert.Equal(t, []string{"a"}, wire.acceptedPods())
 }
 
-// An empty result of a batch that ends while it waits for the Lease would hide the writes of
+// A batch may end during the wait for the Lease. An empty result of such a batch would hide the writes of
 // earlier attempts.
 func TestAnAttemptThatEndsWhileItAcquiresTheLeaseReturnsNoEmptyResult(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("a", upgraded))

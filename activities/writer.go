@@ -424,8 +424,8 @@ func (o *outcome) isWritten(pod protocol.PodReference) bool {
 	return written
 }
 
-// failures returns the rejected pods, in the order of pods. A pod that was resized before its upgrade was
-// rejected counts as written only, unless its resize does not last.
+// failures returns the rejected pods, in the order of pods. If a pod was resized and the upgrade was
+// rejected, the pod counts as written and not as rejected, unless the resize does not last.
 func (o *outcome) failures(pods []protocol.PodReference) []protocol.RejectedPod {
 	var failed []protocol.RejectedPod
 	for _, pod := range pods {

@@ -90,8 +90,8 @@ func isUnavailable(err error) bool {
 	return ok && failed.RetryState() != enums.RETRY_STATE_NON_RETRYABLE_FAILURE
 }
 
-// recordMeasurement adds a measurement to the stage. After a failure, the next plan rolls the rollout
-// back, or pauses it, as after failed pods.
+// recordMeasurement adds a measurement to the stage. After a failure of the gate, the next plan rolls the
+// rollout back or pauses the rollout, as after failed pods.
 func (r *run) recordMeasurement(ctx workflow.Context, open *outriggerv1.RolloutGate, state protocol.GateState, measured protocol.Measurement) error {
 	state = gate.Record(open, state, measured)
 	r.progress.Stage = r.progress.Stage.WithGate(state)

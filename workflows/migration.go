@@ -17,7 +17,7 @@ type migration struct {
 	asleep bool
 	// writing is set while a reset batch is running.
 	writing bool
-	// end cancels the running reset batch. The batch finishes the writes that it has begun.
+	// end cancels the running reset batch. The batch finishes the writes in flight.
 	end     workflow.CancelFunc
 	batches int
 	// wakes is the value of run.wakes when the migration last woke up.

@@ -214,7 +214,7 @@ func (s *rolloutSuite) TestSpec7_2_ARejectedConditionKeepsNoOtherFromBeingWritte
 	s.Equal(2, s.asked[3].RejectedConditions.Again, "later they are tried again")
 }
 
-// If the pod is deleted or its condition is already correct, the pod must leave the list of
+// If the pod is deleted, or the condition of the pod is already correct, the pod must leave the list of
 // rejected pods.
 func (s *rolloutSuite) TestSpec7_2_ARejectedConditionThatIsNotDueAnyMoreIsForgotten() {
 	s.env.RegisterActivityWithOptions(func(_ context.Context, input protocol.WriteUpgradableConditionsInput) (protocol.WriteUpgradableConditionsResult, error) {

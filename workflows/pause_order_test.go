@@ -12,9 +12,9 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// The requests are sent while no worker polls, so a worker reads all of them in one workflow task.
-// Lower case denotes a signal. A capital letter denotes an update. A question mark denotes an
-// update that requests the result of the previous signal.
+// The requests are sent while no worker polls, so a worker reads all requests in one workflow task. Lower
+// case denotes a signal. A capital letter denotes an update. A question mark denotes an update that requests
+// the result of the previous signal.
 func TestSpec7_1_TheLastOfPausesAndResumesHolds(t *testing.T) {
 	e := startEncrypted(t)
 	c := e.connect("a")

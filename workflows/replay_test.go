@@ -55,8 +55,7 @@ func TestRecordedHistoriesReplay(t *testing.T) {
 	}
 }
 
-// A new release may replay a run at any workflow task, so each history is replayed up to each of
-// its workflow tasks.
+// A new release may replay a run at any workflow task, so each history is replayed up to each workflow task.
 func TestRecordedHistoriesReplayUpToEachTask(t *testing.T) {
 	for _, file := range histories(t) {
 		t.Run(nameOf(file), func(t *testing.T) {

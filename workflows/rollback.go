@@ -12,7 +12,8 @@ import (
 
 var errNotQuarantined = errors.New("the rollout is not rolled back")
 
-// stopFailing rolls a failed rollout back, or pauses it (SPEC §11.6).
+// stopFailing rolls a failed rollout back or pauses the rollout (SPEC §11.6). If failure has no quarantine,
+// the rollout is paused.
 func (r *run) stopFailing(ctx workflow.Context, failure *protocol.Failure) error {
 	failed := *r.progress.Stage
 	switch {

@@ -122,7 +122,7 @@ func (s *stageSuite) TestSpec11_12_AnAbortWithoutAFormerRevisionPausesTheRun() {
 	s.complete(input(1))
 }
 
-// An older operator started the run with a quarantine in its input and its signal, but without a memo.
+// An older operator started the run with a quarantine in the input and in the signal, but without a memo.
 func (s *stageSuite) TestSpec11_12_ARunThatStartedWithAQuarantineShowsItOnceItIsSignalledAgain() {
 	quarantined := quarantinedStage()
 	from := input(1)

@@ -18,8 +18,8 @@ const (
 	longHistory = 4000
 	// maxNamedRejected limits the rejected pods that a run can name.
 	maxNamedRejected = 200
-	// skippedPause is the pause after a batch that skipped all pods because they had changed. The
-	// caches of two workers may differ.
+	// skippedPause is the wait after a reset batch that reset no pod, and after a batch that a freeze or
+	// failed pods stopped. The caches of two workers may differ.
 	skippedPause = time.Second
 	// checkInterval is the longest time between two checks of the cluster by a waiting run. A
 	// check adds eleven events to the history.
@@ -197,7 +197,8 @@ func (r *run) upgradeBatch(ctx workflow.Context, next protocol.NextBatchResult) 
 		return r.awaitSignalFor(ctx, skippedPause, waitFrozen)
 	}
 	if result.Failing {
-		// The next plan pauses the run, unless its worker does not observe the failed pods yet.
+		// The next plan stops the rollout, unless the worker of the plan does not observe the failed pods
+		// yet.
 		return r.awaitSignalFor(ctx, skippedPause, waitFailing)
 	}
 	if again && len(result.Written) == 0 {
@@ -309,9 +310,8 @@ func (r *run) continueAsNew(ctx workflow.Context) (protocol.RolloutResult, error
 	if err := workflow.Await(ctx, func() bool { return !r.conditions.running }); err != nil {
 		return protocol.RolloutResult{}, err
 	}
-	// Signals that have arrived during these waits are read here. Otherwise, they would be lost.
-	// No signal is lost after this point, because the server rejects the end of a run that has
-	// unread signals.
+	// Signals that have arrived during these waits are read here. Otherwise, these signals would be lost. No
+	// signal is lost after this point, because the server rejects the end of a run that has unread signals.
 	if r.hasSignals() {
 		if err := r.readSignals(ctx); err != nil {
 			return protocol.RolloutResult{}, err

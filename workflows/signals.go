@@ -25,7 +25,7 @@ func newSignals(ctx workflow.Context) signals {
 	}
 }
 
-// hasSignals reports whether the run has signals or updates that it has not read.
+// hasSignals reports whether signals or updates have arrived that the run has not read.
 func (r *run) hasSignals() bool {
 	return r.updated || r.signals.generation.Len()+len(r.signals.order.names) > 0
 }

@@ -192,7 +192,7 @@ func (r *run) promote(ctx workflow.Context, request protocol.StepRequest) (proto
 	case request.Full:
 		next.Index, next.Done, message = s.Index, true, "all steps ended; the rollout upgrades all remaining pods"
 	case next.Index >= next.Steps:
-		// The next plan reads the other limits of the policy, which still apply.
+		// The other limits of the policy still apply, so the next plan reads these limits.
 		message = s.Title() + " ended; the rollout upgrades all remaining pods within the other limits of the policy"
 	}
 	resumes := r.pausedByGate()

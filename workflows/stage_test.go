@@ -23,8 +23,8 @@ import (
 
 func TestStages(t *testing.T) { suite.Run(t, &stageSuite{}) }
 
-// stageSuite simulates a cluster with 100 pods and a RolloutPolicy. A pod is ready as soon as it is
-// upgraded.
+// stageSuite simulates a cluster with 100 pods and a RolloutPolicy. Each pod is ready immediately after the
+// upgrade.
 type stageSuite struct {
 	simulation
 	policies []outriggerv1.RolloutPolicy

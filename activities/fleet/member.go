@@ -413,8 +413,8 @@ func (l *localRun) ended() bool {
 	return false
 }
 
-// forgotten reports whether the rollout has ended, and Temporal has deleted its run since. After the end of a
-// run, Temporal keeps the run for the retention time of the namespace.
+// forgotten reports whether the rollout has ended, and Temporal has deleted the run. After the end of a run,
+// Temporal keeps the run for the retention time of the namespace.
 func (l *localRun) forgotten() bool {
 	if l.set == nil || !l.missing {
 		return false
@@ -447,8 +447,8 @@ func (l *localRun) quarantined() bool {
 
 func (l *localRun) aborting() bool { return l.status.Stage != nil && l.status.Stage.Aborted != nil }
 
-// failure returns the reason for which the run is rolled back, or was paused by its RolloutPolicy, or by
-// a rollback of the fleet that found no earlier revision.
+// failure returns the reason for which the run is rolled back, or was paused by a RolloutPolicy, or by a
+// rollback of the fleet that found no earlier revision.
 func (l *localRun) failure() (reason string, failed bool) {
 	switch pause := l.status.Pause; {
 	case l.quarantined():

@@ -275,8 +275,8 @@ func TestSpec12_4_ARetryOfTheFleetResumesARunThatItCouldNotRollBack(t *testing.T
 	assert.Equal(t, []string{protocol.ResumeUpdate, protocol.PermitUpdate}, c.updates)
 }
 
-// steppedClock sends ticks on an unbuffered channel, so the member receives a tick only after it has finished
-// the check for the previous tick.
+// steppedClock sends ticks on an unbuffered channel, so the member receives a tick only after the end of the
+// check for the previous tick.
 type steppedClock struct {
 	*clocktesting.FakeClock
 	ticks chan time.Time

@@ -73,7 +73,7 @@ func TestSpec12_3_AMemberReportsOnlyWhatTheFleetDoesNotKnow(t *testing.T) {
 	require.Equal(t, &protocol.Approval{By: "ann", Reason: "hotfix"}, calls[len(calls)-1].Arguments.Get(3).(protocol.FleetContent).Own)
 	reports(4, "reported")
 
-	// The worker that hosts the rollout encrypts its answers with a key that the member does not have.
+	// The worker that hosts the rollout encrypts answers with a key that the member does not have.
 	answer, failure = &sdk.QueryWorkflowWithOptionsResponse{QueryResult: sdk.NewValue(&common.Payloads{Payloads: []*common.Payload{{Metadata: map[string][]byte{"encoding": []byte("binary/other")}}}})}, nil
 	now.Step(time.Hour)
 	sets, err := r.completed(t.Context())
