@@ -106,7 +106,8 @@ func (p *Plan) addLost(pod *Pod) {
 	}
 }
 
-// lostNodes is the part of the message about pods that wait for their nodes. It may be empty.
+// lostNodes returns the part of the message about candidates on nodes that do not respond. The result is
+// empty if there are no such candidates.
 func (p *Plan) lostNodes() string {
 	if p.NodesLost == 0 {
 		return ""

@@ -46,12 +46,12 @@ type Result struct {
 	failed, notReady int
 }
 
-// Event is an event of the timeline. The upgrades of a step without another event between them are one
-// event.
+// Event is an event of the timeline. The upgrades of a step are one event if no other event occurs between
+// the upgrades.
 type Event struct {
 	// After is the time since the begin of the rollout.
 	After metav1.Duration `json:"after"`
-	// Step names the step. It is empty after the last step.
+	// Step names the step, and is empty after the last step.
 	Step string `json:"step,omitempty"`
 	// Upgraded is the number of pods whose upgrades began, in a number of batches. LastAfter is the
 	// time of the last batch. Unavailable is the largest number of pods that were unavailable at once.
@@ -121,7 +121,7 @@ func (r *Result) addPlan(set *v1alpha1.SidecarSet, plan *rollout.Plan) {
 	}
 }
 
-// addBatch adds pods whose upgrades begin. If more is set, these pods belong to the last event.
+// addBatch adds a batch of upgrades that begin now. If more is set, the batch belongs to the last event.
 func (r *Result) addBatch(now time.Time, step string, pods, unavailable int, more bool) {
 	r.Upgraded, r.Batches = r.Upgraded+pods, r.Batches+1
 	after := metav1.Duration{Duration: now.Sub(r.Begin.Time)}
@@ -135,7 +135,7 @@ func (r *Result) addBatch(now time.Time, step string, pods, unavailable int, mor
 	}
 }
 
-// add adds an event, unless it is equal to the last event apart from its time.
+// add adds an event, unless the last event has the same step and the same message.
 func (r *Result) add(event Event) {
 	if last := len(r.Events) - 1; last >= 0 && r.Events[last].Message == event.Message && r.Events[last].Step == event.Step {
 		return

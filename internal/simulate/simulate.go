@@ -1,6 +1,5 @@
-// Package simulate runs the planner of the workers and a RolloutPolicy over the pods of a SidecarSet,
-// with virtual time. It decides nothing about pods itself: internal/rollout selects them, and
-// internal/stage decides about steps and windows.
+// Package simulate simulates the rollout of a SidecarSet with a RolloutPolicy in virtual time. As in a
+// worker, internal/rollout selects the pods, and internal/stage decides about steps and windows.
 package simulate
 
 import (
@@ -29,7 +28,7 @@ type Input struct {
 	// Pods may include pods that the SidecarSet does not match.
 	Pods            []*corev1.Pod
 	NamespaceLabels func(string) (map[string]string, error)
-	// Policy applies to the SidecarSet, even if its selector does not select it.
+	// Policy applies to the SidecarSet, even if the selector of the policy does not select the SidecarSet.
 	Policy *outriggerv1.RolloutPolicy
 	// Freezes are the RolloutFreezes of the cluster.
 	Freezes []outriggerv1.RolloutFreeze
@@ -39,14 +38,14 @@ type Input struct {
 	Begin time.Time
 	// ColdRestart is the time from the upgrade of a pod until the pod is ready.
 	ColdRestart time.Duration
-	// ApprovalAfter is the time from the begin of a wait for approval to the approval.
+	// ApprovalAfter is the duration of each wait for an approval.
 	ApprovalAfter time.Duration
-	// Fail is the number of upgraded pods that fail. These are the pods that are upgraded first.
+	// Fail is the number of upgraded pods that fail. The pods that are upgraded first fail.
 	Fail int
 }
 
-// Run simulates a rollout until it ends, or until nothing can happen any more. It ends early with an
-// error if ctx ends.
+// Run simulates a rollout until the rollout ends, or until the rollout would wait without an end. Run returns
+// an error if ctx is cancelled before.
 func Run(ctx context.Context, in *Input) (*Result, error) {
 	s, err := newSimulation(in)
 	if err != nil {
@@ -66,19 +65,19 @@ func Run(ctx context.Context, in *Input) (*Result, error) {
 // simulation is a rollout in virtual time.
 type simulation struct {
 	in *Input
-	// set and policies are those of the planner: an unpaused SidecarSet, and the policy with a
-	// selector that selects it.
+	// set is the SidecarSet without a pause in its spec. policies contains only the policy, with a selector
+	// that selects all SidecarSets.
 	set      *v1alpha1.SidecarSet
 	policies []outriggerv1.RolloutPolicy
 	pods     []rollout.Pod
 	byName   map[protocol.PodReference]*rollout.Pod
-	// readyAt contains the pods that are going to be ready.
+	// readyAt contains the time at which each upgraded pod becomes ready.
 	readyAt map[protocol.PodReference]time.Time
 	now     time.Time
 	stage   *protocol.Stage
 	// approvalAt is the time of the approval that the current step waits for.
 	approvalAt time.Time
-	// failing contains the pods that fail once they would be ready.
+	// failing contains the pods that crash instead of becoming ready.
 	failing map[protocol.PodReference]bool
 	// stall is set while the progress deadline of the policy runs.
 	stall  *protocol.Stall
@@ -107,8 +106,8 @@ func newSimulation(in *Input) (*simulation, error) {
 	return s, err
 }
 
-// readPods compares the pods with the SidecarSet. If no pod is to be upgraded, it compares them with a
-// hypothetical version that has other images.
+// readPods compares the pods with the SidecarSet. If no pod is to be upgraded, readPods compares the pods
+// with a hypothetical version that has other images.
 func (s *simulation) readPods() (err error) {
 	if s.pods, err = rollout.Population(s.set, s.in.Pods, s.in.NamespaceLabels); err != nil {
 		return err
@@ -144,7 +143,8 @@ func (s *simulation) readPods() (err error) {
 
 func outdated(pod rollout.Pod) bool { return !pod.Updated && pod.Upgradable }
 
-// advance plans, and executes the plan. If the plan upgrades no pod, it continues with the next event.
+// advance makes a plan and executes the plan. If the plan upgrades no pod, advance moves the time to the next
+// event.
 func (s *simulation) advance() error {
 	plan, err := rollout.NextInCluster(s.set, s.pods, nil, s.stage, s.in.Cluster)
 	if err != nil {
@@ -179,8 +179,8 @@ func (s *simulation) advance() error {
 	return nil
 }
 
-// freeze removes the upgrades from a plan during a RolloutFreeze, and outside the windows. until is the
-// end of this time, or nil if it has none.
+// freeze removes the upgrades from a plan during a RolloutFreeze, and outside the windows. until is the end
+// of the freeze, or the time of the next opening of a window. until is nil if there is no such time.
 func (s *simulation) freeze(plan *rollout.Plan) (until *time.Time, err error) {
 	if freeze := stage.FreezeFor(s.set, s.stage, s.in.Freezes, s.now); freeze != nil {
 		plan.Freeze(stage.FreezeMessage(freeze))
@@ -243,8 +243,8 @@ func (s *simulation) fail(failure *protocol.Failure) {
 	s.finish("pauses: "+failure.Reason, "")
 }
 
-// awaitPods continues when the next pod becomes ready, or when the progress deadline is over. Without
-// either, nothing can happen any more.
+// awaitPods continues when the next pod becomes ready, or when the progress deadline is over. If no pod
+// becomes ready and no deadline runs, the simulation ends.
 func (s *simulation) awaitPods(plan *rollout.Plan) {
 	next, ok := s.nextReady()
 	if s.stall != nil && (!ok || s.deadline().Before(next)) {
@@ -261,7 +261,7 @@ func (s *simulation) awaitPods(plan *rollout.Plan) {
 	s.stop(reason)
 }
 
-// awaitThaw continues at the end of a freeze, or when a window opens.
+// awaitThaw continues at the end of a freeze, or when a window opens. If until is nil, the simulation ends.
 func (s *simulation) awaitThaw(plan *rollout.Plan, until *time.Time) {
 	if until == nil {
 		s.stop(plan.Frozen)
@@ -306,8 +306,8 @@ func (s *simulation) awaitStep(plan *rollout.Plan) error {
 	return nil
 }
 
-// measureGate records a sample of the open gate that is due as a success. Before a sample is due, it only moves the
-// time, at most to the time of the sample.
+// measureGate records a successful sample of the open gate. If no sample is due yet, measureGate only moves
+// the time, at most to the time of the next sample.
 func (s *simulation) measureGate() {
 	open := s.stage.OpenGate()
 	state := s.stage.StateOf(open.Name)
@@ -320,8 +320,8 @@ func (s *simulation) measureGate() {
 	s.stage = s.stage.WithGate(state)
 }
 
-// continueAt moves the time to at, or to the time at which the next pod becomes ready, if this time is
-// earlier. It marks the pods that are ready by then.
+// continueAt moves the time to at, or to the time at which the next pod becomes ready, whichever is earlier.
+// The pods that become ready until the new time are marked as ready, or as crashed.
 func (s *simulation) continueAt(at time.Time) {
 	if next, ok := s.nextReady(); ok && next.Before(at) {
 		at = next
@@ -357,7 +357,7 @@ func (s *simulation) end(plan *rollout.Plan) {
 	s.finish(reason, "")
 }
 
-// stop ends the simulation of a rollout that would wait forever.
+// stop ends the simulation of a rollout that would wait without an end.
 func (s *simulation) stop(reason string) {
 	step := cmp.Or(s.title(), "the rollout")
 	s.finish("does not end: "+reason, step+" ")
@@ -369,7 +369,7 @@ func (s *simulation) finish(message, subject string) {
 	s.result.Took = s.after()
 }
 
-// event adds an event. A wait that continues adds no new event.
+// event adds an event, unless the last event has the same step and the same message.
 func (s *simulation) event(message string) {
 	s.started = false
 	s.result.add(Event{After: s.after(), Step: s.title(), Message: message})
@@ -379,7 +379,7 @@ func (s *simulation) after() metav1.Duration { return metav1.Duration{Duration: 
 
 func (s *simulation) note(message string) { s.result.Notes = append(s.result.Notes, message) }
 
-// title names the current step. It is empty after the last step.
+// title returns the name of the current step, or an empty string after the last step.
 func (s *simulation) title() string {
 	if s.stage == nil || s.stage.Done {
 		return ""

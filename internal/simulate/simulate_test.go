@@ -31,7 +31,7 @@ func sidecars(image string) *v1alpha1.SidecarSet {
 	return set
 }
 
-// injected are ready pods that were created with a version. Each owner has three pods.
+// injected returns ready pods that were created with a version. Each owner has three pods.
 func injected(n int, image string) []*corev1.Pod {
 	former := sidecars(image)
 	var pods []*corev1.Pod
@@ -82,7 +82,7 @@ func maxUnavailable(set *v1alpha1.SidecarSet, value string) {
 	set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.Parse(value))
 }
 
-// input is the rollout of agent:v2 to 20 pods.
+// input returns the input for the rollout of agent:v2 to 20 pods.
 func input(policy *outriggerv1.RolloutPolicy, change ...func(*Input)) *Input {
 	in := &Input{Set: sidecars("agent:v2"), Pods: injected(20, "agent:v1"), Policy: policy, Begin: noon, ColdRestart: 5 * time.Second}
 	maxUnavailable(in.Set, "20%")
@@ -99,7 +99,7 @@ func run(t *testing.T, in *Input) *Result {
 	return result
 }
 
-// TestTimelines compares the text with files in testdata. With UPDATE=1, it writes them.
+// TestTimelines compares the text with files in testdata. With UPDATE=1, TestTimelines writes the files.
 func TestTimelines(t *testing.T) {
 	threeSteps := []outriggerv1.RolloutStep{upTo("1", named("canary"), bakes(10*time.Minute), approved), upTo("50%", bakes(time.Hour)), upTo("100%")}
 	office := outriggerv1.RolloutWindow{Schedule: "0 9 * * 1-5", Duration: metav1.Duration{Duration: 4 * time.Hour}, TimeZone: "Europe/Berlin"}
@@ -276,7 +276,8 @@ func TestASimulationEndsWithItsContext(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// ofMemory returns a SidecarSet whose sidecar has this memory, with the hashes of all given amounts.
+// ofMemory returns a SidecarSet whose sidecar has the last of the amounts of memory. The status contains the
+// hashes of all amounts.
 func ofMemory(amounts ...string) *v1alpha1.SidecarSet {
 	var set *v1alpha1.SidecarSet
 	var hashes []string

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Text is the timeline for people.
+// Text returns the timeline as text for users.
 func (r *Result) Text() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "Simulation of RolloutPolicy %s for SidecarSet %s, from %s; nothing is written\n", r.Policy, r.SidecarSet, r.Begin.UTC().Format(time.RFC3339))
@@ -54,7 +54,7 @@ func (m *Most) text() string {
 
 func clock(after metav1.Duration) string { return "+" + shortDuration(after.Duration) }
 
-// shortDuration is a duration without zeros at its end, such as 10m and 1h5m.
+// shortDuration formats a duration without the units at the end that are 0, such as 10m and 1h5m.
 func shortDuration(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {

@@ -6,8 +6,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// Contradiction returns the label on which the requirements of a selector exclude each other, so that the
-// selector selects nothing, such as tier in tier=edge,tier=core. It is empty if no label does.
+// Contradiction returns a label on which the requirements of a selector exclude each other, so that the
+// selector selects nothing, such as tier in tier=edge,tier=core. The result is empty if there is no such
+// label.
 func Contradiction(requirements labels.Requirements) string {
 	allowed, absent, required := map[string]sets.Set[string]{}, sets.New[string](), sets.New[string]()
 	for i := range requirements {

@@ -22,9 +22,9 @@ func FreezeFor(set *v1alpha1.SidecarSet, s *protocol.Stage, freezes []outriggerv
 	return FreezeOf(set, freezes, now)
 }
 
-// FreezeOf returns the RolloutFreeze that stops the upgrades of a SidecarSet at a time, or nil. Of
-// several freezes, it returns the freeze that ends last, and of these the freeze with the first
-// name.
+// FreezeOf returns the RolloutFreeze that stops the upgrades of a SidecarSet at the time now, or nil. Of
+// several freezes, FreezeOf returns the freeze that ends last. Of several freezes with the same end, FreezeOf
+// returns the freeze with the first name.
 func FreezeOf(set *v1alpha1.SidecarSet, freezes []outriggerv1.RolloutFreeze, now time.Time) *outriggerv1.RolloutFreeze {
 	var found *outriggerv1.RolloutFreeze
 	for i := range freezes {
@@ -35,8 +35,8 @@ func FreezeOf(set *v1alpha1.SidecarSet, freezes []outriggerv1.RolloutFreeze, now
 	return found
 }
 
-// Freezes reports whether the selector of a freeze selects a SidecarSet. An invalid selector
-// selects every SidecarSet, because it could select each of them.
+// Freezes reports whether the selector of a freeze selects a SidecarSet. An invalid selector selects every
+// SidecarSet, because the freeze may be meant for any SidecarSet.
 func Freezes(freeze *outriggerv1.RolloutFreeze, set *v1alpha1.SidecarSet) bool {
 	selector, err := metav1.LabelSelectorAsSelector(&freeze.Spec.Selector)
 	return err != nil || selector.Matches(labels.Set(set.Labels))

@@ -66,8 +66,8 @@ func NewPods(set *v1alpha1.SidecarSet, policies []outriggerv1.RolloutPolicy) (in
 	return shareOf(&policy.Spec.Steps[current.Index-1].UpTo, set.Status.MatchedPods)
 }
 
-// shareOf returns the share of a step. Without matched pods, a number of pods cannot be converted
-// to a share.
+// shareOf returns the share of a step. If no pods are matched, a number of pods cannot be converted to a
+// share, so the share is empty.
 func shareOf(upTo *intstr.IntOrString, matched int32) (inject.Share, error) {
 	if upTo.Type == intstr.Int && matched == 0 {
 		return inject.Share{}, nil

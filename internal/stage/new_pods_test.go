@@ -14,7 +14,7 @@ import (
 	"github.com/outrigger/outrigger/internal/inject"
 )
 
-// inStage is a SidecarSet whose status records a stage of a generation.
+// inStage returns a SidecarSet whose status records a stage of a generation.
 func inStage(generation int64, s *protocol.Stage) *v1alpha1.SidecarSet {
 	set := edge()
 	set.Status.MatchedPods = 60

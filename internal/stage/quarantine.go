@@ -8,8 +8,8 @@ import (
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
-// QuarantineOf returns the quarantine of the content of a completed SidecarSet, as status records it,
-// or nil (SPEC §11.12). It also applies to later generations with the same content.
+// QuarantineOf returns the quarantine that status records for the content of a completed SidecarSet, or nil
+// (SPEC §11.12). The quarantine also applies to later generations with the same content.
 func QuarantineOf(set *v1alpha1.SidecarSet) *v1alpha1.RolloutQuarantine {
 	rollout := set.Status.Rollout
 	if rollout == nil || rollout.Quarantine == nil || rollout.Quarantine.Hash != set.Annotations[v1alpha1.HashAnnotation] {
@@ -18,8 +18,8 @@ func QuarantineOf(set *v1alpha1.SidecarSet) *v1alpha1.RolloutQuarantine {
 	return rollout.Quarantine
 }
 
-// RollsBack returns the quarantine if a run with this stage rolls back the generation, or nil. A
-// quarantine of an earlier generation applies once Resolve has compared its hash with the content.
+// RollsBack returns the quarantine if a run with this stage rolls back the generation, or nil. A quarantine
+// of an earlier generation applies after Resolve has compared the hash of the quarantine with the content.
 func RollsBack(s *protocol.Stage, generation int64) *protocol.Quarantine {
 	if s == nil || s.Generation != generation {
 		return nil
@@ -27,8 +27,9 @@ func RollsBack(s *protocol.Stage, generation int64) *protocol.Quarantine {
 	return s.Quarantine
 }
 
-// Target returns the SidecarSet whose content a rollback gives to pods. It has the content of the
-// recorded revision. Partition, update selector and scatter do not apply to a rollback.
+// Target returns the SidecarSet whose content a rollback gives to pods: a copy of set with the content of the
+// recorded revision. The copy has no partition, update selector or scatter, because these settings do not
+// apply to a rollback.
 func Target(set *v1alpha1.SidecarSet, recorded *appsv1.ControllerRevision) (*v1alpha1.SidecarSet, error) {
 	target, err := revision.WithContentOf(set, recorded)
 	if err != nil {
@@ -40,9 +41,9 @@ func Target(set *v1alpha1.SidecarSet, recorded *appsv1.ControllerRevision) (*v1a
 	return target, nil
 }
 
-// carried returns the stage of an earlier generation for the next generation, if the content is the
-// same, and its rollout was aborted or is rolled back. Otherwise, it returns the first stage of the
-// next generation.
+// carried returns the stage of an earlier generation for the next generation if the content is the same, and
+// the earlier rollout was aborted or is rolled back. Otherwise, carried returns the first stage of the next
+// generation. A retry of the same content stays recorded.
 func carried(set *v1alpha1.SidecarSet, earlier *protocol.Stage) *protocol.Stage {
 	hash := set.Annotations[v1alpha1.HashAnnotation]
 	next := protocol.Stage{}

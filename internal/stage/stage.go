@@ -1,4 +1,4 @@
-// Package stage decides how far the steps of a RolloutPolicy let a rollout go (SPEC §11).
+// Package stage applies RolloutPolicies and RolloutFreezes to a rollout (SPEC §11).
 package stage
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// PolicyOf returns the policy that applies to a SidecarSet, or nil (SPEC 11.1.2). A policy whose
-// selector is invalid is an error for every SidecarSet, because it could apply to each of them.
+// PolicyOf returns the policy that applies to a SidecarSet, or nil (SPEC 11.1.2). A policy whose selector is
+// invalid is an error for every SidecarSet, because the policy may be meant for any SidecarSet.
 func PolicyOf(set *v1alpha1.SidecarSet, policies []outriggerv1.RolloutPolicy) (*outriggerv1.RolloutPolicy, error) {
 	var found *outriggerv1.RolloutPolicy
 	for i := range policies {
@@ -37,10 +37,10 @@ func compare(a, b *outriggerv1.RolloutPolicy) int {
 	return cmp.Or(cmp.Compare(a.Spec.MatchingPrecedence, b.Spec.MatchingPrecedence), cmp.Compare(a.Name, b.Name))
 }
 
-// Resolve returns the stage of the next plan of a SidecarSet. It keeps a step that has begun, and
-// otherwise reads the next step from the policy that applies (SPEC 11.2.6). Of the stage of an earlier
-// generation, it keeps only a quarantine or an abort of the same content. It returns nil if the rollout
-// has no policy.
+// Resolve returns the stage of the next plan of a SidecarSet. Resolve keeps a step that has begun, and
+// otherwise reads the next step from the policy that applies (SPEC 11.2.6). From the stage of an earlier
+// generation, Resolve keeps only the quarantine, the abort or the retry of the same content. If no policy
+// applies, the result is a stage without a limit, or nil if current is nil.
 func Resolve(set *v1alpha1.SidecarSet, current *protocol.Stage, policies []outriggerv1.RolloutPolicy) (*protocol.Stage, error) {
 	if Decided(set, current) {
 		return current, nil
@@ -78,7 +78,7 @@ func begin(next *protocol.Stage, policy *outriggerv1.RolloutPolicy) {
 	case next.Index < next.Steps:
 		next.Step = stepOf(&steps[next.Index], &policy.Spec)
 	case limits(&policy.Spec):
-		// The last step was promoted, or the policy has fewer steps than before. The index increases,
+		// The last step was promoted, or the policy has fewer steps than before. The stage keeps its index,
 		// so that a request for an earlier step stays invalid.
 		next.Steps, next.Step = next.Index+1, stepOf(&outriggerv1.RolloutStep{UpTo: allPods()}, &policy.Spec)
 	default:
@@ -88,14 +88,15 @@ func begin(next *protocol.Stage, policy *outriggerv1.RolloutPolicy) {
 
 func allPods() intstr.IntOrString { return intstr.FromString("100%") }
 
-// Decided reports whether Resolve needs no policies, because it keeps the stage.
+// Decided reports whether Resolve needs no policies, because Resolve keeps the stage.
 func Decided(set *v1alpha1.SidecarSet, current *protocol.Stage) bool {
 	return describes(set, current) && (current.Done || current.Step != nil || current.Quarantine != nil)
 }
 
-// describes reports whether a stage belongs to the current generation of a completed SidecarSet. A
-// generation with other content may have the same number, because etcd was restored. During a rollback,
-// the SidecarSet has the content of the former revision.
+// describes reports whether a stage belongs to the current generation of a completed SidecarSet. The hashes
+// are compared, because after a restore of etcd, a generation with other content may have the same number.
+// The hashes are not compared during a rollback, because the SidecarSet then has the content of the former
+// revision.
 func describes(set *v1alpha1.SidecarSet, s *protocol.Stage) bool {
 	if s == nil || s.Generation != set.Generation {
 		return false
@@ -103,8 +104,8 @@ func describes(set *v1alpha1.SidecarSet, s *protocol.Stage) bool {
 	return s.Quarantine != nil || s.Hash == "" || s.Hash == set.Annotations[v1alpha1.HashAnnotation]
 }
 
-// Steps returns the steps of a policy. The windows and the other limits also apply after the last
-// step, so a policy with any of them has a further step up to all pods.
+// Steps returns the steps of a policy. The windows and the other limits also apply after the last step, so a
+// policy with windows or other limits has a further step up to all pods.
 func Steps(policy *outriggerv1.RolloutPolicy) []outriggerv1.RolloutStep {
 	steps, all := policy.Spec.Steps, allPods()
 	if !limits(&policy.Spec) || len(steps) > 0 && steps[len(steps)-1].UpTo == all {
@@ -144,9 +145,9 @@ func durationOf(d *metav1.Duration) time.Duration {
 	return d.Duration
 }
 
-// Allowed returns how many of the remaining pods the current step lets the rollout upgrade (SPEC
-// §11.2.1). updated is the number of pods that are updated already. Without a step, all remaining
-// pods are allowed.
+// Allowed returns the number of the remaining pods that the rollout may upgrade in the current step (SPEC
+// §11.2.1). updated is the number of pods that are updated already. Without a step, all remaining pods are
+// allowed. In a reached step, no pods are allowed.
 func Allowed(s *protocol.Stage, updated, remaining int) (int, error) {
 	switch {
 	case !s.Limits():
@@ -161,8 +162,8 @@ func Allowed(s *protocol.Stage, updated, remaining int) (int, error) {
 	return min(max(upTo-updated, 0), remaining), nil
 }
 
-// MaxFailed returns the number of failed pods above which a rollout with this number of pods has
-// failed (SPEC §11.6). limited is false if the stage has no limit.
+// MaxFailed returns the number of failed pods above which a rollout has failed (SPEC §11.6). pods is the
+// number of pods of the rollout. limited is false if the stage has no limit.
 func MaxFailed(s *protocol.Stage, pods int) (limit int, limited bool, err error) {
 	if !s.Limits() || s.Step.MaxFailed == nil {
 		return 0, false, nil

@@ -10,8 +10,8 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// OfStatus returns the stage that the status of a SidecarSet records for its generation. It is nil
-// if the status records no stage, or a step below 1, which a user may have written.
+// OfStatus returns the stage that the status of a SidecarSet records for its generation. The result is nil if
+// the status records no stage, or a step below 1, which a user may have written.
 func OfStatus(set *v1alpha1.SidecarSet) *protocol.Stage {
 	rollout := set.Status.Rollout
 	if rollout == nil || rollout.Stage == nil || rollout.Stage.Step < 1 || rollout.Generation != set.Generation {
@@ -48,7 +48,7 @@ func OfStatus(set *v1alpha1.SidecarSet) *protocol.Stage {
 	return s
 }
 
-// ForStart returns the stage with which a run is started. It is the stage of the generation, or the
+// ForStart returns the stage with which a run is started: the stage of the generation, or a stage with the
 // quarantine of an earlier generation with the same content.
 func ForStart(set *v1alpha1.SidecarSet) *protocol.Stage {
 	rollout := set.Status.Rollout
@@ -86,7 +86,8 @@ func ToStatus(set *v1alpha1.SidecarSet, s *protocol.Stage) {
 		gatesToStatus(recorded, s)
 	}
 	if s.Reached != nil {
-		// The stored time has microseconds. A finer time would differ from it at each write.
+		// The stored time has microseconds. A finer time would differ from the stored time, and would cause a
+		// write each time.
 		recorded.ReachedAt = new(metav1.NewMicroTime(s.Reached.UTC().Truncate(time.Microsecond)))
 	}
 	if s.Approval != nil {
@@ -99,8 +100,8 @@ func ToStatus(set *v1alpha1.SidecarSet, s *protocol.Stage) {
 	}
 }
 
-// Recorded reports whether the status of a SidecarSet shows a stage. Status does not show that a rollout
-// is aborted until its rollback begins.
+// Recorded reports whether the status of a SidecarSet shows a stage. The result is false for an aborted
+// stage, because status does not show an abort before the rollback begins.
 func Recorded(set *v1alpha1.SidecarSet, s *protocol.Stage) bool {
 	if set.Status.Rollout == nil || set.Status.Rollout.Generation != s.Generation || s.Aborted != nil {
 		return false
@@ -111,7 +112,7 @@ func Recorded(set *v1alpha1.SidecarSet, s *protocol.Stage) bool {
 	return equality.Semantic.DeepEqual(recorded.Status.Rollout, set.Status.Rollout)
 }
 
-// recordedDuration returns nil for 0, so that status omits it.
+// recordedDuration returns nil for 0, so that status omits the field.
 func recordedDuration(d time.Duration) *metav1.Duration {
 	if d <= 0 {
 		return nil

@@ -12,9 +12,8 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// Open reports whether one of the windows of a step is open (SPEC §11.8). Without windows, it is
-// always open. If no window is open, opens is the time of the next opening. It is zero if no window
-// ever opens.
+// Open reports whether one of the windows of a step is open (SPEC §11.8). Without windows, open is always
+// true. If no window is open, opens is the time of the next opening, or zero if no window opens again.
 //
 // A schedule is evaluated on the wall clock of its time zone, and a duration is absolute. If the
 // change to daylight-saving time skips the start of a window, the window does not open on this day.
@@ -55,8 +54,8 @@ func CheckWindow(window outriggerv1.RolloutWindow) error {
 	return err
 }
 
-// InvalidPolicy returns the RolloutPolicy of an error about an invalid window, from the text of the
-// error. It is empty for another error.
+// InvalidPolicy returns the name of the RolloutPolicy in message, the text of an error about an invalid
+// window. The result is empty for any other error.
 func InvalidPolicy(message string) string {
 	_, rest, _ := strings.Cut(message, "RolloutPolicy ")
 	policy, _, ok := strings.Cut(rest, ": windows[")
@@ -66,8 +65,8 @@ func InvalidPolicy(message string) string {
 	return policy
 }
 
-// firstBegin returns the earliest start of the window whose end is after now. The window is open if
-// this start is not after now.
+// firstBegin returns the earliest start of the window whose end is after now, or zero if the window does not
+// open again. The window is open if this start is not after now.
 func firstBegin(window protocol.Window, now time.Time) (time.Time, error) {
 	zone, err := time.LoadLocation(window.TimeZone)
 	if err != nil {
@@ -80,8 +79,8 @@ func firstBegin(window protocol.Window, now time.Time) (time.Time, error) {
 	return schedule.Next(now.Add(-window.Duration).In(zone)), nil
 }
 
-// Closed returns a message for people if no window is open. The message is empty if a window is
-// open.
+// Closed returns a message for users if no window is open. The message is empty if a window is open. opens is
+// the time of the next opening, or nil.
 func Closed(s *protocol.Stage, now time.Time) (message string, opens *time.Time, err error) {
 	open, at, err := Open(s, now)
 	switch {

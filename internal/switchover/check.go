@@ -1,5 +1,5 @@
-// Package switchover checks a switchover from OpenKruise to Outrigger. It reports the differences
-// for stored SidecarSets and pods, and for the webhooks of SidecarSets and pods.
+// Package switchover checks a cluster before a switchover between OpenKruise and Outrigger. A check reports
+// the differences for stored SidecarSets and pods, and for the webhooks of SidecarSets and pods.
 package switchover
 
 import (
@@ -31,7 +31,7 @@ type Facts struct {
 	Unread []string
 }
 
-// Check checks SidecarSets and pods. It processes pods in pages, and keeps no pod in memory.
+// Check checks SidecarSets and pods. Check processes pods in pages, and keeps no pod in memory.
 type Check struct {
 	facts  Facts
 	gates  []gate

@@ -14,7 +14,7 @@ const patchPodMetadata = "SidecarSetPatchPodMetadataDefaultsAllowed"
 // podWebhook is the feature gate of OpenKruise for injection.
 const podWebhook = "PodWebhook"
 
-// These are the names of Deployments.
+// Names of Deployments.
 const (
 	kruiseManager    = "kruise-controller-manager"
 	outriggerWebhook = "outrigger-webhook"
@@ -83,7 +83,8 @@ func isOn(gates []gate, name string) (on bool) {
 	return on
 }
 
-// limited reports whether the Deployments do not serve SidecarSets.
+// limited reports whether the environment of the Deployments limits OpenKruise to kinds other than
+// SidecarSet.
 func limited(of []appsv1.Deployment) bool {
 	for i := range of {
 		for _, c := range of[i].Spec.Template.Spec.Containers {
@@ -116,9 +117,9 @@ func (c *Check) noteGates() {
 	}
 }
 
-// checkControllers reports a manager of OpenKruise that upgrades pods of SidecarSets. This blocks the
-// switchover while the worker of Outrigger runs, too. If OpenKruise answers, and its manager is not in the
-// system namespace, checkControllers reports what was not checked.
+// checkControllers reports a manager of OpenKruise that upgrades pods of SidecarSets. Such a manager blocks
+// the switchover while the worker of Outrigger also runs. If the API server calls webhooks of OpenKruise, but
+// no manager is in the system namespace, checkControllers reports that the manager was not checked.
 func (c *Check) checkControllers() {
 	theirs := managers(c.facts.Deployments)
 	if len(theirs) == 0 && len(c.facts.Unread) == 0 && slices.ContainsFunc(c.report.Answerers, func(a Answerer) bool { return a.Whose == openKruise }) {

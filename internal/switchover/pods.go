@@ -28,7 +28,7 @@ type setPods struct {
 	problems         [numProblems]tally
 }
 
-// tally counts pods. It keeps the first pod as an example.
+// tally counts pods, and keeps the name of the first pod as an example.
 type tally struct {
 	pods    int
 	example string
@@ -112,7 +112,7 @@ func (p *setPods) add(pod *corev1.Pod) {
 	}
 }
 
-// progress reports an upgrade that is due or in progress.
+// progress reports an upgrade that is due, in progress, or not possible in place.
 func progress(state podstate.State) (problem, bool) {
 	switch {
 	case !state.Updated && !state.Upgradable:
@@ -127,7 +127,8 @@ func progress(state podstate.State) (problem, bool) {
 	return 0, false
 }
 
-// twinProblem names a hot sidecar of the pod without a valid active twin.
+// twinProblem describes the first hot sidecar of the pod without a valid active twin. The result is empty if
+// there is no such sidecar.
 func (p *setPods) twinProblem(pod *corev1.Pod, active map[string]string) string {
 	for _, s := range p.version.Sidecars {
 		twins := s.InPod()
@@ -184,8 +185,8 @@ func plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// imageEdit returns the version of a SidecarSet after a spec with other images is applied. It
-// returns nil for a nil spec.
+// imageEdit returns the version of a SidecarSet after spec is applied with other images. The result is nil if
+// spec is nil, or if the hashes cannot be computed.
 func imageEdit(set *v1alpha1.SidecarSet, spec *v1alpha1.SidecarSetSpec) *podstate.Version {
 	if spec == nil {
 		return nil

@@ -12,19 +12,19 @@ import (
 	"github.com/outrigger/outrigger/internal/jsonpatch"
 )
 
-// These are the owners of webhooks.
+// Owners of webhooks.
 const (
 	openKruise = "OpenKruise"
 	outrigger  = "Outrigger"
 )
 
-// These are the resources of webhooks.
+// Resources of webhooks.
 const (
 	aboutPods = "pods"
 	aboutSets = "sidecarsets"
 )
 
-// These are the kinds of configurations.
+// Kinds of webhook configurations.
 const (
 	mutating   = "MutatingWebhookConfiguration"
 	validating = "ValidatingWebhookConfiguration"
@@ -78,8 +78,8 @@ func newHook(kind, configuration string, index int, w *admissionregistrationv1.M
 	return h
 }
 
-// servedBy returns the resource that the rules match, pods or SidecarSets. It returns "" if the
-// rules match neither resource.
+// servedBy returns the resource that the rules match, pods or SidecarSets, or "" if the rules match neither
+// resource.
 func servedBy(kind string, rules []admissionregistrationv1.RuleWithOperations) string {
 	for i := range rules {
 		if kind == mutating && covers(&rules[i], "", aboutPods, admissionregistrationv1.Create) {
@@ -108,7 +108,7 @@ func filter(hooks []hook, keep func(*hook) bool) []hook {
 	return slices.DeleteFunc(slices.Clone(hooks), func(h hook) bool { return !keep(&h) })
 }
 
-// called returns the webhooks of one owner for one purpose.
+// called returns the webhooks of one owner and one kind for one resource.
 func called(hooks []hook, whose, kind, about string) []hook {
 	return filter(hooks, func(h *hook) bool { return h.Whose == whose && h.Kind == kind && h.About == about })
 }
@@ -173,9 +173,9 @@ func (c *Check) checkBoth(topic string, theirs, ours []hook) {
 	}
 }
 
-// checkOrder reports pod webhooks of other owners whose place in the order changes. API servers
-// call such a webhook after the webhook of OpenKruise, and will call it before the webhook of
-// Outrigger. The names of the configurations determine the order.
+// checkOrder reports pod webhooks of other owners whose place in the order changes. API servers call such a
+// webhook after the webhook of OpenKruise, but before the webhook of Outrigger. The names of the
+// configurations determine the order.
 func (c *Check) checkOrder(hooks []hook) {
 	theirs := called(hooks, openKruise, mutating, aboutPods)
 	if len(theirs) == 0 {

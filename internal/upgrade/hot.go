@@ -14,8 +14,9 @@ import (
 // emptyVersion is the version of a twin with the empty image.
 const emptyVersion = "0"
 
-// switchTwins sets the new image in the standby twin and makes that twin active (SPEC §7.7,
-// upgrade). If the active twin already has the new image, switchTwins changes nothing.
+// switchTwins sets the new image in the standby twin and makes the standby twin active (SPEC §7.7, upgrade).
+// If the active twin already has the new image, switchTwins changes nothing. setVersion is the new version of
+// the twin.
 func (w *write) switchTwins(sidecar podstate.Sidecar, setVersion string) (err error) {
 	active := w.read.Active[sidecar.Name]
 	if c := podstate.Container(w.pod, active, false); c != nil && c.Image == sidecar.Image {
@@ -32,8 +33,8 @@ func (w *write) switchTwins(sidecar podstate.Sidecar, setVersion string) (err er
 	return err
 }
 
-// Empty returns the patch that empties the idle twins that already have the image of the target, or
-// nil if no twin has to be emptied (SPEC §7.7). An upgrade of such a twin would not restart it, so the
+// Empty returns the patch that sets the empty image in standby twins that already have the image of the
+// target, or nil if there are no such twins (SPEC §7.7). An upgrade would not restart such a twin, so the
 // twin would not take over.
 func Empty(pod *corev1.Pod, target Target, now metav1.Time) ([]byte, error) {
 	if !target.Hot() {
@@ -63,9 +64,8 @@ func Empty(pod *corev1.Pod, target Target, now metav1.Time) ([]byte, error) {
 	return patch, about(pod, err)
 }
 
-// Reset returns the patch that empties the standby twins of a migrated pod (SPEC §7.7,
-// reset). It changes no hash. It keeps the record of the upgrade, so that crashes of the active twin
-// still count.
+// Reset returns the patch that empties the standby twins of a migrated pod (SPEC §7.7, reset). Reset changes
+// no hash, and keeps the record of the upgrade, so that crashes of the active twin still count.
 func Reset(pod *corev1.Pod, version *podstate.Version, now metav1.Time) ([]byte, error) {
 	w, err := newWrite(pod, map[string]string{})
 	if err != nil {
@@ -87,8 +87,8 @@ func (w *write) empty(twins []podstate.StandbyToReset, set string, now metav1.Ti
 	return w.encode(set, newest, now)
 }
 
-// keepObserved keeps the recorded status of each container whose change the kubelet has observed.
-// Without a restart count, the change would not count as observed after the time of this write.
+// keepObserved keeps the recorded status of each container whose change the kubelet has observed. A status
+// without a restart count is not kept, because the change would not count as observed after this write.
 func (w *write) keepObserved(newest record.State) {
 	for name, before := range newest.LastContainerStatuses {
 		if _, changed := w.before[name]; !changed && before.RestartCount != nil {

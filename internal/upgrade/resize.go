@@ -11,17 +11,17 @@ import (
 	"github.com/outrigger/outrigger/internal/record"
 )
 
-// ResizePatches are the writes before the patch of a pod whose containers are resized (SPEC §7.9). A
-// nil patch is not necessary.
+// ResizePatches contains the next write that resizes a pod before the patch of its upgrade (SPEC §7.9). At
+// most one of the two patches is not nil. If both patches are nil, the pod needs no resize.
 type ResizePatches struct {
-	// Begin records in the pod that the resize begins. Without this record, nothing would show a
-	// resize whose upgrade is never completed.
+	// Begin records in the pod that the resize begins. The record shows an unfinished resize if the upgrade
+	// is never completed.
 	Begin []byte
 	// Resize changes the subresource pods/resize.
 	Resize []byte
 }
 
-// Resize returns the writes that resize the containers of a pod for a target.
+// Resize returns the next write that resizes the containers of a pod for a target.
 func Resize(pod *corev1.Pod, target Target) (ResizePatches, error) {
 	patches, err := resizePatches(pod, target)
 	return patches, about(pod, err)
@@ -37,8 +37,9 @@ func resizePatches(pod *corev1.Pod, target Target) (patches ResizePatches, err e
 	case len(resizes) == 0:
 		return patches, nil
 	case read.Resizes[target.Set] != target.Hash && read.Hashes[target.Set].Hash != target.Hash:
-		// A pod with the hash of the target has an unfinished resize to other content. Its record stays
-		// until this resize is complete, because a record of the target would show no resize.
+		// A pod with the hash of the target has an unfinished resize to other content. The record of this
+		// resize stays until the upgrade, because a record with the hash of the target would not show an
+		// unfinished resize.
 		patches.Begin, err = beginResize(pod, target, read)
 		return patches, err
 	}
@@ -46,8 +47,8 @@ func resizePatches(pod *corev1.Pod, target Target) (patches ResizePatches, err e
 	return patches, err
 }
 
-// beginResize records the content of the resize, and whether the pod was unavailable before (SPEC
-// §7.5).
+// beginResize returns the patch that records the content of the resize, and whether the pod was unavailable
+// before the resize (SPEC §7.5).
 func beginResize(pod *corev1.Pod, target Target, read *record.Record) ([]byte, error) {
 	w := &write{pod: pod, read: read, annotations: map[string]string{}}
 	if err := w.recordUnavailable(target.Set, target.OfRecord(pod, read)); err != nil {

@@ -53,7 +53,7 @@ func TestSpec7_9_AResizeIsRecordedThenWrittenThenUpgraded(t *testing.T) {
 	assert.True(t, state(t, pod, target).Updated)
 }
 
-// The annotation would make the pod look as if its resize was not finished.
+// With an outdated record, the pod would count as a pod with an unfinished resize.
 func TestSpec7_9_AnUpgradeAfterAResizeKeepsItsRecordOnlyWhileItIsPending(t *testing.T) {
 	for want, pending := range map[string]bool{`{"other":"x"}`: false, `{"other":"x","s":"hash-envoy:2"}`: true} {
 		pod := hotPod()
@@ -96,7 +96,7 @@ func TestSpec7_9_AnUndoResizesBackBeforeThePodCountsAsUpdated(t *testing.T) {
 	assert.NotContains(t, pod.Annotations[v1alpha1.ResizeAnnotation], "envoy")
 }
 
-// A resize that another component began after the end of the rollout.
+// Another component began the resize after the end of the rollout.
 func TestSpec7_9_AnUpgradeDoesNotWaitForAResizeOfAnotherComponent(t *testing.T) {
 	pod := hotPod()
 	pod.Annotations[v1alpha1.ResizeAnnotation] = `{"s":"hash-envoy:1"}`
@@ -119,7 +119,8 @@ func TestSpec7_9_AnUpgradeOfTheImageKeepsTheAmountsOfThePod(t *testing.T) {
 	assert.Equal(t, ResizePatches{}, patches)
 }
 
-// After the restart by the resize, the pod is not ready. Only the first write knows the state before.
+// The pod is not ready after the restart by the resize, so only the first write can record whether the pod
+// was ready before the resize.
 func TestSpec7_9_TheBeginOfAResizeRecordsAPodThatIsNotReady(t *testing.T) {
 	target := hotTarget("envoy:1", "77")
 	target.Hash, target.HashWithoutImage, target.ResizableHashes = "new", "blank-2", []string{"blank", "blank-2"}

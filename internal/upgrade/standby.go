@@ -6,9 +6,9 @@ import (
 	"github.com/outrigger/outrigger/internal/podstate"
 )
 
-// standbyTwin returns the twin that gets the new image (SPEC §7.7). It prefers the twin with the
-// empty image. If this rule does not select exactly one twin, standbyTwin prefers the twin that
-// is not ready, else the older twin, else the twin that is not active.
+// standbyTwin returns the twin that gets the new image (SPEC §7.7). The first rule that selects exactly one
+// twin applies: the twin with the empty image, the twin that is not ready, the older twin, the twin that is
+// not active. If no rule applies, standbyTwin returns the second twin.
 func standbyTwin(pod *corev1.Pod, sidecar podstate.Sidecar, active string) string {
 	twins := podstate.Twins(sidecar.Name)
 	for _, standby := range []func(string) bool{
@@ -28,7 +28,8 @@ func standbyTwin(pod *corev1.Pod, sidecar podstate.Sidecar, active string) strin
 	return twins[1]
 }
 
-// older reports whether both versions are known and the first is lower.
+// older reports whether the versions of both twins are known, and the version of twin is lower than the
+// version of other.
 func older(pod *corev1.Pod, twin, other string) bool {
 	version, known := podstate.TwinVersion(pod, twin)
 	others, knownOther := podstate.TwinVersion(pod, other)

@@ -1,5 +1,5 @@
-// Package upgrade computes the patch of an in-place upgrade of a pod. The patch changes only
-// images and annotations (SPEC §7.6).
+// Package upgrade computes the patches of an in-place upgrade of a pod. The patches change only images and
+// annotations (SPEC §7.6), and amounts of CPU and memory (SPEC §7.9).
 package upgrade
 
 import (
@@ -33,10 +33,10 @@ type patchContainer struct {
 	Image string `json:"image"`
 }
 
-// Patch returns the strategic merge patch that upgrades a pod in one write. The patch sets new
-// images for cold and native sidecars, and for the standby twins of hot sidecars. The pod must
-// differ from the target in nothing but images, or be resized before. Ordinary init containers keep their images (SPEC
-// §9.1).
+// Patch returns the strategic merge patch that upgrades a pod in one write. The patch sets new images for
+// cold and native sidecars, and for the standby twins of hot sidecars. The pod must differ from the target in
+// nothing but images, or must have been resized to the target. Ordinary init containers keep their images
+// (SPEC §9.1).
 func Patch(pod *corev1.Pod, target Target, now metav1.Time) ([]byte, error) {
 	patch, err := upgradeOf(pod, target, now)
 	return patch, about(pod, err)
@@ -81,9 +81,9 @@ func upgradeOf(pod *corev1.Pod, target Target, now metav1.Time) ([]byte, error) 
 	return w.encode(target.Set, record.State{Revision: target.Hash, SidecarSetVersion: target.SetVersion}, now)
 }
 
-// recordResize makes the record of a resize name the target. If this upgrade resizes nothing, and no
-// earlier resize of the rollout is pending, the entry is removed, because a later resize would have
-// another cause.
+// recordResize writes the hash of the target into the record of a resize. If this upgrade resizes no
+// container, and no earlier resize of the pod is in progress, recordResize removes the record, because an
+// upgrade is not the cause of a later resize.
 func (w *write) recordResize(target Target) (err error) {
 	hash, resized := w.read.Resizes[target.Set]
 	switch {
@@ -125,8 +125,9 @@ func (w *write) setEntry(key string, entry record.Entry) (err error) {
 	return err
 }
 
-// recordState records the state before the upgrade. It keeps the pending changes of the previous
-// upgrade, because this upgrade may change other containers.
+// recordState records the state before the upgrade. The pending changes of the previous upgrade are kept,
+// because this upgrade may change other containers. Pending changes to content whose rollout has ended are
+// not kept.
 func (w *write) recordState(version *podstate.Version) error {
 	state := version.OfRecord(w.pod, w.read)
 	if !state.RolloutEnded {
@@ -160,8 +161,9 @@ func (w *write) setImage(name, image string, native bool) {
 	w.before[name] = w.beforeChange(container, podstate.Status(w.pod, name, native))
 }
 
-// beforeChange returns the status of a container before the change. If an earlier upgrade is
-// pending, the kubelet has not started the container with the image of that upgrade.
+// beforeChange returns the status of a container before the change. If an earlier upgrade of the container is
+// pending, the image is the image before the earlier upgrade, because the kubelet has not started the
+// container since.
 func (w *write) beforeChange(container *corev1.Container, status *corev1.ContainerStatus) record.ContainerStatus {
 	before := record.ContainerStatus{RestartCount: new(int32(0)), Image: container.Image}
 	if pending, ok := w.before[container.Name]; ok {

@@ -86,7 +86,7 @@ func TestSpec5_PinnedRevisionsConflictToo(t *testing.T) {
 		assert.Equal(t, want, fields(ratchet.Rejected()), change)
 	}
 
-	// The set that is pinned is rejected for it, too.
+	// The pinned SidecarSet is rejected because of the same conflict, too.
 	plain := read(t, base, `{metadata: {name: plain}, spec: {containers: [{name: gone, image: x}]}}`)
 	old := read(t, base, `{metadata: {name: other}, spec: {containers: [{name: agent, image: x}]}}`)
 	edited := old.DeepCopy()
@@ -98,7 +98,7 @@ func TestSpec5_PinnedRevisionsConflictToo(t *testing.T) {
 	require.Equal(t, "spec.injectionStrategy.revision", fields(ratchet.Rejected()))
 	assert.Contains(t, ratchet.Rejected()[0].Message, "container gone of that revision: SidecarSet plain injects a container of this name")
 
-	// A conflict that exists already does not reject going back to an older revision.
+	// An existing conflict does not cause the rejection of a pin to an older revision.
 	stuck := read(t, base, `{metadata: {name: plain}, spec: {containers: [{name: agent, image: x}]}}`)
 	ratchet = NewRatchet(edited, old)
 	ratchet.Conflicts([]v1alpha1.SidecarSet{*stuck}, ours)

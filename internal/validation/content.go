@@ -48,7 +48,7 @@ func (c content) String() string {
 	return fmt.Sprintf("SidecarSet %s, whose injection is pinned to revision %s,", c.set, c.pinned)
 }
 
-// report returns the error about a conflict of this content of the validated SidecarSet.
+// report returns the error about the conflict found between the content and another content.
 func (c content) report(found conflict) *field.Error {
 	if c.pinned == "" {
 		return field.Invalid(found.at, found.value, found.detail)

@@ -32,8 +32,8 @@ type origin struct {
 	standby bool
 }
 
-// NewDryRunPod builds the pod for the untyped spec of a SidecarSet. It does not change the
-// spec, and returns nil for a spec without containers.
+// NewDryRunPod builds the pod for the untyped spec of a SidecarSet. NewDryRunPod does not change the spec,
+// and returns nil for a spec without containers and init containers.
 func NewDryRunPod(spec map[string]any) *DryRunPod {
 	containers, initContainers := objects(spec["containers"]), objects(spec["initContainers"])
 	if len(containers)+len(initContainers) == 0 {
@@ -85,7 +85,8 @@ func (p *DryRunPod) addContainers(containers []map[string]any) {
 	p.set("containers", all)
 }
 
-// coreContainer returns a sidecar without the fields of SidecarSets.
+// coreContainer returns a sidecar without the fields of SidecarSets. If resourcesPolicy computes the
+// resources, coreContainer also omits resources.
 func coreContainer(sidecar map[string]any) map[string]any {
 	core := map[string]any{}
 	maps.Copy(core, sidecar)
@@ -122,8 +123,8 @@ func objects(list any) []map[string]any {
 
 var podField = regexp.MustCompile(`^spec\.(containers|initContainers|volumes|imagePullSecrets)\[(\d+)\](.*)$`)
 
-// Causes converts causes about the pod to causes about the SidecarSet. It omits causes about
-// known fields, and duplicate causes about twins.
+// Causes converts causes about the pod to causes about the SidecarSet. Causes about the fields of known, and
+// duplicate causes about twins, are omitted.
 func (p *DryRunPod) Causes(ofPod, known []metav1.StatusCause) []metav1.StatusCause {
 	reported := map[string]bool{}
 	for _, cause := range known {

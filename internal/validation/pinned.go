@@ -8,9 +8,8 @@ import (
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
-// ValidatePinned returns an error if injection is pinned to a missing revision (SPEC §5). A pin
-// to the custom version of the SidecarSet itself is valid, because the operator will record this
-// version.
+// ValidatePinned returns an error if injection is pinned to a missing revision (SPEC §5). A pin to the custom
+// version of the SidecarSet itself is valid, because the operator records this version later.
 func ValidatePinned(set *v1alpha1.SidecarSet, listed []appsv1.ControllerRevision) field.ErrorList {
 	name, version := revision.Pin(set)
 	if name == "" && version == "" || revision.PinsOwnVersion(set) {

@@ -10,11 +10,11 @@ import (
 	"github.com/outrigger/outrigger/internal/defaults"
 )
 
-// Ratchet validates a new SidecarSet as a whole, but only the changes of an update (SPEC §5). The
-// validation ratcheting of Kubernetes works in the same way. Stored fields were valid under older
-// rules. If Ratchet rejected them now, a client could not pause the SidecarSet.
+// Ratchet validates a new SidecarSet as a whole, but only the changes of an update (SPEC §5). The validation
+// ratcheting of Kubernetes works in the same way. Stored fields may be valid only under older rules. If
+// Ratchet rejected stored fields, a client could not pause the SidecarSet.
 type Ratchet struct {
-	// set is the new SidecarSet. old is the stored SidecarSet, or nil at creation. Both have all
+	// set is the new SidecarSet. old is the stored SidecarSet, or nil at creation. set and old have all
 	// defaults, so that a new default is not a change.
 	set, old *v1alpha1.SidecarSet
 	// found contains the errors of set. before contains the errors of old.
@@ -50,8 +50,8 @@ func (r *Ratchet) NeedsOthers() bool {
 		differ(set.Volumes, old.Volumes) || differ(set.PatchPodMetadata, old.PatchPodMetadata) || r.NeedsRevisions()
 }
 
-// PinnedAmong returns the names of the SidecarSets whose revisions Conflicts needs. These
-// SidecarSets have pinned injection and can match the same pods. The result may include this
+// PinnedAmong returns the names of the SidecarSets whose revisions Conflicts needs. The injection of these
+// SidecarSets is pinned, and these SidecarSets can match the same pods. The result may include the validated
 // SidecarSet.
 func (r *Ratchet) PinnedAmong(others []v1alpha1.SidecarSet) []string {
 	var names []string
@@ -66,9 +66,8 @@ func (r *Ratchet) PinnedAmong(others []v1alpha1.SidecarSet) []string {
 	return names
 }
 
-// Conflicts adds conflicts with other SidecarSets. It accepts former conflicts only if the scope
-// stays the same. revisions must contain the revisions of the SidecarSets that PinnedAmong
-// returns.
+// Conflicts adds conflicts with other SidecarSets. Former conflicts are accepted only if the scope stays the
+// same. revisions must contain the revisions of the SidecarSets that PinnedAmong returns.
 func (r *Ratchet) Conflicts(others []v1alpha1.SidecarSet, revisions []appsv1.ControllerRevision) {
 	r.found = append(r.found, ValidateConflicts(r.set, others, revisions)...)
 	if r.old != nil && sameScope(&r.set.Spec, &r.old.Spec) {

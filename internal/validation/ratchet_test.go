@@ -13,7 +13,7 @@ import (
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
-// brakes are the changes that always go through.
+// brakes are the changes that are always accepted.
 var brakes = []string{
 	`spec: {updateStrategy: {paused: true}}`,
 	`spec: {injectionStrategy: {paused: true}}`,

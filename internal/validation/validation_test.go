@@ -38,7 +38,7 @@ func read(t *testing.T, texts ...string) *v1alpha1.SidecarSet {
 	return set
 }
 
-// merged returns the SidecarSet with changes (RFC 7396).
+// merged returns a copy of the SidecarSet with changes (RFC 7396).
 func merged(t *testing.T, set *v1alpha1.SidecarSet, change string) *v1alpha1.SidecarSet {
 	t.Helper()
 	whole, err := yaml.Marshal(set)
@@ -46,7 +46,7 @@ func merged(t *testing.T, set *v1alpha1.SidecarSet, change string) *v1alpha1.Sid
 	return read(t, string(whole), change)
 }
 
-// fieldErrors are "field: type", in the order found.
+// fieldErrors returns each error as "field: type", in the order found.
 func fieldErrors(errs field.ErrorList) []string {
 	var all []string
 	for _, err := range errs {
@@ -73,7 +73,7 @@ func (r rejections) check(t *testing.T) {
 	}
 }
 
-// of puts each change into the place of %s.
+// of returns rejections with each change in the place of %s in change.
 func (r rejections) of(change string) rejections {
 	all := rejections{}
 	for part, want := range r {

@@ -7,7 +7,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// Warnings lists valid settings that stop every injection or rollout (SPEC 5.28–5.30).
+// Warnings returns warnings about valid settings that prevent every injection or rollout (SPEC 5.28–5.30).
 func Warnings(set *v1alpha1.SidecarSet) []string {
 	var warnings []string
 	if !Overlap(&set.Spec, &set.Spec) {
