@@ -179,7 +179,7 @@ func uninstallation(t *testing.T) [][]string {
 	t.Helper()
 	text, err := os.ReadFile(root + "/docs/install.md")
 	require.NoError(t, err)
-	_, after, found := strings.Cut(string(text), "With kubectl, in this order, in a clone:\n\n```\n")
+	_, after, found := strings.Cut(string(text), "With kubectl, run these commands in this order in a clone of the repository:\n\n```\n")
 	require.True(t, found)
 	block, _, found := strings.Cut(after, "```")
 	require.True(t, found)
