@@ -152,7 +152,7 @@ func TestSpec8_ConditionsGiveOneExactReason(t *testing.T) {
 			setConditions(p)
 			got := p.set.Status
 			want := []metav1.Condition{}
-			got.Conditions = got.Conditions[:4] // Ready and Stalled follow from them
+			got.Conditions = got.Conditions[:4] // Ready and Stalled are derived from the other conditions
 			injected := condition{yes, "AsExpected", ""}
 			if c.injected != nil {
 				injected = *c.injected

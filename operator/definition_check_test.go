@@ -20,8 +20,8 @@ import (
 	"github.com/outrigger/outrigger/kube/crd"
 )
 
-// losing is a CustomResourceDefinition of another program whose conversion was disabled by hand.
-// Each version has only its own fields.
+// losing returns a CustomResourceDefinition of another program, in which a user has disabled the
+// conversion. Each version lacks the field of the other version.
 func losing() *apiextensionsv1.CustomResourceDefinition {
 	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: crd.Name}}
 	definition.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}
@@ -59,7 +59,7 @@ func TestSpec1_NoStatusIsWrittenBeforeTheDefinitionKeepsAllFields(t *testing.T) 
 	<-read
 	require.ErrorIs(t, check.losesFields(), errLosesFields)
 
-	// The webhook role adds the fields. The goroutine unblocks its reads.
+	// The webhook role adds the fields. The goroutine unblocks the reads of the check.
 	go func() {
 		for {
 			select {
@@ -76,7 +76,7 @@ func TestSpec1_NoStatusIsWrittenBeforeTheDefinitionKeepsAllFields(t *testing.T) 
 	assert.NoError(t, check.losesFields())
 }
 
-// The image of the operator is updated ahead of its ClusterRole.
+// The image of the operator is updated before the ClusterRole.
 func TestADefinitionThatMayNotBeReadDelaysNoReconcile(t *testing.T) {
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// waits records how long each request is to wait.
+// waits records the delay of each request.
 type waits struct {
 	queue
 	all []time.Duration

@@ -44,7 +44,7 @@ func TestANamespaceThatTheCacheLacksIsNoInvalidSidecarSetForAWhile(t *testing.T)
 
 func evictsNothing(string) (evicts, known bool) { return false, true }
 
-// argoHealth runs the health script as Argo CD does.
+// argoHealth runs the health script in the same way as Argo CD, and returns the health.
 func argoHealth(t *testing.T, object map[string]any) string {
 	t.Helper()
 	l := lua.NewState()
@@ -73,7 +73,7 @@ func luaValue(l *lua.LState, value any) lua.LValue {
 	case int64:
 		return lua.LNumber(v)
 	}
-	return lua.LNil // nothing else is read
+	return lua.LNil // the script reads no other values
 }
 
 func TestSpec8_8_ToolsThatWaitReadTheStateOfARollout(t *testing.T) {
@@ -166,7 +166,7 @@ func TestSpec11_12_ToolsThatWaitFailDuringAndAfterARollback(t *testing.T) {
 	}
 }
 
-// requireWaitState requires what kstatus and Argo CD read from the status of a SidecarSet that was
+// requireWaitState checks the results of kstatus and of Argo CD for the status of a SidecarSet that was
 // observed at the time 1000.
 func requireWaitState(t *testing.T, p *pass, reason string, want status.Status, health string) {
 	t.Helper()

@@ -134,7 +134,7 @@ func binWithTestedOperator(t *testing.T) string {
 	return bin
 }
 
-// newSet returns a SidecarSet as admission stores it.
+// newSet returns a SidecarSet with the defaults and annotations that the webhook would write.
 func newSet(t *testing.T, name, image string) *v1alpha1.SidecarSet {
 	set := &v1alpha1.SidecarSet{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -201,7 +201,7 @@ func (e *testEnv) addPods(t *testing.T, set *v1alpha1.SidecarSet, namespace stri
 	}
 }
 
-// await returns the SidecarSet once it is as wanted, and on its newest generation.
+// await waits until wanted accepts the SidecarSet, and returns the SidecarSet.
 func (e *testEnv) await(t *testing.T, name string, wanted func(*assert.CollectT, *v1alpha1.SidecarSet)) *v1alpha1.SidecarSet {
 	t.Helper()
 	var set v1alpha1.SidecarSet
@@ -226,7 +226,7 @@ func hasReason(kind, reason string) func(*assert.CollectT, *v1alpha1.SidecarSet)
 	}
 }
 
-// revisions lists name, number and custom version of a SidecarSet's revisions by number.
+// revisions returns the sorted revisions of a SidecarSet.
 func (e *testEnv) revisions(t require.TestingT, set string) []*appsv1.ControllerRevision {
 	var list appsv1.ControllerRevisionList
 	require.NoError(t, e.List(context.Background(), &list, client.InNamespace(cluster.SystemNamespace),
@@ -239,7 +239,7 @@ func (e *testEnv) revisions(t require.TestingT, set string) []*appsv1.Controller
 	return all
 }
 
-// signals reads the generations that a run was signalled, oldest first.
+// signals returns the generations that were signalled to a run, the oldest first.
 func (e *testEnv) signals(t *testing.T, workflowID string) []int64 {
 	var generations []int64
 	history := e.temporal.GetWorkflowHistory(t.Context(), workflowID, "", false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
@@ -270,7 +270,7 @@ func (e *testEnv) awaitEvent(t *testing.T, set, reason, note string) {
 	}, soon, tick)
 }
 
-// metric reads one series of the operator, by its text in /metrics.
+// metric returns the value of a series of the operator. series is the text of the series in /metrics.
 func (e *testEnv) metric(t require.TestingT, series string) float64 {
 	for line := range strings.Lines(e.metrics(t)) {
 		if value, found := strings.CutPrefix(line, series+" "); found {
@@ -324,7 +324,7 @@ func (e *testEnv) testFirstGeneration(t *testing.T) {
 	for key, value := range run.TypedSearchAttributes.GetUntypedValues() {
 		carried[key.GetName()] = value
 	}
-	// After a worker has started the workflow task, Temporal adds its own search attribute.
+	// After a worker has started the workflow task, Temporal adds the search attribute BuildIds.
 	delete(carried, "BuildIds")
 	assert.Equal(t, map[string]any{"SidecarSet": "first", "SidecarSetGeneration": int64(1), "RolloutPhase": "Progressing"}, carried)
 	assert.Equal(t, []int64{1}, e.signals(t, id))

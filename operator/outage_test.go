@@ -37,7 +37,7 @@ func (e *testEnv) testRunAgain(t *testing.T) {
 	e.awaitEvent(t, "again", "RolloutRestarted", "generation 2 has pods to upgrade and no open run")
 }
 
-// state is everything that the operator writes, with its resourceVersions.
+// state returns the resourceVersions of all SidecarSets and revisions.
 func (e *testEnv) state(t *testing.T) map[string]string {
 	all := map[string]string{}
 	var sets v1alpha1.SidecarSetList
@@ -62,8 +62,8 @@ func (e *testEnv) testRestart(t *testing.T) {
 	assert.Zero(t, e.metric(t, `outrigger_handovers_total{result="error"}`))
 }
 
-// awaitAllSeen waits until a new operator has reconciled every SidecarSet. It does so
-// with full caches only.
+// awaitAllSeen waits until a new operator has reconciled every SidecarSet. The operator reconciles only
+// after the caches have synced.
 func (e *testEnv) awaitAllSeen(t *testing.T) {
 	var sets v1alpha1.SidecarSetList
 	require.NoError(t, e.List(t.Context(), &sets))
@@ -110,8 +110,8 @@ func (e *testEnv) testTemporalAway(t *testing.T) {
 	assert.Equal(t, 1.0, e.metric(t, "outrigger_engine_available"))
 }
 
-// switchTo continues with an operator for another Temporal namespace, which has to
-// win the lease first.
+// switchTo replaces the operator by an operator for another Temporal namespace, which must first acquire
+// the Lease.
 func (e *testEnv) switchTo(t *testing.T, role, temporalNamespace string) {
 	require.NoError(t, e.cluster.Stop(e.role.Name))
 	var err error
@@ -129,7 +129,7 @@ func (e *testEnv) testRejection(t *testing.T) {
 	assert.Zero(t, e.metric(t, `outrigger_handovers_total{result="ok"}`))
 }
 
-// A Temporal namespace made after the server knows none of the attributes.
+// A Temporal namespace that is created after the start of the server has no search attributes of Outrigger.
 func (e *testEnv) testSearchAttributes(t *testing.T) {
 	_, err := e.temporal.WorkflowService().RegisterNamespace(t.Context(), &workflowservice.RegisterNamespaceRequest{
 		Namespace: "bare", WorkflowExecutionRetentionPeriod: durationpb.New(24 * time.Hour)})

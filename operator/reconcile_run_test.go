@@ -96,7 +96,8 @@ func TestSpec11_12_AQuarantineIsLostOnlyIfNoRetryEndedIt(t *testing.T) {
 	}
 }
 
-// The operator stopped after the start of the run, and before it removed the ended pause from status.
+// The operator stopped after the start of the run, and before the operator removed the ended pause from
+// status.
 func TestSpec8_2_AResumedRolloutThatIsStartedAgainStaysResumed(t *testing.T) {
 	plain, pause := converter.GetDefaultDataConverter(), &v1alpha1.RolloutPause{By: "ann"}
 	set := setAt(generation)
@@ -258,7 +259,7 @@ func TestSpec8_1_AfterARestoreOfEtcdTheNextGenerationIsStarted(t *testing.T) {
 	assert.Equal(t, int64(7), states.of(set).started)
 	set.Generation = 6
 	states.of(set).observeGeneration(6, now)
-	set.Generation = 7 // the content may differ from that of the former generation 7
+	set.Generation = 7 // the content may differ from the content of the former generation 7
 	assert.Zero(t, states.of(set).started)
 }
 
@@ -282,7 +283,7 @@ func TestSpec8_2_AWriteOfStatusThatFailedReadsAnEndedRunAgain(t *testing.T) {
 	assert.True(t, due && left <= 0)
 }
 
-// A run that ends just as a generation is started is no fault of Temporal.
+// A run that completes during the start of the next generation is not a fault of Temporal.
 func TestARunThatIsAboutToEndIsSignalledAgainSoon(t *testing.T) {
 	closing := &serviceerror.ResourceExhausted{Cause: enums.RESOURCE_EXHAUSTED_CAUSE_BUSY_WORKFLOW, Message: "workflow operation can not be applied because workflow is closing"}
 	env := newSlowEnv(t)

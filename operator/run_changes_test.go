@@ -20,7 +20,8 @@ import (
 	"github.com/outrigger/outrigger/operator/runs"
 )
 
-// reported is the Lease of a rollout whose worker has reported a stage.
+// reported returns the Lease of a rollout. id is the value that the worker wrote when the stage changed, or
+// "".
 func reported(name, id string) *coordinationv1.Lease {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	if id != "" {

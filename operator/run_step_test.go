@@ -140,7 +140,7 @@ func (e *slowEnv) observe(t *testing.T, name string) (*v1alpha1.SidecarSet, reco
 	return set, p.result
 }
 
-// pass is observe, but returns the pass, in which the call to Temporal may have failed.
+// pass reconciles in the same way as observe, and returns the pass. The call to Temporal may have failed.
 func (e *slowEnv) pass(t *testing.T, name string) (*v1alpha1.SidecarSet, *pass) {
 	t.Helper()
 	var set v1alpha1.SidecarSet
@@ -155,7 +155,7 @@ func (e *slowEnv) pass(t *testing.T, name string) (*v1alpha1.SidecarSet, *pass) 
 	return &set, p
 }
 
-// outcomeOf is the outcome of a reconcile of the run of a SidecarSet.
+// outcomeOf reconciles the run of a SidecarSet, and returns the outcome.
 func (e *slowEnv) outcomeOf(t *testing.T, set *v1alpha1.SidecarSet, seen observation, state *runState) outcome {
 	t.Helper()
 	p := &pass{set: set, observation: seen, state: state, now: e.clock.Now()}
@@ -313,7 +313,7 @@ func TestSpec8_1_APausedSidecarSetWithNothingLeftToDoCostsFewCalls(t *testing.T)
 				assert.Equal(t, seen.pause, out.pause)
 			}
 			if out.requeueAfter == 0 {
-				break // until something happens
+				break // only an event requeues the SidecarSet
 			}
 			env.clock.Step(out.requeueAfter)
 		}
@@ -373,7 +373,7 @@ func TestSpec8_2_AResumeIsMirroredAlsoWhenNothingIsLeftToDo(t *testing.T) {
 	assert.Zero(t, out.requeueAfter)
 }
 
-// The rollout was scaled to zero during the bake time, so its run completed. Later, pods of the old
+// The workload was scaled to zero during the bake time, so the run completed. Later, pods of the old
 // version exist again, and only a further step upgrades them.
 func TestSpec11_4_ARunThatCompletedInAStepIsStartedAgainInThisStep(t *testing.T) {
 	plain := converter.GetDefaultDataConverter()

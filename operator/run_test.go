@@ -55,7 +55,7 @@ func TestRuns(t *testing.T) {
 	}
 }
 
-// roll creates a SidecarSet with pods and gives it a version that they lack.
+// roll creates a SidecarSet with pods, and then changes the image, so that the pods need an upgrade.
 func (e *testEnv) roll(t *testing.T, name string) *v1alpha1.SidecarSet {
 	t.Helper()
 	set := newSet(t, name, "proxy:v1")
@@ -66,7 +66,7 @@ func (e *testEnv) roll(t *testing.T, name string) *v1alpha1.SidecarSet {
 	return e.await(t, name, isStarted)
 }
 
-// awaitRun waits until the newest run is as wanted.
+// awaitRun waits until wanted accepts the newest run.
 func (e *testEnv) awaitRun(t *testing.T, id string, wanted func(*assert.CollectT, *runs.Run)) {
 	t.Helper()
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
@@ -203,7 +203,7 @@ func (e *testEnv) testMismatch(t *testing.T) {
 	e.awaitRun(t, id, func(c *assert.CollectT, found *runs.Run) { assert.Equal(c, int64(2), found.Generation) })
 }
 
-// After etcd is restored from a backup, the SidecarSet is older than its status.
+// After a restore of etcd, the generation in status may be newer than the generation of the SidecarSet.
 func (e *testEnv) testNewerStatus(t *testing.T) {
 	set := e.roll(t, "rewound")
 	set.Status.Rollout.Generation = 99
@@ -211,7 +211,7 @@ func (e *testEnv) testNewerStatus(t *testing.T) {
 	e.await(t, "rewound", isStarted)
 }
 
-// After Temporal is restored from a backup, its run is older than status.
+// After Temporal is restored from a backup, the run is older than status.
 func (e *testEnv) testMismatchedPause(t *testing.T) {
 	id := e.roll(t, "restored").Status.Rollout.WorkflowID
 	e.signal(t, id, protocol.PauseSignal, protocol.Pause{By: "ann"})
@@ -233,7 +233,7 @@ func (e *testEnv) testWake(t *testing.T) {
 	}, soon, tick)
 }
 
-// The last pods of a rollout may become ready after the run has gone to sleep.
+// The last pods of a rollout may become ready after the run has begun to sleep.
 func (e *testEnv) testWakeToEnd(t *testing.T) {
 	name := sleeps + "-last"
 	set := newSet(t, name, "proxy:v1")
@@ -244,7 +244,7 @@ func (e *testEnv) testWakeToEnd(t *testing.T) {
 	}, soon, tick)
 }
 
-// testFinished counts the calls of an operator that has nothing left to do.
+// testFinished counts the calls of an operator after all rollouts have ended.
 func (e *testEnv) testFinished(t *testing.T) {
 	for _, name := range []string{"paused", resumes, resumes + "-edited", pauses + "edited", suspend, "mistyped", "restored", "rewound", sleeps} {
 		e.change(t, name, func(set *v1alpha1.SidecarSet) {
@@ -263,8 +263,8 @@ func (e *testEnv) testFinished(t *testing.T) {
 	assert.NotContains(t, body, `outrigger_temporal_calls_total{operation="SignalW`)
 }
 
-// awaitMatchingRuns waits until every open run has the generation of its SidecarSet. At its start,
-// an operator checks the other runs.
+// awaitMatchingRuns waits until every open run has the generation of its SidecarSet. At the start, the
+// operator checks each run that has another generation.
 func (e *testEnv) awaitMatchingRuns(t *testing.T) {
 	t.Helper()
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
@@ -294,7 +294,7 @@ func (e *testEnv) testDeletedRun(t *testing.T) {
 
 func (e *testEnv) testDeletedMeanwhile(t *testing.T) {
 	id := e.roll(t, leaving+"-2").Status.Rollout.WorkflowID
-	// The SidecarSet is deleted and recreated. The name alone does not identify it.
+	// The SidecarSet is deleted and recreated. The name alone does not identify the SidecarSet of a run.
 	require.NoError(t, e.cluster.Stop(cluster.Operator))
 	require.NoError(t, e.Delete(t.Context(), &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: leaving + "-2"}}))
 	require.NoError(t, e.Create(t.Context(), newSet(t, leaving+"-2", "proxy:v1")))
@@ -358,7 +358,7 @@ func (e *testEnv) testOtherVersion(t *testing.T) {
 	e.setCurrent(t, "v1")
 	e.await(t, "versions", hasReason(v1alpha1.ConditionDegraded, "AsExpected"))
 
-	// Temporal lists stopped workers for a while.
+	// Temporal still lists stopped workers for some minutes.
 	e.worker.Stop()
 	e.workAs(t, "v2")
 	e.roll(t, "versions-2")
@@ -390,7 +390,7 @@ func (e *testEnv) awaitUnavailable(t *testing.T, name string, parts ...string) {
 	})
 }
 
-// The operator has no key.
+// The operator has no payload key.
 func (e *testEnv) testSealed(t *testing.T) {
 	id := e.roll(t, sealed).Status.Rollout.WorkflowID
 	e.signal(t, id, protocol.PauseSignal, protocol.Pause{By: "ann"})

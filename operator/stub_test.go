@@ -57,17 +57,17 @@ func (e *testEnv) setCurrent(t *testing.T, build string) {
 
 const stubDeployment = "stubs"
 
-// The name of a SidecarSet decides what its run does.
+// The name of a SidecarSet determines the behavior of its run.
 const (
-	sleeps  = "sleepy"    // sleeps until it is signalled
+	sleeps  = "sleepy"    // sleeps until a signal
 	fails3  = "failing"   // has an activity that fails until the run is signalled
 	panics  = "looping"   // has a workflow task that fails
-	rejects = "unwritten" // could write none of a batch's pods
-	leaving = "leaving"   // ends when it is signalled three times
+	rejects = "unwritten" // reports that all writes of a batch were rejected
+	leaving = "leaving"   // ends after three signals
 	sealed  = "sealed"    // encrypts its memo
-	resumes = "resuming"  // ends when it is resumed
-	pauses  = "pausing-"  // ends when it is paused
-	suspend = "suspended" // is paused by its set in generation 2
+	resumes = "resuming"  // ends after a resume
+	pauses  = "pausing-"  // ends after a pause
+	suspend = "suspended" // is paused by the spec in generation 2
 )
 
 // stubRollout has the memo and the search attributes that the operator reads, and upgrades no

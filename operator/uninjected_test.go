@@ -51,8 +51,8 @@ func TestPodsAreScannedAgainOnlyAfterRelevantChanges(t *testing.T) {
 	assert.Equal(t, 6, find())
 }
 
-// Events of pods use the old selector until the index has the new selector. By then, a scan with
-// the new selector may have run.
+// Events of pods use the old selector until the index has the new selector. A scan with the new selector
+// may have ended before the index has the new selector.
 func TestPodsAreScannedAgainOnceASidecarSetIsIndexedAgain(t *testing.T) {
 	sets, set := &setLister{limiter: newEnqueueLimiter(clock.RealClock{}), uninjected: newUninjectedCache()}, fixture.SidecarSet("one")
 	sets.index(set)
@@ -179,8 +179,8 @@ func TestOnePodEventEnqueuesTheSetOfItsNamespaceAlone(t *testing.T) {
 	assert.Equal(t, 2, len(sets.uninjected.sets), "the others are not scanned again")
 }
 
-// The cache may show a pod before its namespace. The scan of pods decides whether the SidecarSet
-// matches, and is retried until the cache shows the namespace.
+// The cache may contain a pod before the cache contains the namespace of the pod. The scan of pods decides
+// whether the SidecarSet matches, and is retried until the cache contains the namespace.
 func TestAnEventOfAPodWhoseNamespaceIsUnknownReachesTheSet(t *testing.T) {
 	sets := newSetLister(t)
 	set := fixture.SidecarSet("one")

@@ -87,7 +87,7 @@ func TestOwnStatusWritesAreNotUrgent(t *testing.T) {
 	}
 }
 
-// described is a SidecarSet as a reconcile leaves it.
+// described returns a SidecarSet with the status that a reconcile writes for seen.
 func described(name string, started int64, seen observation) *v1alpha1.SidecarSet {
 	set := setAt(started)
 	set.Name = name
@@ -141,7 +141,7 @@ func TestTemporalThatComesAndGoesConcernsSetsWithARolloutAlone(t *testing.T) {
 	assert.Equal(t, want, drain(q))
 }
 
-// drain removes the requests from a queue, and returns their names, sorted.
+// drain removes all requests from q, and returns the sorted names in the requests.
 func drain(q queue) []string {
 	var enqueued []string
 	for q.Len() > 0 {

@@ -19,8 +19,8 @@ import (
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
-// olderRules are specs that violate a rule that was added after they were stored, each with
-// a change that violates it again.
+// olderRules contains, by the name of a rule, a spec that violates the rule because the spec was stored
+// before the rule existed, and a change that violates the rule again.
 var olderRules = map[string]struct{ spec, worse string }{
 	"selector":    {`{selector: {matchLabels: {app: selector}, matchExpressions: [{key: a, operator: Is}]}, containers: [{name: a, image: b}]}`, `{selector: {matchExpressions: [{key: a, operator: Was}]}}`},
 	"namespace":   {`{selector: {matchLabels: {app: namespace}}, namespace: A_B, containers: [{name: a, image: b}]}`, `{namespace: A_C}`},
@@ -51,8 +51,8 @@ var olderRules = map[string]struct{ spec, worse string }{
 	"dotted.name": {`{selector: {matchLabels: {app: dotted}}, containers: [{name: a, image: b}]}`, `{revisionHistoryLimit: -1}`},
 }
 
-// olderDefinition is a kustomize directory with an older definition, whose schema does not
-// describe containers, volumes and policies.
+// olderDefinition returns a kustomize directory with an older definition, whose schema does not describe
+// containers, volumes and policies.
 func olderDefinition(t *testing.T) string {
 	text, err := os.ReadFile("../config/crd/bases/apps.kruise.io_sidecarsets.yaml")
 	require.NoError(t, err)
@@ -73,7 +73,7 @@ func olderDefinition(t *testing.T) string {
 	return folder
 }
 
-// storeOlderSets stores SidecarSets before the new definition and the webhook.
+// storeOlderSets stores SidecarSets, and then applies the new definition. The webhook is not installed yet.
 func (s *environment) storeOlderSets(t *testing.T) {
 	for name, rule := range olderRules {
 		require.NoError(t, s.admin.Create(s.ctx, older(t, name, rule.spec)), name)
@@ -87,7 +87,8 @@ func (s *environment) storeOlderSets(t *testing.T) {
 	require.Equal(t, before, s.storedSpecs(t), "a schema changes nothing that is stored")
 }
 
-// storedSpecs are the decoded specs, in which null is nil.
+// storedSpecs returns the stored specs by the name of the SidecarSet. In a decoded spec, null is the same
+// as a missing value.
 func (s *environment) storedSpecs(t *testing.T) map[string]v1alpha1.SidecarSetSpec {
 	var sets v1alpha1.SidecarSetList
 	require.NoError(t, s.admin.List(s.ctx, &sets))

@@ -253,8 +253,8 @@ func pod(namespace, app string) *corev1.Pod {
 	return made
 }
 
-// injected waits until a new pod has the wanted number of containers, and checks their
-// names.
+// injected waits until a new pod has the wanted number of containers, and checks the names of the
+// containers.
 func (s *environment) injected(t *testing.T, namespace, app string, want ...string) *corev1.Pod {
 	var made *corev1.Pod
 	await(t, s.ctx, func() (bool, error) {
@@ -338,8 +338,8 @@ func (s *environment) configurationsShared(t *testing.T) {
 	s.injected(t, metav1.NamespaceDefault, "inject", "a", "b", "app")
 }
 
-// All replicas see an outage of the API server. If they became unready, pods would be
-// rejected for some time after it.
+// All replicas see an outage of the API server. If the replicas became unready, pods would be rejected for
+// some time after the outage.
 func (s *environment) apiServerAway(t *testing.T) {
 	const outage = 12 // seconds
 	require.NoError(t, s.cluster.Kill(cluster.APIServer))
@@ -357,7 +357,7 @@ func (s *environment) apiServerAway(t *testing.T) {
 	s.injected(t, metav1.NamespaceDefault, "inject", "a", "b", "app")
 }
 
-// shortestWatchDown is the number of seconds for which every watch has been down.
+// shortestWatchDown returns the number of seconds for which all watches have been down.
 func shortestWatchDown(t *testing.T) float64 {
 	families, err := metrics.Registry.Gather()
 	require.NoError(t, err)

@@ -43,7 +43,7 @@ type Runs interface {
 	AnswerTo(ctx context.Context, set protocol.SetReference, id string) (runs.Answer, error)
 }
 
-// Controller carries out actions. Client must read from the API server, not from a cache, so that an action
+// Controller carries out actions. Client reads from the API server, not from a cache, so that an action
 // that was deleted a moment ago is not carried out.
 type Controller struct {
 	Client client.Client

@@ -15,7 +15,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// recorded is the view of a run, and records its start.
+// recorded returns the view of a run, and records the inputs of starts.
 type recorded struct {
 	view     *protocol.EvictionView
 	err      error

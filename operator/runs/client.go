@@ -91,8 +91,8 @@ type Start struct {
 // The call and the run belong to the trace of the edit that created the generation.
 func (c *Client) StartOrSignal(ctx context.Context, start Start) (runID string, err error) {
 	set, generation := start.SidecarSet, start.Generation
-	// The webhook exports the span of the edit. The span here has the same ids and the same sampling. The
-	// span here is only the parent of other spans, so the span is never ended.
+	// The webhook exports the span of the edit. tracer.Start returns a span with the same ids and the same
+	// sampling, which only serves as the parent and is never ended.
 	ctx, _ = c.tracer.Start(tracing.WithEdit(ctx, string(set.UID), generation.Generation), tracing.EditSpan)
 	ctx, span := c.tracer.Start(ctx, "StartRollout", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
 		attribute.String("outrigger.sidecarset", set.Name), attribute.Int64("outrigger.generation", generation.Generation)))

@@ -51,7 +51,8 @@ func (r *rejecting) DescribeWorkflowExecution(context.Context, *workflowservice.
 	return &workflowservice.DescribeWorkflowExecutionResponse{}, status.Error(codes.Code(r.runs.Load()), "request rejected")
 }
 
-// newClientOf connects to a server that only answers, and has probed it.
+// newClientOf returns a client of a server that only consists of frontend. The client has probed the
+// server.
 func newClientOf(t *testing.T, frontend workflowservice.WorkflowServiceServer, clock clock.Clock) *Client {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -90,7 +91,7 @@ func TestProbeReportsErrorsOfEveryCall(t *testing.T) {
 	assert.Equal(t, 1.0, gauge(t, c.metrics.available))
 }
 
-// One shard of Temporal may be slow, or one run busy.
+// A slow shard of Temporal or a busy run affects only some calls.
 func TestSpec8_OneUnansweredCallDoesNotMakeTemporalUnavailable(t *testing.T) {
 	for _, code := range []codes.Code{codes.DeadlineExceeded, codes.Unavailable} {
 		frontend := &rejecting{}
@@ -126,7 +127,7 @@ func TestSpec8_TemporalIsUnavailableOnceItsProbeFails(t *testing.T) {
 	assert.Empty(t, c.probeNow)
 }
 
-// Probes of a slow Temporal may be late though calls are answered.
+// While Temporal is slow, probes may time out although other calls are answered.
 func TestSpec8_LateProbesWhileCallsAreAnsweredAreNoOutage(t *testing.T) {
 	frontend := &rejecting{}
 	c := newClientOf(t, frontend, clocktesting.NewFakeClock(time.Now()))

@@ -40,7 +40,7 @@ func TestSpec8_PendingTasksShowTheFault(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		run  Run
-		// first is the result at once, and later the result after a while without changes.
+		// first is the result of the first diagnosis. later is the result after some time without changes.
 		first, later string
 	}{
 		{"asleep", Run{}, "idle", "idle"},

@@ -95,7 +95,8 @@ func TestSpec8_AThrottlingTemporalIsDistinguishedFromAnUnreachableOne(t *testing
 	}, soon, tick)
 }
 
-// throttlingFrontend accepts connections, and rejects each call until the test ends. It returns its address.
+// throttlingFrontend accepts connections, and rejects each call until the test ends. throttlingFrontend
+// returns the address of the server.
 func throttlingFrontend(t *testing.T, cause enums.ResourceExhaustedCause) string {
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -22,7 +22,7 @@ import (
 	"github.com/outrigger/outrigger/kube/crd"
 )
 
-// stores is a cluster whose sets may be stored in both versions.
+// stores is a cluster whose SidecarSets may be stored in both versions.
 type stores struct {
 	*Migrator
 	t *testing.T
@@ -30,7 +30,7 @@ type stores struct {
 	// errors of writes that fail.
 	written []string
 	reject  map[string]error
-	// meanwhile happens at every write.
+	// meanwhile is called at every write.
 	meanwhile func()
 }
 

@@ -27,7 +27,7 @@ import (
 
 func aMoment() metav1.Time { return metav1.NewTime(time.Date(2024, 1, 2, 12, 0, 0, 0, time.UTC)) }
 
-// fromWholePod injects like the handler, but into a completely decoded pod.
+// fromWholePod injects in the same way as the handler, but decodes all fields of the pod.
 func fromWholePod(t testing.TB, podJSON []byte, set *v1alpha1.SidecarSet) (patch []byte, rejection error) {
 	var pod corev1.Pod
 	require.NoError(t, utiljson.Unmarshal(podJSON, &pod))

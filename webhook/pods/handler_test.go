@@ -53,7 +53,7 @@ func handlerFor(t testing.TB, functions interceptor.Funcs, objects []client.Obje
 	}
 }
 
-// reviewOf is the request of the API server for a new pod.
+// reviewOf returns the request of the API server for a new pod.
 func reviewOf(t testing.TB, pod any) []byte {
 	return reviewAs(t, "1", pod)
 }
@@ -130,7 +130,7 @@ func TestSpec3_TheStatusFromTheClientIsIgnored(t *testing.T) {
 	}
 }
 
-// unparsable makes a sidecar that cannot be injected.
+// unparsable changes c so that the sidecar cannot be injected.
 func unparsable(c *v1alpha1.SidecarContainer) {
 	c.ResourcesPolicy = &v1alpha1.ResourcesPolicy{TargetContainersMode: "sum", TargetContainersNameRegex: "("}
 }

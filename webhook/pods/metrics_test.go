@@ -20,7 +20,7 @@ func valueOf(t *testing.T, counter prometheus.Counter) float64 {
 	return metric.GetCounter().GetValue()
 }
 
-// admissions reads all series of outrigger_admissions_total, by result and SidecarSet.
+// admissions returns all series of outrigger_admissions_total, by result and SidecarSet.
 func admissions(t *testing.T, m *metrics) map[string]float64 {
 	t.Helper()
 	registry := prometheus.NewRegistry()

@@ -27,13 +27,14 @@ import (
 	"github.com/outrigger/outrigger/internal/stage"
 )
 
-// edited is a SidecarSet with image side:v2, generation 2, and the last good revision side:v1.
+// edited returns a SidecarSet with image side:v2 and generation 2, and the last good revision, which has
+// another image.
 func edited(t testing.TB) (set *v1alpha1.SidecarSet, good *appsv1.ControllerRevision) {
 	return editedSet(t, "s", "side", func(*v1alpha1.SidecarSet) {})
 }
 
-// editedSet is edited with the name of a SidecarSet and of its container, and with more content that only the
-// good revision has.
+// editedSet returns the same as edited, for a SidecarSet with the name name and a container with the name
+// container. more adds content that only the good revision has.
 func editedSet(t testing.TB, name, container string, more func(*v1alpha1.SidecarSet)) (set *v1alpha1.SidecarSet, good *appsv1.ControllerRevision) {
 	set = fixture.SidecarSet(name, fixture.Sidecar(container))
 	former := set.DeepCopy()
@@ -63,7 +64,7 @@ func stepsPolicy(upTo ...intstr.IntOrString) *outriggerv1.RolloutPolicy {
 	return policy
 }
 
-// newPods admits 200 pods of one ReplicaSet, and returns how many got each image.
+// newPods admits 200 pods of one ReplicaSet, and returns the number of pods for each image of the sidecar.
 func newPods(t *testing.T, handler *Handler) map[string]int {
 	t.Helper()
 	images := map[string]int{}
@@ -73,7 +74,7 @@ func newPods(t *testing.T, handler *Handler) map[string]int {
 	return images
 }
 
-// injectedPod is a new pod of a ReplicaSet after its admission.
+// injectedPod returns a new pod of a ReplicaSet after the admission of the pod.
 func injectedPod(t *testing.T, handler *Handler, request types.UID) *corev1.Pod {
 	t.Helper()
 	pod := fixture.Pod(fixture.Container("app"))
@@ -155,7 +156,7 @@ func TestSpec11_5_WithoutALastGoodRevisionNewPodsGetTheCurrentContent(t *testing
 	}
 }
 
-// The newest content no longer has the volume with which the other SidecarSet conflicts.
+// Only the former revision has the volume that conflicts with the other SidecarSet.
 func TestSpec11_5_AFormerRevisionThatConflictsRejectsNoPod(t *testing.T) {
 	mounting := func(content string) func(*v1alpha1.SidecarSet) {
 		return func(s *v1alpha1.SidecarSet) {

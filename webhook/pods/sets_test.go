@@ -27,7 +27,7 @@ import (
 	"github.com/outrigger/outrigger/webhook/server"
 )
 
-// stale is a handler whose watches are down, and its API server.
+// stale is a handler whose watches are down, and the API server of the handler.
 type stale struct {
 	*Handler
 	t     *testing.T

@@ -19,7 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// authority issues certificates by an intermediate CA, as cert-manager does with a corporate CA.
+// authority issues certificates with an intermediate CA, in the same way as cert-manager with a corporate
+// CA.
 type authority struct {
 	t                  *testing.T
 	root, intermediate *x509.Certificate
@@ -63,7 +64,7 @@ func encoded(certificates ...*x509.Certificate) (all []byte) {
 	return all
 }
 
-// issue returns the data of a Secret with a certificate of one day.
+// issue returns the data of a Secret with a certificate that is valid for one day.
 func (a *authority) issue(host string) map[string][]byte {
 	a.t.Helper()
 	leaf, key := a.sign(&x509.Certificate{DNSNames: []string{host}, NotAfter: a.now.Add(24 * time.Hour)}, a.intermediate, a.key)
@@ -75,14 +76,14 @@ func (a *authority) issue(host string) map[string][]byte {
 	}
 }
 
-// external is a replica whose Secret another controller writes.
+// external returns a replica whose Secret another controller writes.
 func (r *fixture) external() *Reconciler {
 	replica := r.replica("")
 	replica.external = true
 	return replica
 }
 
-// write stores the data of the Secret as another controller does.
+// write stores data in the Secret, in place of another controller.
 func (r *fixture) write(data map[string][]byte) {
 	r.t.Helper()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: certificateSecret}, Type: corev1.SecretTypeTLS, Data: data}
@@ -132,7 +133,7 @@ func TestARenewedExternalCertificateIsServed(t *testing.T) {
 	assert.False(t, first.Equal(replica.serving.Load().Leaf))
 }
 
-// withExpiredCA adds a CA that has expired to the first file.
+// withExpiredCA returns a function that adds an expired CA to the first file only.
 func withExpiredCA(t *testing.T) func([]byte) []byte {
 	old := newAuthority(t, time.Now().Add(-time.Hour))
 	expired, _ := old.sign(&x509.Certificate{IsCA: true, NotAfter: time.Now().Add(-time.Minute)}, nil, nil)
@@ -145,9 +146,8 @@ func withExpiredCA(t *testing.T) func([]byte) []byte {
 	}
 }
 
-// At each step, all replicas serve certificates that the configurations trust. This includes a
-// replica with an earlier certificate, after a replica without a certificate has written the
-// configurations.
+// At each step, all replicas serve certificates that the configurations trust. The same applies to a
+// replica with an earlier certificate after a replica without a certificate has written the configurations.
 func TestSpec4_14_TheChangeToAnotherCAIsSeamless(t *testing.T) {
 	external := func(r *fixture) (*Reconciler, *Reconciler) { return r.external(), r.external() }
 	own := func(r *fixture) (*Reconciler, *Reconciler) { return r.replica(""), r.external() }
@@ -176,7 +176,8 @@ func TestSpec4_14_TheChangeToAnotherCAIsSeamless(t *testing.T) {
 			r.start(old)
 			first := old.serving.Load().Leaf
 			if !old.external {
-				// An old replica would replace a certificate of one day. The chart requests a year.
+				// An old replica would replace a certificate that is valid for only one day. The chart
+				// requests a certificate that is valid for one year.
 				made, err := newIssuer("hook", "system", "")
 				require.NoError(t, err)
 				data, err := made.issue(r.now)

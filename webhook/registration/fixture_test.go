@@ -38,7 +38,7 @@ func newFixture(t *testing.T) *fixture {
 	return &fixture{t: t, store: fake.NewClientBuilder().WithScheme(scheme).WithObjects(definition).Build(), now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)}
 }
 
-// install applies config/webhook, with a URL in place of the Service if it is not empty.
+// install applies config/webhook, with url in place of the Service if url is not empty.
 func (r *fixture) install(url string) {
 	r.t.Helper()
 	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifests.Manifests), len(manifests.Manifests))
@@ -69,7 +69,7 @@ func (r *fixture) replica(url string) *Reconciler {
 	return replica
 }
 
-// step reconciles once. Afterwards the registration must trust the serving certificate.
+// step reconciles once, and checks that the registration trusts the serving certificate.
 func (r *fixture) step(replica *Reconciler) {
 	r.t.Helper()
 	_, err := replica.Reconcile(r.t.Context(), reconcile.Request{})

@@ -109,8 +109,8 @@ func TestSpec4_16_TheConditionIsWidenedAtOnceAndNarrowedLater(t *testing.T) {
 	assert.Equal(t, time.Second, result.RequeueAfter)
 	assert.Equal(t, conditionFor(t, "a", "b", "c").Expression(), r.followed())
 
-	// This SidecarSet is not stored yet. Its pods are in the condition already, so only the
-	// annotation changes.
+	// This SidecarSet is not stored yet. The condition already contains the pods of this SidecarSet, so
+	// only the annotation changes.
 	require.NoError(t, r.widener().Widen(t.Context(), conditionFor(t, "b")))
 	r.now = r.now.Add(2 * time.Second)
 	r.step(replica)
@@ -157,7 +157,7 @@ func TestSpec4_16_ALateCacheDoesNotNarrow(t *testing.T) {
 	replica.client = current
 }
 
-// An older replica, or one without the flag, must not make the replicas write in turns.
+// An older replica, or a replica without the flag, must not cause alternating writes of the replicas.
 func TestSpec4_16_ReplicasWithAndWithoutTheFlagDoNotWriteInTurns(t *testing.T) {
 	r := installedFixture(t)
 	with, without := r.following(), r.replica("")
@@ -190,7 +190,7 @@ func TestSpec4_16_ConcurrentWideningsOfSeveralReplicasAreMerged(t *testing.T) {
 	assert.Equal(t, conditionFor(t, apps...).Expression(), r.followed())
 }
 
-// The changed expression leaves out pods that a SidecarSet selects.
+// The changed expression excludes pods that a SidecarSet selects.
 func TestSpec4_16_AConditionThatAnotherClientChangedIsRemovedAtOnce(t *testing.T) {
 	r := installedFixture(t)
 	replica := r.following()
@@ -242,7 +242,7 @@ func TestSpec4_16_AConditionThatCannotBeWrittenIsAnErrorWithARemedy(t *testing.T
 	require.NoError(t, w.Widen(t.Context(), conditionFor(t, "a")), "without a configuration no webhook is called")
 }
 
-// The limit of concurrent validations must not count the wait.
+// A request that waits after a write must not count toward the limit of concurrent validations.
 func TestSpec4_16_TheAnswerIsDelayedAfterAWrite(t *testing.T) {
 	r := installedFixture(t)
 	r.start(r.following())

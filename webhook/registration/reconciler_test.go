@@ -102,8 +102,7 @@ func TestAWebhookWithAnotherKindOfAddressIsAnErrorWithARemedy(t *testing.T) {
 	}
 }
 
-// A replica serves and becomes ready, then nodes route to it, and only then the webhook is
-// activated.
+// The webhook is activated only after a replica is ready and nodes have had time to route to the replica.
 func TestTheWebhookIsActivatedAfterAReplicaIsReachable(t *testing.T) {
 	r := installedFixture(t)
 	replica := r.replica("")
@@ -201,10 +200,10 @@ func TestRenewalIsSeamlessForAllReplicas(t *testing.T) {
 
 	r.now = first.NotAfter.Add(-renewBefore + time.Minute)
 	r.step(a) // issues the new certificate
-	r.step(b) // writes its CA
+	r.step(b) // writes the CA of the new certificate
 	assert.True(t, first.Equal(b.serving.Load().Leaf), "other API servers may not have seen the CA yet")
 	r.now = r.now.Add(propagationDelay)
-	r.step(b) // serves it
+	r.step(b) // serves the new certificate
 	r.trusted(a)
 	second := b.serving.Load().Leaf
 	assert.False(t, first.Equal(second))
@@ -235,7 +234,7 @@ func TestTheServingCertificateStaysTrustedWhenTheSecretIsLost(t *testing.T) {
 			first := replica.serving.Load().Leaf
 			lose(r)
 			r.step(replica) // issues another certificate
-			r.step(replica) // writes its CA
+			r.step(replica) // writes the CA of the new certificate
 			assert.True(t, first.Equal(replica.serving.Load().Leaf))
 			r.now = r.now.Add(propagationDelay)
 			r.step(replica)

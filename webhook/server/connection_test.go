@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// wholeRequest is a valid request.
+// wholeRequest returns a valid request.
 func wholeRequest() string {
 	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", reviewPath, len(reviewBody), reviewBody)
 }
@@ -38,7 +38,8 @@ func TestTheAnswerReachesAClientThatIsStillSending(t *testing.T) {
 	}
 }
 
-// The bytes after a rejected header are its body, even if they look like a request.
+// The bytes after a rejected header are the body of the request, even if these bytes look like another
+// request.
 func TestABodyIsNeverReadAsARequest(t *testing.T) {
 	inner := wholeRequest()
 	length := fmt.Sprintf("Content-Length: %d\r\n", len(inner))

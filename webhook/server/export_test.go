@@ -10,5 +10,5 @@ func (s Size) Holds(body []byte) bool {
 	return int64(len(body)) <= s.Bytes && count(body) <= s.Values
 }
 
-// NewServed adds routes before the server starts.
+// NewServed returns a started server. change adds routes before the start.
 func NewServed(t *testing.T, change func(*Server)) *Served { return newServed(t, change) }

@@ -34,7 +34,7 @@ import (
 	"github.com/outrigger/outrigger/webhook/sidecarsets"
 )
 
-// podReview is a request of the API server for a new pod.
+// podReview returns a request of the API server for a new pod.
 func podReview(t *testing.T) []byte {
 	t.Helper()
 	raw, err := json.Marshal(fixture.Pod(fixture.Container("app")))
@@ -46,7 +46,7 @@ func podReview(t *testing.T) []byte {
 	return body
 }
 
-// routes are the paths whose bodies are decoded, with one SidecarSet for pods.
+// routes returns the sizes and the responders by path. One SidecarSet matches pods.
 func routes(t *testing.T) (map[string]server.Size, map[string]server.Responder) {
 	t.Helper()
 	scheme, err := kube.NewScheme()
@@ -148,14 +148,14 @@ func TestAFloodTakesLimitedMemoryAndValidClientsGetResponses(t *testing.T) {
 	assert.Greater(t, honest, 5)
 }
 
-// used is the memory that the process has from the system.
+// used returns the memory that the process has from the system, in bytes.
 func used() uint64 {
 	samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	metrics.Read(samples)
 	return samples[0].Value.Uint64() - samples[1].Value.Uint64()
 }
 
-// The estimate of the memory for decoding may not be much too low.
+// The estimate of the memory for decoding must not be far below the actual memory.
 func TestWeightsCoverTheMemoryOfDecoding(t *testing.T) {
 	sizes, responders := routes(t)
 	for path, bodies := range hostile(t) {

@@ -26,7 +26,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// served is a server on its own port.
+// served is a started server, with a client of the server.
 type served struct {
 	*Server
 	address string
@@ -80,7 +80,7 @@ const (
 
 func reviewSize() Size { return Size{Bytes: 7 << 20, Values: 250_000, PerByte: 4, PerValue: 1000} }
 
-// selfSigned returns a certificate for example.com, and the roots that trust it.
+// selfSigned returns a certificate for example.com, and the roots that trust the certificate.
 func selfSigned(t *testing.T) (*tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	made := httptest.NewTLSServer(nil)
@@ -106,7 +106,8 @@ func (s *served) NewClient() *http.Client {
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: s.clientTLS()}}
 }
 
-// Post returns status 0 if the server closed the connection.
+// Post sends body to path, and copies the body of the response to answer. Post returns the HTTP status, or
+// 0 without a response.
 func (s *served) Post(t *testing.T, client *http.Client, path string, body []byte, answer io.Writer) (status int) {
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+s.address+path, bytes.NewReader(body))
 	if err != nil {
@@ -227,7 +228,7 @@ func TestOldTLSAndHTTP2AreNotSpoken(t *testing.T) {
 }
 
 func TestSlowClientsAreDisconnected(t *testing.T) {
-	// A handshake and a header, which timeouts of both limit, take less than late.
+	// late is longer than the time that the client needs for a handshake and a header.
 	soon, late := 20*time.Millisecond, time.Second
 	for name, c := range map[string]struct {
 		change func(*timeouts)
@@ -244,7 +245,7 @@ func TestSlowClientsAreDisconnected(t *testing.T) {
 			_, err := io.WriteString(connection, c.sends)
 			require.NoError(t, err)
 			_, err = io.ReadAll(connection)
-			if !errors.Is(err, syscall.ECONNRESET) { // of a server that has not read everything
+			if !errors.Is(err, syscall.ECONNRESET) { // the server has not read the whole request
 				require.NoError(t, err, "the server closes the connection")
 			}
 		})

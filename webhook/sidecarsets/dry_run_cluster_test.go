@@ -21,8 +21,7 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// environment is a real API server, with a client of the webhook and one of an
-// administrator.
+// environment is a real API server, with a client of the webhook and a client of an administrator.
 type environment struct {
 	t              *testing.T
 	ctx            context.Context

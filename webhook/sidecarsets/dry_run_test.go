@@ -28,7 +28,7 @@ import (
 
 var podResource = schema.GroupResource{Resource: "pods"}
 
-// ofPolicy is the rejection by a ValidatingAdmissionPolicy.
+// ofPolicy returns the rejection by a ValidatingAdmissionPolicy.
 func ofPolicy() error {
 	err := apierrors.NewForbidden(podResource, dryRunPod, errors.New("ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no"))
 	err.ErrStatus.Reason, err.ErrStatus.Code = metav1.StatusReasonInvalid, 422
@@ -78,7 +78,8 @@ func TestSpec5_OnlyPodValidationDecides(t *testing.T) {
 	}
 }
 
-// counted admits and counts pod creations.
+// counted returns a podDryRun that counts the creations of pods in tries. The first creations get the
+// errors in answers. All later creations succeed.
 func counted(t *testing.T, tries *int, answers ...error) podDryRun {
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)

@@ -13,7 +13,7 @@ import (
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
-// completed applies the difference to the raw object.
+// completed returns the object in raw after the patch of difference.
 func completed(t *testing.T, raw string) string {
 	t.Helper()
 	set := &v1alpha1.SidecarSet{}
@@ -69,7 +69,7 @@ func TestACompletedSetHasNoDifference(t *testing.T) {
 	assert.Empty(t, operations)
 }
 
-// A SidecarSet that was stored as v1beta1 and not converted has the field.
+// A SidecarSet that was stored as v1beta1 and not converted has the field customVersion.
 func TestACustomVersionBecomesTheLabel(t *testing.T) {
 	for metadata, want := range map[string]string{
 		`"name":"s"`:                       `{"apps.kruise.io/sidecarset-custom-version":"one"}`,

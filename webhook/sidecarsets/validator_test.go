@@ -100,7 +100,7 @@ func TestSpec5_PinnedRevisionsOfOtherSetsAreRead(t *testing.T) {
 	}
 }
 
-// updateOf is a request for an update of a stored SidecarSet after defaulting.
+// updateOf returns a request for an update of a stored SidecarSet after defaulting.
 func updateOf(t *testing.T, stored string, change func(map[string]any)) admission.Request {
 	t.Helper()
 	var set map[string]any
@@ -251,7 +251,7 @@ func TestSpec5_AnUpdateIsRejectedOnlyForNewErrors(t *testing.T) {
 	assert.Equal(t, "spec.containers[0].ports[0].containerPort", response.Result.Details.Causes[0].Field)
 }
 
-// current is a reader of a cache that is not stale.
+// current returns a reader of a cache that is not stale.
 func current(cached client.Reader) fallback.Reader {
 	return fallback.Reader{Cached: cached, Live: cached, Stale: func() error { return nil }}
 }
