@@ -42,7 +42,7 @@ func (f *Flag) Add(cmd *cobra.Command, formats ...string) {
 // Structured reports whether the format is JSON or YAML.
 func (f Flag) Structured() bool { return f.Format == JSON || f.Format == YAML }
 
-// Write writes a value as JSON or YAML.
+// Write writes a value as JSON or YAML. For other formats, Write returns an error.
 func (f Flag) Write(out io.Writer, value any) error {
 	var data []byte
 	var err error

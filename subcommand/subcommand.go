@@ -1,4 +1,4 @@
-// Package subcommand rejects the names of subcommands and flags that a command does not have.
+// Package subcommand creates the errors for unknown names of subcommands and flags.
 package subcommand
 
 import (
@@ -10,10 +10,10 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Required makes a command without an action of its own print its help if it has no arguments. Any
-// other name than that of a subcommand is an error, which names similar subcommands and the help.
+// Required is for a command that has only subcommands. Without arguments, cmd prints the help. An unknown
+// subcommand is an error that names similar subcommands and the help.
 func Required(cmd *cobra.Command) {
-	cmd.SuggestionsMinimumDistance = 2 // the default of cobra, which it sets for roots only
+	cmd.SuggestionsMinimumDistance = 2 // the default of cobra, which cobra sets only for roots
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -23,13 +23,14 @@ func Required(cmd *cobra.Command) {
 	}
 }
 
-// FlagHint names the help of a command, and for an unknown flag similar flags of the command.
+// FlagHint returns the suffix of an error about a flag. The suffix names the help of the command and, if the
+// flag is unknown, similar flags.
 func FlagHint(cmd *cobra.Command, err error) string {
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok || unknown.GetSpecifiedShortnames() != "" {
 		return hint(cmd, nil)
 	}
-	// cobra compares the names of commands only.
+	// cobra suggests only commands, so each flag is a command here.
 	flags := &cobra.Command{SuggestionsMinimumDistance: 2}
 	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
 		if !flag.Hidden {
@@ -47,8 +48,8 @@ func hint(cmd *cobra.Command, similar []string) string {
 	return fmt.Sprintf("did you mean %s? %s", strings.Join(similar, " or "), help)
 }
 
-// Root is Required for a root. It adds the completion command of cobra first, because cobra itself adds
-// the command only when the root is executed.
+// Root adds the completion command of cobra, because cobra adds this command only when the root is executed.
+// Then Root applies Required to the root, and to each subcommand that has subcommands but no action.
 func Root(root *cobra.Command) {
 	Required(root)
 	root.InitDefaultCompletionCmd()

@@ -8,8 +8,8 @@ import (
 	"go.temporal.io/sdk/contrib/envconfig"
 )
 
-// AddTo adds the flags of the temporal CLI with the prefix temporal-, because --namespace is
-// the Kubernetes namespace in Outrigger's commands.
+// AddTo adds the flags of the temporal CLI with the prefix temporal-, because --namespace is the Kubernetes
+// namespace in the commands of Outrigger.
 func (f *Flags) AddTo(set *pflag.FlagSet) {
 	set.StringVar(&f.Address, "temporal-address", "", "`host:port` of the Temporal server (TEMPORAL_ADDRESS) (default "+DefaultAddress+")")
 	set.StringVar(&f.Namespace, "temporal-namespace", "", "Temporal `namespace` (TEMPORAL_NAMESPACE) (default "+DefaultNamespace+")")

@@ -9,10 +9,10 @@ import (
 	"google.golang.org/grpc/resolver"
 )
 
-// checkAddress returns an error, with the correction, if the address is not host:port. Otherwise,
-// gRPC would look up the scheme as a host, and use port 443 if the port is missing. Addresses
-// with a scheme of gRPC, such as dns:///host:port, are not checked. With TLS, the correction has the
-// port of TLS proxies.
+// checkAddress returns an error with a corrected address if the address is not host:port. Without this check,
+// gRPC would look up the scheme as a host, and use port 443 if the port is missing. Addresses with a scheme
+// of gRPC, such as dns:///host:port, are not checked. If the port is missing or invalid, the corrected
+// address has port 7233, or port 443 with TLS.
 func checkAddress(address string, tls bool) error {
 	if scheme, _, _ := strings.Cut(address, ":"); resolver.Get(scheme) != nil {
 		return nil

@@ -31,7 +31,7 @@ func TestAnInvalidAddressIsRejectedWithItsCorrection(t *testing.T) {
 	}
 }
 
-// A TLS proxy in front of Temporal listens on port 443.
+// A TLS proxy in front of Temporal usually listens on port 443.
 func TestTheCorrectionOfAnAddressWithTLSHasPort443(t *testing.T) {
 	for address, want := range map[string]string{
 		"temporal.example.com":      `address "temporal.example.com" of Temporal has no port: use host:port, such as temporal.example.com:443`,

@@ -45,10 +45,10 @@ type Options struct {
 	Metrics client.MetricsHandler
 	// Codec encrypts payloads. If Codec is nil, payloads are not encrypted.
 	Codec *codec.Codec
-	// HostsWorkflows is set in a process that runs workflows. A payload that cannot be decoded
-	// then fails the workflow task. See codec.Codec.WorkflowDataConverter.
+	// HostsWorkflows is set in a process that runs workflows. In such a process, a payload that cannot be
+	// decoded fails the workflow task. See codec.Codec.WorkflowDataConverter.
 	HostsWorkflows bool
-	// Tracer creates the spans of the SDK. If Tracer is nil, there are no spans.
+	// Tracer creates the spans of the SDK. If Tracer is nil, the SDK creates no spans.
 	Tracer trace.Tracer
 }
 
@@ -69,7 +69,7 @@ func NewLazyClient(options Options, logger logr.Logger) (client.Client, error) {
 		if err != nil {
 			return nil, err
 		}
-		// Workers use the interceptors of their client.
+		// A worker also uses the interceptors of the client of the worker.
 		with.Interceptors = []interceptor.ClientInterceptor{traces}
 	}
 	lazy, err := client.NewLazyClient(with)
@@ -80,7 +80,7 @@ func NewLazyClient(options Options, logger logr.Logger) (client.Client, error) {
 }
 
 // connectParams returns the parameters of the SDK, with a shorter maximum time between two attempts to
-// connect. The SDK waits up to ten seconds after an outage, and delays rollouts for this time.
+// connect. The SDK would wait up to ten seconds, and rollouts would wait for this time after an outage.
 func connectParams() grpc.ConnectParams {
 	return grpc.ConnectParams{
 		Backoff:           backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
@@ -93,10 +93,10 @@ func (o Options) sdk(logger logr.Logger) client.Options {
 		HostPort:  o.Address,
 		Namespace: o.Namespace,
 		Identity:  o.Identity,
-		// A nil interface is the SDK's default.
+		// If MetricsHandler is nil, the SDK drops the metrics.
 		MetricsHandler: o.Metrics,
 		Logger:         log.NewStructuredLogger(slog.New(logr.ToSlogHandler(logger))),
-		// With an API key the SDK turns TLS on by default.
+		// The SDK turns TLS on for an API key unless TLSDisabled is set.
 		ConnectionOptions: client.ConnectionOptions{
 			Authority: o.Authority, TLSDisabled: o.TLS == nil, DialOptions: []grpc.DialOption{
 				grpc.WithConnectParams(connectParams()), grpc.WithChainUnaryInterceptor(noteThrottling),
@@ -104,8 +104,8 @@ func (o Options) sdk(logger logr.Logger) client.Options {
 		},
 	}
 	if o.TLS != nil {
-		// The SDK would read the files only once, so the dial option overrides the credentials of
-		// the SDK.
+		// The SDK would read the files only once. Therefore, the dial option replaces the transport
+		// credentials of the SDK.
 		options.ConnectionOptions.TLS = &tls.Config{ServerName: o.TLS.ServerName}
 		options.ConnectionOptions.DialOptions = append(options.ConnectionOptions.DialOptions, grpc.WithTransportCredentials(newTransportCredentials(o.TLS)))
 	}

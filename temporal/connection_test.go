@@ -43,7 +43,7 @@ func TestConnections(t *testing.T) {
 	})
 }
 
-// assertCause calls three times and checks that the cause stays equal.
+// assertCause calls Temporal three times, and checks that the cause is want each time.
 func assertCause(t *testing.T, flags *Flags, want string) {
 	t.Helper()
 	connected := connect(t, flags)

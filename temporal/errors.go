@@ -8,7 +8,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 )
 
-// IsUnreachable reports whether Temporal did not answer a call.
+// IsUnreachable reports whether a call failed because Temporal did not answer.
 func IsUnreachable(err error) bool {
 	_, unavailable := errors.AsType[*serviceerror.Unavailable](err)
 	return unavailable || IsLate(err)
@@ -20,15 +20,16 @@ func IsLate(err error) bool {
 	return late || errors.Is(err, context.DeadlineExceeded)
 }
 
-// IsNotFound reports whether Temporal has no such workflow, or no open run of the workflow.
+// IsNotFound reports whether a call failed because Temporal has no such workflow, or no open run of the
+// workflow.
 func IsNotFound(err error) bool {
 	_, none := errors.AsType[*serviceerror.NotFound](err)
 	return none
 }
 
-// IsSilent reports whether a query with a context failed because no worker responds for the run. Soon after
-// the last poll, Temporal rejects queries. It also rejects them after failed attempts of the workflow task, and
-// cancels a query whose worker stops.
+// IsSilent reports whether a query with context ctx failed because no worker responds for the run. Temporal
+// rejects queries soon after the last poll of a worker, and after failed attempts of the workflow task.
+// Temporal cancels a query whose worker stops. A timeout and an unreachable server also count.
 func IsSilent(ctx context.Context, err error) bool {
 	_, unpolled := errors.AsType[*serviceerror.FailedPrecondition](err)
 	_, failing := errors.AsType[*serviceerror.WorkflowNotReady](err)
@@ -36,8 +37,8 @@ func IsSilent(ctx context.Context, err error) bool {
 	return unpolled || failing || stopped && ctx.Err() == nil || IsUnreachable(err)
 }
 
-// NoWorker is the text about a task queue whose workers do not respond, although Temporal does. does names
-// the missing action of the workers, such as "polls".
+// NoWorker returns the message about a task queue whose workers do not respond while Temporal responds. does
+// names the missing action of the workers, such as "polls".
 func NoWorker(does, queue, address, namespace string) string {
 	return fmt.Sprintf("Temporal answers, but no worker %s task queue %s (Temporal at %s, namespace %s)", does, queue, address, namespace)
 }

@@ -27,8 +27,8 @@ func TestARunIsSilentIfNoWorkerResponds(t *testing.T) {
 	}
 }
 
-// Temporal cancels a query whose worker stops. A caller that cancels its own query learns nothing about the
-// workers.
+// Temporal cancels a query whose worker stops. If the caller cancels the query, the result does not show
+// whether workers respond.
 func TestACancelledQueryIsSilentOnlyIfTemporalCancelledIt(t *testing.T) {
 	cancelled := serviceerror.NewCanceled("context canceled")
 	assert.True(t, IsSilent(t.Context(), cancelled))

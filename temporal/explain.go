@@ -9,16 +9,16 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// These are causes of Explain.
+// These are causes that Explain returns.
 const (
 	unknownNamespace = "the namespace does not exist"
 	permissionDenied = "permission denied"
 	unauthenticated  = "unauthenticated"
 )
 
-// Explain returns the cause of a failed call to Temporal, and a remedy. The texts are equal for
-// each attempt and contain no secrets, so that conditions can show the texts. Both texts are
-// empty for an outage and for unknown errors.
+// Explain returns the cause of a failed call to Temporal, and a remedy. The texts are equal for each attempt
+// and contain no secrets, so that conditions can show the texts. cause and remedy are empty if err is nil, an
+// outage, or unknown.
 func Explain(err error) (cause, remedy string) {
 	if err == nil {
 		return "", ""
@@ -49,8 +49,8 @@ func Explain(err error) (cause, remedy string) {
 	return "", ""
 }
 
-// WithoutSecrets returns the text of an error, for a log or a heartbeat. A server may quote the credentials that
-// it rejects, so that the text of a rejection contains only its cause and its remedy.
+// WithoutSecrets returns the text of an error, for a log or a heartbeat. If Explain knows the error, the text
+// contains only the cause and the remedy, because a server may quote rejected credentials.
 func WithoutSecrets(err error) string {
 	if cause, remedy := Explain(err); cause != "" {
 		return fmt.Sprintf("%s (%s)", cause, remedy)
@@ -58,8 +58,8 @@ func WithoutSecrets(err error) string {
 	return err.Error()
 }
 
-// ExplainCall returns the cause of one failed call, and a remedy. Unlike the texts of Explain, the
-// texts of an outage may change with the next attempt.
+// ExplainCall returns the cause of one failed call, and a remedy. Unlike Explain, ExplainCall also explains
+// outages, with texts that may change with each attempt.
 func ExplainCall(err error) (cause, remedy string) {
 	if cause, remedy = Explain(err); cause != "" || !IsUnreachable(err) {
 		return cause, remedy
@@ -68,14 +68,14 @@ func ExplainCall(err error) (cause, remedy string) {
 	switch text := err.Error(); {
 	case strings.Contains(text, "connection refused"):
 		return "connection refused", "start the server, or " + correct
-	// gRPC returns the second text if a name has no addresses.
+	// If a name has no addresses, gRPC returns the second text.
 	case strings.Contains(text, "no such host"), strings.Contains(text, "no children to pick from"):
 		return "unknown host", correct
 	}
 	return "no answer", "check the server, the network and --temporal-tls, or " + correct
 }
 
-// explained returns an error with cause and remedy, or err if cause and remedy are unknown.
+// explained returns an error with the cause and the remedy of ExplainCall, or err if the cause is unknown.
 func explained(err error) error {
 	if cause, remedy := ExplainCall(err); cause != "" {
 		return fmt.Errorf("%s (%s)", cause, remedy)
@@ -88,8 +88,8 @@ type handshake struct {
 	cause, remedy string
 }
 
-// handshakes returns the known failures of TLS handshakes. The first match counts. gRPC returns
-// only the texts of these failures.
+// handshakes returns the known failures of TLS handshakes. The first entry with a matching sign applies. The
+// signs are parts of error texts, because gRPC returns only the texts of these failures.
 func handshakes() []handshake {
 	return []handshake{
 		{[]string{"x509: certificate signed by unknown authority", "x509: certificate is not standards compliant"},
@@ -113,7 +113,8 @@ func handshakes() []handshake {
 			"the server does not speak TLS", "turn it off with --temporal-tls=false, or correct the address"},
 		{[]string{"missing selected ALPN property"},
 			"the server does not speak HTTP/2 over TLS", "let the TLS proxy offer h2, or correct the address"},
-		// A closed connection alone may also come from a server that stops.
+		// The sign includes "http2: ", because a server that stops also closes the connection before the
+		// preface.
 		{[]string{"error reading server preface: http2: "},
 			"the server does not speak gRPC", "correct the address, or use TLS (--temporal-tls)"},
 	}

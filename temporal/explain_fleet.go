@@ -6,7 +6,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 )
 
-// These are the reasons for which a call to the Temporal of a fleet fails.
+// These are the reasons that ExplainFleet returns.
 const (
 	FleetFile           = "file"
 	FleetNamespace      = "namespace"
@@ -23,8 +23,8 @@ func FleetReasons() []string {
 }
 
 // ExplainFleet returns the reason of a failed call to the Temporal of a fleet, and a text with the cause and
-// the remedy. The text is equal for each attempt and contains no secrets. Both are empty without an
-// error.
+// the remedy. The text is equal for each attempt and contains no secrets. If err is nil, reason and text are
+// empty.
 func ExplainFleet(err error) (reason, text string) {
 	if err == nil {
 		return "", ""

@@ -13,7 +13,7 @@ import (
 )
 
 func TestExplainedCausesAreStable(t *testing.T) {
-	// The format of connection errors in gRPC.
+	// broken returns a connection error in the format of gRPC.
 	broken := func(text string) error {
 		return serviceerror.NewUnavailable(fmt.Sprintf("connection error: desc = %q", text))
 	}

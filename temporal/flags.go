@@ -16,7 +16,7 @@ import (
 	"github.com/outrigger/outrigger/temporal/codec"
 )
 
-// These defaults apply if flag, variable and profile are empty.
+// These defaults apply if the flag, the variable and the profile are empty.
 const (
 	DefaultAddress   = "127.0.0.1:7233"
 	DefaultNamespace = "default"
@@ -26,8 +26,9 @@ const (
 // from files.
 const apiKeyFileVariable = "TEMPORAL_API_KEY_FILE"
 
-// Flags are the connection flags of the temporal CLI. Empty flags fall back to the TEMPORAL_*
-// variables, then to the profile, then to the defaults.
+// Flags are the connection flags of the temporal CLI. The TEMPORAL_* variables replace empty flags. The
+// profile applies if the flag and the variable are empty, and the defaults apply if the profile is also
+// empty.
 type Flags struct {
 	Address, Namespace string
 	// APIKey and APIKeyFile exclude each other. APIKeyFile is read at each call.
@@ -42,8 +43,8 @@ type Flags struct {
 	Profile, ConfigFile string
 }
 
-// Identity returns outrigger-<role>@<pod>. The pod is the value of POD_NAME. Without POD_NAME,
-// the pod is the host name.
+// Identity returns outrigger-<role>@<pod>. <pod> is the value of the variable POD_NAME, or otherwise the host
+// name.
 func Identity(role string, env envconfig.EnvLookup) string {
 	pod, _ := env.LookupEnv("POD_NAME")
 	if pod == "" {
@@ -52,8 +53,8 @@ func Identity(role string, env envconfig.EnvLookup) string {
 	return "outrigger-" + role + "@" + cmp.Or(pod, "unknown")
 }
 
-// Options merges flags, variables and profile. Errors report contradictions and contain no
-// secrets. Files with certificates and keys are read later.
+// Options merges flags, variables and profile. Options returns an error for invalid or contradictory values.
+// Errors contain no secrets. Files with certificates and keys are read at each handshake.
 func (f *Flags) Options(env envconfig.EnvLookup) (Options, error) {
 	if err := checkSwitches(env); err != nil {
 		return Options{}, err
@@ -92,7 +93,7 @@ func (f *Flags) Options(env envconfig.EnvLookup) (Options, error) {
 	}, nil
 }
 
-// ProcessOptions returns the options of a process, with its identity and with the codec of
+// ProcessOptions returns the options of a process, with the identity of the process and the codec of
 // payloads.
 func (f *Flags) ProcessOptions(process string, keys codec.Options) (Options, error) {
 	options, err := f.Options(envconfig.EnvLookupOS)
@@ -104,7 +105,8 @@ func (f *Flags) ProcessOptions(process string, keys codec.Options) (Options, err
 	return options, err
 }
 
-// checkSwitches rejects values that envconfig ignores.
+// checkSwitches returns an error for a boolean variable with an invalid value, because envconfig would ignore
+// the value.
 func checkSwitches(env envconfig.EnvLookup) error {
 	for _, name := range []string{"TEMPORAL_TLS", "TEMPORAL_TLS_DISABLE_HOST_VERIFICATION"} {
 		value, _ := env.LookupEnv(name)
@@ -115,7 +117,7 @@ func checkSwitches(env envconfig.EnvLookup) error {
 	return nil
 }
 
-// profile returns the profile of the file, overridden by the variables.
+// profile returns the profile of the configuration file, overridden by the variables.
 func (f *Flags) profile(env envconfig.EnvLookup) (envconfig.ClientConfigProfile, error) {
 	file, _ := env.LookupEnv("TEMPORAL_CONFIG_FILE")
 	file = cmp.Or(f.ConfigFile, file)
@@ -186,8 +188,8 @@ func (f *Flags) headers(inherited map[string]string) (map[string]string, error) 
 	return headers, nil
 }
 
-// tls returns the inherited configuration, overridden by the flags. It returns nil if neither the
-// configuration nor the flags mention TLS.
+// tls returns the inherited configuration, overridden by the flags. If no flag of TLS is set, tls returns the
+// inherited configuration, which may be nil.
 func (f *Flags) tls(inherited *envconfig.ClientConfigTLS) *envconfig.ClientConfigTLS {
 	named := f.CertPath != "" || f.KeyPath != "" || f.CAPath != "" || f.ServerName != "" || f.DisableHostVerification != nil
 	if !named && f.TLS == nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// variables are an environment.
+// variables is an environment that contains only these variables.
 type variables map[string]string
 
 func (v variables) LookupEnv(key string) (string, bool) {
@@ -48,7 +48,7 @@ func writeFile(t *testing.T, name, content string) string {
 	return path
 }
 
-// described returns Options as text.
+// described contains the values of Options in a comparable form.
 type described struct {
 	address, namespace, key string
 	headers                 map[string]string

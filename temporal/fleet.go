@@ -44,14 +44,15 @@ func FleetRollouts(ctx context.Context, c client.Client) ([]protocol.FleetState,
 	return states, nil
 }
 
-// FleetRollout returns the rollout of a SidecarSet over many clusters. IsNotFound is true for the error if
-// no member has reported the SidecarSet.
+// FleetRollout returns the rollout of a SidecarSet over many clusters. If no member has reported the
+// SidecarSet, IsNotFound returns true for the error.
 func FleetRollout(ctx context.Context, c client.Client, set string) (protocol.FleetState, error) {
 	return readRollout(ctx, c, protocol.FleetWorkflowID(set))
 }
 
-// readRollout reads the state of a rollout. Its message names the failure of a measurement that Temporal
-// retries, such as an unavailable provider of a gate, because the workflow does not know the failure.
+// readRollout reads the state of a rollout. The workflow does not know about an activity that fails and is
+// retried, for example because the provider of a gate is unavailable. Therefore, readRollout adds the failure
+// of a measurement to the message of the state.
 func readRollout(ctx context.Context, c client.Client, id string) (state protocol.FleetState, err error) {
 	if err := readFleet(ctx, c, id, &state); err != nil || state.Phase != protocol.FleetRolling || state.Reached == nil {
 		return state, err
@@ -63,7 +64,7 @@ func readRollout(ctx context.Context, c client.Client, id string) (state protoco
 	for _, pending := range described.GetPendingActivities() {
 		failure := pending.GetLastFailure()
 		if pending.GetActivityType().GetName() == protocol.FleetGateActivity && failure != nil && failure.GetApplicationFailureInfo().GetType() != protocol.GateNotDue {
-			// With encrypted payloads, the message of the failure is encrypted, too.
+			// If payloads are encrypted, the message of the failure is also encrypted.
 			state.Message += "; the measurement failed, and is retried: " + protocol.Summary(failure.GetMessage())
 		}
 	}
@@ -76,7 +77,7 @@ func FleetRegistry(ctx context.Context, c client.Client) (registry protocol.Flee
 	return registry, err
 }
 
-// readFleet reads the state of a workflow of the fleet.
+// readFleet queries the state of a workflow of the fleet, and stores the state in into.
 func readFleet(ctx context.Context, c client.Client, id string, into any) error {
 	answer, err := c.QueryWorkflow(ctx, id, "", protocol.StatusQuery)
 	if err == nil {

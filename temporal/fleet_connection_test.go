@@ -14,7 +14,8 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// The check of a member finds a wrong namespace and wrong TLS, and works once the namespace exists.
+// A call to a missing namespace and a call with wrong TLS have a reason. The call succeeds once the namespace
+// exists.
 func TestSpec12_9_ACheckOfARealServerFindsTheCause(t *testing.T) {
 	address := startTemporal(t)
 	reason := func(flags *Flags) string {

@@ -32,18 +32,19 @@ func (f *FleetFlags) AddTo(set *pflag.FlagSet) {
 	set.StringVar(&f.keys.KeyIDFile, "fleet-temporal-payload-key-id-file", "", "`file` with that id")
 }
 
-// Given reports whether a flag is set.
+// Given reports whether at least one flag is set.
 func (f *FleetFlags) Given() bool {
 	return f.connection.Address+f.connection.Namespace != "" || f.secured() || f.keys != codec.Options{}
 }
 
-// secured reports whether the connection has credentials of its own.
+// secured reports whether the flags set an API key or an option of TLS.
 func (f *FleetFlags) secured() bool {
 	return f.connection.APIKeyFile != "" || f.connection.tls(nil) != nil
 }
 
-// Options returns the connection to the fleet. Without flags, it is the connection of the cluster. Credentials
-// of the cluster are not sent to a fleet that has its own.
+// Options returns the connection to the fleet. The options of the cluster replace empty flags. If the flags
+// set an API key or an option of TLS, the TLS, API key, headers and authority of the cluster do not apply.
+// Therefore, the fleet does not receive credentials of the cluster.
 func (f *FleetFlags) Options(cluster Options) (Options, error) {
 	options, c := cluster, &f.connection
 	options.Address, options.Namespace = cmp.Or(c.Address, cluster.Address), cmp.Or(c.Namespace, cluster.Namespace)

@@ -17,10 +17,10 @@ type sdkMetric struct {
 	gauge   *prometheus.GaugeVec
 }
 
-// sdkMetrics registers the exported metrics, and returns the metrics by their names in the SDK.
-// In Prometheus, counters have the suffix _total and timers have the suffix _seconds, as in
-// Temporal's own dashboards. All other tags of the SDK are dropped, because a tag is constant in
-// a process, or because callers choose its value.
+// sdkMetrics registers the exported metrics, and returns the metrics by their names in the SDK. In
+// Prometheus, counters have the suffix _total and timers have the suffix _seconds, as in the dashboards of
+// Temporal. All other tags of the SDK are dropped, because the value of such a tag is constant in a process,
+// or because callers choose the value.
 func sdkMetrics(registerer prometheus.Registerer) map[string]sdkMetric {
 	factory, all := promauto.With(registerer), map[string]sdkMetric{}
 	counter := func(name, help string, labels ...string) {
@@ -77,7 +77,7 @@ func (h *metricsHandler) WithTags(tags map[string]string) client.MetricsHandler 
 	return &metricsHandler{metrics: h.metrics, tags: all}
 }
 
-// values returns the values of labels, in their order.
+// values returns the values of the labels, in the order of labels. A missing tag has an empty value.
 func (h *metricsHandler) values(labels []string) []string {
 	values := make([]string, len(labels))
 	for i, label := range labels {

@@ -58,7 +58,8 @@ func (a *authority) sign(t *testing.T, name string, valid time.Duration) (certif
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: encoded})
 }
 
-// serverConfig requires client certificates of the authority clients, unless clients is nil.
+// serverConfig returns the configuration of a server, which requires client certificates of the authority
+// clients unless clients is nil.
 func (a *authority) serverConfig(t *testing.T, name string, valid time.Duration, clients *authority) *tls.Config {
 	pair, err := tls.X509KeyPair(a.sign(t, name, valid))
 	require.NoError(t, err)

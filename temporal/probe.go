@@ -22,16 +22,17 @@ import (
 // completedPage is the number of the newest completed runs from which CompletedRun selects one.
 const completedPage = 50
 
-// RunReader are the calls that read a run. A workflowservice.WorkflowServiceClient is a RunReader.
+// RunReader contains the calls that read a run. A workflowservice.WorkflowServiceClient is a RunReader.
 type RunReader interface {
 	ListWorkflowExecutions(context.Context, *workflowservice.ListWorkflowExecutionsRequest, ...grpc.CallOption) (*workflowservice.ListWorkflowExecutionsResponse, error)
 	DescribeWorkflowExecution(context.Context, *workflowservice.DescribeWorkflowExecutionRequest, ...grpc.CallOption) (*workflowservice.DescribeWorkflowExecutionResponse, error)
 	QueryWorkflow(context.Context, *workflowservice.QueryWorkflowRequest, ...grpc.CallOption) (*workflowservice.QueryWorkflowResponse, error)
 }
 
-// CompletedRun returns a completed run whose query any worker of the task queue can answer, or nil. It selects
-// the shortest history, because a worker replays the history for each query, and leaves out runs that are
-// pinned to a version, whose workers may have ended (SPEC §8.10.2).
+// CompletedRun returns a completed run whose query any worker of the task queue can answer, or nil.
+// CompletedRun selects the run with the shortest history, because a worker replays the history for each
+// query. CompletedRun skips runs that are pinned to a version, because the workers of this version may have
+// ended (SPEC §8.10.2).
 func CompletedRun(ctx context.Context, reader RunReader, namespace, taskQueue string) (*common.WorkflowExecution, error) {
 	answer, err := reader.ListWorkflowExecutions(ctx, &workflowservice.ListWorkflowExecutionsRequest{
 		Namespace: namespace, PageSize: completedPage,
@@ -57,8 +58,8 @@ func CompletedRun(ctx context.Context, reader RunReader, namespace, taskQueue st
 	return nil, nil
 }
 
-// RunResponds reports whether a worker answers a query of a run. An error, such as a run that does not exist
-// any more, says nothing about the workers.
+// RunResponds reports whether a worker answers a query of a run. If RunResponds returns an error, for example
+// because the run does not exist any more, it is unknown whether workers respond.
 func RunResponds(ctx context.Context, reader RunReader, namespace string, run *common.WorkflowExecution) (bool, error) {
 	_, err := reader.QueryWorkflow(ctx, &workflowservice.QueryWorkflowRequest{
 		Namespace: namespace, Execution: run, Query: &query.WorkflowQuery{QueryType: protocol.StatusQuery},
@@ -73,8 +74,8 @@ func RunResponds(ctx context.Context, reader RunReader, namespace string, run *c
 	return false, fmt.Errorf("query run %s: %w", run.GetWorkflowId(), err)
 }
 
-// PinnedVersion returns the version to which a run is pinned, or nil. The tasks of a run that is not pinned go
-// to the current version.
+// PinnedVersion returns the version to which a run is pinned, or nil. Temporal sends the tasks of a run that
+// is not pinned to the current version.
 func PinnedVersion(info *workflow.WorkflowExecutionVersioningInfo) *deployment.WorkerDeploymentVersion {
 	override := info.GetVersioningOverride()
 	switch {

@@ -20,7 +20,8 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// The workers of a pinned run have ended, so only the other run shows whether workers respond.
+// The workers of the pinned run have ended. Therefore, only the run that is not pinned shows whether workers
+// respond.
 func TestSpec8_10_ARunThatIsPinnedToAVersionIsNotQueried(t *testing.T) {
 	c := connect(t, &Flags{Address: startTemporal(t)})
 	const queue = "rollouts"
@@ -55,7 +56,7 @@ func TestSpec8_10_ARunThatIsPinnedToAVersionIsNotQueried(t *testing.T) {
 	assert.True(t, IsNotFound(err), err)
 }
 
-// startVersion starts a worker and makes its version the current one.
+// startVersion starts a worker, and makes the version of the worker current.
 func startVersion(t *testing.T, c client.Client, queue, build string, behavior workflow.VersioningBehavior) worker.Worker {
 	t.Helper()
 	const name = "d"
@@ -71,7 +72,8 @@ func startVersion(t *testing.T, c client.Client, queue, build string, behavior w
 	return w
 }
 
-// completeRun waits until the list of completed runs has the run, which is later than its end.
+// completeRun executes a run, and waits until the list of completed runs contains the run. The list is
+// eventually consistent.
 func completeRun(t *testing.T, c client.Client, queue, id string) {
 	t.Helper()
 	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: id, TaskQueue: queue}, protocol.RolloutWorkflow)

@@ -29,7 +29,8 @@ const pruneReason = "outrigger temporal prune: its cluster is gone"
 type Prune struct {
 	Client    client.Client
 	Namespace string
-	// Cluster is the task queue of the cluster, which is the UID of its namespace kube-system.
+	// Cluster is the task queue of the cluster. By default, the task queue is the UID of namespace
+	// kube-system.
 	Cluster string
 	// Yes terminates the runs without confirmation. Without Yes, Prune reads the confirmation
 	// from In.
@@ -105,8 +106,7 @@ func (p *Prune) show(runs []*workflow.WorkflowExecutionInfo) error {
 	return nil
 }
 
-// attribute returns a search attribute as text. It returns "-" if the run lacks the search
-// attribute.
+// attribute returns a search attribute as text, or "-" if the run lacks the search attribute.
 func attribute(run *workflow.WorkflowExecutionInfo, name string) string {
 	payload := run.GetSearchAttributes().GetIndexedFields()[name]
 	if payload == nil {
@@ -115,7 +115,7 @@ func attribute(run *workflow.WorkflowExecutionInfo, name string) string {
 	return strings.Trim(converter.GetDefaultDataConverter().ToString(payload), `"`)
 }
 
-// warn lists the workers that poll the task queue of the cluster.
+// warn prints a warning for each worker that polls the task queue of the cluster.
 func (p *Prune) warn(ctx context.Context) error {
 	answer, err := p.Client.DescribeTaskQueue(ctx, p.Cluster, enums.TASK_QUEUE_TYPE_WORKFLOW)
 	if err != nil {
@@ -135,9 +135,10 @@ func (p *Prune) ask(runs int) (agreed bool, err error) {
 	return output.Confirm(p.In, p.Out, fmt.Sprintf("End %d runs in namespace %s?", runs, p.Namespace))
 }
 
-// end terminates the current run of the workflow, if it continues the listed run.
+// end terminates the open run of the workflow, if the open run is the listed run or a continuation of the
+// listed run. A missing run is not an error.
 func (p *Prune) end(ctx context.Context, run *common.WorkflowExecution) error {
-	// Lists do not contain the first run id.
+	// A list of runs does not contain the first run id.
 	listed, err := p.Client.DescribeWorkflowExecution(ctx, run.GetWorkflowId(), run.GetRunId())
 	if err == nil {
 		err = p.Client.TerminateWorkflowWithOptions(ctx, client.TerminateWorkflowOptions{

@@ -21,7 +21,7 @@ import (
 
 const timeout = time.Minute
 
-// startTemporal runs the dev server until the test ends, and returns its address.
+// startTemporal runs the dev server until the test ends, and returns the address of the server.
 func startTemporal(t *testing.T) string {
 	return devserver.Start(t, "../bin/temporal", testsuite.DevServerOptions{}).FrontendHostPort()
 }
@@ -53,7 +53,7 @@ func describeDefault(ctx context.Context, c client.Client, options ...grpc.CallO
 	return describeNamespace(ctx, c, DefaultNamespace, options...)
 }
 
-// retry calls until there is no error. The call waits for the connection.
+// retry retries call until call succeeds.
 func retry(t *testing.T, call func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
@@ -69,7 +69,7 @@ func retry(t *testing.T, call func(context.Context) error) {
 // proxy terminates TLS in front of a server.
 type proxy struct {
 	address string
-	// peers receives the name in each client's certificate.
+	// peers receives the name in the certificate of each client.
 	peers chan string
 
 	mu     sync.Mutex
@@ -127,7 +127,7 @@ func (p *proxy) serve(conn *tls.Conn, server string) {
 	_, _ = io.Copy(conn, backend)
 }
 
-// rotate replaces the config for new connections, and closes open ones.
+// rotate replaces the config for new connections, and closes open connections.
 func (p *proxy) rotate(config *tls.Config) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -24,13 +24,13 @@ import (
 const (
 	// callTimeout limits each call of a command.
 	callTimeout = 10 * time.Second
-	// All parts of Temporal observe a new namespace within namespaceTimeout. Calls are
-	// retried every namespaceInterval until then.
+	// A new namespace is visible to all parts of Temporal within namespaceTimeout. Until then, calls are
+	// retried every namespaceInterval.
 	namespaceTimeout  = time.Minute
 	namespaceInterval = 250 * time.Millisecond
 )
 
-// SearchAttributes returns the search attributes of every run. The namespace needs all these
+// SearchAttributes returns the search attributes of runs, with their types. The namespace needs all these
 // search attributes.
 func SearchAttributes() map[string]enums.IndexedValueType {
 	return map[string]enums.IndexedValueType{
@@ -48,11 +48,11 @@ type Setup struct {
 	// Retention is the retention of completed runs. An existing namespace keeps its retention.
 	Retention time.Duration
 	DryRun    bool
-	// Out receives a line for each object that was found or created.
+	// Out receives a line for each namespace or search attribute that was found or created.
 	Out io.Writer
 }
 
-// Run executes the setup. It is idempotent, and fails if a search attribute has another type.
+// Run executes the setup. Run is idempotent. Run fails if an existing search attribute has another type.
 func (s *Setup) Run(ctx context.Context) error {
 	created, err := s.namespace(ctx)
 	if err != nil {
@@ -108,8 +108,8 @@ func (s *Setup) namespace(ctx context.Context) (created bool, err error) {
 	return true, nil
 }
 
-// known returns the registered search attributes. For a new namespace, known waits until the
-// search attributes can be listed.
+// known returns the registered search attributes. If the namespace is new, known waits until the search
+// attributes can be listed.
 func (s *Setup) known(ctx context.Context) (known map[string]enums.IndexedValueType, err error) {
 	err = retryWhileNew(ctx, func(ctx context.Context) error {
 		answer, err := call(ctx, s.Client.OperatorService().ListSearchAttributes, &operatorservice.ListSearchAttributesRequest{Namespace: s.Namespace})
@@ -143,7 +143,8 @@ func (s *Setup) add(ctx context.Context, missing map[string]enums.IndexedValueTy
 	return nil
 }
 
-// cloud returns the command for Temporal Cloud. Temporal Cloud rejects the calls of Setup.
+// cloud returns the command that adds the search attributes on Temporal Cloud, because Temporal Cloud rejects
+// the calls of Setup.
 func (s *Setup) cloud() string {
 	command := "on Temporal Cloud: tcld namespace search-attributes add --namespace " + s.Namespace
 	all := SearchAttributes()
@@ -153,7 +154,8 @@ func (s *Setup) cloud() string {
 	return command
 }
 
-// retryWhileNew repeats a call until all parts of Temporal observe the namespace.
+// retryWhileNew retries call while call fails because the namespace is unknown, for at most namespaceTimeout.
+// The error is the error of the last call.
 func retryWhileNew(ctx context.Context, call func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, namespaceInterval, namespaceTimeout, true, func(ctx context.Context) (bool, error) {
@@ -171,7 +173,7 @@ func say(out io.Writer, format string, values ...any) {
 	_, _ = fmt.Fprintf(out, format+"\n", values...)
 }
 
-// call calls Temporal for at most callTimeout.
+// call calls do with a timeout of callTimeout.
 func call[Request, Answer any](ctx context.Context, do func(context.Context, Request, ...grpc.CallOption) (Answer, error), request Request) (Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

@@ -120,7 +120,7 @@ func testPrune(t *testing.T, server string) {
 		require.NoError(t, p.Run(t.Context()))
 		return out.String()
 	}
-	// Visibility is eventually consistent.
+	// The list of runs is eventually consistent.
 	require.EventuallyWithT(t, func(collect *assert.CollectT) {
 		listed := prune("gone", "no\n", false)
 		assert.Regexp(collect, `sidecarset/a/1 +20\S+Z +7 +Paused\n`, listed)

@@ -17,9 +17,9 @@ type lastThrottling = atomic.Pointer[serviceerror.ResourceExhausted]
 
 type throttlingKey struct{}
 
-// NoteThrottling returns a context for calls, and a function that returns the cause of a failed call. The SDK
-// retries throttled calls until the deadline, and then returns only the deadline. The function returns
-// the ResourceExhausted error of Temporal instead.
+// NoteThrottling returns a context for a call, and a function that replaces the error of the call. The SDK
+// retries throttled calls until the deadline, and then returns only an exceeded deadline. If Temporal
+// throttled the last attempt, the function returns the ResourceExhausted error of Temporal instead.
 func NoteThrottling(ctx context.Context) (context.Context, func(error) error) {
 	last := &lastThrottling{}
 	return context.WithValue(ctx, throttlingKey{}, last), func(err error) error {
@@ -30,14 +30,13 @@ func NoteThrottling(ctx context.Context) (context.Context, func(error) error) {
 	}
 }
 
-// ofOneRun reports whether a limit is that of one workflow run, such as the limit of its updates without an
-// answer.
+// ofOneRun reports whether a limit applies to a single run, such as the limit of concurrent updates of a run.
 func ofOneRun(cause enums.ResourceExhaustedCause) bool {
 	return cause == enums.RESOURCE_EXHAUSTED_CAUSE_BUSY_WORKFLOW || cause == enums.RESOURCE_EXHAUSTED_CAUSE_CONCURRENT_LIMIT
 }
 
-// noteThrottling is a gRPC interceptor of each attempt of a call. An attempt without an answer keeps the last
-// throttling.
+// noteThrottling is a gRPC interceptor, which records whether Temporal throttled the attempt. An attempt
+// without an answer does not change the record.
 func noteThrottling(ctx context.Context, method string, request, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
 	err := invoke(ctx, method, request, answer, conn, options...)
 	last, ok := ctx.Value(throttlingKey{}).(*lastThrottling)

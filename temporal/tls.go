@@ -19,8 +19,8 @@ const unusable = "unusable file: "
 // alertTimeout limits the wait for an alert on a broken connection.
 const alertTimeout = time.Second
 
-// TLS reads its files again at each handshake, so that new connections use replaced files. Open
-// connections stay open.
+// TLS contains the options of TLS connections. The files are read again at each handshake, so that new
+// connections use replaced files. Open connections stay open.
 type TLS struct {
 	// ServerName replaces the host of the address in the verification.
 	ServerName string
@@ -31,7 +31,7 @@ type TLS struct {
 	certificate, key, ca pemSource
 }
 
-// pemSource is a file or PEM data. The zero value contains neither.
+// pemSource is a file or PEM data. The zero value is empty.
 type pemSource struct {
 	path string
 	data []byte
@@ -57,7 +57,7 @@ func (s pemSource) read() ([]byte, error) {
 	return data, nil
 }
 
-// config reads the files. Its errors contain no part of the files.
+// config reads the files, and returns the configuration for a handshake. Errors contain no part of the files.
 func (t *TLS) config() (*tls.Config, error) {
 	config := &tls.Config{ServerName: t.ServerName, InsecureSkipVerify: t.DisableHostVerification}
 	if t.ca.given() {
@@ -75,9 +75,9 @@ func (t *TLS) config() (*tls.Config, error) {
 		if err != nil {
 			return nil, err
 		}
-		// The client sends its certificate even if the server asks for certificates of other CAs.
-		// The alert of the server then names the problem of the certificate. Otherwise, the alert
-		// would only say that the certificate is missing.
+		// The client sends the certificate even if the server requests certificates of other CAs. Then the
+		// alert of the server names the fault of the certificate. Without a certificate, the alert would only
+		// state that a certificate is missing.
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return certificate, nil }
 	}
 	return config, nil
@@ -99,9 +99,9 @@ func (t *TLS) clientCertificate() (*tls.Certificate, error) {
 	return &pair, nil
 }
 
-// transportCredentials create new gRPC credentials for each handshake.
+// transportCredentials creates new gRPC credentials for each handshake.
 type transportCredentials struct {
-	// TransportCredentials provide protocol and server name to gRPC.
+	// TransportCredentials provides the protocol and the server name to gRPC.
 	credentials.TransportCredentials
 	tls *TLS
 }
@@ -144,7 +144,7 @@ func (c alertConn) Write(data []byte) (int, error) {
 	if err == nil {
 		return n, nil
 	}
-	// The connection contains nothing else to read. The reader of gRPC fails with the same error.
+	// The connection contains no other data. The reader of gRPC fails with the same error.
 	_ = c.SetReadDeadline(time.Now().Add(alertTimeout))
 	var alert *net.OpError
 	if _, reason := c.Read(make([]byte, 1)); errors.As(reason, &alert) && alert.Op == "remote error" {

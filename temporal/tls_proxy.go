@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// maxProxied limits the open connections. A client of Temporal has a few. With this number, the
-	// handshakes of strangers stay within the memory limit of the container.
+	// maxProxied limits the open connections. A client of Temporal opens only a few connections. The limit
+	// keeps the handshakes of unknown clients within the memory limit of the container.
 	maxProxied = 128
 
 	proxyHandshakeTimeout = 3 * time.Second
@@ -28,21 +28,21 @@ const (
 	proxyDialInterval = 200 * time.Millisecond
 )
 
-// TLSProxy accepts TLS connections for a Temporal server on the same host that has no TLS of its
-// own, such as the embedded server of the chart. Clients need a certificate of the CA. The files are
-// read again at each handshake.
+// TLSProxy accepts TLS connections for a Temporal server without TLS on the same host, such as the embedded
+// server of the chart. Clients need a certificate of the CA in CAFile. The files are read again at each
+// handshake.
 type TLSProxy struct {
 	// Address and Server have the form host:port.
 	Address, Server string
-	// CertFile and KeyFile contain the certificate of the server and its key. CAFile contains the CA of
-	// the certificates of clients. All are in PEM format.
+	// CertFile and KeyFile contain the certificate of the server and its key. CAFile contains the CA of the
+	// certificates of clients. All three files are in PEM format.
 	CertFile, KeyFile, CAFile string
 	Log                       logr.Logger
 }
 
-// Run waits until the server accepts connections, and then forwards connections until the context
-// ends. It stops listening once the server refuses a connection, and waits again. A TCP probe of
-// Address therefore includes the server.
+// Run waits until the server accepts connections, and then listens on Address and forwards connections until
+// the context ends. When the server refuses the connection of a client, Run stops listening and waits for the
+// server again. Therefore, TCP probes of Address fail while Run waits for the server.
 func (p *TLSProxy) Run(ctx context.Context) error {
 	if _, err := p.config(nil); err != nil {
 		return err
@@ -60,7 +60,7 @@ func (p *TLSProxy) Run(ctx context.Context) error {
 	return nil
 }
 
-// wait returns false if the context ends before the server accepts a connection.
+// wait waits until the server accepts a connection. wait returns false if the context ends before that.
 func (p *TLSProxy) wait(ctx context.Context) bool {
 	for {
 		conn, err := p.dial(ctx)
@@ -80,7 +80,8 @@ func (p *TLSProxy) dial(ctx context.Context) (net.Conn, error) {
 	return (&net.Dialer{Timeout: proxyDialTimeout}).DialContext(ctx, "tcp", p.Server)
 }
 
-// serve returns nil when the context ends, or when the server refuses a connection.
+// serve forwards connections of listener. serve returns nil when the context ends, or when the server refuses
+// a connection.
 func (p *TLSProxy) serve(ctx context.Context, listener net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var connections sync.WaitGroup
@@ -106,13 +107,13 @@ func (p *TLSProxy) serve(ctx context.Context, listener net.Listener) error {
 				p.Log.Info("a client of Temporal is rejected", "client", conn.RemoteAddr().String(), "error", err.Error())
 			}
 			if errors.Is(err, syscall.ECONNREFUSED) {
-				cancel() // the server has ended, and so have its connections
+				cancel() // the server is down, so end all connections and wait for the server
 			}
 		})
 	}
 }
 
-// forward returns when one side closes the connection, or when the context ends.
+// forward copies bytes between client and server until one side closes the connection, or the context ends.
 func (p *TLSProxy) forward(ctx context.Context, client *tls.Conn) error {
 	defer func() { _ = client.Close() }()
 	handshake, cancel := context.WithTimeout(ctx, proxyHandshakeTimeout)
@@ -139,8 +140,8 @@ func (p *TLSProxy) forward(ctx context.Context, client *tls.Conn) error {
 	return nil
 }
 
-// ignoreProbe returns nil for a client that closes the connection without a byte, such as a TCP
-// probe of the kubelet.
+// ignoreProbe returns nil for a client that closes the connection without sending a byte, such as a TCP probe
+// of the kubelet.
 func ignoreProbe(err error) error {
 	if errors.Is(err, io.EOF) {
 		return nil
@@ -148,7 +149,8 @@ func ignoreProbe(err error) error {
 	return fmt.Errorf("TLS handshake: %w", err)
 }
 
-// config reads the files. Its errors contain no part of the files.
+// config reads the files, and returns the configuration for a connection. Errors contain no part of the
+// files.
 func (p *TLSProxy) config(*tls.ClientHelloInfo) (*tls.Config, error) {
 	pair, err := tls.LoadX509KeyPair(p.CertFile, p.KeyFile)
 	if err != nil {

@@ -48,14 +48,14 @@ func (p *proxied) logged() []string {
 	return p.logs
 }
 
-// newProxyFiles returns the files of a proxy, and the authority that signs the certificates of its clients.
+// newProxyFiles returns the files of a proxy, and the authority that signs the certificates of the clients.
 func newProxyFiles(t *testing.T) (identityFiles, *authority) {
 	ca, files := newAuthority(t, "ca"), newIdentityFiles(t)
 	files.write(t, ca, ca, serverName)
 	return files, ca
 }
 
-// The Secret of the chart has one certificate, which the proxy and its clients present.
+// The Secret of the chart contains one certificate, which both the proxy and the clients present.
 func TestTheTLSProxyAcceptsClientsOfItsCA(t *testing.T) {
 	files, _ := newProxyFiles(t)
 	p := startTLSProxy(t, startTemporal(t), files)
@@ -75,7 +75,7 @@ func TestTheTLSProxyAcceptsClientsOfItsCA(t *testing.T) {
 	}
 	require.Error(t, describeDefault(t.Context(), connect(t, &Flags{Address: p.Address})), "no TLS")
 
-	// New connections use replaced files. A file that is being replaced rejects them meanwhile.
+	// New connections use replaced files. While a file is incomplete, the proxy rejects new connections.
 	next := newAuthority(t, "next")
 	require.NoError(t, os.WriteFile(files.key, nil, 0o600))
 	require.Error(t, describeDefault(t.Context(), connect(t, files.flags(p.Address))))

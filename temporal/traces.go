@@ -15,9 +15,9 @@ import (
 // traceHeaderKey is the key of the header in which Temporal's SDKs send spans.
 const traceHeaderKey = "_tracer-data"
 
-// newTracingInterceptor creates spans of runs, activities, signals and updates. Each span is a
-// child of the span in the header of the run, activity, signal or update. The interceptor drops
-// baggage, because headers stay in histories.
+// newTracingInterceptor returns an interceptor that creates spans of runs, activities, signals and updates.
+// The parent of each span is the span in the header of the run, activity, signal or update. The interceptor
+// drops baggage, because histories contain headers.
 func newTracingInterceptor(tracer trace.Tracer) (interceptor.Interceptor, error) {
 	traces, err := opentelemetry.NewTracingInterceptor(opentelemetry.TracerOptions{
 		Tracer: tracer, TextMapPropagator: propagation.TraceContext{}, HeaderKey: traceHeaderKey,
@@ -29,8 +29,8 @@ func newTracingInterceptor(tracer trace.Tracer) (interceptor.Interceptor, error)
 	return traces, nil
 }
 
-// TraceHeader returns a header with the span of ctx, for requests that bypass the SDK's
-// interceptors. It returns nil if ctx has no span.
+// TraceHeader returns a header with the span of ctx, for requests that bypass the interceptors of the SDK. If
+// ctx has no span, TraceHeader returns nil.
 func TraceHeader(ctx context.Context) (*common.Header, error) {
 	carrier := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, carrier)

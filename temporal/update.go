@@ -9,13 +9,12 @@ import (
 	"go.temporal.io/sdk/client"
 )
 
-// retryUpdate is the time after which an update is sent again.
+// retryUpdate is the wait before an update is sent again.
 const retryUpdate = 100 * time.Millisecond
 
-// Update sends an update to a workflow, and stores its result in result. Temporal does not keep an
-// update if the workflow task of the update fails. This happens when a run ends while a signal
-// arrives. Update then sends the update again, until ctx ends. The error is that of the last
-// attempt.
+// Update sends an update to a workflow, and stores its result in result. Temporal drops an update if the
+// workflow task of the update fails, for example because a signal arrives while the run ends. In this case,
+// Update sends the update again until ctx ends. The error is the error of the last attempt.
 func Update(ctx context.Context, c client.Client, options client.UpdateWorkflowOptions, result any) error {
 	options.WaitForStage = client.WorkflowUpdateStageCompleted
 	for {

@@ -9,8 +9,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// EditSpan is the name of the first span of a generation. This span represents the edit of the
-// SidecarSet.
+// EditSpan is the name of the root span of a generation. The span represents the edit of the SidecarSet.
 const EditSpan = "AdmitSidecarSet"
 
 type editKey struct{}
@@ -21,19 +20,18 @@ type edit struct {
 	span  trace.SpanID
 }
 
-// WithEdit sets the ids of the next root span. This span represents the edit that created a
-// generation. The ids are a hash of UID and generation. Therefore, every process can compute the
-// ids without an annotation on the SidecarSet.
+// WithEdit returns a context that sets the ids of the next root span, which represents the edit that created
+// a generation. The ids are a hash of uid and generation. Therefore, every process can compute the ids
+// without an annotation on the SidecarSet.
 func WithEdit(ctx context.Context, uid string, generation int64) context.Context {
 	sum := sha256.Sum256(fmt.Appendf(nil, "SidecarSet/%s/%d", uid, generation))
 	return context.WithValue(ctx, editKey{}, edit{trace.TraceID(sum[:16]), trace.SpanID(sum[16:24])})
 }
 
-// ids implements sdktrace.IDGenerator. It returns fixed ids for edits, and random ids for other
-// spans.
+// ids is a sdktrace.IDGenerator with fixed ids for edits, and random ids for other spans.
 type ids struct{}
 
-// NewIDs returns the ids of a root span.
+// NewIDs implements sdktrace.IDGenerator. NewIDs returns the ids of a root span.
 func (g ids) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
 	if of, ok := ctx.Value(editKey{}).(edit); ok {
 		return of.trace, of.span
@@ -43,7 +41,7 @@ func (g ids) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
 	return id, g.NewSpanID(ctx, id)
 }
 
-// NewSpanID returns the id of a child span.
+// NewSpanID implements sdktrace.IDGenerator. NewSpanID returns the id of a child span.
 func (ids) NewSpanID(context.Context, trace.TraceID) (id trace.SpanID) {
 	_, _ = rand.Read(id[:])
 	return id

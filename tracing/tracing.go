@@ -26,10 +26,10 @@ const (
 	stopTimeout = 3 * time.Second
 )
 
-// Start returns the tracer of a role, such as operator, and a function that flushes its spans.
-// The tracer is nil unless the environment sets OTEL_EXPORTER_OTLP_ENDPOINT,
-// OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_TRACES_EXPORTER=otlp. If the endpoint does not
-// answer, spans are lost and a line is logged.
+// Start returns the tracer of a role, such as operator, and a function that exports the remaining spans
+// before the process ends. The tracer is nil unless the environment sets OTEL_EXPORTER_OTLP_ENDPOINT,
+// OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_TRACES_EXPORTER=otlp. If the endpoint does not answer, spans are
+// lost, and the cause is logged. Start returns an error for invalid OTEL_* variables.
 func Start(ctx context.Context, role string, getenv func(string) string, log logr.Logger) (tracer trace.Tracer, stop func(), err error) {
 	if on, err := enabled(getenv); err != nil || !on {
 		return nil, func() {}, err
@@ -75,7 +75,8 @@ func enabled(getenv func(string) string) (bool, error) {
 	}
 }
 
-// newClient returns an exporter client, which reads endpoint, headers and TLS from the environment.
+// newClient returns the client of the exporter. The client reads endpoint, headers and TLS from the
+// environment.
 func newClient(getenv func(string) string) (otlptrace.Client, error) {
 	switch protocol := cmp.Or(getenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"), getenv("OTEL_EXPORTER_OTLP_PROTOCOL")); protocol {
 	case "", "http/protobuf":

@@ -15,11 +15,12 @@ import (
 // need is a resource that a user must be allowed to list in all namespaces.
 type need struct{ group, resource string }
 
-// guard wraps the handler of a page whose user needs rights.
+// guard returns a handler that checks each request before next serves the request. needs are the rights that
+// the user needs.
 type guard func(next http.Handler, needs ...need) http.Handler
 
-// localOnly rejects requests under other names than those of loopback. Otherwise, a web page whose name
-// resolves to 127.0.0.1 could read the pages in the browser of a user.
+// localOnly rejects requests whose host is not localhost or a loopback address. Otherwise, a foreign web page
+// with a name that resolves to 127.0.0.1 could read the pages in the browser of a user.
 func localOnly(next http.Handler, _ ...need) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host
@@ -38,7 +39,7 @@ func localOnly(next http.Handler, _ ...need) http.Handler {
 // access asks the API server for the identity and the rights of a user.
 type access struct{ live client.Client }
 
-// guard lets a request pass whose bearer token belongs to a user with the needed rights.
+// guard rejects requests without a valid bearer token, and requests of users without the rights in needs.
 func (a *access) guard(next http.Handler, needs ...need) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")

@@ -1,3 +1,3 @@
 // Package ui serves pages about the SidecarSets of a cluster and the rollouts of its fleet. The pages show
-// the models of the kubectl plugin, and change nothing.
+// the same data as the kubectl plugin, and are read-only.
 package ui

@@ -39,7 +39,7 @@ type site struct {
 type page struct {
 	Title string
 	Now   time.Time
-	// Fleet reports whether there is a page about the fleet.
+	// Fleet is set if the site has a page about the fleet.
 	Fleet bool
 	Body  any
 }
@@ -54,7 +54,7 @@ type setPage struct {
 	More int
 }
 
-// handler has no page that changes anything.
+// handler returns the handler of all pages and files. All pages are read-only. guard protects each page.
 func (s *site) handler(guard guard) http.Handler {
 	sets, pods := need{"apps.kruise.io", "sidecarsets"}, need{"", "pods"}
 	mux := http.NewServeMux()
@@ -71,7 +71,8 @@ func (s *site) handler(guard guard) http.Handler {
 	return secured(mux)
 }
 
-// secured adds the headers that keep a page free of foreign content, and out of foreign pages and caches.
+// secured adds headers to each response. With these headers, browsers do not load content of other sites into
+// a page, do not show a page inside pages of other sites, and do not cache a page.
 func secured(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for name, value := range map[string]string{
@@ -131,7 +132,7 @@ func parse(name string) *template.Template {
 	}).ParseFS(files, "page/layout.html", "page/"+name))
 }
 
-// toneClass is the class of CSS for the meaning of a word, which the word also has without its colour.
+// toneClass returns the CSS class of a tone. The colour only repeats the meaning of the word.
 func toneClass(tone view.Tone) string {
 	switch tone {
 	case view.Good:
@@ -160,7 +161,8 @@ func (s *site) set(r *http.Request, now time.Time) (string, any, error) {
 	return "SidecarSet " + name, newSetPage(rollout, runURL, now), nil
 }
 
-// newSetPage leaves out the facts that have a place of their own on the page.
+// newSetPage returns the body of the page of a SidecarSet. The list of facts omits the facts that the page
+// shows in other places. The list of pods has at most maxListedPods entries.
 func newSetPage(rollout *view.Rollout, runURL string, now time.Time) setPage {
 	p := setPage{Rollout: rollout, RunURL: runURL, Pods: rollout.ListedPods()}
 	p.Facts = slices.DeleteFunc(rollout.Facts(view.Style{Now: now}), func(f view.Fact) bool {
@@ -182,7 +184,7 @@ type fleetRollout struct {
 type fleetStage struct {
 	fleet.Stage
 	Tone view.Tone
-	// Words are the state in words.
+	// Words describes the state of the stage.
 	Words string
 }
 
@@ -216,7 +218,7 @@ func newFleetRollout(s *protocol.FleetState, now time.Time) fleetRollout {
 	return shown
 }
 
-// newFleetStage describes a stage of a rollout.
+// newFleetStage returns a stage with the words and the tone of the state.
 func newFleetStage(stage fleet.Stage, now time.Time) fleetStage {
 	shown := fleetStage{Stage: stage, Words: string(stage.State)}
 	switch stage.State {
@@ -247,5 +249,5 @@ func clusterTone(state protocol.FleetClusterState) view.Tone {
 	return view.Bad
 }
 
-// Title is the name of the cluster, or a dash while only its content is known.
+// Title returns the name of the cluster, or a dash if the cluster has reported content, but no name.
 func (c fleetCluster) Title() string { return cmp.Or(c.Name, "-") }

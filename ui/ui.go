@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// maxConnections limits concurrent requests.
+	// maxConnections limits the open connections.
 	maxConnections = 64
 
 	headerTimeout = 5 * time.Second
@@ -35,16 +35,16 @@ const (
 // Options are the options of the process.
 type Options struct {
 	kube.Options
-	// Address has the form host:port. At another address than loopback, each request needs a bearer
+	// Address has the form host:port. If the address is not a loopback address, each request needs a bearer
 	// token, and the server needs a certificate.
 	Address string
 	// CertFile and KeyFile are read at each handshake. If both are empty, the server does not use TLS.
 	CertFile, KeyFile string
 	Temporal          temporal.Options
-	// TemporalUI is the URL of the Temporal UI. If it is empty, pages show the links that the
+	// TemporalUI is the URL of the Temporal UI. If TemporalUI is empty, pages show the links that the
 	// operator writes into status.
 	TemporalUI string
-	// Fleet is the connection to the Temporal of the fleet. It is nil outside of fleets.
+	// Fleet is the connection to the Temporal of the fleet. Outside of fleets, Fleet is nil.
 	Fleet *temporal.Options
 }
 
@@ -55,7 +55,8 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	mgr, err := o.NewManager(func(options *manager.Options) {
-		// Managed fields have the time of the last change of status.
+		// The default transform would drop the managed fields, which contain the time of the last change of
+		// status.
 		options.Cache.ByObject[&v1alpha1.SidecarSet{}] = cache.ByObject{Transform: func(o any) (any, error) { return o, nil }}
 	})
 	if err != nil {
@@ -98,8 +99,9 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-// loopback reports whether only this host, or this pod, can connect. It rejects another address without
-// a certificate, because clients would send their tokens in plain text.
+// loopback reports whether the address is a loopback address, so that only this host or this pod can connect.
+// For another address without a certificate, loopback returns an error, because clients would send tokens in
+// plain text.
 func (o *Options) loopback() (bool, error) {
 	host, _, err := net.SplitHostPort(o.Address)
 	if err != nil {

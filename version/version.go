@@ -18,16 +18,18 @@ import (
 // -ldflags '-X github.com/outrigger/outrigger/version.version=v0.2.0'.
 var version string
 
-// Unknown is the version of a program that was built from a clone.
+// Unknown is the version of a program without a release version and without a version in the build
+// information.
 const Unknown = "(devel)"
 
-// Info is the build information of a program. Unknown fields are empty.
+// Info is the build information of a program. Optional fields are empty if the build information lacks the
+// value.
 type Info struct {
 	Version string `json:"version"`
 	// Commit is the revision of the source. CommitTime is the time of the commit in RFC 3339.
 	Commit     string `json:"commit,omitempty"`
 	CommitTime string `json:"commitTime,omitempty"`
-	// Modified is true if files differed from the commit.
+	// Modified is true if the source had changes that are not in the commit.
 	Modified         bool   `json:"modified,omitempty"`
 	GoVersion        string `json:"goVersion"`
 	Platform         string `json:"platform"`
@@ -35,8 +37,8 @@ type Info struct {
 	TemporalSDK      string `json:"temporalSDK,omitempty"`
 }
 
-// Of returns the build information of a program. build may be nil. A release that is not empty
-// overrides the version of build.
+// Of returns the build information of a program. build may be nil. If release is not empty, release overrides
+// the version in build.
 func Of(build *debug.BuildInfo, release string) Info {
 	if build == nil {
 		build = &debug.BuildInfo{}

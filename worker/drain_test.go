@@ -33,7 +33,7 @@ func (p *polls) intercept(ctx context.Context, method string, request, reply any
 	return err
 }
 
-// draining is a stub whose activity UpgradeBatch returns when the worker stops.
+// draining is a stub whose activity UpgradeBatch returns only when the worker stops.
 type draining struct {
 	stub
 	polls  *polls

@@ -22,17 +22,20 @@ import (
 	"github.com/outrigger/outrigger/workflows"
 )
 
-// maxFleetActivities limits the activities of a member in its fleet. The activity of a rollout lasts as long as
-// the rollout. Rollbacks and freezes must not wait for its slot.
+// maxFleetActivities limits the concurrent activities of a member. The limit is high because an activity
+// FleetRollout lasts as long as the rollout, and the activities of rollbacks and freezes must not wait for
+// the end of rollouts.
 const maxFleetActivities = 10_000
 
 // FleetOptions are the options of a member of a fleet.
 type FleetOptions struct {
-	// Enabled makes the cluster a member. Without it, no field has an effect.
+	// Enabled makes the cluster a member. If Enabled is false, the other fields have no effect.
 	Enabled bool
-	// Temporal is the connection to the fleet. Its metrics and spans are those of the worker.
+	// Temporal is the connection to the fleet. The metrics and the tracer of the worker replace Metrics and
+	// Tracer.
 	Temporal temporal.Options
-	// ClusterName is the name of the cluster in the fleet. If it is empty, its uid is its name.
+	// ClusterName is the name of the cluster in the fleet. If ClusterName is empty, the name is the uid of
+	// the cluster.
 	ClusterName   string
 	ClusterLabels map[string]string
 }
@@ -45,9 +48,9 @@ func (o FleetOptions) newConnection() *fleet.Connection {
 	return fleet.NewConnection(ctrlmetrics.Registry)
 }
 
-// joinFleet hosts the part of the cluster in the rollouts of its fleet until the context ends. While
-// the Temporal of the fleet is unavailable, rollouts with a permit continue. joinFleet records the outage
-// in state.
+// joinFleet reports the member to the fleet, and runs the workflows and the activities of the fleet, until
+// the context ends. While the Temporal of the fleet is unavailable, rollouts with a permit continue. The
+// outage is recorded in state.
 func (h *host) joinFleet(ctx context.Context, mgr *kube.Manager, state *fleet.Connection) error {
 	o := h.options.Fleet
 	connection := o.Temporal
@@ -76,7 +79,8 @@ func (h *host) joinFleet(ctx context.Context, mgr *kube.Manager, state *fleet.Co
 		Member: member, Cache: mgr.GetClient(), Log: h.log.WithName("fleet"), Connection: state,
 		Self: protocol.FleetMember{UID: uid, Name: cmp.Or(o.ClusterName, uid), Labels: o.ClusterLabels},
 	}
-	// These activities have no access to the cluster, so that a gate of the fleet can send no Secret.
+	// These activities have no access to the cluster, so that a gate of the fleet cannot send a Secret of the
+	// cluster.
 	gates := &activities.Activities{GateClient: activities.NewGateClient(), Clock: clock.RealClock{}}
 	hosted := *h
 	hosted.fleet = true
@@ -109,22 +113,23 @@ func (h *host) joinFleet(ctx context.Context, mgr *kube.Manager, state *fleet.Co
 	return group.Wait()
 }
 
-// newReader returns a client of a Temporal whose workflows this process hosts. A payload that the client cannot
-// decode is an error. In a client of a worker it is a panic, which would end the process here.
+// newReader returns a client for queries. If the client cannot decode a payload, the call returns an error.
+// The client of a worker would panic, and a panic outside a workflow task would end the process.
 func (h *host) newReader(o temporal.Options) (client.Client, error) {
 	o.HostsWorkflows = false
 	return temporal.NewLazyClient(o, h.log.WithName("fleet"))
 }
 
-// fleetOptions are the options of the workers of a fleet, which have no worker deployment.
+// fleetOptions returns the options of the workers of a fleet, which are not part of a worker deployment.
 func (h *host) fleetOptions(fatal chan<- error) sdk.Options {
 	options := h.sdkOptions(h.options.MaxConcurrentSelects, fatal)
 	options.DeploymentOptions = sdk.DeploymentOptions{}
 	return options
 }
 
-// logFleetUnavailable names the flags of the connection to the fleet. A server may quote the credentials that it
-// rejects, so that the log has the error itself only if the server was not reached, or for an unknown cause.
+// logFleetUnavailable logs a failed connection to the fleet, with the flags that may need a correction. A
+// server may quote rejected credentials in an error. Therefore, the log contains the text of the error only
+// if the server was unreachable or the cause is unknown.
 func (h *host) logFleetUnavailable(err error, delay time.Duration) {
 	to := h.options.Fleet.Temporal
 	reason, cause := temporal.ExplainFleet(err)

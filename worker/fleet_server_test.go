@@ -21,7 +21,8 @@ import (
 	"github.com/outrigger/outrigger/workflows"
 )
 
-// 500 virtual members against a real server: each of them polls its own task queue, and reports content.
+// The test runs 500 virtual members with a real Temporal server. Each member polls a separate task queue, and
+// reports content.
 func TestSpec12_2_AFleetOf500MembersKeepsItsHistoryShort(t *testing.T) {
 	const members = 500
 	server := startTemporal(t)
@@ -57,7 +58,8 @@ func TestSpec12_2_AFleetOf500MembersKeepsItsHistoryShort(t *testing.T) {
 			client.StartWorkflowOptions{ID: id, TaskQueue: protocol.FleetTaskQueue}, protocol.FleetWorkflow, protocol.FleetState{Set: "envoy", Phase: protocol.FleetRolling})
 		return err
 	}
-	// The services of a server that has just started learn of its namespace one after the other.
+	// After the start of a server, the namespace becomes visible to the services of the server one after the
+	// other.
 	require.EventuallyWithT(t, func(t *assert.CollectT) { require.NoError(t, report(plan.Members[0])) }, time.Minute, 100*time.Millisecond)
 	for _, member := range plan.Members[1:] {
 		require.NoError(t, report(member))
@@ -88,7 +90,7 @@ func TestSpec12_2_AFleetOf500MembersKeepsItsHistoryShort(t *testing.T) {
 		require.NoError(t, err)
 		recorded.Events = append(recorded.Events, event)
 	}
-	// A busy machine may not run the replay for a second.
+	// On a busy machine, the replay may not run for more than a second, which is not a deadlock.
 	replayer, err := sdk.NewWorkflowReplayerWithOptions(sdk.WorkflowReplayerOptions{DisableDeadlockDetection: true})
 	require.NoError(t, err)
 	replayer.RegisterWorkflowWithOptions(workflows.Fleet, workflow.RegisterOptions{Name: protocol.FleetWorkflow})

@@ -16,9 +16,9 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// The components of Kubernetes use the same durations. The leader writes pods for at most
-// renewDeadline after it sent a renewal. Another worker takes over at the earliest leaseDuration
-// after the renewal. By then, the last requests of the old leader have arrived.
+// The components of Kubernetes use the same durations. The leader writes pods for at most renewDeadline after
+// the leader sent the last successful renewal. Another worker takes over at the earliest leaseDuration after
+// this renewal. The difference is the time for the last requests of the old leader to arrive.
 const (
 	leaseDuration = 15 * time.Second
 	renewDeadline = 10 * time.Second
@@ -32,23 +32,24 @@ type leadership struct {
 	clock clock.Clock
 
 	mu sync.Mutex
-	// renewed is the time at which the last successful renewal was sent. It is zero while this
-	// worker does not lead.
+	// renewed is the time at which the last successful renewal was sent. While this worker does not lead,
+	// renewed is zero.
 	renewed time.Time
 	// from is the time at which this worker may start to write.
 	from time.Time
-	// lost is set once the Lease of a term has shown that this worker no longer leads. Another worker may
-	// have led since, so only a new term may renew the Lease.
+	// lost is set when the leadership of this term ends: this worker has released the Lease, or the Lease has
+	// another holder. Another worker may have led since then. Therefore, this worker writes the Lease again
+	// only in a new term.
 	lost bool
 }
 
-// errLost ends a term without a change of the Lease.
+// errLost is the error of a write of the Lease after the leadership of the term has ended.
 var errLost = errors.New("another worker has led since")
 
-// newLeadership returns the leadership of this worker. identity is the identity of the Temporal
-// client.
+// newLeadership returns the leadership of this worker. identity identifies the pod. A random suffix makes the
+// holder unique for each process.
 func newLeadership(config *rest.Config, namespace, identity string) (*leadership, error) {
-	// If a call hangs, there must be time for a second call before renewDeadline.
+	// If a call gets no answer, a second call must be possible before renewDeadline.
 	config = rest.CopyConfig(config)
 	config.Timeout = renewDeadline / 2
 	leases, err := coordinationv1client.NewForConfig(config)
@@ -62,8 +63,8 @@ func newLeadership(config *rest.Config, namespace, identity string) (*leadership
 	}}, nil
 }
 
-// held reports whether this process may write. While held is true, no other process may write.
-// The clock also advances while the process is suspended, so held is false after a long suspension.
+// held reports whether this process may write pods. At most one process may write at a time. The clock also
+// advances while the process is suspended, so that held returns false after a long suspension.
 func (l *leadership) held() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,8 +80,8 @@ func (l *leadership) Get(ctx context.Context) (*resourcelock.LeaderElectionRecor
 	return record, raw, err
 }
 
-// Create creates the Lease, and delays the writes of this process. The Lease may have been
-// deleted while another worker still leads and writes.
+// Create creates the Lease, and delays the writes of this process by renewDeadline, because a user may have
+// deleted the Lease while another worker leads and writes.
 func (l *leadership) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if l.isLost() {
 		return errLost
@@ -95,8 +96,8 @@ func (l *leadership) Create(ctx context.Context, record resourcelock.LeaderElect
 	return nil
 }
 
-// Update renews the Lease, or releases it. A worker that resumes after a long suspension must not
-// release the Lease of its successor.
+// Update renews or releases the Lease. If the leadership of the term has ended, Update returns errLost.
+// Otherwise, a worker that continues after a long suspension could release the Lease of the next leader.
 func (l *leadership) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if l.isLost() {
 		return errLost
@@ -128,14 +129,15 @@ func (l *leadership) isLost() bool {
 	return l.lost
 }
 
-// begin begins to take part in an election.
+// begin resets the state for a new term.
 func (l *leadership) begin() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lost, l.renewed = false, time.Time{}
 }
 
-// waitForOthers waits until an earlier leader has stopped writing.
+// waitForOthers waits until a previous leader must have stopped writing. waitForOthers returns an error if
+// ctx ends before that.
 func (l *leadership) waitForOthers(ctx context.Context) error {
 	l.mu.Lock()
 	wait := l.from.Sub(l.clock.Now())
@@ -148,8 +150,8 @@ func (l *leadership) waitForOthers(ctx context.Context) error {
 	}
 }
 
-// run calls lead whenever this process leads, until ctx ends. The context of lead ends with the
-// leadership. The Lease is released once lead has returned.
+// run takes part in elections until ctx ends, and calls lead whenever this process becomes the leader. The
+// context of lead ends with the leadership. The Lease is released once lead has returned.
 func (l *leadership) run(ctx context.Context, lead func(context.Context)) error {
 	for ctx.Err() == nil {
 		if err := l.campaign(ctx, lead); err != nil {
@@ -163,8 +165,8 @@ func (l *leadership) run(ctx context.Context, lead func(context.Context)) error 
 	return nil
 }
 
-// campaign takes part in the election once. It returns once this process has led and released the Lease,
-// or ctx ends.
+// campaign takes part in one election. campaign returns once this process has led and released the Lease, or
+// once ctx ends.
 func (l *leadership) campaign(ctx context.Context, lead func(context.Context)) error {
 	l.begin()
 	started := make(chan context.Context, 1)
@@ -179,7 +181,8 @@ func (l *leadership) campaign(ctx context.Context, lead func(context.Context)) e
 	if err != nil {
 		return fmt.Errorf("set up the election of a worker: %w", err)
 	}
-	// The Lease is renewed until lead has returned, even after ctx has ended.
+	// The Lease is renewed until lead has returned, even after ctx has ended, because lead may still write
+	// pods.
 	electing, release := context.WithCancel(context.WithoutCancel(ctx))
 	var election sync.WaitGroup
 	election.Go(func() { elector.Run(electing) })

@@ -148,7 +148,7 @@ func TestACandidateEndsWithoutHavingLed(t *testing.T) {
 	assert.Equal(t, "other", server.holder())
 }
 
-// The worker was suspended for longer than the Lease is valid, so another worker leads.
+// The worker was suspended for longer than leaseDuration, so another worker has become the leader.
 func TestALostLeaseIsNeitherReleasedNorRenewed(t *testing.T) {
 	server := &lock{identity: "me"}
 	l := &leadership{Interface: server, clock: clock.RealClock{}}
@@ -171,7 +171,7 @@ func TestALostLeaseIsNeitherReleasedNorRenewed(t *testing.T) {
 	assert.True(t, l.held())
 }
 
-// The worker could neither renew nor read the Lease at the end of its last term.
+// At the end of the previous term, the worker could neither renew nor read the Lease.
 func TestAWorkerLeadsAgainAfterATermThatItLostUnnoticed(t *testing.T) {
 	server := &lock{identity: "me"}
 	l := &leadership{Interface: server, clock: clock.RealClock{}}
@@ -187,7 +187,7 @@ func TestAWorkerLeadsAgainAfterATermThatItLostUnnoticed(t *testing.T) {
 	assert.True(t, l.held())
 }
 
-// A worker whose server answers no renewal keeps the Lease of its successor.
+// If the API server does not answer renewals, the worker does not change the Lease of the next leader.
 func TestTheEndOfALostTermKeepsTheLeaseOfTheSuccessor(t *testing.T) {
 	server := &lock{identity: "me"}
 	l := &leadership{Interface: server, clock: clock.RealClock{}}

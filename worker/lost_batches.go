@@ -22,12 +22,12 @@ type lostBatches struct {
 	read func(context.Context) ([]activities.LostBatch, error)
 	end  func(ctx context.Context, task []byte, cause error) error
 	log  logr.Logger
-	// known is closed once the batches are read, or cannot be read.
+	// known is closed once release has read the batches, or has given up.
 	known chan struct{}
 }
 
-// release retries until the heartbeat timeout. After this timeout, the server retries the batches
-// without a release.
+// release reads and releases the lost batches, with retries until the heartbeat timeout. After this timeout,
+// the server retries lost batches without a release.
 func (l *lostBatches) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, protocol.HeartbeatTimeout)
 	defer cancel()
@@ -51,8 +51,8 @@ func (l *lostBatches) release(ctx context.Context) {
 	})
 }
 
-// before calls run once the lost batches are known. run claims tasks, and the batches of this
-// process must not be released as lost batches.
+// before calls run once the lost batches are known. Otherwise, release could release a batch that run has
+// just claimed.
 func (l *lostBatches) before(ctx context.Context, run func(context.Context) error) error {
 	select {
 	case <-l.known:
@@ -62,9 +62,8 @@ func (l *lostBatches) before(ctx context.Context, run func(context.Context) erro
 	}
 }
 
-// retry calls try until it succeeds. It gives up when the context ends, or if the Role of an
-// earlier release lacks the permission. In this case, the server retries the batches after the
-// heartbeat timeout.
+// retry calls try until try succeeds or the context ends. retry also stops if the Role of an earlier release
+// of Outrigger lacks the permission.
 func (l *lostBatches) retry(ctx context.Context, try func() error) {
 	_ = wait.PollUntilContextCancel(ctx, lostBatchInterval, true, func(context.Context) (bool, error) {
 		err := try()

@@ -34,7 +34,7 @@ func TestNoTaskIsPolledBeforeLostBatchesAreListed(t *testing.T) {
 		})
 	}()
 	answers <- errors.New("connection refused")
-	// The list is retried, and the worker does not poll yet.
+	// The worker retries the list, and does not poll yet.
 	select {
 	case <-hosting:
 		require.Fail(t, "tasks are taken")
@@ -43,7 +43,7 @@ func TestNoTaskIsPolledBeforeLostBatchesAreListed(t *testing.T) {
 	<-hosting
 }
 
-// The Lease may contain a token that is no task token of the server.
+// The Lease may contain a token that the server does not know.
 func TestALostBatchThatCannotBeReleasedDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked []time.Time

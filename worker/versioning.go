@@ -13,9 +13,8 @@ import (
 	"github.com/outrigger/outrigger/version"
 )
 
-// AutoUpgrade and Pinned are the behaviors of an open run when another build becomes current.
-// With AutoUpgrade, the run continues on the new build. With Pinned, the run stays on the build
-// on which it began.
+// AutoUpgrade and Pinned are the behaviors of an open run when another build becomes current. With
+// AutoUpgrade, the run continues on the new build. With Pinned, the run stays on the first build of the run.
 const (
 	AutoUpgrade = "auto-upgrade"
 	Pinned      = "pinned"
@@ -26,15 +25,16 @@ const (
 type Versioning struct {
 	// DeploymentName is the name that the workers of all versions share.
 	DeploymentName string
-	// BuildID identifies the version. Two builds of the workflow must not have the same BuildID.
+	// BuildID identifies the version. Different builds must have different ids.
 	BuildID string
 	// Behavior is AutoUpgrade, the default, or Pinned.
 	Behavior string
 }
 
-// Resolve returns the versioning with defaults. The default of BuildID is the revision or the
-// version in the build information. Resolve fails if the build information contains neither, and
-// for names that the server rejects.
+// Resolve validates the versioning, and returns a copy with defaults. The default of BuildID is the source
+// revision, or otherwise the module version, in the build information. Without a DeploymentName, Resolve
+// returns the zero value. Resolve fails for names that the server rejects, for an unknown Behavior, if an
+// option needs a DeploymentName, or if the build information does not identify the build.
 func (v Versioning) Resolve(build *debug.BuildInfo) (Versioning, error) {
 	switch v.Behavior {
 	case "", AutoUpgrade, Pinned:
@@ -63,9 +63,9 @@ func (v Versioning) Resolve(build *debug.BuildInfo) (Versioning, error) {
 	return v, nil
 }
 
-// buildID returns the revision from which a binary was built, or otherwise the version of its
-// module. For a tree with uncommitted changes it returns an empty string. Otherwise, different
-// builds could have the same id.
+// buildID returns the source revision of a binary, or otherwise the version of the module. If the source had
+// uncommitted changes, buildID returns an empty string, because different builds could have the same
+// revision.
 func buildID(build *debug.BuildInfo) string {
 	info := version.Of(build, "")
 	if info.Modified || info.Commit == "" && info.Version == version.Unknown {

@@ -47,7 +47,7 @@ func startTemporal(t *testing.T) *testsuite.DevServer {
 	})
 }
 
-// batch is an UpgradeBatch that a build runs until it is released.
+// batch is an execution of UpgradeBatch by a build. The execution ends when release is closed.
 type batch struct {
 	build   string
 	release chan struct{}
@@ -67,7 +67,7 @@ func (p *pods) take() (more bool) {
 	return p.left >= 0
 }
 
-// stub is one build's activities.
+// stub contains the activities of one build.
 type stub struct {
 	build string
 	pods  *pods
@@ -124,7 +124,7 @@ type workers struct {
 	client client.Client
 	queue  string
 	pods   *pods
-	// behavior of all builds.
+	// behavior is the versioning behavior of all builds.
 	behavior string
 	// deployment is unique for each test, because tests share a server.
 	deployment string
@@ -149,7 +149,7 @@ func (f *workers) host(build string) {
 	f.t.Cleanup(stop)
 }
 
-// await polls until yes returns true.
+// await waits until yes returns true.
 func (f *workers) await(what string, yes func(context.Context) bool) {
 	f.t.Helper()
 	require.Eventually(f.t, func() bool { return yes(f.t.Context()) }, timeout, pause, what)
@@ -165,18 +165,18 @@ func (f *workers) setCurrent(build string) {
 			return true
 		}
 		version, err := deployment.DescribeVersion(ctx, client.WorkerDeploymentDescribeVersionOptions{BuildID: build})
-		// The workflow task queue and the activity task queue of one name, and the activity task
-		// queue of the other name.
+		// A build has three task queues: the queues of workflow tasks and of activities with the first name,
+		// and the queue of activities with the second name.
 		return err == nil && len(version.Info.TaskQueuesInfos) >= 3
 	})
-	// The command is documented in docs/temporal.md.
+	// docs/temporal.md documents this command.
 	args := []string{"worker", "deployment", "set-current-version", "--yes", "--address", f.server.FrontendHostPort(), "--deployment-name", f.deployment}
 	if build == "" {
 		args = append(args, "--unversioned")
 	} else {
 		args = append(args, "--build-id", build)
 	}
-	// The server may find a version before its deployment.
+	// The server may find a version before the deployment of the version.
 	f.await("the deployment of build "+build, func(ctx context.Context) bool {
 		said, err := exec.CommandContext(ctx, temporalBinary, args...).CombinedOutput()
 		if err != nil {
@@ -217,8 +217,8 @@ func (f *workers) history(run client.WorkflowRun) (events []*history.HistoryEven
 	return events
 }
 
-// deciders returns the builds that completed the workflow tasks of a run, without repetitions. No
-// task may have failed.
+// deciders returns the builds that completed the workflow tasks of a run, without repetitions. A failed task
+// fails the test.
 func (f *workers) deciders(run client.WorkflowRun) []string {
 	f.t.Helper()
 	var builds []string
@@ -295,7 +295,7 @@ func TestVersionsOfWorkers(t *testing.T) {
 		assert.Equal(t, []string{"one"}, f.deciders(run))
 	})
 
-	// The operator reads the task queues when a run has no workers.
+	// The operator describes the task queues if no worker answers for a run.
 	t.Run("a run waits for a current version, which its task queues show", func(t *testing.T) {
 		f := newWorkers(t, server, "wait", 1)
 		queues := map[string]enums.TaskQueueType{f.queue: enums.TASK_QUEUE_TYPE_WORKFLOW, protocol.WriteTaskQueue(f.queue): enums.TASK_QUEUE_TYPE_ACTIVITY}

@@ -30,15 +30,15 @@ const (
 	// writesPerBatch is the number of pods that one batch writes concurrently. In practice, the
 	// rate limiter of the client (--kube-api-qps) limits the writes first.
 	writesPerBatch = 32
-	// stopTimeout is the time that running activities have to end when the process stops.
+	// stopTimeout is the time within which running activities must end when the process stops.
 	stopTimeout = 10 * time.Second
-	// heartbeatInterval limits how late an activity learns that its run has cancelled it.
+	// heartbeatInterval limits the delay until an activity observes a cancellation by the run.
 	heartbeatInterval = time.Second
 	// deadlockTimeout is the time after which the SDK reports a deadlock of a workflow. The
 	// default of one second is too short for small machines.
 	deadlockTimeout = 5 * time.Second
-	// stickyTimeout is the time that a workflow task waits for the worker that caches the run.
-	// After this time, the task goes to any worker, because that worker may have been killed.
+	// stickyTimeout is the time that a workflow task waits for the worker that caches the run. After this
+	// time, any worker can execute the task, because the caching worker may have been killed.
 	stickyTimeout = time.Second
 )
 
@@ -46,28 +46,27 @@ const (
 type Options struct {
 	kube.Options
 	Temporal temporal.Options
-	// TaskQueue is the task queue of the runs. If it is empty, the task queue of the cluster is
-	// used, see kube.TaskQueue.
+	// TaskQueue is the task queue of the runs. If TaskQueue is empty, the default of kube.TaskQueue applies.
 	TaskQueue string
 	// MaxConcurrentSelects limits the activities that select pods. MaxConcurrentPatches limits
 	// the activities that patch pods. The limits are separate, so that neither kind of activity
 	// waits for the other kind.
 	MaxConcurrentSelects, MaxConcurrentPatches int
-	// MaxUnavailablePods is the cluster-wide limit of pods that upgrades make unavailable at
-	// once. If it is 0, there is no limit. With a limit, only one worker of the cluster upgrades
-	// pods, and all workers must have the same limit.
+	// MaxUnavailablePods is the cluster-wide limit of pods that upgrades make unavailable at once. 0 means
+	// that there is no limit. With a limit, only one worker of the cluster upgrades pods, and all workers
+	// must have the same limit.
 	MaxUnavailablePods int
-	// Versioning has to be the result of Versioning.Resolve.
+	// Versioning must be a result of Versioning.Resolve.
 	Versioning Versioning
-	// PodUID is the uid of the pod that the process runs in. It is empty if unknown. See
+	// PodUID is the uid of the pod of this process. If the uid is unknown, PodUID is empty. See
 	// activities.Activities.LostBatches.
 	PodUID string
 	// Fleet makes the cluster a member of a fleet.
 	Fleet FleetOptions
 }
 
-// Run hosts rollouts until the context ends. It fails if the cluster is unreachable at the start.
-// If Temporal is unreachable, Run waits.
+// Run hosts rollouts until the context ends. Run fails if the API server is unreachable at the start. If
+// Temporal is unreachable, Run waits for Temporal.
 func Run(ctx context.Context, o Options) error {
 	mgr, err := o.NewManager(nil)
 	if err != nil {
@@ -138,14 +137,14 @@ type host struct {
 	taskQueue  string
 	activities rolloutActivities
 	log        logr.Logger
-	// fleet is set for the workers of a fleet, whose connection has flags of its own.
+	// fleet is set for the workers of a fleet. Logs then name the flags of the connection to the fleet.
 	fleet bool
-	// lead is nil if every worker upgrades pods. Otherwise, lead calls upgrade while this worker
-	// leads, until the context ends.
+	// lead is nil if every worker upgrades pods. Otherwise, lead runs until the context ends, and calls
+	// upgrade whenever this worker is the leader.
 	lead func(ctx context.Context, upgrade func(context.Context) error) error
 }
 
-// rolloutActivities are the activities of the workflow. The implementation is
+// rolloutActivities contains the activities of the workflows Rollout and Eviction. The implementation is
 // *activities.Activities, or a stub in tests.
 type rolloutActivities interface {
 	NextBatch(context.Context, protocol.NextBatchInput) (protocol.NextBatchResult, error)
@@ -158,8 +157,8 @@ type rolloutActivities interface {
 	EvictPods(context.Context, protocol.EvictPodsInput) (protocol.EvictPodsResult, error)
 }
 
-// run hosts rollouts until the context ends. With a cluster-wide limit, only the worker that leads
-// claims the tasks that patch pods.
+// run hosts rollouts until the context ends. With a cluster-wide limit, only the leader polls the task queue
+// of the activities that patch pods.
 func (h *host) run(ctx context.Context) error {
 	if h.lead == nil {
 		return h.keep(ctx, h.start)
@@ -167,7 +166,7 @@ func (h *host) run(ctx context.Context) error {
 	hosting, ctx := errgroup.WithContext(ctx)
 	writing, end := context.WithCancel(context.WithoutCancel(ctx))
 	hosting.Go(func() error {
-		defer end() // patching stops after selecting, as in start
+		defer end() // the patching worker stops after the selecting worker, as in start
 		return h.keep(ctx, h.startSelecting)
 	})
 	hosting.Go(func() error {
@@ -176,8 +175,8 @@ func (h *host) run(ctx context.Context) error {
 	return hosting.Wait()
 }
 
-// keep starts workers, with a backoff while Temporal is unreachable. It restarts workers that
-// stop because of an error.
+// keep starts workers with start, and stops the workers when the context ends. If start fails, keep retries
+// with backoff. If a worker stops because of an error, keep starts all workers again.
 func (h *host) keep(ctx context.Context, start func(fatal chan<- error) (stop func(), err error)) error {
 	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Cap: 10 * time.Second, Steps: 5}
 	for ctx.Err() == nil {
@@ -215,9 +214,9 @@ func (h *host) logUnavailable(err error, delay time.Duration) {
 	h.log.Info("Temporal does not answer; retrying", "after", delay, "cause", err.Error())
 }
 
-// start starts a worker for each task queue. stop first stops the worker that runs the workflow.
-// Otherwise, the server could assign the workflow task after a draining batch to a poll that is
-// about to end. Such a task is retried only after ten seconds.
+// start starts a worker for each task queue. stop stops the worker that runs the workflows before the worker
+// that drains batches. Otherwise, the server could send the workflow task that follows a drained batch to a
+// poll that is being closed, and would retry such a task only after ten seconds.
 func (h *host) start(fatal chan<- error) (stop func(), err error) {
 	stopSelecting, err := h.startSelecting(fatal)
 	if err != nil {
@@ -234,7 +233,7 @@ func (h *host) start(fatal chan<- error) (stop func(), err error) {
 	}, nil
 }
 
-// startSelecting starts the worker that runs the workflow and the activities that select pods.
+// startSelecting starts the worker that runs the workflows and the read-only activities.
 func (h *host) startSelecting(fatal chan<- error) (stop func(), err error) {
 	selecting := sdk.New(h.client, h.taskQueue, h.sdkOptions(h.options.MaxConcurrentSelects, fatal))
 	selecting.RegisterWorkflowWithOptions(workflows.Rollout, workflow.RegisterOptions{Name: protocol.RolloutWorkflow})
@@ -250,10 +249,10 @@ func (h *host) startSelecting(fatal chan<- error) (stop func(), err error) {
 	return selecting.Stop, selecting.Start()
 }
 
-// startPatching starts the worker that runs the activities that patch pods.
+// startPatching starts the worker that runs the activities that patch or evict pods.
 func (h *host) startPatching(fatal chan<- error) (stop func(), err error) {
 	options := h.sdkOptions(h.options.MaxConcurrentPatches, fatal)
-	// This queue gets no workflow tasks.
+	// The task queue of writes has no workflow tasks.
 	options.DisableWorkflowWorker = true
 	patching := sdk.New(h.client, protocol.WriteTaskQueue(h.taskQueue), options)
 	for name, function := range map[string]any{

@@ -41,7 +41,8 @@ func TestTheLogNamesTheCauseWhileTemporalCannotBeUsed(t *testing.T) {
 	assert.Contains(t, line, `"cause"="the server does not speak TLS" "remedy"="turn it off with --temporal-tls=false, or correct the address"`)
 }
 
-// The log has the flags of the fleet, and the text of an error only if no credentials can be in it.
+// The log contains the flags of the fleet. The log contains the text of an error only if the text cannot
+// contain credentials.
 func TestSpec12_9_TheLogNamesTheFlagsOfTheFleet(t *testing.T) {
 	var line string
 	h := &host{fleet: true, log: funcr.New(func(_, text string) { line = text }, funcr.Options{})}

@@ -12,12 +12,13 @@ import (
 	"github.com/outrigger/outrigger/cli"
 )
 
-// newCheck returns the check of the plugin. The image of Outrigger does not contain the plugin.
+// newCheck returns the command check of the kubectl plugin, because the image of Outrigger does not contain
+// the plugin.
 func newCheck(shared *flags) *cobra.Command {
 	cmd := cli.NewCheck(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}, &shared.Kubeconfig, &shared.SystemNamespace)
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		// The command prints its own errors, so the logs of libraries are discarded.
+		// The command prints all errors. Therefore, the logs of libraries are discarded.
 		klog.SetLogger(logr.Discard())
 		ctrllog.SetLogger(logr.Discard())
 		return run(cmd, args)

@@ -26,7 +26,7 @@ import (
 	"github.com/outrigger/outrigger/worker"
 )
 
-// flags are the flags of every role.
+// flags contains the flags of every role.
 type flags struct {
 	kube.Options
 	logLevel, logFormat string
@@ -173,12 +173,12 @@ func newWorker(shared *flags) *cobra.Command {
 	return cmd
 }
 
-// addConcurrency adds a flag, and its name in earlier releases.
+// addConcurrency adds a flag with the given name, and a deprecated flag with the former name.
 func addConcurrency(cmd *cobra.Command, into *int, name, former, usage string) {
 	for _, flag := range []string{name, former} {
 		cmd.Flags().IntVar(into, flag, 200, usage)
 	}
-	_ = cmd.Flags().MarkDeprecated(former, "use --"+name) // fails only for a flag that does not exist
+	_ = cmd.Flags().MarkDeprecated(former, "use --"+name) // MarkDeprecated fails only for a flag that does not exist
 }
 
 // traced starts a tracer, stores the tracer at into, and runs a role.

@@ -47,13 +47,13 @@ type fleetCommand struct {
 	output   output.Flag
 	by       protocol.Approval
 	stage    string
-	// file is the flag of apply, and policy its content.
+	// file is a flag of apply. policy is the content of the file.
 	file   string
 	policy outriggerv1.FleetPolicy
-	// end contains the flags of freeze for its end, and until is the time of this end.
+	// end contains the flags of freeze for the end of the freeze. until is the resulting time.
 	end   cli.FreezeEnd
 	until *time.Time
-	// watch and timeout are flags of status. content is a flag of status and of the requests.
+	// watch and timeout are flags of status. content is a flag of status and of the commands of request.
 	watch   bool
 	content string
 	timeout time.Duration
@@ -123,7 +123,7 @@ func (f *fleetCommand) sub(use, short string, args cobra.PositionalArgs, do func
 	}}
 }
 
-// request is the command that sends the update of the same name to a rollout.
+// request returns the command that sends the update of the same name to a rollout.
 func (f *fleetCommand) request(update, short string) *cobra.Command {
 	cmd := f.sub(update+" NAME", short, cobra.ExactArgs(1), func(ctx context.Context, c client.Client, args []string, out io.Writer) error {
 		by := protocol.Approval{By: os.Getenv("USER"), Reason: f.by.Reason}
@@ -134,7 +134,7 @@ func (f *fleetCommand) request(update, short string) *cobra.Command {
 	return cmd
 }
 
-// send sends an update, and prints its answer.
+// send sends an update, and prints the answer.
 func send(ctx context.Context, c client.Client, id, update string, payload any, out io.Writer) error {
 	handle, err := c.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
 		WorkflowID: id, UpdateName: update, Args: []any{payload}, WaitForStage: client.WorkflowUpdateStageCompleted,
@@ -200,7 +200,7 @@ func (f *fleetCommand) remove(ctx context.Context, c client.Client, args []strin
 	return nil
 }
 
-// freeze freezes the fleet. The members are notified of the freeze within seconds.
+// freeze sends a freeze to the registry, which notifies the members within seconds.
 func (f *fleetCommand) freeze(ctx context.Context, c client.Client, _ []string, out io.Writer) error {
 	freeze := protocol.FleetFreeze{By: os.Getenv("USER"), Reason: f.by.Reason, Until: f.until}
 	return send(ctx, c, protocol.FleetRegistryID, protocol.FreezeUpdate, freeze, out)
@@ -230,7 +230,8 @@ func (f *fleetCommand) members(ctx context.Context, c client.Client, _ []string,
 	return printTable(out, []string{"NAME", "UID", "LABELS", "FREEZE"}, rows)
 }
 
-// heardOf describes the newest freeze, or that the member was not notified of it yet.
+// heardOf returns the text for a member in the column FREEZE: the newest freeze, or that the member has not
+// received the newest start or end of a freeze.
 func heardOf(registry *protocol.FleetRegistry, uid string) string {
 	switch freeze := registry.Freeze; {
 	case freeze == nil:

@@ -13,7 +13,7 @@ import (
 	"github.com/outrigger/outrigger/temporal"
 )
 
-// plan shows the stages of a SidecarSet. A SidecarSet that no member has reported has a plan, too.
+// plan prints the stages of the rollout of a SidecarSet, even if no member has reported the SidecarSet.
 func (f *fleetCommand) plan(ctx context.Context, c client.Client, args []string, out io.Writer) error {
 	registry, err := temporal.FleetRegistry(ctx, c)
 	if err != nil {

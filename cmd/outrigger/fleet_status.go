@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// watchInterval is the time between two reads of a watched rollout, and watchCallTimeout the longest
-	// time of a read.
+	// watchInterval is the time between two reads of a watched rollout. watchCallTimeout limits the time of a
+	// read.
 	watchInterval    = 2 * time.Second
 	watchCallTimeout = 10 * time.Second
 )
@@ -68,7 +68,7 @@ func (f *fleetCommand) status(ctx context.Context, c client.Client, args []strin
 	return f.print(out, []protocol.FleetState{state})
 }
 
-// print prints rollouts.
+// print prints rollouts in the format of the flag --output.
 func (f *fleetCommand) print(out io.Writer, states []protocol.FleetState) error {
 	if f.output.Structured() {
 		return f.output.Write(out, states)
@@ -100,7 +100,7 @@ func timeOf(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// rolloutError is an error that is no failure of Temporal, with the exit code of the command.
+// rolloutError is an error that Temporal did not cause, with the exit code of the command.
 type rolloutError struct {
 	message string
 	code    int
@@ -114,13 +114,14 @@ type fleetWatch struct {
 	read         func(context.Context) (protocol.FleetState, error)
 	// next receives a value when the next read is due.
 	next <-chan time.Time
-	// last contains the lines of the last state, and failure the error that was printed last.
+	// last contains the lines of the last state. failure is the error that was printed last.
 	last    map[string]bool
 	failure string
 }
 
-// follow prints each change of a rollout until the rollout ends. The first read is retried only while the workflow of
-// --content is missing, because a flag may be wrong. Later reads are retried, because a rollout may take days.
+// follow prints each change of a rollout until the rollout ends. If the first read fails, follow returns the
+// error, because a flag may be wrong. With --content, follow waits for a missing workflow. After a successful
+// read, failed reads are retried, because a rollout may take days.
 func (f *fleetCommand) follow(ctx context.Context, out io.Writer, w *fleetWatch) error {
 	if f.timeout > 0 {
 		var cancel context.CancelFunc
@@ -158,7 +159,7 @@ func (f *fleetCommand) follow(ctx context.Context, out io.Writer, w *fleetWatch)
 	}
 }
 
-// unended is the error of a watch that ended before the rollout did.
+// unended returns the error of a watch that ends before the end of the rollout.
 func (f *fleetCommand) unended(ctx context.Context, set string) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return rolloutError{fmt.Sprintf("the rollout of %s has not ended after %s", set, f.timeout), 1}
@@ -166,7 +167,7 @@ func (f *fleetCommand) unended(ctx context.Context, set string) error {
 	return rolloutError{"interrupted; the rollout of " + set + " continues", 1}
 }
 
-// show prints the lines of a rollout that have changed, or with -o the whole rollout after each change.
+// show prints the changed lines of a rollout. With --output, show prints the whole rollout after each change.
 func (f *fleetCommand) show(out io.Writer, w *fleetWatch, s *protocol.FleetState) error {
 	lines := []string{fmt.Sprintf("%s: %s: %s (content %s)", s.Set, s.Phase, s.Message, s.Hash)}
 	for _, cluster := range fleet.WorstFirst(s) {
@@ -186,7 +187,7 @@ func (f *fleetCommand) show(out io.Writer, w *fleetWatch, s *protocol.FleetState
 	return f.output.Write(out, []protocol.FleetState{*s})
 }
 
-// lines prints the lines that it did not print the last time.
+// lines prints the lines that were not among the lines of the previous call.
 func (w *fleetWatch) lines(out io.Writer, lines ...string) error {
 	printed := map[string]bool{}
 	for _, line := range lines {

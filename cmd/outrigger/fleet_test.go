@@ -26,7 +26,7 @@ var update = flag.Bool("update", false, "write the golden files")
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
-// exampleFleet is a rollout that bakes in its first stage.
+// exampleFleet returns a rollout whose first stage bakes.
 func exampleFleet() *protocol.FleetState {
 	return &protocol.FleetState{
 		Set: "edge", Hash: "4b7f", Attempt: 1, Planned: true, Policy: "all", Phase: protocol.FleetRolling, Message: "stage canary bakes until 2026-01-02T12:02:00Z",
@@ -59,7 +59,7 @@ func exampleRegistry() *protocol.FleetRegistry {
 	}
 }
 
-// golden compares text with a file.
+// golden compares got with a file in testdata.
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	file := filepath.Join("testdata", name)
@@ -91,7 +91,7 @@ func TestSpec12_8_TextOfTheFleet(t *testing.T) {
 	golden(t, "fleet-history.txt", history.Bytes())
 }
 
-// followed follows a rollout that has the given states one after the other.
+// followed follows a rollout whose reads return the given states or errors, one after the other.
 func followed(t *testing.T, f *fleetCommand, states ...any) (string, error) {
 	t.Helper()
 	next := make(chan time.Time, len(states))

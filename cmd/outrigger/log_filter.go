@@ -32,8 +32,8 @@ func (f logFilter) WithValues(pairs ...any) logr.LogSink {
 	return f
 }
 
-// Error logs the release of the Lease at the end of the process at level info.
-// controller-runtime reports it as an error.
+// Error logs the release of the Lease at the end of the process at level info, because controller-runtime
+// reports this release as an error.
 func (f logFilter) Error(err error, message string, pairs ...any) {
 	if message == "error received after stop sequence was engaged" && err != nil && err.Error() == "leader election lost" {
 		f.Info(0, "released the Lease")

@@ -15,7 +15,7 @@ func main() {
 	}
 }
 
-// exitCode returns the exit code of a command with this error.
+// exitCode returns the exit code of a command that failed with err.
 func exitCode(err error) int {
 	if ended, ok := errors.AsType[rolloutError](err); ok {
 		return ended.code

@@ -16,7 +16,7 @@ import (
 	"github.com/outrigger/outrigger/subcommand"
 )
 
-// podPage is the page size of the list of pods, which limits the memory in large clusters.
+// podPage is the page size of lists of pods. The pages limit the memory in large clusters.
 const podPage = 500
 
 func newMigrate(shared *flags) *cobra.Command {

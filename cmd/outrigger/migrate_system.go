@@ -13,8 +13,8 @@ import (
 	"github.com/outrigger/outrigger/internal/switchover"
 )
 
-// readSystemNamespace adds the facts of the system namespace. Without the permission to read Deployments,
-// the other facts are still checked, and the report blocks the switchover.
+// readSystemNamespace adds the facts of the system namespace to facts. If the user may not list Deployments,
+// the check continues without the Deployments, and the report blocks the switchover.
 func readSystemNamespace(ctx context.Context, reader client.Reader, system string, facts *switchover.Facts) error {
 	revisions := &appsv1.ControllerRevisionList{}
 	if err := reader.List(ctx, revisions, client.InNamespace(system)); err != nil {

@@ -31,11 +31,11 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// defaultPrecedence is the default of matchingPrecedence in the definition of RolloutPolicies. The API
-// server writes it, unless it cannot validate the policy.
+// defaultPrecedence is the default of matchingPrecedence in the definition of RolloutPolicies. The simulation
+// sets this default if the API server cannot validate the policy.
 const defaultPrecedence = 1000
 
-// readPolicy reads a RolloutPolicy from a file. An unknown field is an error.
+// readPolicy reads a RolloutPolicy from a file, or from in if file is "-". An unknown field is an error.
 func readPolicy(file string, in io.Reader) (*outriggerv1.RolloutPolicy, error) {
 	var data []byte
 	var err error
@@ -83,7 +83,8 @@ func parsePolicy(data []byte) (*outriggerv1.RolloutPolicy, error) {
 	return policy, nil
 }
 
-// onlyDocument returns the only document of a file that is not empty.
+// onlyDocument returns the only document of data that is not empty, or nil. Several such documents are an
+// error.
 func onlyDocument(data []byte) (document []byte, err error) {
 	for documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data))); ; {
 		next, err := documents.Read()
@@ -104,7 +105,8 @@ func onlyDocument(data []byte) (document []byte, err error) {
 // simulationSource reads the objects of a simulation from the API server.
 type simulationSource struct{ client.Client }
 
-// read returns the input of a simulation. The notes say what is different in the cluster.
+// read returns the input of a simulation. The notes describe the differences between the simulation and the
+// cluster.
 func (s simulationSource) read(ctx context.Context, name string, policy *outriggerv1.RolloutPolicy) (in *simulate.Input, notes []string, err error) {
 	set, err := s.set(ctx, name)
 	if err != nil {
@@ -148,8 +150,9 @@ func (s simulationSource) set(ctx context.Context, name string) (*v1alpha1.Sidec
 	return revision.Completed(set)
 }
 
-// validated returns a policy as the API server would store it. The dry run needs the permission to
-// create policies, and writes nothing.
+// validated returns the policy as the API server would store the policy. The dry run needs the permission to
+// create policies, and writes nothing. If the API server cannot validate the policy, validated returns the
+// policy with the default precedence, and a note with the reason.
 func (s simulationSource) validated(ctx context.Context, policy *outriggerv1.RolloutPolicy) (*outriggerv1.RolloutPolicy, []string, error) {
 	stored := policy.DeepCopy()
 	// The name may exist already.
@@ -176,7 +179,8 @@ func (s simulationSource) validated(ctx context.Context, policy *outriggerv1.Rol
 	return nil, nil, fmt.Errorf("validate RolloutPolicy %s: %w", policy.Name, err)
 }
 
-// whetherItApplies returns the reason for which a policy would not apply to a SidecarSet, if any.
+// whetherItApplies returns a note with the reason if the policy would not apply to the SidecarSet, or if no
+// rollout can start.
 func (s simulationSource) whetherItApplies(ctx context.Context, set *v1alpha1.SidecarSet, policy *outriggerv1.RolloutPolicy) ([]string, error) {
 	var all outriggerv1.RolloutPolicyList
 	if err := s.List(ctx, &all); err != nil && !kube.MissingKind(err) {
@@ -228,8 +232,8 @@ func (s simulationSource) listPods(ctx context.Context, options ...client.ListOp
 	}
 }
 
-// limits reads the objects on which the limits of a policy depend. The simulation ignores a limit if the
-// user may not read its objects.
+// limits reads the objects on which the limits of the policy depend. If the user may not read these objects,
+// the simulation ignores the limit, and a note in unknown names the reason.
 func (s simulationSource) limits(ctx context.Context, policy *outriggerv1.RolloutPolicySpec, pods []*corev1.Pod) (cluster rollout.Cluster, unknown []string, err error) {
 	if policy.Domains != nil {
 		nodes := kube.NewNodeLabels(s, clock.RealClock{})

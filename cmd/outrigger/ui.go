@@ -26,7 +26,7 @@ func newUI(shared *flags) *cobra.Command {
 			if o.Options, err = shared.options(args); err != nil {
 				return err
 			}
-			// Metrics and probes of a process on the machine of a user have no readers.
+			// By default, the UI runs on the machine of a user, where nothing reads metrics or probes.
 			if !cmd.Flags().Changed("metrics-bind-address") {
 				o.MetricsAddress = "0"
 			}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Encrypted payloads have this metadata, as in Temporal's samples.
+// Encrypted payloads have this metadata, as in the samples of Temporal.
 const (
 	encrypted     = "binary/encrypted"
 	metadataKeyID = "encryption-key-id"
@@ -26,10 +26,11 @@ const (
 	minReadInterval = time.Second
 )
 
-// Codec encrypts payloads with AES-256-GCM and one of several keys. It decrypts payloads of all
-// keys. It does not change unencrypted payloads. Codec implements converter.PayloadCodec.
+// Codec encrypts payloads with AES-256-GCM and one of several keys, and decrypts payloads of all these keys.
+// Codec implements converter.PayloadCodec.
 type Codec struct {
-	// Log receives errors about changed keys. Set Log before the first use of the Codec.
+	// Log receives a message when the key for encryption changes, and when the keys cannot be read again. Set
+	// Log before the first use of the Codec.
 	Log logr.Logger
 
 	options Options
@@ -42,7 +43,7 @@ type Codec struct {
 	readErr error
 }
 
-// Open reads the keys. It returns nil if the options name no keys. If a later read of the keys
+// Open reads the keys and returns a Codec, or nil if all options are empty. If a later read of the keys
 // fails, the previous keys stay in use.
 func Open(options Options) (*Codec, error) { return open(options, clock.RealClock{}) }
 
@@ -63,7 +64,7 @@ func open(options Options, clock clock.PassiveClock) (*Codec, error) {
 // Encrypts reports whether a key for encryption is set.
 func (c *Codec) Encrypts() bool { return c.options.KeyID != "" || c.options.KeyIDFile != "" }
 
-// Encode encrypts payloads, if a key for encryption is set.
+// Encode encrypts payloads if a key for encryption is set. Nil payloads are not encrypted.
 func (c *Codec) Encode(payloads []*common.Payload) ([]*common.Payload, error) {
 	keys := c.keysOf(readInterval)
 	if keys.encrypting == "" {
@@ -72,7 +73,7 @@ func (c *Codec) Encode(payloads []*common.Payload) ([]*common.Payload, error) {
 	result := make([]*common.Payload, len(payloads))
 	for i, payload := range payloads {
 		if string(payload.GetMetadata()[converter.MetadataEncoding]) == converter.MetadataEncodingNil {
-			// Temporal removes a memo whose payload is nil.
+			// Temporal removes a memo whose payload is nil, and cannot recognize an encrypted nil payload.
 			result[i] = payload
 			continue
 		}
@@ -88,12 +89,14 @@ func (c *Codec) Encode(payloads []*common.Payload) ([]*common.Payload, error) {
 	return result, nil
 }
 
-// IsEncrypted reports whether a payload was encrypted by a Codec or as in Temporal's samples.
+// IsEncrypted reports whether the metadata of a payload marks the payload as encrypted, by a Codec or as in
+// the samples of Temporal.
 func IsEncrypted(payload *common.Payload) bool {
 	return string(payload.GetMetadata()[converter.MetadataEncoding]) == encrypted
 }
 
-// Decode decrypts the payloads that are encrypted.
+// Decode decrypts the encrypted payloads, and returns other payloads unchanged. Decode fails if the key of a
+// payload is missing or wrong.
 func (c *Codec) Decode(payloads []*common.Payload) ([]*common.Payload, error) {
 	result := make([]*common.Payload, len(payloads))
 	for i, payload := range payloads {
@@ -118,7 +121,8 @@ func (c *Codec) Decode(payloads []*common.Payload) ([]*common.Payload, error) {
 	return result, nil
 }
 
-// key returns the key of an id. It reads the files again for an unknown id.
+// key returns the key of an id. If the id is unknown, key reads the files again, at most once per
+// minReadInterval.
 func (c *Codec) key(id string) (cipher.AEAD, error) {
 	keys := c.keysOf(readInterval)
 	if keys.ciphers[id] == nil {
@@ -163,10 +167,10 @@ func (c *Codec) DataConverter() converter.DataConverter {
 	return converter.NewCodecDataConverter(converter.GetDefaultDataConverter(), c)
 }
 
-// WorkflowDataConverter returns a data converter for workers and replayers. A payload that cannot
-// be decoded causes a panic. The panic fails the workflow task, and Temporal retries the task. If
-// decoding returned an error, the workflow would get the error as the result of a call. In
-// addition, the SDK drops signals that it cannot decode.
+// WorkflowDataConverter returns a data converter for workers and replayers. A payload that cannot be decoded
+// causes a panic. The panic fails the workflow task, and Temporal retries the task. If decoding returned an
+// error, the workflow would get the error as the result of a call. In addition, the SDK drops signals that
+// cannot be decoded.
 func (c *Codec) WorkflowDataConverter() converter.DataConverter {
 	if c == nil {
 		return converter.GetDefaultDataConverter()

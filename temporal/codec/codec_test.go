@@ -18,7 +18,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// writeKey creates a key, and returns the text of its file.
+// writeKey writes a new key into a file with the name id, and returns the text of the key.
 func writeKey(t *testing.T, dir, id string) string {
 	key := make([]byte, keySize)
 	_, _ = rand.Read(key)
@@ -31,7 +31,7 @@ func write(t *testing.T, path, text string) {
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
-// opened is a codec and its clock.
+// opened returns a codec, the clock of the codec, and the log of the codec.
 func opened(t *testing.T, options Options) (*Codec, *clocktesting.FakePassiveClock, *bytes.Buffer) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
 	c, err := open(options, clock)
@@ -107,7 +107,7 @@ func TestKeysRotateWithoutARestart(t *testing.T) {
 	assert.Equal(t, "b", keyOf(rotated))
 	assert.Contains(t, log.String(), "payloads are now encrypted with another key")
 
-	// An unknown key is read at once, but not for each payload.
+	// The codec reads an unknown key at once, but at most once per minReadInterval.
 	var got string
 	require.ErrorContains(t, reader.DataConverter().FromPayload(rotated, &got), `encrypted with key "b", which is not in `+dir+" (found: a): add its file")
 	readers.SetTime(readers.Now().Add(minReadInterval))

@@ -1,2 +1,3 @@
-// Package codec encrypts the payloads of runs, and serves decryption for the Temporal UI and CLI.
+// Package codec encrypts the payloads of runs, and serves an endpoint that decrypts payloads for the Temporal
+// UI and CLI.
 package codec

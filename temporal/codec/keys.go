@@ -19,7 +19,7 @@ import (
 // keySize is the key size of AES-256, in bytes.
 const keySize = 32
 
-// These environment variables set the options. These variables exist only in Outrigger.
+// These environment variables set the options. The variables exist only in Outrigger.
 const (
 	keyDirVariable    = "TEMPORAL_PAYLOAD_KEY_DIR"
 	keyIDVariable     = "TEMPORAL_PAYLOAD_KEY_ID"
@@ -44,7 +44,8 @@ func (o *Options) AddTo(set *pflag.FlagSet) {
 	set.StringVar(&o.KeyIDFile, "temporal-payload-key-id-file", "", "`file` with that id, such as .current in the directory of the keys; changes need no restart (TEMPORAL_PAYLOAD_KEY_ID_FILE)")
 }
 
-// WithVariables sets empty options from the variables of the environment.
+// WithVariables returns the options, in which the environment variables replace empty options. The variables
+// of the key id apply only if KeyID and KeyIDFile are both empty.
 func (o Options) WithVariables(lookup func(string) (string, bool)) Options {
 	if o.KeyDir == "" {
 		o.KeyDir, _ = lookup(keyDirVariable)
@@ -77,7 +78,7 @@ type keyring struct {
 
 func (k *keyring) ids() string { return strings.Join(slices.Sorted(maps.Keys(k.ciphers)), ", ") }
 
-// read reads all keys. Errors contain no part of a key.
+// read reads all keys and the id of the key for encryption. Errors contain no part of a key.
 func (o Options) read() (*keyring, error) {
 	entries, err := os.ReadDir(o.KeyDir)
 	if err != nil {

@@ -21,17 +21,18 @@ import (
 const (
 	// maxBody limits the size of a request, in bytes. A page of a history is smaller.
 	maxBody = 8 << 20
-	// maxConnections limits concurrent requests.
+	// maxConnections limits the open connections.
 	maxConnections = 64
 
 	headerTimeout = 5 * time.Second
-	// callTimeout limits the time to read a request and to write the response.
+	// callTimeout limits the time to read a request, and the time to write the response.
 	callTimeout  = 30 * time.Second
 	idleTimeout  = time.Minute
 	closeTimeout = 10 * time.Second
 )
 
-// Server decrypts payloads for the Temporal UI and CLI. Its clients can read all histories.
+// Server decrypts payloads for the Temporal UI and CLI. Clients of the server can decrypt the payloads of all
+// histories.
 type Server struct {
 	// Codec decrypts the payloads. If Codec also encrypts, the server serves /encode.
 	Codec *Codec
@@ -49,7 +50,7 @@ type Server struct {
 	CertFile, KeyFile string
 }
 
-// Run serves until the context ends.
+// Run validates the options, and serves requests until the context ends.
 func (s *Server) Run(ctx context.Context) error {
 	if err := s.check(); err != nil {
 		return err
@@ -83,7 +84,8 @@ func (s *Server) check() error {
 	return err
 }
 
-// checkAccess rejects unauthenticated access from other hosts unless it is allowed explicitly.
+// checkAccess returns an error if other hosts could connect without a token, unless AllowUnauthenticated is
+// set.
 func (s *Server) checkAccess() error {
 	host, _, err := net.SplitHostPort(s.Address)
 	if err != nil {
@@ -145,9 +147,9 @@ func (s *Server) handler() http.Handler {
 	return mux
 }
 
-// guard rejects requests without the bearer token, if a token is configured. It also rejects requests of
-// web pages whose origin is not in Origins, even without a token, because a web page in a browser can
-// reach servers on the same machine.
+// guard rejects requests without the bearer token, if a token is configured. guard always rejects requests of
+// web pages whose origin is not in Origins, because a web page in a browser can reach servers on the same
+// machine.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Add("Vary", "Origin")

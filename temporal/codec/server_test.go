@@ -26,7 +26,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// ask sends a request to a server, like the UI and the CLI.
+// ask sends a request to a server, as the UI and the CLI do.
 func ask(s *Server, method, path string, body []byte, headers map[string]string) *httptest.ResponseRecorder {
 	request := httptest.NewRequestWithContext(context.Background(), method, path, bytes.NewReader(body))
 	for name, value := range headers {
@@ -141,7 +141,8 @@ func TestServerIsNotOpenByMistake(t *testing.T) {
 	}
 }
 
-// certify writes a certificate for 127.0.0.1, and returns it.
+// certify writes a certificate for 127.0.0.1 and the key of the certificate into the files of s, and returns
+// the certificate.
 func certify(t *testing.T, s *Server) *x509.Certificate {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
