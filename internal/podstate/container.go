@@ -29,9 +29,9 @@ func (c *containerChange) observed() bool {
 		// The restart count may also be lower, because a recreated node may have lost the count.
 		return true
 	case c.before.ImageID == "":
-		// The container did not exist before the change. If the container was created with the
-		// former image, it does not become ready. The kubelet restarts the container with the new
-		// image.
+		// The container did not exist before the change. If the kubelet created the container with the former
+		// image, the kubelet restarts the container with the new image, and the container does not become
+		// ready before.
 		return c.runsImage() || c.status.Ready
 	case c.imageChanged():
 		return true

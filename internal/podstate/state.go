@@ -121,8 +121,8 @@ func (v *Version) OfRecord(pod *corev1.Pod, read *record.Record) State {
 	return state
 }
 
-// Available reports whether the pod counts as available before an upgrade. A pod counts as
-// available if it is ready, or if an earlier upgrade made the pod unavailable.
+// Available reports whether the pod counts as available before an upgrade: the pod is ready, or an earlier
+// upgrade made the pod unavailable.
 func (s *State) Available(pod *corev1.Pod) bool { return Ready(pod) || s.UnavailableByUpgrade() }
 
 func (v *Version) complete(pod *corev1.Pod, active map[string]string) bool {
@@ -248,7 +248,8 @@ func Pending(pod *corev1.Pod, newest record.State) map[string]record.ContainerSt
 }
 
 // changed returns a container, or a native sidecar, that an upgrade changed, and the status of the container.
-// Each result is nil if the pod does not have it.
+// The container is nil if the pod has no such container. The status is nil if the kubelet has not reported
+// the status.
 func changed(pod *corev1.Pod, name string) (*corev1.Container, *corev1.ContainerStatus) {
 	if container := Container(pod, name, false); container != nil {
 		return container, Status(pod, name, false)

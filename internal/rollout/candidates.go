@@ -12,9 +12,8 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// candidates returns the pods that the rollout upgrades. These pods are not updated, are
-// upgradable, and match the update selector (SPEC §7.2). Some of these pods cannot be upgraded
-// yet.
+// candidates returns the pods that the rollout upgrades: pods that are not updated, are upgradable, and match
+// the update selector (SPEC §7.2). A candidate may wait for an earlier upgrade or for its node.
 func (p *planner) candidates() ([]candidate, error) {
 	priority, err := newPriority(p.strategy.PriorityStrategy)
 	if err != nil {

@@ -25,8 +25,8 @@ func ProgressDue(plan *Plan, current *protocol.Stage) bool {
 	if len(plan.Pods) > 0 || counts.Converging > 0 {
 		return true
 	}
-	// The partition keeps some candidates. Pods that wait for an earlier upgrade are not among these
-	// candidates, because such pods are first.
+	// The partition keeps the last candidates in the order. The kept candidates do not include pods that wait
+	// for an earlier upgrade, because such pods come first in the order.
 	upgradable := counts.Remaining - len(plan.candidates)
 	for i := range plan.candidates {
 		if c := &plan.candidates[i]; !c.Waits() && !c.InBackoff {

@@ -89,9 +89,9 @@ func (c *controlGroup) add(version *podstate.Version, pod *Pod) bool {
 	return false
 }
 
-// expected returns the number of updated pods that fail for another reason than the upgrade. While few pods
-// of the older version are left, a dead pod of the group stands for one updated pod, and not for a large
-// share of the updated pods.
+// expected returns the number of updated pods that fail for another reason than the upgrade. updated is the
+// number of updated pods outside the group. While few pods of the older version are left, a dead pod of the
+// group excuses one updated pod, and not a large share of the updated pods.
 func (c *controlGroup) expected(updated int) int {
 	share := func(failed, group int) int {
 		if group == 0 {

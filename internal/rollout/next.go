@@ -12,8 +12,8 @@ import (
 	"github.com/outrigger/outrigger/internal/stage"
 )
 
-// Next plans the next batch of a rollout that no RolloutPolicy limits. Rejected pods come after
-// all other pods. Next does not change its arguments.
+// Next plans the next batch of a rollout that no RolloutPolicy limits. Rejected pods are upgraded after all
+// other pods. Next does not change its arguments.
 func Next(set *v1alpha1.SidecarSet, pods []Pod, rejected map[protocol.PodReference]bool) (Plan, error) {
 	return NextInStage(set, pods, rejected, nil)
 }

@@ -223,8 +223,8 @@ func (c *setCache) evaluate(records *record.Reader, set string, scope match.Scop
 		fresh.state = c.version.OfRecord(pod, read)
 		fresh.member = fresh.state.Complete && scope.Labels(pod.Labels)
 	case scope.Labels(pod.Labels):
-		// The error does not affect other pods. This pod is not managed until its annotations are
-		// repaired.
+		// The error does not affect other pods. A pod with damaged annotations is not managed until the
+		// annotations are repaired.
 		fresh.unreadable = true
 	}
 	return fresh

@@ -124,8 +124,8 @@ func (s *simulation) digest(tag string) string {
 	return "sha256:" + tag
 }
 
-// run writes an image into the status of a container. Like a container runtime, it uses one of several names of the
-// image.
+// run writes an image into the status of a container. Like a container runtime, run uses one of several names
+// of the image.
 func (s *simulation) run(status *corev1.ContainerStatus, image string) {
 	name, _, _ := strings.Cut(image, ":")
 	name = "docker.io/library/" + strings.TrimPrefix(name, "docker.io/library/")

@@ -18,7 +18,7 @@ import (
 
 const populations = 10_000
 
-// simulation is a cluster during a rollout. It counts the writes to each pod.
+// simulation is a cluster during a rollout. The simulation counts the writes to each pod.
 type simulation struct {
 	random     *rand.Rand
 	set        *v1alpha1.SidecarSet

@@ -57,7 +57,7 @@ func outlasts(a, b *outriggerv1.RolloutFreeze) bool {
 	}
 }
 
-// FreezeMessage describes a freeze for people, such as "frozen by RolloutFreeze black-friday until
+// FreezeMessage describes a freeze for users, such as "frozen by RolloutFreeze black-friday until
 // 2026-11-28T00:00:00Z: no changes before the weekend".
 func FreezeMessage(freeze *outriggerv1.RolloutFreeze) string {
 	message := "frozen by RolloutFreeze " + freeze.Name

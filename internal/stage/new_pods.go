@@ -27,9 +27,8 @@ func Former(set *v1alpha1.SidecarSet, hash string) *v1alpha1.GoodRevision {
 	return good
 }
 
-// upgrades reports whether the rollout upgrades pods in place. With NotUpdate, or once all
-// remaining pods differ in more than images, pods only get the current content if they are
-// recreated. Steps would never end for such pods.
+// upgrades reports whether the rollout upgrades pods in place. With NotUpdate, or if no remaining pod is
+// upgradable, only recreated pods get the current content. Steps of such a rollout would never end.
 func upgrades(set *v1alpha1.SidecarSet) bool {
 	if set.Spec.UpdateStrategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType {
 		return false

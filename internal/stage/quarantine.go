@@ -43,7 +43,7 @@ func Target(set *v1alpha1.SidecarSet, recorded *appsv1.ControllerRevision) (*v1a
 
 // carried returns the stage of an earlier generation for the next generation if the content is the same, and
 // the earlier rollout was aborted or is rolled back. Otherwise, carried returns the first stage of the next
-// generation. A retry of the same content stays recorded.
+// generation, which keeps Retried if the content is the same.
 func carried(set *v1alpha1.SidecarSet, earlier *protocol.Stage) *protocol.Stage {
 	hash := set.Annotations[v1alpha1.HashAnnotation]
 	next := protocol.Stage{}

@@ -20,7 +20,7 @@ import (
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
-// stored returns a SidecarSet as it is stored after admission.
+// stored returns a SidecarSet in the form that is stored after admission.
 func stored(t *testing.T, name string, changes ...func(*v1alpha1.SidecarSet)) v1alpha1.SidecarSet {
 	t.Helper()
 	set := fixture.SidecarSet(name, fixture.Sidecar(name))
