@@ -105,7 +105,7 @@ func (o Options) RESTConfig() (*rest.Config, error) {
 	return config, nil
 }
 
-// Manager is a controller-runtime manager that records outages of its watches.
+// Manager is a controller-runtime manager that records the outages of watches.
 type Manager struct {
 	manager.Manager
 	Watches *watches.Watches

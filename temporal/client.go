@@ -28,8 +28,8 @@ type Options struct {
 	Address string
 	// Namespace must exist.
 	Namespace string
-	// Identity is the name of this process in histories and among pollers. If Identity is empty,
-	// the SDK uses its default.
+	// Identity is the name of this process in histories and among pollers. If Identity is empty, the SDK uses
+	// a default.
 	Identity string
 	// TLS is nil for plaintext connections.
 	TLS *TLS

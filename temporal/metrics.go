@@ -9,7 +9,7 @@ import (
 	"go.temporal.io/sdk/client"
 )
 
-// sdkMetric is a metric of the SDK. Exactly one of its vectors is set.
+// sdkMetric is a metric of the SDK. Exactly one of counter, timer and gauge is set.
 type sdkMetric struct {
 	labels  []string
 	counter *prometheus.CounterVec
@@ -58,7 +58,7 @@ func sdkMetrics(registerer prometheus.Registerer) map[string]sdkMetric {
 	return all
 }
 
-// NewMetricsHandler registers the metrics of the SDK, each with fixed labels. It returns the
+// NewMetricsHandler registers the metrics of the SDK, each with fixed labels. NewMetricsHandler returns the
 // handler that updates these metrics. The handler drops metrics that are not in sdkMetrics.
 func NewMetricsHandler(registerer prometheus.Registerer) client.MetricsHandler {
 	return &metricsHandler{metrics: sdkMetrics(registerer)}

@@ -58,8 +58,8 @@ func CompletedRun(ctx context.Context, reader RunReader, namespace, taskQueue st
 	return nil, nil
 }
 
-// RunResponds reports whether a worker answers a query of a run. If RunResponds returns an error, for example
-// because the run does not exist any more, it is unknown whether workers respond.
+// RunResponds reports whether a worker answers a query of a run. An error, for example of a run that was
+// deleted, does not show whether workers respond.
 func RunResponds(ctx context.Context, reader RunReader, namespace string, run *common.WorkflowExecution) (bool, error) {
 	_, err := reader.QueryWorkflow(ctx, &workflowservice.QueryWorkflowRequest{
 		Namespace: namespace, Execution: run, Query: &query.WorkflowQuery{QueryType: protocol.StatusQuery},

@@ -40,12 +40,12 @@ func SearchAttributes() map[string]enums.IndexedValueType {
 	}
 }
 
-// Setup creates the namespace and its search attributes if they are missing. With DryRun, Setup
-// only prints the changes that it would make.
+// Setup creates the namespace and its search attributes if they are missing. With DryRun, Setup only prints
+// the changes.
 type Setup struct {
 	Client    client.Client
 	Namespace string
-	// Retention is the retention of completed runs. An existing namespace keeps its retention.
+	// Retention is the retention of completed runs. The retention of an existing namespace does not change.
 	Retention time.Duration
 	DryRun    bool
 	// Out receives a line for each namespace or search attribute that was found or created.
@@ -80,8 +80,8 @@ func (s *Setup) Run(ctx context.Context) error {
 	return s.add(ctx, missing)
 }
 
-// namespace creates a missing namespace. It reports whether the namespace was created, or, with DryRun,
-// would be created.
+// namespace creates the namespace if the namespace is missing. created is true if the namespace was created,
+// or would be created without DryRun.
 func (s *Setup) namespace(ctx context.Context) (created bool, err error) {
 	service := s.Client.WorkflowService()
 	found, err := call(ctx, service.DescribeNamespace, &workflowservice.DescribeNamespaceRequest{Namespace: s.Namespace})

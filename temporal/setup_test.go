@@ -156,7 +156,7 @@ func testPrune(t *testing.T, server string) {
 		assert.Contains(collect, prune("alive", "no\n", false), "warning: worker outrigger-worker@here polled for tasks at ")
 	}, timeout, 50*time.Millisecond)
 
-	// A run that continued as new is terminated, too.
+	// Prune also terminates a run that has continued as new.
 	continuing := worker.New(c, "continued", worker.Options{})
 	continuing.RegisterWorkflowWithOptions(func(ctx workflow.Context, left int) error {
 		if left > 0 {

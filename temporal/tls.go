@@ -27,7 +27,7 @@ type TLS struct {
 	// DisableHostVerification accepts any certificate of the server.
 	DisableHostVerification bool
 
-	// certificate and key are both set or both empty. Without ca, the CAs of the system are used.
+	// certificate is set if and only if key is set. Without ca, the CAs of the system are used.
 	certificate, key, ca pemSource
 }
 
@@ -135,7 +135,7 @@ func (c *transportCredentials) Clone() credentials.TransportCredentials {
 
 // alertConn is a connection whose Write returns the TLS alert of the server instead of the write error, if
 // the server has sent an alert. In TLS 1.3, the server verifies the client certificate after the client has
-// completed its handshake. gRPC may therefore write to the connection before it reads the alert.
+// completed the handshake. Therefore, gRPC may write to the connection before gRPC reads the alert.
 type alertConn struct{ net.Conn }
 
 // Write implements net.Conn.

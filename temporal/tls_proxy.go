@@ -34,8 +34,8 @@ const (
 type TLSProxy struct {
 	// Address and Server have the form host:port.
 	Address, Server string
-	// CertFile and KeyFile contain the certificate of the server and its key. CAFile contains the CA of the
-	// certificates of clients. All three files are in PEM format.
+	// CertFile and KeyFile contain the certificate of the proxy and the key of the certificate. CAFile
+	// contains the CA of the certificates of clients. All three files are in PEM format.
 	CertFile, KeyFile, CAFile string
 	Log                       logr.Logger
 }

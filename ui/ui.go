@@ -38,7 +38,8 @@ type Options struct {
 	// Address has the form host:port. If the address is not a loopback address, each request needs a bearer
 	// token, and the server needs a certificate.
 	Address string
-	// CertFile and KeyFile are read at each handshake. If both are empty, the server does not use TLS.
+	// CertFile and KeyFile are read at each handshake. If CertFile and KeyFile are empty, the server does not
+	// use TLS.
 	CertFile, KeyFile string
 	Temporal          temporal.Options
 	// TemporalUI is the URL of the Temporal UI. If TemporalUI is empty, pages show the links that the

@@ -17,9 +17,9 @@ import (
 	"github.com/outrigger/outrigger/activities"
 )
 
-// A worker lists lost batches before it polls for tasks. In the reverse order, the worker could
-// release a batch that it has just started. Another worker could then claim the batch, and both
-// workers would write pods.
+// A worker lists lost batches before it polls for tasks. In the reverse order, the worker could release a
+// batch that the worker has just started. Another worker could then claim the batch, and two workers would
+// write the same pods.
 func TestNoTaskIsPolledBeforeLostBatchesAreListed(t *testing.T) {
 	answers := make(chan error)
 	lost := lostBatches{log: logr.Discard(), known: make(chan struct{}), read: func(context.Context) ([]activities.LostBatch, error) {

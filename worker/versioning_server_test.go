@@ -240,8 +240,8 @@ func (f *workers) pollers(queue string, kind enums.TaskQueueType) *workflowservi
 	return answer
 }
 
-// follows checks that a run upgrades one pod with each build. It makes the next build current
-// while the batch of the previous build is running.
+// follows checks that a run upgrades one pod with each build. follows makes the next build current while the
+// batch of the previous build is running.
 func (f *workers) follows(builds ...string) client.WorkflowRun {
 	f.t.Helper()
 	run := f.roll()

@@ -93,9 +93,9 @@ type Eviction struct {
 	// Controller is the controller of the pods. For the pods of a Deployment, Controller is the ReplicaSet,
 	// and Owner is the Deployment.
 	Controller Controller `json:"controller,omitzero"`
-	// Pods are the pods to evict, with the resourceVersion at which they were chosen.
+	// Pods are the pods to evict, each with the resourceVersion that the plan read.
 	Pods []WrittenPod `json:"pods"`
-	// Unready is set if the pods were not ready when they were chosen.
+	// Unready is set if the pods were not ready when the plan chose the pods.
 	Unready bool `json:"unready,omitempty"`
 	// The following fields describe the owner at the time at which the pods were chosen. Good is the number
 	// of pods with the newest content, without unready pods unless Unready is set. Others is the number of

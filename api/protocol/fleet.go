@@ -187,8 +187,8 @@ type FleetState struct {
 	Verdicts []FleetVerdict `json:"verdicts,omitempty"`
 	// Events are the newest events of the rollouts, the newest last.
 	Events []FleetEvent `json:"events,omitempty"`
-	// Rules is the version of the decisions, so that the runs of earlier releases replay. A run keeps the
-	// version with which it began. A new run begins with the newest version.
+	// Rules is the version of the decisions, so that the runs of earlier releases replay. The version of a
+	// run does not change. A new run uses the newest version.
 	Rules int `json:"-"`
 }
 

@@ -24,7 +24,7 @@ const (
 // MaxMeasurements is the number of measurements that a gate keeps.
 const MaxMeasurements = 5
 
-// GateState is the progress of a gate within its step.
+// GateState is the progress of a gate of a step.
 type GateState struct {
 	Name    string    `json:"name"`
 	Phase   GatePhase `json:"phase"`
@@ -52,7 +52,7 @@ type MeasureGateInput struct {
 	SidecarSet SetReference `json:"sidecarSet"`
 	Generation int64        `json:"generation"`
 	Policy     string       `json:"policy"`
-	// Step is the name of the step, or its number.
+	// Step is the name of the step, or the number of a step without a name.
 	Step string                  `json:"step"`
 	Gate outriggerv1.RolloutGate `json:"gate"`
 	// Previous is the value of the latest earlier measurement that has a value. If no earlier measurement has

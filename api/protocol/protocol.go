@@ -82,13 +82,13 @@ type WrittenPod struct {
 // SelectedPod is a pod that is selected for a batch.
 type SelectedPod struct {
 	PodReference
-	// Unready is set if the pod was not ready when it was selected. Such a pod needs no slot of
-	// maxUnavailable. The batch does not upgrade the pod if it has become ready.
+	// Unready is set if the pod was not ready when the pod was selected. Such a pod needs no slot of
+	// maxUnavailable. If the pod becomes ready before the upgrade, the batch does not upgrade the pod.
 	Unready bool `json:"unready,omitempty"`
 }
 
 // Phase is the phase of a run. The search attribute RolloutPhase of the run contains the phase. The attribute
-// value Waiting means that the run sleeps until a signal or its timer.
+// value Waiting means that the run sleeps until a signal arrives or a timer ends.
 type Phase string
 
 // These are the phases of a run. A run ends in one of the last five phases. A plan has the phase StepReached
@@ -167,7 +167,7 @@ type Progress struct {
 	Migrating bool `json:"migrating,omitempty"`
 	// Run is the id of the first run of the chain. The Lease of the SidecarSet names this id as the holder.
 	Run string `json:"run,omitempty"`
-	// Stage is the position within the steps of a RolloutPolicy. It is nil without a policy.
+	// Stage is the position within the steps of a RolloutPolicy, or nil without a policy.
 	Stage *Stage `json:"stage,omitempty"`
 	// Stall is nil unless the ProgressDeadline of the step applies.
 	Stall *Stall `json:"stall,omitempty"`
@@ -226,7 +226,8 @@ type Pause struct {
 	At time.Time `json:"at,omitzero"`
 }
 
-// MaxPauseText limits the name and the reason of a pause, in bytes each, because a condition shows both.
+// MaxPauseText limits the name and the reason of a pause, in bytes each, because a condition contains the
+// name and the reason.
 const MaxPauseText = 1024
 
 // Bounded returns the pause with By and Reason shortened to MaxPauseText bytes each. A run cannot reject a
@@ -289,12 +290,12 @@ type RolloutStatus struct {
 	RejectedWrites int          `json:"failed"`
 	// Since is the time at which the run started with this generation.
 	Since time.Time `json:"since"`
-	// Stage is the position within the steps of a RolloutPolicy. It is nil without a policy.
+	// Stage is the position within the steps of a RolloutPolicy, or nil without a policy.
 	Stage *Stage `json:"stage,omitempty"`
 	// Permit is the permit of the fleet, if the run has one.
 	Permit *Permit `json:"permit,omitempty"`
-	// FleetFault is the reason that no permit can arrive. It is set only while the run waits for a permit and
-	// the connection to the fleet does not work.
+	// FleetFault is the reason why no permit can arrive. FleetFault is set only while the run waits for a
+	// permit and the connection to the fleet does not work.
 	FleetFault string `json:"fleetFault,omitempty"`
 }
 
@@ -365,11 +366,11 @@ type NextBatchResult struct {
 	// Stage is the stage that the plan used, or nil without a RolloutPolicy. In phase Superseded, Stage is
 	// the stage that status records for Generation.
 	Stage *Stage `json:"stage,omitempty"`
-	// FleetFault is the reason that no permit can arrive, with the remedy. It is set only while the rollout
-	// waits for a permit.
+	// FleetFault is the reason why no permit can arrive, with the remedy. FleetFault is set only while the
+	// rollout waits for a permit.
 	FleetFault string `json:"fleetFault,omitempty"`
-	// FrozenUntil is the time at which the phase Frozen ends by itself: the end of the RolloutFreeze, or the
-	// start of the next window. If no such time exists, FrozenUntil is nil.
+	// FrozenUntil is the time at which the phase Frozen ends without a change by a user: the end of the
+	// RolloutFreeze, or the start of the next window. If no such time exists, FrozenUntil is nil.
 	FrozenUntil *time.Time `json:"frozenUntil,omitempty"`
 	// ProgressDue is set while the ProgressDeadline of the step applies. In this case, Took is the time that
 	// the worker needed for the activity. If the run waited much longer than Took, the run assumes an outage.
@@ -472,7 +473,7 @@ type RejectedPod struct {
 	Reason string `json:"reason"`
 }
 
-// The workflow and its activities both depend on these timings.
+// The workflow and the activities depend on these timings.
 const (
 	// NextBatchPoll limits the time for which NextBatch waits until the run has something to do.
 	NextBatchPoll = 5 * time.Minute

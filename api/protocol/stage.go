@@ -17,8 +17,8 @@ const (
 	// steps.
 	ApproveUpdate = "approve"
 	PromoteUpdate = "promote"
-	// AbortUpdate rolls back the rollout. RetryUpdate ends the quarantine of the content, so that
-	// the rollout begins again with its first step.
+	// AbortUpdate rolls back the rollout. RetryUpdate ends the quarantine of the content, so that the rollout
+	// begins again with the first step.
 	AbortUpdate = "abort"
 	RetryUpdate = "retry"
 )
@@ -29,7 +29,7 @@ type Stage struct {
 	// Hash is the hash of the content. Hash is empty until the first plan of the stage, and in a stage of an
 	// older worker.
 	Hash string `json:"hash,omitempty"`
-	// Policy is the name of the RolloutPolicy. Steps is the number of its steps.
+	// Policy is the name of the RolloutPolicy. Steps is the number of steps of the policy.
 	Policy string `json:"policy"`
 	Steps  int    `json:"steps"`
 	// Index is the index of the current step, from 0.
@@ -205,8 +205,7 @@ func (s *Stage) HasStep() bool { return s != nil && !s.Done && s.Step != nil }
 func (s *Stage) BakeEnd() time.Time { return s.Reached.Add(s.Step.Bake) }
 
 // Wait returns the phase of the run at the time now, and a message that names the bake time, the gate or the
-// approval for which the run waits. If the step is not reached, or the run waits for none of the three, the
-// phase is PhaseProgressing.
+// approval for which the run waits. Otherwise, the phase is PhaseProgressing.
 func (s *Stage) Wait(now time.Time) (phase Phase, message string) {
 	switch {
 	case s.Reached == nil || s.Step == nil:
@@ -243,7 +242,7 @@ type StepRequest struct {
 	// that is sent twice has only one effect.
 	Generation int64 `json:"generation"`
 	Step       int   `json:"step"`
-	// Hash is the hash of the content that the user saw, if it is known.
+	// Hash is the hash of the content that the user saw, or empty if the hash is unknown.
 	Hash string `json:"hash,omitempty"`
 	// Full makes a promote end all steps.
 	Full bool `json:"full,omitempty"`

@@ -134,11 +134,11 @@ const (
 	ReasonInvalid = "Invalid"
 	// ReasonTemporalUnavailable means that Temporal cannot be reached or rejects rollouts.
 	ReasonTemporalUnavailable = "EngineUnavailable"
-	// ReasonTemporalThrottled means that Temporal rejects some calls because of its rate limits.
+	// ReasonTemporalThrottled means that Temporal rejects some calls because of the rate limits of Temporal.
 	ReasonTemporalThrottled = "EngineThrottled"
 	// ReasonWorkerUnavailable means that no worker polls the task queue of the run.
 	ReasonWorkerUnavailable = "WorkerUnavailable"
-	// ReasonRolloutFailing means that workflow tasks or activities of the run fail repeatedly.
+	// ReasonRolloutFailing means that a task of the run has failed several times.
 	ReasonRolloutFailing = "RolloutFailing"
 	// ReasonRunUnreadable means that the operator cannot decrypt the answers of the run.
 	ReasonRunUnreadable      = "RunUnreadable"

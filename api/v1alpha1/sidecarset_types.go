@@ -87,7 +87,7 @@ type SidecarSetSpec struct {
 	// UpdateStrategy configures how running pods are upgraded to a new version.
 	UpdateStrategy SidecarSetUpdateStrategy `json:"updateStrategy,omitempty"`
 
-	// InjectionStrategy pauses injection into new pods, or pins its revision.
+	// InjectionStrategy pauses the injection into new pods, or pins the injected revision.
 	InjectionStrategy SidecarSetInjectionStrategy `json:"injectionStrategy,omitempty"`
 
 	// ImagePullSecrets are appended to the imagePullSecrets of the pods. The
@@ -346,8 +346,8 @@ type SidecarSetUpdateStrategy struct {
 	// new pods get a new version.
 	// Default: RollingUpdate.
 	Type SidecarSetUpdateStrategyType `json:"type,omitempty"`
-	// Paused pauses the rollout. Running pods are not upgraded, but new pods are injected. A hot
-	// upgrade in progress still resets its standby twin.
+	// Paused pauses the rollout. Running pods are not upgraded, but new pods are injected. The standby twin
+	// of a hot upgrade in progress is still reset.
 	// Default: false.
 	Paused bool `json:"paused,omitempty"`
 	// Selector limits the rollout to a canary: the matched pods with these labels. Selector and partition

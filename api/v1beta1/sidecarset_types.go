@@ -85,7 +85,7 @@ type SidecarSetSpec struct {
 	// UpdateStrategy configures how running pods are upgraded to a new version.
 	UpdateStrategy v1alpha1.SidecarSetUpdateStrategy `json:"updateStrategy,omitempty"`
 
-	// InjectionStrategy pauses injection into new pods, or pins its revision.
+	// InjectionStrategy pauses the injection into new pods, or pins the injected revision.
 	InjectionStrategy v1alpha1.SidecarSetInjectionStrategy `json:"injectionStrategy,omitempty"`
 
 	// ImagePullSecrets are appended to the imagePullSecrets of the pods. The

@@ -1,3 +1,3 @@
-// Command outrigger runs the roles operator, worker and webhook. It also contains the pages about
-// rollouts, and the commands for installation, switchover, simulation, fleets and uninstallation.
+// Command outrigger runs the roles operator, worker and webhook, serves the pages about rollouts, and
+// contains the commands for installation, switchover, simulation, fleets and uninstallation.
 package main

@@ -230,8 +230,8 @@ func (f *fleetCommand) members(ctx context.Context, c client.Client, _ []string,
 	return printTable(out, []string{"NAME", "UID", "LABELS", "FREEZE"}, rows)
 }
 
-// heardOf returns the text for a member in the column FREEZE: the newest freeze, or that the member has not
-// received the newest start or end of a freeze.
+// heardOf returns the text of a member in the column FREEZE. The text describes the freeze, or states that
+// the member has not yet received the newest start or end of a freeze.
 func heardOf(registry *protocol.FleetRegistry, uid string) string {
 	switch freeze := registry.Freeze; {
 	case freeze == nil:

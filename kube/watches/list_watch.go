@@ -16,9 +16,8 @@ import (
 )
 
 const (
-	// minUptime is the time that a watch must last before it counts as up. The API server may
-	// accept a watch and end it with an error at once. Events also take a moment to reach the
-	// cache.
+	// minUptime is the time that a watch must last before it counts as up. The API server may accept a watch,
+	// and then end the watch with an error at once. Events also need time to reach the cache.
 	minUptime = time.Second
 	// A list that has been rejected for rejectionGracePeriod is retried only every rejectionBackoff. The
 	// grace period is necessary because an API server rejects lists until the API server has read all roles
@@ -41,7 +40,7 @@ func (o *outage) over(now time.Time) bool {
 	return !o.opened.IsZero() && now.Sub(o.opened) >= minUptime
 }
 
-// monitoredListWatch lists and watches a type, and records the outages of its watch.
+// monitoredListWatch lists and watches a type, and records the outages of the watch.
 type monitoredListWatch struct {
 	client toolscache.ListerWatcher
 	lists  toolscache.ListerWatcherWithContext
@@ -121,7 +120,7 @@ func (w *monitoredListWatch) watch(ctx context.Context, options metav1.ListOptio
 		return nil, err
 	}
 	number := w.begun()
-	// A watch that streams the initial list is not up to date before its bookmark.
+	// A watch that streams the initial list is current only after the bookmark at the end of the list.
 	if options.SendInitialEvents == nil || !*options.SendInitialEvents {
 		w.opened(number)
 	}
@@ -188,7 +187,7 @@ func (w *monitoredListWatch) brokeLocked(cause error) {
 	w.outage.Store(next)
 }
 
-// observedWatch forwards a watch and reports its events and its end.
+// observedWatch forwards the events of a watch, and reports the events and the end of the watch.
 type observedWatch struct {
 	from    watch.Interface
 	to      chan watch.Event

@@ -114,7 +114,7 @@ func (p *stringPool) containers(own []corev1.Container) []corev1.Container {
 	return add(p.containerSets, string(key), kept)
 }
 
-// appendParts appends each part with its length, so that different parts make different keys.
+// appendParts appends the length and the text of each part, so that different parts make different keys.
 func appendParts(key []byte, parts ...string) []byte {
 	for _, part := range parts {
 		key = append(binary.AppendUvarint(key, uint64(len(part))), part...)

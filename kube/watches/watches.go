@@ -19,8 +19,7 @@ import (
 // server ends each watch every few minutes, but the informer reconnects within StaleAfter.
 const StaleAfter = 2 * time.Second
 
-// Watches records for each cached type how long its watch has been down. Watches is safe for
-// concurrent use.
+// Watches records how long the watch of each cached type has been down. Watches is safe for concurrent use.
 type Watches struct {
 	scheme *runtime.Scheme
 	clock  clock.Clock

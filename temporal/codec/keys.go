@@ -32,8 +32,8 @@ type Options struct {
 	// the id of the key. The content is 32 random bytes in base64. A file with a leading dot in
 	// its name is not a key.
 	KeyDir string
-	// KeyID is the id of the key for encryption. KeyIDFile is a file that contains this id
-	// instead, for example .current in KeyDir. If both are empty, payloads are only decrypted.
+	// KeyID is the id of the key for encryption. KeyIDFile is a file that contains this id instead, for
+	// example .current in KeyDir. If KeyID and KeyIDFile are empty, payloads are only decrypted.
 	KeyID, KeyIDFile string
 }
 

@@ -45,8 +45,8 @@ type Server struct {
 	AllowUnauthenticated bool
 	// Origins are the allowed origins of web pages, such as https://temporal.example.com.
 	Origins []string
-	// CertFile and KeyFile are read at each handshake. If both are empty, the server does not use
-	// TLS.
+	// CertFile and KeyFile are read at each handshake. If CertFile and KeyFile are empty, the server does not
+	// use TLS.
 	CertFile, KeyFile string
 }
 

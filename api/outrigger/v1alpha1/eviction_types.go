@@ -8,10 +8,10 @@ import (
 // RolloutNotUpgradable configures the reaction to pods that cannot be upgraded in place to the newest
 // content, and to pods that match but were never injected.
 type RolloutNotUpgradable struct {
-	// Action is Leave or Evict. With Leave, the default, the pods stay until another component recreates
-	// them. With Evict, the pods are evicted through the eviction API after the rollout of their SidecarSet
-	// has ended, and their controllers recreate them. Pods without a controller, and pods that run to
-	// completion, are never evicted.
+	// Action is Leave or Evict. With Leave, the default, the pods stay until another component recreates the
+	// pods. With Evict, the pods are evicted through the eviction API after the rollout of the SidecarSet has
+	// ended, and the controllers of the pods recreate the pods. Pods without a controller, and pods that run
+	// to completion, are never evicted.
 	// +kubebuilder:validation:Enum=Leave;Evict
 	Action NotUpgradableAction `json:"action,omitempty"`
 	// MaxUnavailablePerOwner is the number of pods of one owner, such as a Deployment, that may be

@@ -7,8 +7,9 @@ import (
 )
 
 // RolloutAction pauses, resumes, approves, promotes, aborts, retries or permits the rollout of a SidecarSet.
-// The operator sends the action to the run, and writes the answer of the run into status. An action
-// that is not carried out within ten minutes is rejected. An action is deleted an hour after its end.
+// The operator sends the action to the run, and writes the answer of the run into status. An action that is
+// not carried out within ten minutes is rejected. An action is deleted one hour after the phase has become
+// Succeeded or Rejected.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=roa
