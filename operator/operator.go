@@ -48,7 +48,7 @@ type Options struct {
 	TaskQueue string
 	// TemporalUI is the URL of the web UI, for links. If TemporalUI is empty, there are no links.
 	TemporalUI string
-	// LeaderElect lets only one of several operators reconcile at a time.
+	// If LeaderElect is set, only one of several operators reconciles at a time.
 	LeaderElect bool
 	// WorkerCheckInterval is the time between two checks of the workers while the workers respond (SPEC
 	// §8.10).

@@ -37,7 +37,7 @@ import (
 )
 
 const (
-	// soon is the timeout for changes that need no action of the test.
+	// soon is the timeout for changes that happen without further action of the test.
 	soon = 30 * time.Second
 	tick = 50 * time.Millisecond
 )
@@ -158,7 +158,8 @@ func admit(t *testing.T, set *v1alpha1.SidecarSet) {
 	set.Annotations = map[string]string{v1alpha1.HashAnnotation: hash, v1alpha1.HashWithoutImageAnnotation: blank}
 }
 
-// change changes a SidecarSet and writes it with the annotations that the webhook would write.
+// change applies how to a SidecarSet, and writes the result with the annotations that the webhook would
+// write.
 func (e *testEnv) change(t *testing.T, name string, how func(*v1alpha1.SidecarSet)) *v1alpha1.SidecarSet {
 	t.Helper()
 	var set v1alpha1.SidecarSet

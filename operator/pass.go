@@ -103,7 +103,7 @@ type observation struct {
 	// the time at which the freeze ends by itself, or at which the next window opens.
 	frozenReason string
 	frozenUntil  *time.Time
-	// failure is the reason to pause or to roll back the rollout, if it has failed.
+	// failure is the reason to pause or to roll back the rollout, or nil if the rollout has not failed.
 	failure *protocol.Failure
 	// unhealthy is set while upgraded pods have not converged, and may count as failed after some time.
 	unhealthy bool
@@ -115,7 +115,7 @@ type observation struct {
 	unreadable rollout.UnreadablePods
 	// uninjected contains the pods that match but lack the sidecars.
 	uninjected uninjectedPods
-	// webhookFault is the reason for which new pods are not injected. It is empty if new pods are
+	// webhookFault is the reason for which new pods are not injected. webhookFault is empty if new pods are
 	// injected.
 	webhookFault string
 	// pause is set while the run is paused by signal, as of the last check.
@@ -207,8 +207,8 @@ func (o *observation) unfinished() bool {
 	return o.inProgress() || o.plan.Phase == protocol.PhasePaused || o.frozen()
 }
 
-// upgradableConditionPending reports whether a pod that cannot be upgraded does not
-// have its condition yet.
+// upgradableConditionPending reports whether the condition of at least one pod that is not upgradable still
+// has to be written.
 func (o *observation) upgradableConditionPending() bool {
 	return slices.ContainsFunc(o.plan.FalseConditions, func(pod protocol.PodReference) bool {
 		return slices.Contains(o.plan.NotUpgradable, pod)
@@ -221,7 +221,7 @@ type outcome struct {
 	started bool
 	// ended is set once the run has ended, and no other run was started.
 	ended bool
-	// pause is the pause for status. It is valid only if pauseKnown is set.
+	// pause is the pause for status, and is valid only if pauseKnown is set.
 	pause      *v1alpha1.RolloutPause
 	pauseKnown bool
 	// stage is the stage of the run, if the run has one and was read.

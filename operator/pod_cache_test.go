@@ -53,7 +53,7 @@ func TestStatusOfCachedAndWholePodsIsEqual(t *testing.T) {
 	assert.Positive(t, changes)
 }
 
-// Most changes of a pod do not affect status, so they do not requeue a SidecarSet.
+// Most changes of a pod do not affect status, so these changes do not requeue a SidecarSet.
 func TestChangesOfUncachedFieldsDoNotAffectStatus(t *testing.T) {
 	transform, drawn := watches.NewPodTransform(), podtest.New(1)
 	before, other := drawn.Pod(), drawn.Pod()

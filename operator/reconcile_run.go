@@ -16,9 +16,8 @@ import (
 )
 
 const (
-	// restartGracePeriod is the time between the completion of a run and the start of another run
-	// for pods that wait. By then, the cache shows all changes from before the end of the
-	// completed run.
+	// restartGracePeriod is the time between the completion of a run and the start of another run for pods
+	// that wait. After this time, the cache contains all changes from before the end of the completed run.
 	restartGracePeriod = 5 * time.Second
 	// busyRetryInterval is the delay before the retry of a signal to a run that was completing. After this
 	// delay, another run can be started.

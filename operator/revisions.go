@@ -89,7 +89,7 @@ type compared struct {
 }
 
 // recordResizableHashes writes status.resizableHashes before the run of the generation starts, because the
-// run reads the list when it plans. The other fields of status are written at the end of the pass.
+// run reads the list during each plan. The other fields of status are written at the end of the pass.
 func (s *revisionStep) recordResizableHashes(ctx context.Context, p *pass, sorted []*appsv1.ControllerRevision) error {
 	latest, names := p.set.Status.LatestRevision, make([]string, 0, len(sorted))
 	for _, one := range sorted {
@@ -180,7 +180,7 @@ func (s *revisionStep) createRevision(ctx context.Context, set *v1alpha1.Sidecar
 	}
 }
 
-// countCollision increases the count of collisions and writes it at once, because the webhook
+// countCollision increases the count of collisions and writes the count at once, because the webhook
 // derives the name of the revision from the count.
 func (s *revisionStep) countCollision(ctx context.Context, set *v1alpha1.SidecarSet) error {
 	before := set.DeepCopy()
@@ -219,8 +219,7 @@ func (s *revisionStep) deleteRevisions(ctx context.Context, set *v1alpha1.Sideca
 		return nil // the next pass deletes the revisions
 	}
 	for _, old := range expendable {
-		// The revision may have become the newest revision, or may have been recreated, since it
-		// was read.
+		// The revision may have become the newest revision, or may have been recreated, since the read.
 		unchanged := client.Preconditions{UID: &old.UID, ResourceVersion: &old.ResourceVersion}
 		if err := s.client.Delete(ctx, old, unchanged); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete ControllerRevision %s/%s: %w", old.Namespace, old.Name, err)

@@ -12,8 +12,8 @@ import (
 	"github.com/outrigger/outrigger/internal/stage"
 )
 
-// rolloutMetrics are totals over all SidecarSets. Collect calculates the totals, so that no
-// metric has a label for each SidecarSet.
+// rolloutMetrics contains the values of each SidecarSet. Collect exports only totals over all SidecarSets,
+// so that no metric has a label for each SidecarSet.
 type rolloutMetrics struct {
 	clock clock.PassiveClock
 	mu    sync.Mutex

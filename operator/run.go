@@ -13,9 +13,9 @@ import (
 const (
 	// statusTimeout is the maximum time that a write of status waits for a response of Temporal.
 	statusTimeout = time.Second
-	// reportedUnanswered is the number of consecutive unanswered calls about a SidecarSet after
-	// which its conditions report that Temporal is unavailable. A single unanswered call may only
-	// be slow.
+	// reportedUnanswered is the number of consecutive unanswered calls about a SidecarSet after which the
+	// conditions of the SidecarSet report that Temporal is unavailable. After one unanswered call, Temporal
+	// may only be slow.
 	reportedUnanswered = 2
 )
 
@@ -118,8 +118,8 @@ func (s *runStep) unavailable(ctx context.Context, set string) error {
 }
 
 // countsDelay returns the remaining delay of the write of the counts of a new generation. A result of zero
-// or less means no delay. The write is delayed for at most statusTimeout until each pod that is not
-// upgradable has a condition with the reason (SPEC §8.1).
+// or less means no delay. The write is delayed until each pod that is not upgradable has a condition, for
+// at most statusTimeout (SPEC §8.1).
 func (s *runStep) countsDelay(p *pass) time.Duration {
 	if p.set.Status.ObservedGeneration == p.set.Generation || p.pause != nil || !p.upgradableConditionPending() {
 		return 0

@@ -135,7 +135,7 @@ type runState struct {
 
 // endCheck is the state of the checks of the run of a finished SidecarSet.
 type endCheck struct {
-	// generation is the finished generation. It is zero before the first check.
+	// generation is the finished generation. generation is zero before the first check.
 	generation int64
 	done       int
 	nextAt     time.Time
@@ -235,7 +235,7 @@ func (s *runState) recordCheck(o *observation, now time.Time) {
 	s.checkedCounts, s.hadWork, s.checkedAt = o.plan.Counts, o.hasWork(), now
 }
 
-// stuck reports whether nothing has changed for a while although the run has work.
+// stuck reports whether nothing has changed between the last two checks although the run has work.
 func (s *runState) stuck() bool { return s.hadWork && s.checkInterval > runs.Backoff(minCheckInterval) }
 
 // mayWake reports whether to wake a run that waits for a signal, and if so, records the wake. The same

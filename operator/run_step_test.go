@@ -43,7 +43,7 @@ type slowTemporal struct {
 	described int
 	// damaged is the error of every DescribeWorkflowExecution call, if set.
 	damaged error
-	// answer is the answer of the run to the query status, and queried the number of queries.
+	// answer is the answer of the run to the query status, and queried is the number of queries.
 	answer  protocol.RolloutStatus
 	queried int
 	// signals are the names of the signals that were sent to an open run.
@@ -253,7 +253,7 @@ func TestSpec8_5_ARejectedStartIsReportedByItsSetAlone(t *testing.T) {
 	assert.Equal(t, int64(generation), damaged.Status.Rollout.Generation)
 }
 
-// The operator reads the run of the earlier generation before it starts the next generation.
+// The operator reads the run of the earlier generation before the start of the next generation.
 func TestSpec8_5_ARunThatCannotBeReadIsReportedByItsSetAlone(t *testing.T) {
 	set := named("damaged")
 	set.Status.Rollout = &v1alpha1.RolloutStatus{Generation: generation - 1}

@@ -70,8 +70,8 @@ const (
 	suspend = "suspended" // is paused by the spec in generation 2
 )
 
-// stubRollout has the memo and the search attributes that the operator reads, and upgrades no
-// pods.
+// stubRollout is a workflow that writes the memo and the search attributes that the operator reads, and
+// upgrades no pods.
 func stubRollout(ctx workflow.Context, input protocol.RolloutInput) error {
 	stub := &stubRun{input: input, pause: input.Pause, is: func(kind string) bool { return strings.HasPrefix(input.SidecarSet.Name, kind) }}
 	if err := stub.show(ctx); err != nil {

@@ -39,9 +39,9 @@ type Writer struct {
 	evicting       *Evicting
 }
 
-// AddTo adds a Writer to a manager. In a cluster without the definition of RolloutPolicies, AddTo
-// adds nothing. If the definition is installed later, the operator writes no status of
-// RolloutPolicies until it restarts.
+// AddTo adds a Writer to a manager. In a cluster without the definition of RolloutPolicies, AddTo adds
+// nothing. If the definition is installed later, the operator must restart to write the status of
+// RolloutPolicies.
 func AddTo(mgr manager.Manager, direct client.Client, evictions Evictions, metrics *Metrics, evicting *Evicting) error {
 	policies, err := kube.OptionalCache(mgr, outriggerv1.GroupVersion.WithKind("RolloutPolicy"))
 	if err != nil {

@@ -142,8 +142,8 @@ func sendUnlessFull[T any](to chan<- T, value T) {
 	}
 }
 
-// update applies a change to the recorded state. It sends an event if the change affects the
-// result of unavailable.
+// update applies a change to the recorded state. update sends an event if the change affects the result of
+// unavailable.
 func (c *connection) update(change func()) {
 	c.mu.Lock()
 	before, wasUnreachable := c.unavailable(), c.unreachableErr != nil

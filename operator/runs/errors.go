@@ -23,8 +23,8 @@ func IsThrottled(err error) bool {
 	return is[ThrottledError](err) || is[*serviceerror.ResourceExhausted](err) && !IsBusy(err)
 }
 
-// IsBusy reports whether a run could not be signalled at that moment, for example because
-// it was completing.
+// IsBusy reports whether a signal failed because the run was busy, for example because the run was
+// completing.
 func IsBusy(err error) bool {
 	exhausted, ok := errors.AsType[*serviceerror.ResourceExhausted](err)
 	return ok && exhausted.Cause == enums.RESOURCE_EXHAUSTED_CAUSE_BUSY_WORKFLOW

@@ -100,7 +100,7 @@ func (o *Orphans) Start(ctx context.Context) error {
 	return nil
 }
 
-// signalAll signals the runs of deleted SidecarSets until they have ended.
+// signalAll signals each run of a deleted SidecarSet until the run has ended.
 func (o *Orphans) signalAll(ctx context.Context) {
 	for {
 		run, shutdown := o.queue.Get()

@@ -77,9 +77,9 @@ func (q *taskQueue) of(versions []version) []*taskqueue.PollerInfo {
 	})
 }
 
-// polledBy returns the sorted versions of the workers that still poll the queue. A worker still
-// polls if its last poll is at most pollTimeout older than the newest poll of any worker, or than
-// at if at is later.
+// polledBy returns the sorted versions of the workers that still poll the queue. The reference time is the
+// newest poll of all workers, or at if at is later. A worker still polls if the last poll of the worker is
+// less than pollTimeout before the reference time.
 func (q *taskQueue) polledBy(at time.Time) (versions []version) {
 	newest := at
 	for _, poller := range q.pollers {

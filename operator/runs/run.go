@@ -44,8 +44,8 @@ type Run struct {
 // Open reports whether the run has not ended.
 func (r *Run) Open() bool { return r.Status == enums.WORKFLOW_EXECUTION_STATUS_RUNNING }
 
-// Completed reports whether the run has ended because the rollout was done. For a run that was terminated
-// or has failed, Completed returns false.
+// Completed reports whether the run has completed. For a run that was terminated or has failed, Completed
+// returns false.
 func (r *Run) Completed() bool { return r.Status == enums.WORKFLOW_EXECUTION_STATUS_COMPLETED }
 
 // TaskPending reports whether a workflow task of the run is pending, after which the run plans again

@@ -23,7 +23,8 @@ import (
 	"github.com/outrigger/outrigger/temporal"
 )
 
-// soon is the timeout for changes that need no action of the test. tick is the polling interval.
+// soon is the timeout for changes that happen without further action of the test. tick is the polling
+// interval.
 const (
 	soon = 30 * time.Second
 	tick = 50 * time.Millisecond

@@ -11,7 +11,7 @@ import (
 	"github.com/outrigger/outrigger/temporal"
 )
 
-// selectInterval is the time between two lists while there is no completed run.
+// selectInterval is the time between two searches for a completed run.
 const selectInterval = 10 * time.Second
 
 // Workers returns the fault of the workers, also while no rollout is in progress. Workers queries a

@@ -29,8 +29,8 @@ type compiledSet struct {
 	// scopeErr is a parse error of the selectors. The scope then contains all pods that
 	// the SidecarSet could match.
 	scopeErr error
-	// former is the revision that new pods get while they do not get the newest content. If all
-	// new pods get the newest content, former is nil.
+	// former is the revision that new pods get in place of the newest content. If all new pods get the
+	// newest content, former is nil.
 	former *v1alpha1.GoodRevision
 	// quarantined is set if no new pod gets the newest content, because the rollout of the newest content
 	// failed.

@@ -24,7 +24,7 @@ func Size() server.Size {
 }
 
 // Validate rejects a RolloutPolicy with errors that its CustomResourceDefinition cannot find (SPEC 11.1.6).
-// The response has status 422, as a response of the API server, and a cause for each field.
+// The response has status 422, like a rejection by the API server, and a cause for each field.
 func Validate(_ context.Context, req admission.Request) admission.Response {
 	written, stored := &outriggerv1.RolloutPolicy{}, (*outriggerv1.RolloutPolicy)(nil)
 	if err := json.Unmarshal(req.Object.Raw, written); err != nil {

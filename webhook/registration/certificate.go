@@ -26,8 +26,8 @@ const (
 
 const (
 	certificateLifetime = 365 * 24 * time.Hour
-	// renewBefore is the remaining lifetime at which a certificate is replaced. The replaced
-	// certificate stays trusted until it expires.
+	// renewBefore is the remaining lifetime at which a certificate is replaced. API servers trust the
+	// replaced certificate until its expiry.
 	renewBefore = 90 * 24 * time.Hour
 	// backdated is the time from the start of the validity to the issue of a certificate. A certificate is
 	// backdated because the clock of the issuing replica may be ahead of other clocks.
@@ -119,8 +119,7 @@ func (i issuer) issue(now time.Time, trusted ...[]byte) (map[string][]byte, erro
 }
 
 // bundle returns the CA of a Secret, the previous CAs of the Secret, and the CAs that are trusted already.
-// bundle omits expired previous and trusted CAs. Replicas may serve a certificate of another CA until this
-// CA expires.
+// bundle omits expired previous and trusted CAs. Replicas may still serve certificates of previous CAs.
 func bundle(data map[string][]byte, trusted []*x509.Certificate, now time.Time) []byte {
 	var result []byte
 	for _, ca := range certificates(data[caKey]) {

@@ -151,8 +151,8 @@ func (r *Reconciler) Certificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	return nil, errNoCertificate
 }
 
-// Reconcile takes the next step. Each write causes an event, and the event starts the step after
-// the write.
+// Reconcile executes the next step of the registration. Each write causes an event, and the event starts
+// the step after the write.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	wait, err := r.step(ctx)
 	// Another replica has already written the object. The write of the other replica also causes an event.
@@ -287,8 +287,8 @@ func (r *Reconciler) serveTrusted(ctx context.Context, secret *corev1.Secret) (t
 	if !bytes.Equal(r.trustedCA, ca) {
 		r.trustedCA, r.trustedSince = ca, r.now()
 	}
-	// A replica serves the new certificate at once if it has no certificate, or if the API server does not
-	// trust the current certificate.
+	// A replica serves the new certificate at once if the replica has no certificate, or if the API server
+	// does not trust the current certificate.
 	renewal := !bytes.Equal(r.servedCA, ca) && r.servesTrusted(live)
 	if wait := propagationDelay - r.now().Sub(r.trustedSince); renewal && wait > 0 {
 		return wait, nil

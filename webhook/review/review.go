@@ -85,7 +85,8 @@ func Handle(handler admission.Handler) Decider {
 	}
 }
 
-// Patched allows a request with a patch, or without a patch if there are no operations.
+// Patched returns a response that allows the request, with a patch of operations. If operations is empty,
+// the response has no patch.
 func Patched(operations []jsonpatch.Operation) admission.Response {
 	encoded, err := json.Marshal(operations)
 	if err != nil {

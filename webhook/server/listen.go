@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// shutdownTimeout limits the time of requests in progress when the process ends.
+	// shutdownTimeout limits the time of requests in flight when the process ends.
 	shutdownTimeout = 15 * time.Second
 	// maxHeaderBytes limits the header of a request.
 	maxHeaderBytes = 32 << 10
@@ -44,9 +44,9 @@ func defaultTimeouts() timeouts {
 	}
 }
 
-// Runnable serves on a listener until its context ends, and then completes the requests in
-// progress. The manager starts the Runnable before the caches, and stops the Runnable after the
-// caches.
+// Runnable returns a runnable that serves on the listener plain until the context of the runnable ends, and
+// then completes the requests in flight. The manager starts the Runnable before the caches, and stops the
+// Runnable after the caches.
 func (s *Server) Runnable(plain net.Listener) *manager.Server {
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, request *http.Request) {
 		if s.clients.accepts(request.TLS) {

@@ -71,7 +71,7 @@ func TestTooManyRequestsInFlightGet429(t *testing.T) {
 	}
 }
 
-// Requests for pods are light, so they do not wait in the queue of heavy requests.
+// Requests for pods are light, so these requests do not wait in the queue of heavy requests.
 func TestHeavyRequestsDoNotDelayPods(t *testing.T) {
 	began, goOn := make(chan struct{}, 1), make(chan struct{})
 	s := newServed(t, func(s *Server) {

@@ -192,7 +192,7 @@ const lingerTimeout = time.Second
 
 // reject answers with the error, and closes the connection. reject reads the rest of the body before the
 // connection is closed. Otherwise, the kernel would drop the answer before a client that is still sending
-// has read it.
+// has read the answer.
 func reject(w http.ResponseWriter, request *http.Request, status int, err error) int {
 	if status == http.StatusMethodNotAllowed {
 		w.Header().Set("Allow", http.MethodPost)

@@ -162,7 +162,7 @@ func TestInvalidRequestsGetA4xx(t *testing.T) {
 	assert.Equal(t, 2.0, valueOf(t, s.metrics.requests.With(prometheus.Labels{"path": reviewPath, "code": "405"})))
 }
 
-// The server rejects a body with a large Content-Length without reading it.
+// The server rejects a body with a large Content-Length without reading the body.
 func TestALargeBodyIsRejectedUnread(t *testing.T) {
 	s := newServed(t, nil)
 	c := s.dial(t)

@@ -11,15 +11,16 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// An admitted SidecarSet reaches the cache within milliseconds, unless another admission
-// check rejects it.
+// An admitted SidecarSet reaches the cache within milliseconds, unless another admission check rejects the
+// SidecarSet.
 const (
 	admittedTimeout      = 300 * time.Millisecond
 	admittedPollInterval = 5 * time.Millisecond
 )
 
-// admittedSet is the last SidecarSet that this process admitted. If two SidecarSets are applied
-// one after the other, validation must find their conflicts although the cache is not up to date.
+// admittedSet is the last SidecarSet that this process admitted. If two SidecarSets are applied one after
+// the other, the validation of the second SidecarSet must find conflicts with the first SidecarSet although
+// the cache is not up to date.
 type admittedSet struct {
 	mu sync.Mutex
 	// hash is the hash of the content.
@@ -32,9 +33,9 @@ func (a *admittedSet) remember(set *v1alpha1.SidecarSet) {
 	a.name, a.hash = set.Name, set.Annotations[v1alpha1.HashAnnotation]
 }
 
-// awaitCached waits, once and briefly, until the cache has the SidecarSet. awaitCached returns no error,
-// because the SidecarSet may not exist. Any client of the webhook may have sent a review of this
-// SidecarSet.
+// awaitCached waits at most admittedTimeout until the cache contains the last admitted SidecarSet. Later
+// calls do not wait for the same SidecarSet again. awaitCached returns no error, because the SidecarSet may
+// not exist. Any client of the webhook may have sent a review of this SidecarSet.
 func (a *admittedSet) awaitCached(ctx context.Context, cached client.Reader) {
 	a.mu.Lock()
 	name, hash := a.name, a.hash

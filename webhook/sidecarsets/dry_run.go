@@ -92,9 +92,9 @@ func (d podDryRun) tryPod(ctx context.Context, spec map[string]any) error {
 	return d.client.Create(ctx, pod, client.DryRunAll, client.FieldValidation(metav1.FieldValidationIgnore))
 }
 
-// dryRunCauses interprets the answer to a dry run. The API server validates pods before it checks
-// quotas. Therefore, a pod that only exceeds the quota of this namespace is valid. An admitted
-// pod is also valid. In this case, the quota is not in force yet.
+// dryRunCauses interprets the answer to a dry run. The API server validates a pod before the check of
+// quotas. Therefore, a pod that only exceeds the quota of this namespace is valid. An admitted pod is also
+// valid. In this case, the quota is not in force yet.
 func dryRunCauses(answer error) ([]metav1.StatusCause, error) {
 	if answer == nil {
 		return nil, nil
