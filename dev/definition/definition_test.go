@@ -17,7 +17,7 @@ import (
 
 const (
 	applied = "../../config/crd/bases/apps.kruise.io_sidecarsets.yaml"
-	// The annotations of an object may have 256 KiB. kubectl apply needs one for the whole manifest.
+	// The annotations of an object may have 256 KiB. kubectl apply stores the whole manifest in an annotation.
 	annotationsLimit = 256 << 10
 	spare            = 4 << 10
 )
@@ -43,7 +43,7 @@ func TestEveryFieldIsDescribedAndKubernetesFieldsHaveNoDefaultsOrRules(t *testin
 	}
 }
 
-// The webhook stores service: null in a gRPC probe, as OpenKruise does.
+// The webhook stores service: null in a gRPC probe, like OpenKruise.
 func TestFieldsThatGoEncodesAsNullAreNullable(t *testing.T) {
 	definition, err := read(applied)
 	require.NoError(t, err)

@@ -7,12 +7,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// shown is one event of the pod: the images in its spec, the images that run, and whether it
-// serves.
+// shown is the state of a pod in one event: the images in the spec, the images that run, and the condition
+// Ready.
 type shown struct {
 	asked, runs []string
 	ready       bool
-	// restarts are the sidecar's.
+	// restarts is the restart count of each container of the sidecar.
 	restarts int32
 }
 
@@ -31,8 +31,7 @@ func (s shown) pod(names []string) *corev1.Pod {
 	return pod
 }
 
-// one returns the state of a pod with one sidecar. The restart count depends on the image that
-// runs.
+// one returns the state of a pod with one sidecar. The restart count depends on runs.
 func one(asked, runs string, ready bool) shown {
 	return shown{[]string{asked}, []string{runs}, ready, map[string]int32{"v2": 1, "v3": 2, "v4": 3}[runs]}
 }
@@ -42,7 +41,7 @@ func renamed(ready bool, restarts int32) shown {
 }
 
 func twinned(first, second, runsFirst, runsSecond string, ready bool) shown {
-	// The images differ in length, so that this changes with each restart.
+	// The sum of the lengths of the images changes with each restart.
 	restarts := int32(len(runsFirst + runsSecond))
 	return shown{[]string{first, second}, []string{runsFirst, runsSecond}, ready, restarts}
 }

@@ -109,7 +109,7 @@ func twins(active, first, second string, ready bool) func(*corev1.Pod) {
 	}
 }
 
-// crashed is a pod whose app does not come up while its sidecar serves.
+// crashed sets the status of a pod whose app crashes in a loop while the sidecar serves.
 func crashed(pod *corev1.Pod) {
 	app, side := &pod.Status.ContainerStatuses[0], &pod.Status.ContainerStatuses[1]
 	app.RestartCount, app.State.Waiting = 1, &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}
@@ -281,7 +281,7 @@ func TestLateEventsAreNoViolation(t *testing.T) {
 	assert.Equal(t, []string{"fence"}, tape.broken)
 }
 
-// A pod is stored in protobuf, a SidecarSet in JSON.
+// The API server stores a pod in protobuf, and a SidecarSet in JSON.
 func TestObjectsAreDecodedAsTheAPIServerStoresThem(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1"}}
 	var stored bytes.Buffer
@@ -303,7 +303,7 @@ func TestObjectsAreDecodedAsTheAPIServerStoresThem(t *testing.T) {
 }
 
 // If the kubelet sets Ready back to False with the earlier transition time, the pod does not count as having
-// been ready (SPEC §7.5). If the pod serves again, the pod counts from that moment on, because a writer may
+// been ready (SPEC §7.5). If the pod serves again, the slot counts only after a delay, because a writer may
 // not have observed the condition yet.
 func TestAReadyConditionWithdrawnByTheKubeletDoesNotCount(t *testing.T) {
 	since := func(at time.Time) func(*corev1.Pod) {

@@ -25,7 +25,8 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster/process"
 )
 
-// TestMain lets the test binary also be the detached supervisor and the fake roles.
+// TestMain runs the tests, the detached supervisor or a fake role, because the test binary is also used as
+// these programs.
 func TestMain(m *testing.M) {
 	switch {
 	case filepath.Base(os.Args[0]) == "outrigger":
@@ -52,22 +53,21 @@ func playRole(args []string) {
 	<-ctx.Done()
 }
 
-// inRepository moves the test into a small repository with the real programs,
-// fake roles and the manifests of testdata.
+// inRepository changes to a small repository with the real programs, fake roles and the manifests of
+// testdata.
 func inRepository(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	enterRepository(t, "dev/stack/testdata")
-	require.NoError(t, os.RemoveAll("bin/outrigger")) // the real one, if it has been built
+	require.NoError(t, os.RemoveAll("bin/outrigger")) // The real program may exist.
 	require.NoError(t, os.Symlink(self, "bin/outrigger"))
 }
 
-// enterRepository moves the test into a small repository with the real programs
-// and the given manifests.
+// enterRepository changes to a small repository with the real programs and the given manifests.
 func enterRepository(t *testing.T, manifests string) {
 	repository, err := filepath.Abs("../..")
 	require.NoError(t, err)
-	// The control socket's path must be short, which t.TempDir is not.
+	// The path of the control socket must be short, but t.TempDir returns a long path.
 	root, err := os.MkdirTemp("", "stack")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(root)) })
@@ -83,7 +83,7 @@ func enterRepository(t *testing.T, manifests string) {
 }
 
 func stack(t *testing.T, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute) // outlives t.Context, for clean-ups
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute) // outlives t.Context, for cleanup functions
 	defer cancel()
 	var out bytes.Buffer
 	command := newCommand()
@@ -126,7 +126,7 @@ func TestStackFromUpToDown(t *testing.T) {
 	require.ErrorContains(t, err, `"rudder": unknown process`)
 }
 
-// The demo needs the real roles: `make build`.
+// The demo needs the real roles, which `make build` builds.
 func TestTheDemoIsALineForEachStep(t *testing.T) {
 	enterRepository(t, "config")
 	t.Setenv("V", "")
@@ -145,7 +145,7 @@ func TestTheDemoIsALineForEachStep(t *testing.T) {
 	}, "")+`$`, out)
 }
 
-// The demo needs the real roles: `make build`.
+// The demo needs the real roles, which `make build` builds.
 func TestTheFleetDemoStopsABadVersionInTheFirstCluster(t *testing.T) {
 	enterRepository(t, "config")
 	out := mustStack(t, "fleet-demo", "--exit")
@@ -203,8 +203,8 @@ func TestAKilledSupervisorLeavesNothingAndIsRecoveredFrom(t *testing.T) {
 	assert.NoFileExists(t, ".run/env")
 }
 
-// ends waits up to ten seconds for a process to end. Signals of the Go runtime interrupt a poll,
-// which is then retried.
+// ends waits up to ten seconds for a process to end, and reports whether the process has ended. Signals of
+// the Go runtime interrupt a poll, so ends retries.
 func ends(t *testing.T, process []unix.PollFd) bool {
 	for {
 		n, err := unix.Poll(process, 10_000)
@@ -251,7 +251,7 @@ func TestRunPlaysTheRolesAgainstAnotherCluster(t *testing.T) {
 	assert.Regexp(t, regexp.MustCompile(`^operator is ready; .*\nworker is ready; .*\nwebhook is ready; .*\nlogs are in .*; Ctrl-C stops the roles\n$`), out.String())
 }
 
-// stopper collects output and calls stop once it has seen a text.
+// stopper collects output, and calls stop when the output contains the text at.
 type stopper struct {
 	bytes.Buffer
 	stop func()

@@ -1,4 +1,4 @@
-// Package architecture tests which packages may import which.
+// Package architecture tests the imports of packages, and the paths in documents.
 package architecture
 
 import (
@@ -21,7 +21,7 @@ type listed struct {
 	Standard      bool
 }
 
-// packages returns the packages of the module, without their tests.
+// packages returns the packages of the module, without test files.
 func packages(t *testing.T) map[string]listed {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports,Deps,Standard", module+"/...").Output()
@@ -55,9 +55,9 @@ func TestAllowedImports(t *testing.T) {
 		"api": types,
 		// Packages that make decisions import no client, logger, clock, randomness or Temporal.
 		"internal": append(types, module+"/internal"),
-		// A run records the measurements of gates with internal/gate and evictions with internal/eviction,
-		// and a rollout over many clusters decides with internal/fleet. A change of their results changes
-		// runs, and needs a version marker.
+		// A run records the measurements of gates with internal/gate and evictions with internal/eviction. A
+		// rollout over many clusters makes decisions with internal/fleet. A change of the results of these
+		// packages changes runs, and needs a version marker.
 		"workflows": {"go.temporal.io/sdk", "go.temporal.io/api/enums", module + "/api/protocol", module + "/api/outrigger", module + "/internal/gate", module + "/internal/eviction", module + "/internal/fleet"},
 		// The package that formats the output of the plugin has the same limits.
 		"cli/view": append(types, module+"/internal", module+"/cli/view"),
@@ -100,14 +100,14 @@ func TestForbiddenImports(t *testing.T) {
 		"workflows":  {{"k8s.io/client-go", "sigs.k8s.io/controller-runtime"}},
 		"activities": {{module + "/workflows"}, processes, programs},
 		"operator":   {{module + "/workflows", module + "/activities"}, processes[1:], programs},
-		// This package starts, signals and describes runs. Package operator decides about runs.
+		// operator/runs starts, signals and describes runs. The package operator decides about runs.
 		"operator/runs":     {{module + "/internal", module + "/kube"}},
 		"operator/storage":  {{"go.temporal.io", module + "/temporal", module + "/operator/runs"}},
 		"operator/policies": {{"go.temporal.io", module + "/temporal", module + "/operator/runs"}},
 		"webhook":           {{"go.temporal.io", module + "/temporal", module + "/workflows", module + "/activities", module + "/operator", module + "/worker"}, programs},
 		"worker":            {processes[:2], programs},
 		"kube":              {{"go.temporal.io", module + "/workflows", module + "/activities"}, processes, programs},
-		// The packages below kube do not import kube.
+		// The packages in kube do not import kube.
 		"kube/crd":     {{module + "/kube"}},
 		"kube/watches": {{module + "/kube"}},
 		"temporal":     {{"k8s.io/client-go", "sigs.k8s.io/controller-runtime"}, processes, programs},

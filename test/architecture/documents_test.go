@@ -38,7 +38,7 @@ var (
 	plain = regexp.MustCompile(`^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*/?$`)
 )
 
-// places are the quoted words that begin with a directory of this project.
+// places returns the quoted words that begin with a directory of this project.
 func places(t *testing.T, root, text string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(root)

@@ -17,12 +17,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Open opens a page in a browser without a window.
+// Open starts a browser without a window, and returns the context of a page.
 func Open(ctx context.Context, t *testing.T) context.Context {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
 	require.NoError(t, err, "apt-get install chromium")
-	// Root may not use the sandbox.
+	// The sandbox does not work for root.
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WindowSize(1360, 1000))
 	allocating, stop := chromedp.NewExecAllocator(ctx, options...)
 	t.Cleanup(stop)
@@ -31,10 +31,11 @@ func Open(ctx context.Context, t *testing.T) context.Context {
 	return page
 }
 
-// shown returns the text of a page. Temporal's UI renders Markdown in separate frames.
+// shown is an expression whose value is the text of a page. The UI of Temporal renders Markdown in separate
+// frames.
 const shown = `[document, ...Array.from(document.querySelectorAll("iframe"), f => f.contentDocument)].map(d => d?.body?.innerText).join("\n")`
 
-// AwaitTexts waits until the page shows each text.
+// AwaitTexts waits until the page shows all texts.
 func AwaitTexts(t *testing.T, page context.Context, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
@@ -46,7 +47,8 @@ func AwaitTexts(t *testing.T, page context.Context, texts ...string) {
 	}
 }
 
-// Screenshot writes the page to a file. An empty folder writes no file.
+// Screenshot writes an image of the page to the file name in folder. If folder is empty, Screenshot writes no
+// file.
 func Screenshot(t *testing.T, page context.Context, folder, name string) {
 	t.Helper()
 	png, err := chromedp.Run(page, chromedp.CaptureScreenshot())
@@ -59,7 +61,8 @@ func Screenshot(t *testing.T, page context.Context, folder, name string) {
 	require.NoError(t, os.WriteFile(filepath.Join(folder, name), png, 0o644))
 }
 
-// lowContrast lists the texts of a page whose contrast is below 4.5:1, which WCAG 2 AA requires.
+// lowContrast is an expression that lists the texts of a page whose contrast is below 4.5:1. WCAG 2 AA
+// requires this contrast.
 const lowContrast = `(() => {
   const light = (color) => color.match(/[\d.]+/g).slice(0, 3)
     .map((c) => c / 255).map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4))
@@ -71,7 +74,7 @@ const lowContrast = `(() => {
     .map((e) => e.textContent.trim());
 })()`
 
-// AssertAccessible asserts the contrast of a page in both color schemes, its landmarks, and the headers of its
+// AssertAccessible asserts the contrast of a page in both color schemes, the landmarks, and the headers of
 // tables.
 func AssertAccessible(t *testing.T, page context.Context) {
 	t.Helper()

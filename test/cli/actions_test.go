@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// nowhere is an address of Temporal that does not answer.
+// nowhere sets an address of Temporal at which no server listens.
 const nowhere = "--temporal-address=127.0.0.1:1"
 
 func TestActionsNeedNoAccessToTemporal(t *testing.T) {

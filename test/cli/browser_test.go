@@ -44,7 +44,7 @@ func TestThePagesInABrowser(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, loaded)
 
-	// The keyboard reaches the button, which stops updates.
+	// The button can be pressed with the keyboard, and stops updates.
 	require.NoError(t, chromedp.Do(page, chromedp.Focus("#pause"), chromedp.KeyEvent(" ")))
 	_, err = chromedp.Run(page, chromedp.Poll[bool](`document.getElementById("pause").getAttribute("aria-pressed") === "true"`))
 	require.NoError(t, err)

@@ -21,7 +21,7 @@ import (
 	"github.com/outrigger/outrigger/cli/view"
 )
 
-// checked runs check, and returns its lines by part.
+// checked runs the command check, and returns the checks by part.
 func checked(t *testing.T, args ...string) (map[string]view.Check, error) {
 	t.Helper()
 	out, err := sidecarset(t, append([]string{"check", "-o", "json"}, args...)...)
@@ -43,7 +43,7 @@ func TestCheckNamesThePartThatFailed(t *testing.T) {
 		return found
 	}
 	healthy := map[string]view.CheckState{"definition": "ok", "policies": "ok", "webhook": "ok", "operator": "ok", "temporal": "ok", "workers": "ok", "rights": "ok"}
-	eventually(t, []string{"check"}, "last poll ") // the worker has just started
+	eventually(t, []string{"check"}, "last poll ") // The worker has just started.
 	parts, err := checked(t)
 	require.NoError(t, err, parts)
 	assert.Equal(t, healthy, states(parts), parts)
@@ -73,7 +73,7 @@ func TestCheckNamesThePartThatFailed(t *testing.T) {
 
 func TestCheckFailsIfNoOpenRunResponds(t *testing.T) {
 	scenario(t, "silent")
-	defer kubectl(t, "", "delete", "sidecarset/silent", "deployment/silent") // other tests list all SidecarSets
+	defer kubectl(t, "", "delete", "sidecarset/silent", "deployment/silent") // Other tests list all SidecarSets.
 	setImage(t, "silent", "agent:bad")
 	eventually(t, []string{"status", "silent"}, "2 of 6 updated", "ImagePullBackOff", "Run:       ")
 	eventually(t, []string{"check"}, "last poll ")
@@ -106,7 +106,7 @@ func TestSpec8_10_EachCommandNamesWhatDoesNotAnswerWhileNothingRollsOut(t *testi
 	page := startPages(t, "127.0.0.1")
 	pod := kubectl(t, "", "get", "pods", "-l=app=unattended", "-o=jsonpath={.items[0].metadata.name}")
 
-	// A former leader, or a restored etcd, left a fault behind.
+	// A former leader, or a restored backup of etcd, has left a fault in the Lease.
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		kubectl(t, "", "-n", "kruise-system", "annotate", "lease/outrigger-operator", "--overwrite", v1alpha1.FaultAnnotation+"=WorkerUnavailable: long over")
 		assert.Contains(c, shows(t, "list"), "Workers: long over", "the operator renews the Lease at any time")
@@ -140,7 +140,7 @@ func TestSpec8_10_EachCommandNamesWhatDoesNotAnswerWhileNothingRollsOut(t *testi
 		t.Logf("%s: check takes %s: %v", c.process, time.Since(asked), parts)
 		require.Error(t, err)
 		assert.Equal(t, view.CheckFailed, parts[c.check].State)
-		if c.process != "temporal" && c.process != "webhook" { // check has the cause of its own connection
+		if c.process != "temporal" && c.process != "webhook" { // The command check shows the cause of its own connection.
 			assert.Regexp(t, "^"+message+"$", parts[c.check].Message)
 		}
 		page.shows("/", c.reason)
@@ -149,7 +149,7 @@ func TestSpec8_10_EachCommandNamesWhatDoesNotAnswerWhileNothingRollsOut(t *testi
 	awaitHealth(t)
 }
 
-// awaitHealth waits until no command names a fault.
+// awaitHealth waits until no command shows a fault.
 func awaitHealth(t *testing.T) {
 	t.Helper()
 	eventually(t, []string{"check"}, "a run responds; ", " leads, and has observed all SidecarSets")

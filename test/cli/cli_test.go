@@ -28,11 +28,11 @@ import (
 
 const bin = "../../bin"
 
-// stack is shared by all tests.
+// stack is the cluster that all tests share.
 var stack struct {
 	*cluster.Cluster
-	// keys is the directory of payload keys. The roles decrypt with them, and encrypt
-	// in the tests of encryption.
+	// keys is the directory of payload keys. The roles use the keys to decrypt payloads. In the tests of
+	// encryption, the roles also use the keys to encrypt payloads.
 	keys string
 }
 
@@ -102,7 +102,7 @@ func command(t *testing.T, in io.Reader, out io.Writer, args ...string) *cobra.C
 	return cmd
 }
 
-// shows runs the plugin and expects it to succeed.
+// shows runs the plugin, requires that the plugin succeeds, and returns the output.
 func shows(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := sidecarset(t, args...)
@@ -110,7 +110,7 @@ func shows(t *testing.T, args ...string) string {
 	return out
 }
 
-// eventually runs the plugin until its output has all words.
+// eventually runs the plugin until the output contains all words.
 func eventually(t *testing.T, args []string, words ...string) {
 	t.Helper()
 	var out string
@@ -126,8 +126,8 @@ func eventually(t *testing.T, args []string, words ...string) {
 	require.True(t, shown, "%v to show %q, not %s", args, words, out)
 }
 
-// eventuallyMatches runs the plugin until its output matches the pattern. Between two commands, the operator may
-// have renewed its Lease, or may not have renewed it in time.
+// eventuallyMatches runs the plugin until the output matches pattern. The output may change between two
+// commands, because the operator may renew the Lease late.
 func eventuallyMatches(t *testing.T, pattern string, args ...string) {
 	t.Helper()
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
@@ -136,7 +136,7 @@ func eventuallyMatches(t *testing.T, pattern string, args ...string) {
 	}, 3*time.Minute, 100*time.Millisecond)
 }
 
-// watch runs the plugin until enough returns true for a line of its output.
+// watch runs the plugin until enough returns true for a line of the output.
 func watch(t *testing.T, enough func(line string) bool, args ...string) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), 4*time.Minute)
@@ -166,8 +166,8 @@ func kubectl(t *testing.T, stdin string, args ...string) string {
 	return string(out)
 }
 
-// scenario creates a SidecarSet with six pods of its first version. The cache of the webhook may observe
-// the SidecarSet after the API server has created it.
+// scenario creates a SidecarSet and six pods with the first version. The cache of the webhook may observe the
+// SidecarSet with a delay.
 func scenario(t *testing.T, name string) {
 	t.Helper()
 	named := func(manifest string) string { return strings.ReplaceAll(manifest, "NAME", name) }
@@ -213,7 +213,7 @@ func TestARolloutFromTheFirstLookToTheUndo(t *testing.T) {
 	eventually(t, []string{"list"}, "logs   6         6         6       Complete")
 	assert.Contains(t, shows(t, "plan", "logs", "--image", "agent=agent:v2"), "6 of 6 pods in 3 steps, at most 2 unavailable at once")
 
-	// An image that cannot be pulled stops after two pods.
+	// A rollout of an image that cannot be pulled stops after two pods.
 	kubectl(t, "", "patch", "sidecarset", "logs", "--type=json", "-p", `[{"op":"replace","path":"/spec/containers/0/image","value":"agent:bad"},
 		{"op":"add","path":"/metadata/annotations/kubernetes.io~1change-cause","value":"a typing error"}]`)
 	eventually(t, []string{"status", "logs"}, "2 of 6 updated", "Failing", "ImagePullBackOff", "deployment/logs in default", "current  agent=agent:bad")

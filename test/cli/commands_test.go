@@ -34,7 +34,7 @@ func TestSetImageRollsOut(t *testing.T) {
 	require.ErrorContains(t, err, "not allowed")
 }
 
-// The kubelet of a deleted node observes no upgrade.
+// The kubelet of a deleted node does not observe an upgrade.
 func TestTheDeletedNodeOfAPodIsNamed(t *testing.T) {
 	kubectl(t, `
 apiVersion: apps.kruise.io/v1alpha1
@@ -73,8 +73,8 @@ spec:
 	assert.Regexp(t, "Waiting: +default/nodeless-0, .*"+problem, shows(t, "status", "nodeless"))
 }
 
-// The API server drops the cause of a JSON patch that does not apply. The containers are reordered
-// right before the API server receives the patch.
+// The API server omits the cause if a JSON patch does not apply. The test reorders the containers immediately
+// before the API server receives the patch.
 func TestSetImageFailsIfTheContainersChangedPlaces(t *testing.T) {
 	kubectl(t, `
 apiVersion: apps.kruise.io/v1alpha1
@@ -214,7 +214,8 @@ func TestRestartRecreatesPodsWithinTheirDisruptionBudget(t *testing.T) {
 	assert.Contains(t, shows(t, "status", "again"), "deployment/again in default  6 pods, 6 ready")
 }
 
-// leastReady watches the ready pods of a scenario, and returns the smallest number.
+// leastReady watches the ready pods of a scenario. The returned function ends the watch, and returns the
+// smallest number of ready pods.
 func leastReady(t *testing.T, name string) func() int {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())

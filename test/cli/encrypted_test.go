@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// makeKeys writes the payload key a.
+// makeKeys writes the payload key a, and returns the directory of the key.
 func makeKeys(dir string) (string, error) {
 	keys := filepath.Join(dir, "keys")
 	if err := os.Mkdir(keys, 0o700); err != nil {
@@ -23,7 +23,7 @@ func makeKeys(dir string) (string, error) {
 	return keys, os.WriteFile(filepath.Join(keys, "a"), []byte(base64.StdEncoding.EncodeToString(key)), 0o600)
 }
 
-// encrypting makes operator and worker encrypt until the test ends.
+// encrypting replaces the operator and the worker by processes that encrypt payloads, until the test ends.
 func encrypting(t *testing.T) {
 	t.Helper()
 	usual, other := []string{"operator", "worker"}, []string{"operator-encrypting", "worker-encrypting"}

@@ -16,7 +16,7 @@ import (
 	"github.com/outrigger/outrigger/internal/simulate"
 )
 
-// simulates runs outrigger simulate policy with a policy on standard input.
+// simulates runs outrigger simulate policy with policy on standard input.
 func simulates(t *testing.T, kubeconfig, policy string, args ...string) (string, error) {
 	t.Helper()
 	args = append([]string{"simulate", "policy", "-f", "-", "--kubeconfig=" + kubeconfig, "--now=2026-11-27T12:00:00Z"}, args...)
@@ -27,7 +27,7 @@ func simulates(t *testing.T, kubeconfig, policy string, args ...string) (string,
 	return out.String(), err
 }
 
-// readOnly returns a kubeconfig of a user with the ClusterRole view.
+// readOnly returns the path of a kubeconfig of a user with the ClusterRole view.
 func readOnly(t *testing.T) string {
 	t.Helper()
 	kubectl(t, "", "create", "serviceaccount", "viewer", "-n", "default")

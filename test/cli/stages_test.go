@@ -11,8 +11,8 @@ import (
 	"github.com/outrigger/outrigger/cli/view"
 )
 
-// staged is a scenario with a RolloutPolicy that selects only its SidecarSet. steps is YAML. The
-// caller removes the SidecarSet, because other tests list all SidecarSets.
+// staged creates a scenario, and a RolloutPolicy that selects only the SidecarSet of the scenario. steps is
+// YAML. The caller calls remove at the end of the test, because other tests list all SidecarSets.
 func staged(t *testing.T, name, steps string) (remove func()) {
 	t.Helper()
 	scenario(t, name)
@@ -79,7 +79,7 @@ func TestAnApprovalOfARolloutWithoutARunOrAPolicyFails(t *testing.T) {
 	require.ErrorContains(t, err, "Temporal at 127.0.0.1:1, namespace default: connection refused")
 	assert.Contains(t, shows(t, "approve", "gone"), "sidecarset/gone: step 1 of 1 needs no approval\n")
 
-	// Without the right to read the policy, the current step is known.
+	// If the policy cannot be read, the command status still shows the current step.
 	kubectl(t, "", "create", "clusterrolebinding", "gone", "--clusterrole=gone", "--user=gone")
 	defer kubectl(t, "", "delete", "clusterrolebinding/gone", "clusterrole/gone")
 	kubectl(t, `
@@ -106,7 +106,7 @@ func TestAnApprovalWithoutAWorkerIsNotConfirmed(t *testing.T) {
 	assert.Equal(t, "sidecarset/unconfirmed: step 1 of 2 is approved\npaused: by admin: lunch (kubectl sidecarset resume unconfirmed)\n", shows(t, "approve", "unconfirmed"))
 	shows(t, "resume", "unconfirmed")
 	eventually(t, []string{"status", "unconfirmed"}, "Status:    AwaitingApproval (step 2 of 2)", "2 of 6 updated, 2 of them ready")
-	eventually(t, []string{"list"}, "AwaitingApproval (step 2 of 2)") // status has the step without a worker
+	eventually(t, []string{"list"}, "AwaitingApproval (step 2 of 2)") // The status has the step while no worker runs.
 
 	require.NoError(t, stack.Stop("worker"))
 	_, err := sidecarset(t, "approve", "unconfirmed")

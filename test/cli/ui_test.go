@@ -24,7 +24,7 @@ import (
 	"github.com/outrigger/outrigger/cli/view"
 )
 
-// pages is a running outrigger ui.
+// pages is a running process of outrigger ui.
 type pages struct {
 	t      *testing.T
 	url    string
@@ -56,7 +56,7 @@ func startPages(t *testing.T, bind string, args ...string) *pages {
 	return nil
 }
 
-// get reads a page, with a bearer token unless it is empty.
+// get reads a page. If token is not empty, get sends token as a bearer token.
 func (p *pages) get(path, token string) (int, string) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), 3*time.Minute)
@@ -74,7 +74,7 @@ func (p *pages) get(path, token string) (int, string) {
 	return response.StatusCode, string(body)
 }
 
-// shows waits until a page has all words.
+// shows waits until a page contains all words.
 func (p *pages) shows(path string, words ...string) {
 	p.t.Helper()
 	body := ""
@@ -110,7 +110,7 @@ func TestSpec8_9_PagesShowTheWordsOfThePlugin(t *testing.T) {
 	assert.Equal(t, http.StatusNotFound, code)
 	assert.Contains(t, body, "there is no SidecarSet &#34;nobody&#34;")
 
-	// Without Temporal, the page shows the state of the cluster.
+	// If Temporal is unavailable, the page shows the state of the cluster.
 	away := startPages(t, "127.0.0.1", "--temporal-address=127.0.0.1:1", "--temporal-ui-url=https://runs.example/", "--fleet")
 	away.shows("/sidecarsets/paged", "1 of 6 updated", "connection refused", `<a href="https://runs.example/namespaces/default/workflows/sidecarset%2Fpaged`)
 	code, body = away.get("/fleet", "")
@@ -138,7 +138,7 @@ func TestSpec8_9_AnotherAddressThanLoopbackNeedsATokenWithRights(t *testing.T) {
 	kubectl(t, "", "create", "clusterrolebinding", "page-reader", "--clusterrole=outrigger-view", "--serviceaccount=default:page-reader")
 	kubectl(t, "", "create", "clusterrolebinding", "page-viewer", "--clusterrole=view", "--serviceaccount=default:page-viewer")
 	defer kubectl(t, "", "delete", "clusterrolebinding/page-reader", "clusterrolebinding/page-viewer", "serviceaccount/page-nobody", "serviceaccount/page-reader", "serviceaccount/page-viewer")
-	require.Eventually(t, func() bool { // the role view is aggregated, and bindings reach the authorizer by a watch
+	require.Eventually(t, func() bool { // The role view is aggregated, and the authorizer observes bindings with a delay.
 		code, _ := p.get("/sidecarsets/guarded", viewer)
 		return code == http.StatusOK
 	}, 3*time.Minute, 100*time.Millisecond)
@@ -161,7 +161,8 @@ func TestSpec8_9_AnotherAddressThanLoopbackNeedsATokenWithRights(t *testing.T) {
 	}
 }
 
-// certificate writes a certificate for 127.0.0.1 and its key.
+// certificate writes a certificate for 127.0.0.1 and the private key, and returns the paths and a pool with
+// the certificate.
 func certificate(t *testing.T) (cert, key string, trusted *x509.CertPool) {
 	t.Helper()
 	server := httptest.NewTLSServer(nil)

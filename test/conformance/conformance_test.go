@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The recorded responses come from OpenKruise. SidecarSets are stored with the same defaults,
-// hashes are equal, and pods get the same containers.
+// The recorded responses come from OpenKruise. The test asserts that SidecarSets are stored with the same
+// defaults, that hashes are equal, and that pods get the same containers.
 func TestRecordedCasesAreAnsweredTheSame(t *testing.T) {
 	files, err := filepath.Glob("cases/*.yaml")
 	require.NoError(t, err)
@@ -58,8 +58,8 @@ func readAnswers(t *testing.T, file string) []answer {
 	return answers
 }
 
-// readRejections reads the fields of the expected rejections, by case and step: OpenKruise's
-// recorded messages differ from ours.
+// readRejections returns the fields of the expected rejections, by case and step. The messages are not
+// compared, because the recorded messages of OpenKruise differ from the messages of Outrigger.
 func readRejections(t *testing.T) map[string]map[int]any {
 	raw, err := os.ReadFile("rejections.yaml")
 	require.NoError(t, err)
@@ -68,7 +68,7 @@ func readRejections(t *testing.T) map[string]map[int]any {
 	return rejected
 }
 
-// plain is the JSON form of a value.
+// plain returns the decoded JSON form of a value.
 func plain(t *testing.T, value any) any {
 	raw, err := json.Marshal(value)
 	require.NoError(t, err)

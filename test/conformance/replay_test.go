@@ -24,14 +24,14 @@ import (
 	"github.com/outrigger/outrigger/internal/validation"
 )
 
-// cluster stands for the API server of a case: what is stored, and the pure
-// functions that admission consists of.
+// cluster simulates the API server of a case. cluster contains the stored objects, and calls the functions of
+// the admission.
 type cluster struct {
 	t          *testing.T
 	sets       []v1alpha1.SidecarSet
 	namespaces map[string]map[string]string
 	whitelist  string
-	// revisions are those registered so far, in order of appearance.
+	// revisions contains the revisions that were registered so far, in the order of their first use.
 	revisions []appsv1.ControllerRevision
 }
 
@@ -202,8 +202,8 @@ func (c *cluster) prepared(set *v1alpha1.SidecarSet, pod *corev1.Pod) *inject.Se
 	return prepared
 }
 
-// asStored writes the defaults that the API server writes into a pod. Containers and volumes have
-// the same defaults as in a SidecarSet, except for some probes.
+// asStored writes the defaults that the API server writes into a pod. Containers and volumes have the same
+// defaults as in a SidecarSet, except for some probes.
 func asStored(pod *corev1.Pod) {
 	var set v1alpha1.SidecarSet
 	for _, container := range pod.Spec.InitContainers {
@@ -235,7 +235,7 @@ func requesting(container corev1.Container) corev1.Container {
 	return container
 }
 
-// stripped keeps only the fields of a pod that the recorded results contain.
+// stripped returns only the fields of a pod that the recorded results contain.
 func (c *cluster) stripped(pod *corev1.Pod) map[string]any {
 	annotations := map[string]any{}
 	for key, value := range pod.Annotations {
@@ -269,7 +269,7 @@ func labelsOf(t *testing.T, labels map[string]string) any {
 	return plain(t, labels)
 }
 
-// renamed gives revisions the names R1, R2, ... in order of appearance.
+// renamed replaces the names of revisions by R1, R2, ..., in the order of their first use.
 func (c *cluster) renamed(answers []answer) []answer {
 	raw, err := json.Marshal(answers)
 	require.NoError(c.t, err)

@@ -35,17 +35,17 @@ import (
 // cacheTimeout limits the wait until the caches contain the changes of the previous steps.
 const cacheTimeout = 10 * time.Second
 
-// served executes the steps of a case on an API server with an installation of all roles.
+// served executes the steps of a case on an API server with the operator and the webhook.
 type served struct {
 	t      *testing.T
 	client client.Client
-	// sets are the names of the SidecarSets that the case has created.
+	// sets contains the names of the SidecarSets that the case has created.
 	sets    []string
 	answers []answer
 }
 
-// Unlike in TestRecordedCasesAreAnsweredTheSame, requests pass the definition's schema,
-// both admission webhooks, defaulting of pods, and the operator's revisions.
+// In contrast to TestRecordedCasesAreAnsweredTheSame, the requests pass the schema of the definition, both
+// admission webhooks and the defaulting of pods, and the operator creates the revisions.
 func TestRecordedCasesAreAnsweredTheSameThroughTheAPIServer(t *testing.T) {
 	ctrllog.SetLogger(logr.Discard())
 	c, err := devcluster.Start(t.Context(), devcluster.Options{Dir: t.TempDir(), WithoutNodes: true, WithoutTemporal: true})
@@ -77,8 +77,8 @@ func TestRecordedCasesAreAnsweredTheSameThroughTheAPIServer(t *testing.T) {
 	}
 }
 
-// replay compares the result of each step. rejected contains the recorded rejections that are
-// admitted here.
+// replay executes the steps of a case, and compares the result of each step with want. rejected contains the
+// recorded rejections of requests that Outrigger admits.
 func (s *served) replay(file string, want []answer, rejected map[int]any) {
 	raw, err := os.ReadFile(file)
 	require.NoError(s.t, err)
@@ -110,8 +110,8 @@ func (s *served) replay(file string, want []answer, rejected map[int]any) {
 	require.Len(s.t, want, at)
 }
 
-// answer repeats a step until its result is the recorded one, because caches lag behind the API
-// server. It returns the last result.
+// answer retries a step until the result is equal to the recorded result, because caches observe changes with
+// a delay. answer returns the last result.
 func (s *served) answer(one step, want answer, allowed bool) answer {
 	var got answer
 	_ = wait.PollUntilContextTimeout(s.t.Context(), 50*time.Millisecond, cacheTimeout, true, func(ctx context.Context) (bool, error) {
@@ -122,7 +122,7 @@ func (s *served) answer(one step, want answer, allowed bool) answer {
 		_, err := s.write(ctx, one, client.DryRunAll)
 		got = answer{"allowed": err == nil, "message": fmt.Sprint(err)}
 		return (err == nil) == allowed, nil
-	}) // what is wrong then is compared
+	}) // The caller compares the last result.
 	if one.Pod != nil || got["allowed"] == false {
 		return got
 	}
@@ -169,8 +169,7 @@ func (s *served) firstRevision() string {
 	return ""
 }
 
-// admitted is the result for a SidecarSet that was stored, with the revision that the operator has
-// registered for it.
+// admitted returns the result of a stored SidecarSet, with the revision that the operator has registered.
 func (s *served) admitted(set *unstructured.Unstructured) answer {
 	if !slices.Contains(s.sets, set.GetName()) {
 		s.sets = append(s.sets, set.GetName())
@@ -192,7 +191,7 @@ func (s *served) admitted(set *unstructured.Unstructured) answer {
 	return s.renamed(got)
 }
 
-// pod is tried, as no kubelet runs it here.
+// pod creates a pod in a dry run, because no kubelet runs pods in this cluster.
 func (s *served) pod(ctx context.Context, raw []byte) answer {
 	pod := &corev1.Pod{}
 	require.NoError(s.t, json.Unmarshal(raw, pod))
@@ -206,7 +205,7 @@ func (s *served) pod(ctx context.Context, raw []byte) answer {
 	return s.renamed(answer{"allowed": true, "pod": (&cluster{t: s.t}).stripped(pod)})
 }
 
-// renamed gives revisions their names in the order in which they appeared.
+// renamed replaces the names of revisions in got, in the order of their first use.
 func (s *served) renamed(got answer) answer {
 	c := &cluster{t: s.t}
 	for _, one := range s.answers {
@@ -227,7 +226,8 @@ func (s *served) apply(object client.Object) {
 	require.NoError(s.t, err)
 }
 
-// clean leaves no SidecarSet, revision or whitelist for the next case.
+// clean deletes the SidecarSets, the revisions and the whitelist, so that the next case starts without these
+// objects.
 func (s *served) clean() {
 	ctx := context.WithoutCancel(s.t.Context())
 	for _, name := range s.sets {

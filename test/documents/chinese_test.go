@@ -13,11 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// chinese is the directory of the Chinese documents. Each has the file name of the English page.
+// chinese is the directory of the Chinese pages. A Chinese page has the same file name as the English page.
 const chinese = "docs/zh"
 
-// TestChinesePagesMatchEnglishPages compares commands, output, rows of tables and sections.
-// The tests of the commands in English guides therefore cover the Chinese guides, too.
+// TestChinesePagesMatchEnglishPages compares commands, output, rows of tables and sections. Therefore, the
+// tests of the commands in the English guides also cover the Chinese guides.
 func TestChinesePagesMatchEnglishPages(t *testing.T) {
 	pages := chinesePages(t)
 	require.Greater(t, len(pages), 8)
@@ -30,7 +30,7 @@ func TestChinesePagesMatchEnglishPages(t *testing.T) {
 		source, translated := page(t, english), page(t, translation)
 		assert.Contains(t, linesUpTo(source, 4), "[中文]("+relative(t, english, translation)+")", "%s links to %s at its top", english, translation)
 		assert.Contains(t, linesUpTo(translated, 4), "[English]("+relative(t, translation, english)+")", "%s links to %s at its top", translation, english)
-		if name == "README.md" { // The Chinese README has half of the English one, and an index.
+		if name == "README.md" { // The Chinese README has half of the content of the English README, and an index.
 			whole, half := outlineOf(source), outlineOf(translated)
 			assert.Subset(t, whole.blocks, half.blocks, "%s has blocks that %s lacks", translation, english)
 			assert.Subset(t, whole.quoted, half.quoted, "%s has quotes that %s lacks", translation, english)
@@ -45,7 +45,7 @@ func TestChinesePagesMatchEnglishPages(t *testing.T) {
 	}
 }
 
-// TestEveryTranslationIsLinked finds pages without a link from the index.
+// TestEveryTranslationIsLinked asserts that the index links to each page.
 func TestEveryTranslationIsLinked(t *testing.T) {
 	index := page(t, filepath.Join(chinese, "README.md"))
 	for _, name := range chinesePages(t) {
@@ -85,21 +85,22 @@ func linesUpTo(text string, n int) string {
 	return strings.Join(lines[:min(n, len(lines))], "\n")
 }
 
-// outline has the parts of a page that a translation keeps.
+// outline contains the parts of a page that a translation does not change.
 type outline struct {
-	// headings are the levels of the headings: ## is 2.
+	// headings contains the levels of the headings. The level of ## is 2.
 	headings []int
-	// tables are the numbers of rows of the tables.
+	// tables contains the number of rows of each table.
 	tables []int
-	// blocks are the texts of the fenced blocks. For a diagram, the text is the number of its lines.
+	// blocks contains the texts of the fenced blocks. For a diagram, the text is the number of lines.
 	blocks []string
-	// quoted are the distinct texts between backquotes, sorted.
+	// quoted contains the distinct texts between backquotes, sorted.
 	quoted []string
 }
 
 var quotedText = regexp.MustCompile("`[^`\n]+`")
 
-// outlineOf replaces the paths of Chinese pages with the paths of the English pages.
+// outlineOf returns the outline of a page. Paths of Chinese pages are replaced with the paths of the English
+// pages.
 func outlineOf(text string) outline {
 	var found outline
 	inTable := false
@@ -144,7 +145,7 @@ func prose(text string) string {
 	return strings.Join(kept, "\n")
 }
 
-// differences compares a page with its translation.
+// differences returns the differences between the outlines of a page and its translation.
 func differences(source, translated string) []string {
 	english, other := outlineOf(source), outlineOf(translated)
 	var found []string

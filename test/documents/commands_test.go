@@ -15,7 +15,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// program matches the start of a line that is a command.
+// program matches the beginning of a line that is a command.
 var program = regexp.MustCompile(`^(sudo )?(apt-get|curl|docker|export|git|go|helm|kubectl|head|make|outrigger|source|tcld|temporal|bin/\S+) `)
 
 // commandsOf returns the commands in the fenced blocks of a document.
@@ -47,11 +47,12 @@ func commandsOf(t *testing.T, document string) (found []step) {
 	return found
 }
 
-// manuals are tested from top to bottom, except commands that other tests cover.
+// manuals returns the documents whose commands are tested from top to bottom, except the commands that other
+// tests cover.
 func manuals() []string { return []string{"docs/troubleshooting.md", "docs/temporal.md"} }
 
-// places name the test of each command that is neither in a guide nor in a manual, or the
-// reason for having no test.
+// places returns the test of each command that is not in a guide or a manual. If a command has no test, place
+// is the reason.
 func places() []struct{ commands, place string } {
 	return []struct{ commands, place string }{
 		{`make (verify|lint|test|precommit)\b`, "part of CI"},
@@ -92,7 +93,7 @@ func places() []struct{ commands, place string } {
 	}
 }
 
-// placeOf returns the first entry of places that matches a command.
+// placeOf returns the first entry of places that matches a command, or empty strings.
 func placeOf(command string) (commands, place string) {
 	for _, known := range places() {
 		if regexp.MustCompile(`^(` + known.commands + `)`).MatchString(command) {
@@ -108,7 +109,7 @@ func TestEachCommandOfTheDocumentsHasATest(t *testing.T) {
 	for _, document := range documents(t) {
 		name, err := filepath.Rel(root, document)
 		require.NoError(t, err)
-		// Chinese pages have the same commands as the English pages.
+		// The Chinese pages have the same commands as the English pages.
 		if strings.HasPrefix(name, "docs/decisions/") || strings.HasPrefix(name, "docs/zh/") || slices.Contains(guides(), name) {
 			continue
 		}

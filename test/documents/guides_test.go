@@ -24,11 +24,12 @@ const (
 	stepTimeout = 3 * time.Minute
 )
 
-// guides are tested from top to bottom, one after the other.
+// guides returns the documents whose console sessions are tested from top to bottom, one document after the
+// other.
 func guides() []string { return []string{"docs/quick-start.md", "docs/recipes.md"} }
 
-// elsewhere are prefixes of commands that start the stack of a reader. The test has its own
-// stack.
+// elsewhere returns the prefixes of commands with which a reader starts a stack. The test does not run these
+// commands, because the test has a separate stack.
 func elsewhere() []string { return []string{"make ", "source .run/env"} }
 
 func TestCommandsOfGuidesPrintTheirOutput(t *testing.T) {
@@ -56,7 +57,7 @@ func TestCommandsOfGuidesPrintTheirOutput(t *testing.T) {
 			assert.Positive(t, tried)
 		})
 		if !passed {
-			return // The objects that it left behind would break the next guide.
+			return // The remaining objects would affect the next guide.
 		}
 	}
 }
@@ -84,15 +85,15 @@ func start(t *testing.T) *cluster.Cluster {
 	return stack
 }
 
-// shell runs a command in the directory of the project and returns its output. A command may fail,
-// because documents show failures, too.
+// shell runs a command in the directory of the project and returns the output. The command may fail, because
+// documents also show failures.
 func shell(t *testing.T, stack *cluster.Cluster, command string) string {
 	t.Helper()
 	out, _ := typed(t, stack, root, command)
 	return out
 }
 
-// typed returns the output of a command in a directory. It answers prompts with yes.
+// typed returns the output of a command in a directory. typed answers prompts with yes.
 func typed(t *testing.T, stack *cluster.Cluster, folder, command string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), stepTimeout)

@@ -18,7 +18,7 @@ import (
 
 var (
 	link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
-	// quoted matches paths of documents, which readers of the repository follow like links.
+	// quoted matches paths of documents. Readers of the repository follow such a path like a link.
 	quoted  = regexp.MustCompile("`((?:docs|examples|charts|config)/[A-Za-z0-9_./-]+)`")
 	heading = regexp.MustCompile(`(?m)^#+ +(.+)$`)
 	// notInAnchors matches the characters that GitHub removes from a heading.
@@ -70,7 +70,7 @@ func TestLinksHaveTargets(t *testing.T) {
 	}
 }
 
-// anchors returns the anchors of a page's headings.
+// anchors returns the anchors of the headings of a page.
 func anchors(t *testing.T, path string) []string {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -88,7 +88,7 @@ var (
 	typedCommand  = regexp.MustCompile(`(?:^|\$ |\| |&& )((?:make|kubectl sidecarset) .+)`)
 )
 
-// commands returns the commands that a document has in quotes or in a block.
+// commands returns the commands that a document contains in quotes or in a block.
 func commands(t *testing.T, document string) []string {
 	t.Helper()
 	text, err := os.ReadFile(document)
@@ -146,8 +146,8 @@ func makeTargets(t *testing.T) map[string]bool {
 	return targets
 }
 
-// assertTargets checks the words up to the first that is no target: a variable, a comment,
-// or a pipe.
+// assertTargets asserts that the words up to the first word that is not a target are targets of the Makefile.
+// Such a word is a variable, a comment or a pipe.
 func assertTargets(t *testing.T, targets map[string]bool, document string, words []string) {
 	t.Helper()
 	for i, word := range words {

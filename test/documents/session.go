@@ -69,8 +69,8 @@ func (s session) steps() []step {
 	return found
 }
 
-// matches reports whether a printed line matches a line of the document. Three dots stand
-// for any text, and a blank stands for any number of blanks.
+// matches reports whether a printed line matches a line of the document. An ellipsis in the document matches
+// any text, and a blank matches any number of blanks.
 func matches(want, got string) bool {
 	parts := strings.Split(strings.Join(strings.Fields(want), " "), "…")
 	for i := range parts {
@@ -79,12 +79,13 @@ func matches(want, got string) bool {
 	return regexp.MustCompile("^" + strings.Join(parts, ".*") + "$").MatchString(strings.Join(strings.Fields(got), " "))
 }
 
-// canceledWatch matches a line that kubectl wait sometimes logs: its reflector reads an event while kubectl,
-// whose condition is met, cancels the watch. The kubectl plugin discards the logs of its libraries.
+// canceledWatch matches a line that kubectl wait sometimes logs. The condition of kubectl wait is met, and
+// kubectl cancels the watch while the reflector reads an event. The kubectl plugin discards the logs of its
+// libraries.
 const canceledWatch = `(?m)^[IW]\d{4} \S+ +\d+ reflector\.go:\d+\] "Warning: watch ended with error" .*context canceled.*\n`
 
-// missing returns the first line of the document that the output lacks, in the same order.
-// The output may have more lines where the document has a line of three dots.
+// missing returns the first line of the document that the output does not contain in the same order. If the
+// document has a line with only an ellipsis, the output may have additional lines at this place.
 func missing(want []string, got string) (line string, ok bool) {
 	got = regexp.MustCompile(canceledWatch).ReplaceAllString(got, "")
 	lines := strings.Split(strings.TrimRight(got, "\n"), "\n")

@@ -20,7 +20,7 @@ func TestSessionsAreRead(t *testing.T) {
 	assert.Equal(t, "yaml", found[1].language)
 }
 
-// loggedWatch is a line of kubectl wait.
+// loggedWatch is a line that kubectl wait logs.
 const loggedWatch = `I1126 11:35:06.103259   24343 reflector.go:664] "Warning: watch ended with error" ` +
 	`reflector="k8s.io/client-go@v0.36.3/tools/cache/reflector.go:343" type="*unstructured.Unstructured" ` +
 	`err="an error on the server (\"unable to decode an event from the watch stream: context canceled\") ` +

@@ -17,18 +17,18 @@ import (
 const spec = "docs/SPEC.md"
 
 var (
-	// specRule is a rule with its section and its number there.
+	// specRule matches a rule with the section and the number of the rule.
 	specRule = regexp.MustCompile(`(?m)^- \*\*((?:\d+\.)*\d+)\.(\d+)\*\* \S`)
-	// specSection is a numbered heading.
+	// specSection matches a numbered heading.
 	specSection = regexp.MustCompile(`(?m)^#{2,3} ((?:\d+\.)*\d+)\.? `)
-	// specDifference is a row of the table of differences.
+	// specDifference matches a row of the table of differences.
 	specDifference = regexp.MustCompile(`(?m)^\| ([0-9][0-9., –]*) \| `)
 	specID         = regexp.MustCompile(`\d+(?:\.\d+)+`)
-	// cited is a section, or a rule, as code and documents cite them.
+	// cited matches a section or a rule in the format of code and documents.
 	cited = regexp.MustCompile(`SPEC(?:\.md` + "`" + `)? §(\d+(?:\.\d+)*)|Spec(\d+(?:_\d+)*)_`)
 )
 
-// specIDs are the rules and the sections of the contract.
+// specIDs returns the numbers of the rules and the sections of the contract.
 func specIDs(t *testing.T) map[string]bool {
 	t.Helper()
 	text := page(t, spec)

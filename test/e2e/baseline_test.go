@@ -19,14 +19,14 @@ import (
 const (
 	baselinePods   = 20
 	maxUnavailable = 5
-	// maxFactor is the maximum duration of a rollout, relative to the duration that the kubelet
-	// needs without Outrigger.
+	// maxFactor is the maximum duration of a rollout, divided by the duration that the kubelet needs without
+	// Outrigger.
 	maxFactor = 1.5
 )
 
-// BenchmarkTwentyPodsFiveUnavailable measures a rollout on a real node and, before and after
-// it, a baseline with the same pods: the time that the kubelet alone needs. Each upgrade has a
-// new image, since the kubelet backs off from an image that a pod had before.
+// BenchmarkTwentyPodsFiveUnavailable measures a rollout on a real node. Before and after the rollout, it
+// measures a baseline with the same pods, which is the time that the kubelet needs without Outrigger. Each
+// upgrade uses a new image, because the kubelet delays the start of an image that a pod had before.
 func BenchmarkTwentyPodsFiveUnavailable(b *testing.B) {
 	s := newEnvironment(b, maxUnavailable, nil)
 	s.deploy(baselinePods, v1)
@@ -41,14 +41,14 @@ func BenchmarkTwentyPodsFiveUnavailable(b *testing.B) {
 	ratio := rollout.Seconds() / kubelet.Seconds()
 	b.Logf("%d pods, maxUnavailable %d: the kubelet alone %.1f s before and %.1f s after, the rollout %.1f s: %.2f times",
 		baselinePods, maxUnavailable, before.Seconds(), after.Seconds(), rollout.Seconds(), ratio)
-	b.ReportMetric(0, "ns/op") // has no meaning here
+	b.ReportMetric(0, "ns/op") // ns/op has no meaning in this benchmark.
 	b.ReportMetric(kubelet.Seconds(), "kubelet-s")
 	b.ReportMetric(rollout.Seconds(), "rollout-s")
 	b.ReportMetric(ratio, "times-kubelet")
 	require.LessOrEqual(b, ratio, maxFactor, "times what the kubelet alone needs")
 }
 
-// rollout returns the time that Outrigger needs.
+// rollout upgrades all pods with Outrigger, and returns the duration.
 func (s *environment) rollout(image string) time.Duration {
 	s.t.Helper()
 	began := time.Now()
@@ -59,7 +59,8 @@ func (s *environment) rollout(image string) time.Duration {
 	return took
 }
 
-// upgradeAll returns the time for upgrading all pods to an image as fast as slots are free.
+// upgradeAll upgrades all pods without Outrigger, with at most maxUnavailable upgrades in progress, and
+// returns the duration.
 func (s *environment) upgradeAll(image string) time.Duration {
 	s.t.Helper()
 	pods := s.pods()
@@ -81,7 +82,7 @@ func (s *environment) upgradeAll(image string) time.Duration {
 	return time.Since(began)
 }
 
-// upgrade writes an image into a pod, and waits until the pod runs it.
+// upgrade writes an image into a pod, and waits until the pod is ready with the image.
 func (s *environment) upgrade(pod *corev1.Pod, to string) error {
 	patch := fmt.Appendf(nil, `{"spec":{"containers":[{"name":%q,"image":%q}]}}`, sidecar, to)
 	if err := stack.kube.Patch(s.ctx, pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, patch)); err != nil {

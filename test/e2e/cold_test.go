@@ -18,7 +18,7 @@ func TestSpec7_6_OnlyTheSidecarRestarts(t *testing.T) {
 	onlyTheSidecarRestarts(t, newEnvironment(t, 1, nil))
 }
 
-// onlyTheSidecarRestarts upgrades three pods, and compares their containers.
+// onlyTheSidecarRestarts upgrades three pods, and asserts that only the sidecars have restarted.
 func onlyTheSidecarRestarts(t *testing.T, s *environment) {
 	t.Helper()
 	s.deploy(3, v1)

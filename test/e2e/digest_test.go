@@ -19,8 +19,8 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// restarts observes pods whose containers restart once each, even if only the name of the image
-// changes. A pod is unavailable from its write until it is ready after the restart.
+// restarts observes pods whose containers must restart exactly once, even if only the name of the image
+// changes. A pod is unavailable from the write until the pod is ready after the restart.
 type restarts struct {
 	mu    sync.Mutex
 	image string
@@ -61,7 +61,7 @@ func (r *restarts) all(n int) bool {
 	return done == n
 }
 
-// The runtime has the image, and reports neither another one nor another id.
+// The runtime already has the image, and reports the same image and the same image ID after the restart.
 func TestSpec7_5_PinningTheDigestThatRunsKeepsMaxUnavailable(t *testing.T) {
 	const pods, limit = 10, 2
 	s := newEnvironment(t, limit, nil)

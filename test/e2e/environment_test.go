@@ -27,11 +27,11 @@ import (
 const (
 	appLabel = "app"
 	sidecar  = "side"
-	// environmentWithin is long, because the machine may be busy.
+	// environmentWithin is long, because the machine may be overloaded.
 	environmentWithin = 10 * time.Minute
 )
 
-// environment is a namespace with its own SidecarSet and pods.
+// environment is a namespace with a SidecarSet and pods of one test.
 type environment struct {
 	t       testing.TB
 	ctx     context.Context
@@ -40,7 +40,7 @@ type environment struct {
 	watched *observer.Watch
 }
 
-// newEnvironment creates a namespace and a SidecarSet of idle sidecars for its pods.
+// newEnvironment creates a namespace, and a SidecarSet with an idle sidecar for the pods of the namespace.
 func newEnvironment(t testing.TB, maxUnavailable int32, change func(*v1alpha1.SidecarSet)) *environment {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), environmentWithin)
@@ -61,8 +61,8 @@ func newEnvironment(t testing.TB, maxUnavailable int32, change func(*v1alpha1.Si
 	return s
 }
 
-// clean removes the namespace and waits until its containers are gone, before the next
-// environment is created.
+// clean removes the SidecarSet and the namespace, and waits until the pods are gone, so that the next
+// environment starts without these pods.
 func (s *environment) clean() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), environmentWithin)
 	defer cancel()
@@ -78,7 +78,7 @@ func (s *environment) clean() {
 	require.NoError(s.t, err, "wait for the pods to go")
 }
 
-// deploy creates n pods, and waits until they run the sidecar.
+// deploy creates n pods, and waits until the pods run the sidecar.
 func (s *environment) deploy(n int, image string) {
 	s.t.Helper()
 	s.watch(image)
@@ -119,7 +119,7 @@ func (s *environment) await(condition func(observer.View) bool) observer.View {
 	return view
 }
 
-// upgradeTo changes the image and expects it in the pods.
+// upgradeTo changes the image of the SidecarSet, and sets the expected image of the pods.
 func (s *environment) upgradeTo(image string) {
 	s.t.Helper()
 	s.watched.Expect(image)
@@ -136,7 +136,7 @@ func (s *environment) edit(patch string) {
 	require.NoError(s.t, stack.kube.Patch(s.ctx, s.set, client.RawPatch(types.JSONPatchType, []byte(patch))))
 }
 
-// within checks the invariants of every rollout.
+// within asserts that at most maxUnavailable pods were in flight, and that no app container has restarted.
 func (s *environment) within(maxUnavailable int) {
 	s.t.Helper()
 	worst, event := s.watched.Worst()
@@ -144,7 +144,7 @@ func (s *environment) within(maxUnavailable int) {
 	require.Zero(s.t, s.watched.View().AppRestarts, "an app container restarted")
 }
 
-// awaitReason waits until a condition of the SidecarSet's generation has the reason.
+// awaitReason waits until a condition of the newest generation has the reason.
 func (s *environment) awaitReason(condition, reason string) {
 	s.t.Helper()
 	s.poll(fmt.Sprintf("condition %s to say %s", condition, reason), func() (bool, error) {
@@ -155,7 +155,7 @@ func (s *environment) awaitReason(condition, reason string) {
 	})
 }
 
-// pods of the environment, as stored.
+// pods returns the pods of the environment from the API server.
 func (s *environment) pods() []corev1.Pod {
 	s.t.Helper()
 	var pods corev1.PodList
@@ -169,7 +169,7 @@ func (s *environment) poll(what string, done func() (bool, error)) {
 	require.NoError(s.t, err, "wait for %s", what)
 }
 
-// containers of a pod by name, init containers too.
+// containers returns the statuses of the containers and init containers of a pod by name.
 func containers(pod *corev1.Pod) map[string]corev1.ContainerStatus {
 	found := map[string]corev1.ContainerStatus{}
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {

@@ -31,7 +31,7 @@ func TestSpec13_2_AnEvictedPodComesBackWithTheNewEnvironment(t *testing.T) {
 				ready++
 			}
 		}
-		// A replacement may start while the evicted pod still terminates.
+		// A replacement may start while the evicted pod terminates.
 		assert.GreaterOrEqual(t, ready, 2, "one pod at a time")
 		err := stack.kube.Get(s.ctx, client.ObjectKeyFromObject(policy), policy)
 		evictions := policy.Status.Evictions

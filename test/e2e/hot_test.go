@@ -25,7 +25,7 @@ import (
 
 func serverImage(release string) string { return repository + "server:" + release }
 
-// newHotScenario returns pods with the sidecar of examples/hot-upgrade.
+// newHotScenario creates n pods with the sidecar of examples/hot-upgrade.
 func newHotScenario(t *testing.T, n int) *environment {
 	t.Helper()
 	manifest, err := os.ReadFile("../../examples/hot-upgrade/sidecarset.yaml")
@@ -41,7 +41,7 @@ func newHotScenario(t *testing.T, n int) *environment {
 	return s
 }
 
-// load is requests to all pods, one after the other, of several clients.
+// load contains the results of requests to all pods. Several clients send requests one after the other.
 type load struct {
 	asked atomic.Int64
 	mu    sync.Mutex
@@ -50,8 +50,8 @@ type load struct {
 	failed []error
 }
 
-// asking sends requests until the test calls stop. One client of each pod uses keep-alive, the
-// other client opens a connection for each request.
+// asking sends requests until the test calls stop. For each pod, one client uses keep-alive, and one client
+// opens a connection for each request.
 func (s *environment) asking() (l *load, stop func()) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	l = &load{seen: map[string]int{}}
@@ -67,7 +67,7 @@ func (s *environment) asking() (l *load, stop func()) {
 	}
 }
 
-// pace leaves the machine something for the upgrade.
+// pace is the pause between two requests of a client, so that the upgrade gets CPU time.
 const pace = 2 * time.Millisecond
 
 func (l *load) ask(ctx context.Context, url string, keepAlive bool) {
@@ -95,7 +95,7 @@ func (l *load) count(release string, err error) {
 	l.seen[release]++
 }
 
-// get returns the release that responds.
+// get returns the release of the server that responds.
 func get(client *http.Client, url string) (string, error) {
 	response, err := client.Get(url)
 	if err != nil {

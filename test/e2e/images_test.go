@@ -14,13 +14,13 @@ const (
 
 	v1, v2 = repository + "side:v1", repository + "side:v2"
 	empty  = repository + "server:empty"
-	// absent is an image that no node has.
+	// absent is an image that is not on the node and cannot be pulled.
 	absent = repository + "side:absent"
-	// slow is a sidecar that needs ten seconds until it is ready.
+	// slow is the image of a sidecar that needs ten seconds until it is ready.
 	slow = repository + "server:slow"
 )
 
-// images are the images of the node.
+// images returns the images of the node.
 func images() []realnode.Image {
 	all := []realnode.Image{
 		idle("pause:1"), idle("app:1"), idle("side:v1"), idle("side:v2"),
@@ -36,15 +36,15 @@ func images() []realnode.Image {
 	return all
 }
 
-// moves are further images of idle sidecars.
+// moves returns additional images of idle sidecars.
 func moves() []string {
 	return []string{repository + "side:m1", repository + "side:m2", repository + "side:m3"}
 }
 
-// releases of the server, in their order.
+// releases returns the releases of the server, the oldest first.
 func releases() []string { return []string{"r1", "r2", "r3", "r4", "r5", "r6"} }
 
-// idle is an image whose program waits for SIGTERM. Each tag has its own image id.
+// idle returns an image whose program waits for SIGTERM. Each tag has a different image ID.
 func idle(tag string) realnode.Image {
 	return realnode.Image{
 		Name: repository + tag, Program: filepath.Join(programs, "container"),
@@ -52,7 +52,7 @@ func idle(tag string) realnode.Image {
 	}
 }
 
-// server is the sidecar of examples/hot-upgrade.
+// server returns an image of the sidecar of examples/hot-upgrade.
 func server(release string, env ...string) realnode.Image {
 	return realnode.Image{
 		Name: repository + "server:" + release, Program: filepath.Join(programs, "sidecar"),

@@ -50,12 +50,12 @@ func run(m *testing.M, state string) int {
 	return m.Run()
 }
 
-// start runs the control plane, the node and the roles. A failure ends the
-// process, and with it everything that was started.
+// start runs the control plane, the node and the roles. If start fails, the process ends, and the kernel
+// kills all started processes.
 func start(state string) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	// Its logs lie where they are kept when a test fails.
+	// The logs of the cluster are in the state directory, which keeps the logs when a test fails.
 	if stack.Cluster, err = cluster.Start(ctx, cluster.Options{Dir: state, WithoutNodes: true}); err != nil {
 		return err
 	}

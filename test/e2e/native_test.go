@@ -15,7 +15,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// native makes the sidecar a native one.
+// native returns a function that makes the sidecar a native sidecar.
 func native(update v1alpha1.SidecarSetUpdateStrategyType) func(*v1alpha1.SidecarSet) {
 	return func(set *v1alpha1.SidecarSet) {
 		set.Spec.InitContainers, set.Spec.Containers = set.Spec.Containers, nil

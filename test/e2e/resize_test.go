@@ -16,7 +16,8 @@ import (
 	"github.com/outrigger/outrigger/internal/podstate"
 )
 
-// sized gives the sidecar memory and CPU, so that a later generation can change their amounts.
+// sized returns a function that sets memory and CPU of the sidecar, so that a later generation can change the
+// amounts.
 func sized(policies ...corev1.ContainerResizePolicy) func(*v1alpha1.SidecarSet) {
 	return func(set *v1alpha1.SidecarSet) {
 		set.Spec.Containers[0].ResizePolicy = policies
@@ -27,7 +28,8 @@ func sized(policies ...corev1.ContainerResizePolicy) func(*v1alpha1.SidecarSet) 
 	}
 }
 
-// resize changes an amount, and waits until the kubelet reports it for the sidecars of n pods.
+// resize changes an amount, waits until the rollout has ended, and asserts that the kubelet reports the
+// amount for the sidecars of n pods.
 func (s *environment) resize(list string, name corev1.ResourceName, amount string, n int) map[types.UID]corev1.Pod {
 	s.t.Helper()
 	s.edit(fmt.Sprintf(`[{"op":"replace","path":"/spec/containers/0/resources/%s/%s","value":%q}]`, list, name, amount))

@@ -34,7 +34,8 @@ import (
 	temporaloptions "github.com/outrigger/outrigger/temporal"
 )
 
-// newAction creates an action for the SidecarSet of a scenario.
+// newAction creates an action for the SidecarSet of the scenario. The action is deleted at the end of the
+// test.
 func (s *scenario) newAction(verb outriggerv1.RolloutVerb, change ...func(*outriggerv1.RolloutActionSpec)) *outriggerv1.RolloutAction {
 	s.t.Helper()
 	a := &outriggerv1.RolloutAction{ObjectMeta: metav1.ObjectMeta{GenerateName: s.name + "-"}}
@@ -49,7 +50,7 @@ func (s *scenario) newAction(verb outriggerv1.RolloutVerb, change ...func(*outri
 	return a
 }
 
-// awaitAction waits for a phase of an action, and returns its message.
+// awaitAction waits until an action has a phase, and returns the message of the action.
 func (s *scenario) awaitAction(a *outriggerv1.RolloutAction, phase outriggerv1.RolloutActionPhase) string {
 	s.t.Helper()
 	s.poll("action "+string(a.Spec.Verb)+" to be "+string(phase), func() (bool, error) {
@@ -62,7 +63,7 @@ func (s *scenario) awaitAction(a *outriggerv1.RolloutAction, phase outriggerv1.R
 	return a.Status.Message
 }
 
-// user is the name of the user of this test, which the API server has authenticated.
+// user is the name with which the API server authenticates this test.
 const user = "admin"
 
 func TestSpec11_13_AnActionApprovesAStepInTheNameOfItsUser(t *testing.T) {
@@ -86,7 +87,7 @@ func TestSpec11_13_AnActionApprovesAStepInTheNameOfItsUser(t *testing.T) {
 	forged := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"requestedBy":"mallory"}}`))
 	require.ErrorContains(t, stack.kube.Patch(s.ctx, approve, forged), "an action never changes")
 
-	// A backup of the cluster that is restored has the action without its answer.
+	// After the restore of a backup of the cluster, the action exists without the answer.
 	for range 2 {
 		lost := client.RawPatch(types.MergePatchType, []byte(`{"status":null}`))
 		require.NoError(t, stack.kube.Status().Patch(s.ctx, approve, lost))
@@ -110,13 +111,13 @@ func TestSpec11_13_ActionsPauseAndResume(t *testing.T) {
 	assert.Contains(t, s.awaitAction(other, outriggerv1.ActionRejected), "the action is for generation 1, and SidecarSet "+s.name+" has generation 2")
 }
 
-// controllerAt returns the controller of the operator with a clock of the test.
+// controllerAt returns the controller of the operator for actions, with the clock now.
 func controllerAt(now clock.PassiveClock, address string, connection sdk.Client) *actions.Controller {
 	o := runs.Options{Temporal: temporaloptions.Options{Address: address, Namespace: "default"}, Name: "test", Logger: logr.Discard(), Clock: clock.RealClock{}}
 	return &actions.Controller{Client: stack.kube, Runs: runs.NewClient(connection, o, runs.NewMetrics(promclient.NewRegistry())), Changed: func(string) {}, Clock: now}
 }
 
-// reconcileAction makes one attempt to carry out an action, and reads it again.
+// reconcileAction reconciles an action once, and reads the action again.
 func (s *scenario) reconcileAction(c *actions.Controller, a *outriggerv1.RolloutAction) reconcile.Result {
 	s.t.Helper()
 	result, err := c.Reconcile(s.ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(a)})
@@ -125,8 +126,8 @@ func (s *scenario) reconcileAction(c *actions.Controller, a *outriggerv1.Rollout
 	return result
 }
 
-// Temporal keeps the update of the action until a worker runs. The clock of the operator is behind, so
-// that the update is late by then.
+// Temporal keeps the update of the action until a worker runs. The clock of the operator is slow, so the
+// update has expired when a worker runs.
 func TestSpec11_13_AnActionWithoutAWorkerExpiresAndHasNoEffectLater(t *testing.T) {
 	step := outriggerv1.RolloutStep{UpTo: intstr.FromInt32(1), Approval: &outriggerv1.StepApproval{}}
 	s := newStagedScenario(t, 2, intstr.FromInt32(2), step)
@@ -166,7 +167,8 @@ func TestSpec11_13_AnActionWithoutAWorkerExpiresAndHasNoEffectLater(t *testing.T
 	assert.True(t, apierrors.IsNotFound(stack.kube.Get(s.ctx, client.ObjectKeyFromObject(a), a)), "an action is deleted an hour after its end")
 }
 
-// The operator works without the permission to watch actions, and carries them out once it has it.
+// The operator works without the permission to watch actions, and carries out actions after the operator gets
+// this permission.
 func TestSpec11_13_TheOperatorWorksWithoutThePermissionForActions(t *testing.T) {
 	t.Parallel()
 	c, direct := startControlPlane(t, rbacv1.AddToScheme)
@@ -207,7 +209,7 @@ func TestSpec11_13_TheOperatorWorksWithoutThePermissionForActions(t *testing.T) 
 	assert.Equal(t, "SidecarSet absent does not exist; kubectl get sidecarsets lists the SidecarSets", a.Status.Message)
 }
 
-// An action whose user was not written by the webhook is not carried out.
+// The operator does not carry out an action whose user was not written by the webhook.
 func TestSpec11_13_AnActionWithoutAConfirmedUserIsRejected(t *testing.T) {
 	t.Parallel()
 	_, direct := startControlPlane(t)
@@ -266,7 +268,7 @@ func TestSpec11_13_OnlyReleaseManagersApprove(t *testing.T) {
 	require.NoError(t, create(outriggerv1.VerbPause, "developers"))
 }
 
-// The definition rejects actions that no run could carry out.
+// The definition rejects actions that no run can carry out.
 func TestSpec11_13_AnActionIsValidated(t *testing.T) {
 	t.Parallel()
 	for want, spec := range map[string]outriggerv1.RolloutActionSpec{

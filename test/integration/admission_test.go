@@ -147,8 +147,8 @@ func TestSpec5_OneResponseHasErrorsOfOutriggerAndKubernetes(t *testing.T) {
 	}, rejection(t, `{containers: [{name: a, ports: [{containerPort: 0}]}], updateStrategy: {partition: -1}}`))
 }
 
-// An update of only the strategy is admitted although Kubernetes has become stricter about
-// the containers since, or does not answer the dry run.
+// An update of only the strategy is admitted although Kubernetes rejects the containers now, or does not
+// respond to the dry run.
 func TestSpec5_OnlyChangedContainersAreValidatedByDryRun(t *testing.T) {
 	s := newScenario(t, 0, nil)
 	enforce := func(level string) {
@@ -171,7 +171,7 @@ func TestSpec5_OnlyChangedContainersAreValidatedByDryRun(t *testing.T) {
 	require.True(t, apierrors.IsInvalid(err), "what is known to be wrong is said in any case: %v", err)
 }
 
-// allowMetadata writes a whitelist for the time of the test.
+// allowMetadata creates a whitelist, and deletes the whitelist at the end of the test.
 func (s *scenario) allowMetadata(keys string) {
 	configuration := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kruise-system", Name: v1alpha1.ConfigurationName}}
 	configuration.Data = map[string]string{v1alpha1.MetadataWhitelistKey: `{"rules":[{"allowedAnnotationKeyExprs":["` + keys + `"]}]}`}
@@ -191,7 +191,7 @@ func TestSpec5_TheWhitelistIsFollowed(t *testing.T) {
 	assert.Equal(t, []string{"spec.patchPodMetadata[0].annotations[other]"}, rejection(t, spec))
 }
 
-// everyField are sets that use all fields together.
+// everyField returns SidecarSets that together use all fields.
 func everyField(t *testing.T) (manifest string, sets []v1alpha1.SidecarSet) {
 	raw, err := os.ReadFile("testdata/every-field.yaml")
 	require.NoError(t, err)
@@ -252,7 +252,7 @@ func TestAppliedSetsWithEveryFieldDoNotDrift(t *testing.T) {
 		set.Spec.InitContainers = set.Spec.Containers
 		specs = append(specs, reflect.ValueOf(set.Spec))
 	}
-	// A custom version is a label here, and a pinned revision has to exist first.
+	// In v1alpha1, a custom version is a label. A pinned revision must exist before the SidecarSet.
 	assert.Equal(t, []string{"spec.CustomVersion", "spec.InjectionStrategy.Revision.RevisionName"}, unused(specs, specs[0].Type(), "spec"))
 	t.Cleanup(func() {
 		out, err := kubectl(context.WithoutCancel(s.ctx), manifest, "delete", "-f", "-")
@@ -274,7 +274,7 @@ func TestAppliedSetsWithEveryFieldDoNotDrift(t *testing.T) {
 			require.NoError(t, err, out)
 			return out
 		}
-		// diff fails when there is a difference.
+		// diff returns an error if there is a difference.
 		run("apply")
 		before := version()
 		run("diff")

@@ -14,7 +14,7 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// Temporal loses the run of a paused rollout, of a rolled back rollout, and of a rollout in its bake time.
+// Temporal loses the runs of a paused rollout, of a rolled back rollout, and of a rollout in a bake time.
 func TestPausesQuarantinesAndStepsOutliveTemporalsDatabase(t *testing.T) {
 	s := newScenario(t, 8, nil)
 	s.upgradeTo("side:v2")

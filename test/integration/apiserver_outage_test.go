@@ -19,11 +19,10 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster"
 )
 
-// longOutage is the duration of an outage, in seconds, after which reflectors of client-go back
-// off for 30 s.
+// longOutage is a duration of an outage, in seconds, after which reflectors of client-go back off for 30 s.
 const longOutage = 40.0
 
-// watchesDown returns for how long, in seconds, each watch of a role has been down.
+// watchesDown returns, for each watch of a role, the time in seconds since the watch failed.
 func watchesDown(ctx context.Context, role cluster.Role) (map[string]float64, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, role.Metrics, nil)
 	if err != nil {
@@ -53,7 +52,7 @@ func watchesDown(ctx context.Context, role cluster.Role) (map[string]float64, er
 	return down, nil
 }
 
-// awaitWatches waits until the watches of a role fulfil a condition.
+// awaitWatches waits until holds returns true for the watches of a role.
 func (s *scenario) awaitWatches(role cluster.Role, what string, holds func(down map[string]float64) bool) {
 	s.t.Helper()
 	s.poll("the watches of "+role.Name+" to be "+what, func() (bool, error) {
@@ -71,7 +70,7 @@ func allUp(down map[string]float64) bool {
 	return true
 }
 
-// sidecarImage returns the sidecar image of a new pod.
+// sidecarImage returns the image of the sidecar of a new pod, or an empty string if the pod gets no sidecar.
 func sidecarImage(ctx context.Context, app string) (string, error) {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: app, Name: "probe", Labels: map[string]string{"app": app}},
@@ -103,7 +102,8 @@ func TestNoProcessDecidesFromSidecarSetsOlderThanAnOutageOfTheAPIServer(t *testi
 	up := func() { require.NoError(t, stack.StartAgain(context.WithoutCancel(s.ctx), cluster.APIServer)) }
 	t.Cleanup(func() {
 		up()
-		// Its watches back off for half a minute, which is not what is tried here.
+		// The watches of the controller manager back off for half a minute. This test does not test the
+		// controller manager.
 		require.NoError(t, stack.Kill(cluster.ControllerManager))
 		require.NoError(t, stack.StartAgain(context.WithoutCancel(s.ctx), cluster.ControllerManager))
 	})
@@ -138,7 +138,7 @@ func TestNoProcessDecidesFromSidecarSetsOlderThanAnOutageOfTheAPIServer(t *testi
 		return true, nil
 	})
 	t.Logf("%s after the API server a pod was admitted, after %v", time.Since(back), rejections)
-	// 25 s is longer than any delay of a busy machine, and shorter than the backoff of client-go.
+	// 25 s is longer than any delay of an overloaded machine, and shorter than the backoff of client-go.
 	soon, cancel := context.WithTimeout(s.ctx, 25*time.Second)
 	defer cancel()
 	s.ctx = soon

@@ -25,8 +25,8 @@ import (
 
 var screenshots = flag.String("screenshots", "", "`folder` that screenshots are written to")
 
-// The page that the link in status opens shows what each batch was, and its tab User
-// Metadata the progress of the run, and the rejected pods with their reasons.
+// The link in the status opens a page that shows each batch. The tab User Metadata of the page shows the
+// progress of the run, and the rejected pods with their reasons.
 func TestWebUI(t *testing.T) {
 	s := newScenario(t, 12, nil)
 	stuck := s.pods()[0].Name
@@ -59,7 +59,7 @@ func TestWebUI(t *testing.T) {
 	s.awaitPhase(protocol.PhaseComplete)
 }
 
-// The page of the fleet shows where content stopped, and why.
+// The page of the fleet shows the cluster in which content stopped, and the reason.
 func TestThePageOfAFleetInABrowser(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -84,8 +84,8 @@ func TestThePageOfAFleetInABrowser(t *testing.T) {
 	browser.Screenshot(t, page, *screenshots, "ui-fleet.png")
 }
 
-// awaitUI waits until the UI reaches its server, which has started at the same moment. A page
-// that is loaded earlier shows an error, and stays so.
+// awaitUI waits until the UI reaches the server of Temporal, which starts at the same time. A page that is
+// loaded too early shows an error and does not recover.
 func awaitUI(ctx context.Context, t *testing.T, address string) {
 	t.Helper()
 	for _, path := range []string{"settings", "cluster-info", "system-info", "namespaces", "namespaces/default", "namespaces/default/search-attributes"} {

@@ -21,8 +21,8 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// limitedCluster is a namespace with several SidecarSets, each with its own pods, and workers with
-// a cluster-wide limit.
+// limitedCluster is a namespace with several SidecarSets and the pods of each SidecarSet, and workers with a
+// cluster-wide limit.
 type limitedCluster struct {
 	scenario
 	sets    []*v1alpha1.SidecarSet
@@ -30,8 +30,8 @@ type limitedCluster struct {
 	workers []string
 }
 
-// newLimitedCluster starts the workers first, so that one is elected before the rollouts start.
-// The cache of one of them is late.
+// newLimitedCluster starts the workers first, so that a worker is elected before the rollouts start. The
+// cache of one worker has the delay late.
 func newLimitedCluster(t *testing.T, name string, sets, pods int32, limit int, late time.Duration, kubelet map[string]string) *limitedCluster {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
@@ -54,7 +54,7 @@ func newLimitedCluster(t *testing.T, name string, sets, pods int32, limit int, l
 		t.Cleanup(func() { require.NoError(t, stack.Stop(worker)) })
 	}
 	require.NoError(t, stack.kube.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
-	f.set = &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: name}} // of the scenario: never made
+	f.set = &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: name}} // The SidecarSet of the scenario is never created.
 	t.Cleanup(f.clean)
 	config, err := stack.RESTConfig()
 	require.NoError(t, err)
@@ -68,7 +68,7 @@ func newLimitedCluster(t *testing.T, name string, sets, pods int32, limit int, l
 	return f
 }
 
-// add makes a SidecarSet, half of whose pods may be unavailable, and its pods.
+// add creates a SidecarSet with maxUnavailable 50%, and pods of the SidecarSet.
 func (f *limitedCluster) add(name string, pods int32, kubelet map[string]string) {
 	f.t.Helper()
 	set := &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -103,7 +103,7 @@ func (f *limitedCluster) upgrade(set int, image string) {
 	f.edit(fmt.Sprintf(`[{"op":"replace","path":"/spec/containers/0/image","value":%q}]`, image))
 }
 
-// updated counts the pods of each SidecarSet whose spec has the image.
+// updated returns the number of pods of each SidecarSet whose spec has the image.
 func (f *limitedCluster) updated(image string) map[string]int {
 	f.t.Helper()
 	var pods corev1.PodList
@@ -119,7 +119,7 @@ func (f *limitedCluster) updated(image string) map[string]int {
 	return updated
 }
 
-// leader waits until another worker than the worker before leads, and returns its name. Only this worker
+// leader waits until another worker than before leads, and returns the name of this worker. Only the leader
 // upgrades pods.
 func (f *limitedCluster) leader(before string) (name string) {
 	f.t.Helper()
@@ -139,7 +139,8 @@ func (f *limitedCluster) leader(before string) (name string) {
 	return name
 }
 
-// complete waits until the runs of all SidecarSets have ended, and checks the invariants.
+// complete waits until the runs of all SidecarSets have ended, and asserts that at most limit pods were in
+// flight.
 func (f *limitedCluster) complete(limit int) {
 	f.t.Helper()
 	f.await(observer.Converged(f.pods))
@@ -149,15 +150,15 @@ func (f *limitedCluster) complete(limit int) {
 	}
 }
 
-// progresses waits until more pods are upgraded.
+// progresses waits until by more pods are upgraded.
 func (f *limitedCluster) progresses(by int) {
 	f.t.Helper()
 	before := f.watched.View().Updated
 	f.await(func(v observer.View) bool { return v.Updated >= before+by })
 }
 
-// No more pods are in flight than the cluster-wide limit allows, with many rollouts at once
-// and when the leading worker is lost.
+// The number of pods in flight never exceeds the cluster-wide limit, with many rollouts in progress and when
+// the leading worker is lost.
 func TestSpec7_5_TheClusterWideLimitHoldsDuringFailuresOfWorkers(t *testing.T) {
 	f := newLimitedCluster(t, "limit", 6, 12, 7, time.Second, map[string]string{readyAfter: "1s"})
 	f.upgradeAll("side:v2")
@@ -180,10 +181,10 @@ func TestSpec7_5_TheClusterWideLimitHoldsDuringFailuresOfWorkers(t *testing.T) {
 	assert.Equal(t, 7, worst, "the limit was not reached")
 }
 
-// There are fewer slots than SidecarSets. No SidecarSet waits until the rollout of another
-// SidecarSet has ended.
+// There are fewer slots than SidecarSets. No SidecarSet has to wait until the rollout of another SidecarSet
+// has ended.
 func TestSpec7_5_SidecarSetsShareASmallClusterWideLimit(t *testing.T) {
-	// A run may start ten seconds late, if a busy Temporal loses its first workflow task.
+	// A run may start ten seconds late, if an overloaded Temporal loses the first workflow task.
 	f := newLimitedCluster(t, "turns", 4, 6, 2, 0, map[string]string{readyAfter: "3s"})
 	f.upgradeAll("side:v2")
 	f.await(func(v observer.View) bool { return v.Updated >= 12 })
@@ -195,7 +196,7 @@ func TestSpec7_5_SidecarSetsShareASmallClusterWideLimit(t *testing.T) {
 	f.complete(2)
 }
 
-// A paused SidecarSet occupies slots only until its pods are ready.
+// A paused SidecarSet uses slots only until its pods are ready.
 func TestSpec7_5_APausedSidecarSetReleasesItsShareOfTheClusterWideLimit(t *testing.T) {
 	f := newLimitedCluster(t, "paused", 2, 6, 3, 0, map[string]string{readyAfter: "3s"})
 	f.upgrade(0, "side:v2")
@@ -210,7 +211,7 @@ func TestSpec7_5_APausedSidecarSetReleasesItsShareOfTheClusterWideLimit(t *testi
 	f.complete(3)
 }
 
-// Resets need no slots, and release the slots of hot pods.
+// A reset needs no slot, and releases the slot of a hot pod.
 func TestSpec7_5_HotPodsKeepToTheClusterWideLimit(t *testing.T) {
 	newLimitedCluster(t, "hot", 0, 0, 2, 0, nil)
 	s := newScenario(t, 8, hot(4))

@@ -26,10 +26,10 @@ import (
 	"github.com/outrigger/outrigger/temporal/codec"
 )
 
-// sealedWords are part of the input of sealedRun.
+// sealedWords is a part of the input of sealedRun.
 const sealedWords = "words-of-the-pause"
 
-// makeKey writes the payload key a into a new directory.
+// makeKey writes the payload key a into a new directory, and returns options with this key.
 func makeKey(t *testing.T) codec.Options {
 	t.Helper()
 	keys, key := t.TempDir(), make([]byte, 32)
@@ -74,7 +74,7 @@ func freeAddress(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// serveCodec runs outrigger codec-server at an address until the test ends.
+// serveCodec runs outrigger codec-server at address until the test ends.
 func (r *sealedRun) serveCodec(address string, args ...string) {
 	r.t.Helper()
 	var said bytes.Buffer
@@ -118,7 +118,7 @@ func TestTheTemporalCLIReadsEncryptedRunsThroughTheCodecServer(t *testing.T) {
 	require.NoError(t, err, shown)
 	assert.Contains(t, shown, protocol.RolloutWorkflow, "the history is there")
 	assert.NotContains(t, shown, sealedWords)
-	// The CLI retries after any error, until --command-timeout.
+	// The CLI retries after every error, until --command-timeout.
 	shown, err = r.show("--codec-endpoint", endpoint, "--codec-auth=Bearer another", "--command-timeout=5s")
 	require.Error(t, err, shown)
 	assert.NotContains(t, shown, sealedWords)

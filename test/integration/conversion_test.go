@@ -22,7 +22,7 @@ import (
 // definition is the name of the CRD.
 const definition = "sidecarsets.apps.kruise.io"
 
-// manifests are sets in both versions; NAME stands for their name.
+// manifests contains SidecarSets in both API versions. The test replaces NAME by the name of the SidecarSet.
 var manifests = map[string]string{
 	"v1alpha1 with a namespace": `
 apiVersion: apps.kruise.io/v1alpha1
@@ -80,7 +80,7 @@ func (v *versions) manifest(which string) string {
 	return strings.ReplaceAll(manifests[which], "NAME", v.name)
 }
 
-// must returns what kubectl printed.
+// must runs kubectl, requires that kubectl succeeds, and returns the output.
 func (v *versions) must(stdin string, args ...string) string {
 	v.t.Helper()
 	out, err := kubectl(v.ctx, stdin, args...)
@@ -136,7 +136,7 @@ func TestSetsAreTheSameInBothVersions(t *testing.T) {
 	}
 }
 
-// A SidecarSet may be applied in one API version, and modified in the other version.
+// A user may apply a SidecarSet in one API version, and modify the SidecarSet in the other API version.
 func TestAppliedManifestsDoNotDrift(t *testing.T) {
 	for which := range manifests {
 		for name, how := range map[string][]string{"by the client": {}, "by the server": {"--server-side", "--field-manager=me"}} {
@@ -178,7 +178,7 @@ func TestManifestsMoveFromOneVersionToTheOther(t *testing.T) {
 	}
 }
 
-// The documents use the same command. kubectl uses the newest API version.
+// The documents contain the same command. kubectl uses the newest API version.
 func TestCustomVersionsAreSetByKubectlLabel(t *testing.T) {
 	v := newVersions(t)
 	v.must(v.manifest("v1beta1 with a selector of one namespace"), "apply", "-f", "-")
@@ -241,7 +241,7 @@ func TestTheDefinitionCanBeAppliedAgain(t *testing.T) {
 	})
 }
 
-// Without the webhook, new pods are rejected. Running pods and rollouts continue.
+// Without the webhook, the API server rejects new pods. Existing pods and rollouts continue.
 func TestWithoutTheWebhookTheStoredVersionLives(t *testing.T) {
 	v := newVersions(t)
 	for name, apply := range map[string][]string{
@@ -256,7 +256,7 @@ func TestWithoutTheWebhookTheStoredVersionLives(t *testing.T) {
 
 			require.NoError(t, stack.Kill("webhook"))
 			t.Cleanup(func() { require.NoError(t, stack.StartAgain(context.WithoutCancel(v.ctx), "webhook")) })
-			// The operator corrects the value, which is a write of status without the webhook.
+			// The operator corrects the value with a write of the status, which does not call the webhook.
 			patch := client.RawPatch(types.MergePatchType, []byte(`{"status":{"matchedPods":7}}`))
 			require.NoError(t, stack.kube.Status().Patch(v.ctx, v.get("v1alpha1"), patch, client.FieldOwner("outrigger")))
 			v.await("status to be written", func() bool { return status(v.get("v1alpha1"), "matchedPods") == int64(0) })

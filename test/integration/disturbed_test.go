@@ -16,7 +16,8 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// rounds is the number of times that each fault is injected. OUTRIGGER_ROUNDS changes the default.
+// rounds returns the number of times that each fault is injected. The environment variable OUTRIGGER_ROUNDS
+// overrides the default.
 func rounds(t *testing.T) int {
 	t.Helper()
 	asked := os.Getenv("OUTRIGGER_ROUNDS")
@@ -28,8 +29,8 @@ func rounds(t *testing.T) int {
 	return n
 }
 
-// Temporal cannot stop writes that a worker has started. The next run must not exceed the limit
-// together with these writes.
+// Temporal cannot stop writes of a worker that are in flight. Together with these writes, the next run must
+// not exceed the limit.
 func TestSpec7_5_MaxUnavailableHoldsWhenARunLosesItsWorker(t *testing.T) {
 	for name, disturb := range map[string]func(*scenario){
 		"terminated": (*scenario).terminate, "reset": (*scenario).reset, "frozen": (*scenario).freeze,
@@ -76,8 +77,8 @@ func (s *scenario) reset() {
 	require.Fail(s.t, "the run has done nothing yet")
 }
 
-// freeze stops the worker that runs the batch until the server has given
-// it to another one, which has begun to write.
+// freeze suspends the worker that runs the batch, until another worker has claimed the batch and has begun to
+// write.
 func (s *scenario) freeze() {
 	s.t.Helper()
 	frozen := s.workerOfBatch()
@@ -95,7 +96,7 @@ func (s *scenario) freeze() {
 	thaw()
 }
 
-// workerOfBatch names the worker that upgrades pods of the SidecarSet now.
+// workerOfBatch returns the name of the worker that currently upgrades pods of the SidecarSet.
 func (s *scenario) workerOfBatch() (name string) {
 	s.t.Helper()
 	s.poll("a batch in progress", func() (bool, error) {

@@ -1,3 +1,3 @@
-// Package integration tests the three processes together with a real API server, simulated nodes
-// and a Temporal server.
+// Package integration tests the three roles together with a real API server, simulated nodes and a Temporal
+// server.
 package integration

@@ -17,8 +17,8 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// A worker that stops releases its tasks. Another worker claims the tasks before a heartbeat or a
-// workflow task times out.
+// A worker that stops releases its tasks. Another worker claims these tasks before a heartbeat or a workflow
+// task times out.
 func TestAWorkerThatEndsHandsItsBatchOver(t *testing.T) {
 	for name, strategy := range map[string]func(*v1alpha1.SidecarSet){"cold": maxUnavailable(2), "hot": hot(2)} {
 		t.Run(name, func(t *testing.T) {
@@ -38,7 +38,7 @@ func TestAWorkerThatEndsHandsItsBatchOver(t *testing.T) {
 	}
 }
 
-// The processes restart one after the other. No rollout stops, and no task times out.
+// The processes restart one after the other. All rollouts continue, and no task times out.
 func TestARollingRestartDelaysNoRollout(t *testing.T) {
 	s := newScenario(t, 40, maxUnavailable(2))
 	s.upgradeTo("side:v2")
@@ -54,9 +54,9 @@ func TestARollingRestartDelaysNoRollout(t *testing.T) {
 	assert.Empty(t, s.timeouts())
 }
 
-// timeouts lists the timed-out tasks in the history of the newest run. Without the capability
-// WorkerPollCompleteOnShutdown, the server may dispatch a workflow task to a poll that is being
-// closed. A worker cannot prevent this.
+// timeouts returns the timed-out tasks in the history of the newest run. If the server lacks the capability
+// WorkerPollCompleteOnShutdown, the server may dispatch a workflow task to a poll that is being closed. A
+// worker cannot prevent such a timeout, so timeouts omits it.
 func (s *scenario) timeouts() (found []string) {
 	s.t.Helper()
 	namespace, err := stack.temporal.WorkflowService().DescribeNamespace(s.ctx, &workflowservice.DescribeNamespaceRequest{Namespace: cluster.TemporalNamespace})

@@ -13,8 +13,8 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// recorded returns the images of the sidecar in the spec of each pod, and the recorded versions of
-// the upgrades.
+// recorded returns, for each pod, the images of the containers in the spec and the recorded versions of the
+// upgrades.
 func (s *scenario) recorded() map[string]string {
 	s.t.Helper()
 	recorded := map[string]string{}
@@ -27,7 +27,7 @@ func (s *scenario) recorded() map[string]string {
 	return recorded
 }
 
-// A change of the empty image is not upgradable in place. Pods keep their empty image.
+// A change of the empty image cannot be made by an upgrade in place. Existing pods keep their empty image.
 func TestSpec7_2_AnotherEmptyImageTouchesNoPod(t *testing.T) {
 	t.Parallel()
 	for name, strategy := range map[string]string{

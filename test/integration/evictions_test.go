@@ -24,7 +24,7 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// newBudgetedScenario is newStagedScenario with a PodDisruptionBudget for the pods.
+// newBudgetedScenario creates a scenario with a RolloutPolicy, and a PodDisruptionBudget for the pods.
 func newBudgetedScenario(t *testing.T, n int32) *scenario {
 	t.Helper()
 	s := newStagedScenario(t, n, intstr.FromInt32(2))
@@ -35,19 +35,21 @@ func newBudgetedScenario(t *testing.T, n int32) *scenario {
 	return s
 }
 
-// evict gives the policy the action Evict.
+// evict sets the action Evict in the policy.
 func (s *scenario) evict() {
 	s.t.Helper()
 	s.patchPolicy(`{"notUpgradable":{"action":"Evict","deadline":"14d"}}`)
 }
 
-// editEnvironment changes the environment of the sidecar, which no upgrade in place can change.
+// editEnvironment changes an environment variable of the sidecar. An upgrade in place cannot make this
+// change.
 func (s *scenario) editEnvironment(value string) {
 	s.t.Helper()
 	s.edit(fmt.Sprintf(`[{"op":"add","path":"/spec/containers/0/env","value":[{"name":"LEVEL","value":%q}]}]`, value))
 }
 
-// awaitEvictions waits until the evictions of the policy fulfil the condition.
+// awaitEvictions waits until condition is true for the evictions in the status of the policy, and returns the
+// evictions.
 func (s *scenario) awaitEvictions(what string, condition func(*outriggerv1.EvictionStatus) bool) *outriggerv1.EvictionStatus {
 	s.t.Helper()
 	policy := &outriggerv1.RolloutPolicy{}
@@ -58,8 +60,8 @@ func (s *scenario) awaitEvictions(what string, condition func(*outriggerv1.Evict
 	return policy.Status.Evictions
 }
 
-// environments counts the pods by the value of LEVEL in the sidecar. A pod without the sidecar has the
-// value none.
+// environments returns the number of pods for each value of LEVEL in the sidecar. A pod without the sidecar
+// has the value none.
 func (s *scenario) environments() map[string]int {
 	s.t.Helper()
 	var pods corev1.PodList
@@ -109,7 +111,7 @@ func TestSpec13_2_PodsThatWereNeverInjectedAreEvicted(t *testing.T) {
 	require.NoError(t, stack.kube.Create(s.ctx, deployment(s.name, 3)))
 	s.await(func(v observer.View) bool { return v.Ready == 3 })
 	require.Equal(t, map[string]int{"none": 3}, s.environments())
-	// Of no matched pod, 34 % are no slot.
+	// No pod is matched, so 34 % of the matched pods is zero slots.
 	s.edit(`[{"op":"replace","path":"/spec/selector/matchLabels/app","value":"` + s.name + `"},{"op":"replace","path":"/spec/updateStrategy/maxUnavailable","value":"34%"}]`)
 	s.evict()
 	s.awaitEvictions("the evictions", func(e *outriggerv1.EvictionStatus) bool { return e.Evicted == 3 && e.Remaining == 0 })
@@ -119,7 +121,8 @@ func TestSpec13_2_PodsThatWereNeverInjectedAreEvicted(t *testing.T) {
 func TestSpec13_1_PodsThatLackAContainerAreEvicted(t *testing.T) {
 	t.Parallel()
 	s := newBudgetedScenario(t, 2)
-	// The webhook rejects a further container in an update, and not in a SidecarSet of the same name.
+	// The webhook rejects an additional container in an update, but accepts the container in a new SidecarSet
+	// with the same name.
 	again := s.set.DeepCopy()
 	again.ObjectMeta = metav1.ObjectMeta{Name: s.name, Labels: s.set.Labels}
 	again.Spec.Containers = append(again.Spec.Containers, v1alpha1.SidecarContainer{Container: corev1.Container{Name: "second", Image: "second:v1"}})
@@ -131,7 +134,7 @@ func TestSpec13_1_PodsThatLackAContainerAreEvicted(t *testing.T) {
 	s.awaitSet("the replacements", counts(2))
 }
 
-// The test stops the webhook, so it does not run in parallel with other tests.
+// The test stops the webhook, and therefore does not run in parallel with other tests.
 func TestSpec13_3_ABrokenWebhookCostsOnePod(t *testing.T) {
 	s := newBudgetedScenario(t, 4)
 	s.editEnvironment("debug")
@@ -148,8 +151,8 @@ func TestSpec13_3_ABrokenWebhookCostsOnePod(t *testing.T) {
 	s.awaitSet("the replacements", counts(4))
 }
 
-// breakWebhook stops the webhook, and makes API servers ignore that, so that no new pod is injected.
-// The webhook works again at the end of the test, or after the result is called.
+// breakWebhook stops the webhook, and sets the failurePolicy to Ignore, so that new pods are not injected.
+// repair restores the webhook. The webhook is also restored at the end of the test.
 func (s *scenario) breakWebhook() (repair func()) {
 	s.t.Helper()
 	setPolicy := func(ctx context.Context, policy admissionregistrationv1.FailurePolicyType) {
@@ -177,7 +180,7 @@ func (s *scenario) breakWebhook() (repair func()) {
 	return repair
 }
 
-// signalEvictions sends a signal to the run that evicts the pods of the policy.
+// signalEvictions sends a signal to the eviction run of the policy.
 func (s *scenario) signalEvictions(signal string, pause protocol.Pause) {
 	s.t.Helper()
 	require.NoError(s.t, stack.temporal.SignalWorkflow(s.ctx, protocol.EvictionWorkflowID(s.name, s.policyUID()), "", signal, pause))

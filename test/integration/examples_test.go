@@ -18,7 +18,7 @@ import (
 
 const examples = "../../examples"
 
-// examplePod is the pod that the examples are tested with. The test replaces APP and NAMESPACE.
+// examplePod is the pod with which the examples are tested. The test replaces APP and NAMESPACE.
 const examplePod = `
 apiVersion: v1
 kind: Pod
@@ -41,7 +41,7 @@ spec:
   - {name: disk, persistentVolumeClaim: {claimName: disk}}
 `
 
-// JSONPath templates of fields of a pod.
+// These are JSONPath templates for fields of a pod.
 const (
 	containerNames = `{.spec.containers[*].name}`
 	images         = `{.spec.containers[*].image}`
@@ -52,7 +52,7 @@ type example struct {
 	files      []string
 	app        string
 	show, want string
-	// elsewhere is a namespace whose pods get no sidecars.
+	// elsewhere is a namespace whose pods do not match.
 	elsewhere string
 }
 
@@ -85,7 +85,7 @@ func exampleTable() []example {
 		{files: []string{"injection/native-sidecar.yaml"}, show: containerNames + ` {.spec.initContainers[*].name} {.spec.initContainers[*].restartPolicy}`, want: "main sidecar Always"},
 		{files: []string{"injection/custom-version-1.yaml"}, show: images, want: "log-agent:1.0 main:1"},
 		{files: []string{"injection/custom-version-1.yaml", "injection/custom-version-2.yaml"}, show: images, want: "log-agent:1.0 main:1"},
-		// This pod is in the 90 % of the pods that get the pinned revision.
+		// This pod belongs to the 90 % of the pods that get the pinned revision.
 		{files: []string{"injection/custom-version-1.yaml", "injection/revision-partial.yaml"}, show: images, want: "log-agent:1.0 main:1"},
 		{files: []string{"injection/custom-version-1.yaml", "injection/revision-name.yaml"}, show: images, want: "log-agent:1.0 main:1"},
 
@@ -146,7 +146,7 @@ func TestExamplesBehaveAsDocumented(t *testing.T) {
 // triedElsewhere returns the directories whose manifests test/documents and test/e2e apply.
 func triedElsewhere() []string { return []string{"hot-upgrade", "quick-start", "recipes"} }
 
-// exampleFiles are the manifests that are to be tried here.
+// exampleFiles returns the manifests that this test has to apply.
 func exampleFiles(t *testing.T) []string {
 	var files []string
 	require.NoError(t, filepath.WalkDir(examples, func(path string, entry fs.DirEntry, err error) error {
@@ -169,7 +169,8 @@ func exampleFiles(t *testing.T) []string {
 	return files
 }
 
-// applyExample returns the name of the SidecarSet, if the file holds one.
+// applyExample applies a file, and returns the name of the SidecarSet in the file. If the file contains no
+// SidecarSet, applyExample returns an empty string.
 func (s *scenario) applyExample(file, revision string) string {
 	s.t.Helper()
 	text, err := os.ReadFile(filepath.Join(examples, file))
@@ -184,7 +185,8 @@ func (s *scenario) applyExample(file, revision string) string {
 	return name
 }
 
-// latestRevision returns the latest revision of a SidecarSet. The next file may refer to it.
+// latestRevision waits for a revision of a SidecarSet, and returns the latest revision. The next file may
+// refer to this revision.
 func (s *scenario) latestRevision(name string) string {
 	s.t.Helper()
 	latest := ""
@@ -202,8 +204,8 @@ func (s *scenario) removeExamples(files []string) {
 	}
 }
 
-// seesPod waits until the caches contain the newest SidecarSet. If the output of the pod differs,
-// it reports the output.
+// seesPod creates a pod in a dry run until the output is want, because caches observe a SidecarSet with a
+// delay. After a timeout, the test fails with the output.
 func (s *scenario) seesPod(file, app, namespace, show, want string) {
 	s.t.Helper()
 	pod := strings.NewReplacer("APP", app, "NAMESPACE", namespace).Replace(examplePod)
@@ -218,7 +220,7 @@ func (s *scenario) seesPod(file, app, namespace, show, want string) {
 	require.NoError(s.t, err, "%s in %s: want %s, got %s", file, namespace, want, got)
 }
 
-// kubectl must succeed.
+// kubectl runs kubectl, requires that kubectl succeeds, and returns the output.
 func (s *scenario) kubectl(stdin string, args ...string) string {
 	s.t.Helper()
 	out, err := kubectl(s.ctx, stdin, args...)
@@ -226,7 +228,7 @@ func (s *scenario) kubectl(stdin string, args ...string) string {
 	return out
 }
 
-// cleanly runs kubectl, even if the context of the test is cancelled.
+// cleanly runs kubectl even if the context of the test is cancelled.
 func (s *scenario) cleanly(args ...string) {
 	s.t.Helper()
 	out, err := kubectl(context.WithoutCancel(s.ctx), "", args...)

@@ -18,9 +18,9 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// newFailingScenario creates n ready pods on a node without a kubelet, and a RolloutPolicy with this
-// spec.failure. The test writes the status of the pods instead of a kubelet. newFailingScenario returns
-// once the first rollout has ended.
+// newFailingScenario creates n ready pods on a node without a kubelet, and a RolloutPolicy with failure as
+// spec.failure. The test writes the status of the pods in place of a kubelet. newFailingScenario returns when
+// the first rollout has ended.
 func newFailingScenario(t *testing.T, n int, maxUnavailable int32, failure string, steps ...outriggerv1.RolloutStep) *scenario {
 	t.Helper()
 	s := newStagedScenario(t, 0, intstr.FromInt32(maxUnavailable), steps...)
@@ -33,7 +33,8 @@ func newFailingScenario(t *testing.T, n int, maxUnavailable int32, failure strin
 	return s
 }
 
-// awaitSleep waits until the run sleeps, because it has no pod to upgrade, and upgraded pods are not ready.
+// awaitSleep waits until the run sleeps. The run sleeps when no pod has to be upgraded and upgraded pods are
+// not ready.
 func (s *scenario) awaitSleep() {
 	s.t.Helper()
 	s.awaitStatus("the sleep of the run", func(status protocol.RolloutStatus) bool {
@@ -41,7 +42,7 @@ func (s *scenario) awaitSleep() {
 	})
 }
 
-// The sleeping run plans again by itself only after minutes.
+// Without a signal, the sleeping run plans again only after several minutes.
 func TestSpec11_2_TheLastReadyPodOfAStepBeginsItsBakeTime(t *testing.T) {
 	t.Parallel()
 	s := newFailingScenario(t, 4, 4, `{"maxFailedPods":0}`, bakes(intstr.FromInt32(2), time.Hour))
@@ -61,7 +62,7 @@ func (s *scenario) awaitFailure() string {
 	return set.Status.Rollout.Quarantine.Reason
 }
 
-// Pods whose sidecars start, and never pass their probes, are not ready and do not fail.
+// A pod whose sidecar starts but never passes its probes is not ready, but does not count as failed.
 func TestSpec11_6_ARolloutWithoutProgressIsRolledBack(t *testing.T) {
 	t.Parallel()
 	s := newFailingScenario(t, 4, 2, `{"maxFailedPods":"100%","action":"Rollback","progressDeadline":"10s"}`)
@@ -119,7 +120,7 @@ func TestSpec11_6_APodThatBecomesUnreadyDuringABakeTimeFails(t *testing.T) {
 	assert.Equal(t, fmt.Sprintf("1 pod failed after the upgrade, and 0 are allowed, such as %s/%s (not ready for 2s)", s.name, upgraded), s.awaitFailure())
 }
 
-// A node with pods of both versions dies during a bake time, and comes back after the last upgrade.
+// A node with pods of both versions fails during a bake time, and recovers after the last upgrade.
 func TestSpec11_6_ANodeThatDiesUnderBothVersionsStopsNothing(t *testing.T) {
 	t.Parallel()
 	s := newFailingScenario(t, 10, 10, `{"maxFailedPods":0,"action":"Rollback","unreadyFor":"10s"}`, bakes(intstr.FromInt32(5), 25*time.Second))

@@ -45,7 +45,7 @@ func listen(t *testing.T) net.Listener {
 	return listener
 }
 
-// startDenying starts a server that permits no call, and returns its address.
+// startDenying starts a server that rejects every call, and returns the address of the server.
 func startDenying(t *testing.T, config *tls.Config) string {
 	listener := listen(t)
 	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(config)), grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error {
@@ -60,7 +60,8 @@ func startDenying(t *testing.T, config *tls.Config) string {
 	return listener.Addr().String()
 }
 
-// newCertificate returns the configuration of a server on loopback, and the file with the CA of its certificate.
+// newCertificate returns the TLS configuration of a server on the loopback interface, and the path of the CA
+// of the certificate.
 func newCertificate(t *testing.T) (config *tls.Config, ca string) {
 	server := httptest.NewTLSServer(http.NotFoundHandler())
 	defer server.Close()
@@ -81,7 +82,8 @@ func (m *fleetMember) sidecarset(args ...string) string {
 	return out.String()
 }
 
-// awaitMetric waits until a metric of the worker with the label value reason, if any, has a value that is right.
+// awaitMetric waits until right returns true for the value of a metric of the worker. If reason is not empty,
+// the metric has the label value reason.
 func (m *fleetMember) awaitMetric(name, reason string, right func(float64) bool) {
 	m.t.Helper()
 	var url string
@@ -111,12 +113,12 @@ func (m *fleetMember) awaitConnected(want float64) {
 	m.awaitMetric("outrigger_fleet_connected", "", func(value float64) bool { return value == want })
 }
 
-// awaitFault waits until the metrics and the condition show why the connection fails.
+// awaitFault waits until the metrics and the condition show the cause of a connection failure.
 func (m *fleetMember) awaitFault(reason, cause string) {
 	m.t.Helper()
 	m.awaitMetric("outrigger_fleet_call_failures_total", reason, func(value float64) bool { return value > 0 })
 	m.awaitConnected(0)
-	// A run without a permit hears of a change of the connection within five minutes, and of a pause at once.
+	// A run without a permit observes a change of the connection within five minutes, and a pause at once.
 	assert.Contains(m.t, m.sidecarset("pause", "edge-proxy", "--reason=lunch"), "paused")
 	m.awaitReason(v1alpha1.ReasonPaused)
 	assert.Contains(m.t, m.sidecarset("status", "edge-proxy"), "lunch")
@@ -129,7 +131,8 @@ func (m *fleetMember) awaitFault(reason, cause string) {
 	assert.Contains(m.t, m.sidecarset("status", "edge-proxy"), "the connection to the fleet fails: "+cause)
 }
 
-// scaleTo waits until n pods are ready, and updated of them have the content of the SidecarSet.
+// scaleTo scales the Deployment to n pods, and waits until n pods are ready and updated pods have the content
+// of the SidecarSet.
 func (m *fleetMember) scaleTo(n int32, updated int) {
 	m.t.Helper()
 	scale := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, n))
@@ -138,8 +141,8 @@ func (m *fleetMember) scaleTo(n int32, updated int) {
 	require.NoError(m.t, err)
 }
 
-// The worker starts with a connection that fails. No cause of a failure stops what the cluster does by itself,
-// and none needs a restart after it is mended.
+// The worker starts with a connection that fails. The cluster continues without the fleet, whatever the cause
+// of the failure. After the cause is corrected, no process needs a restart.
 func TestSpec12_9_AMemberWorksWhileItsConnectionToTheFleetFails(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()

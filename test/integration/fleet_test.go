@@ -51,8 +51,8 @@ spec:
   - {name: smoke, webhook: {url: "GATE"}}
 `
 
-// smokeGate is the service of the gate smoke. It keeps the questions, and fails content, or is unavailable, if
-// asked to.
+// smokeGate is the service of the gate smoke. asked receives the requests. If fails is set, the service fails
+// content. If away is set, the service is unavailable.
 type smokeGate struct {
 	*httptest.Server
 	fails, away atomic.Bool
@@ -79,7 +79,7 @@ func newSmokeGate(t *testing.T) *smokeGate {
 	return g
 }
 
-// fleetMember is a cluster of its own whose roles belong to a fleet.
+// fleetMember is a separate cluster whose roles belong to a fleet.
 type fleetMember struct {
 	t       *testing.T
 	ctx     context.Context
@@ -89,8 +89,8 @@ type fleetMember struct {
 	watched *observer.Watch
 }
 
-// startFleetMember starts a cluster with the SidecarSet edge-proxy and four pods with its first version. worker
-// are additional flags of the worker.
+// startFleetMember starts a cluster with the SidecarSet edge-proxy and four pods with the first version.
+// worker contains additional flags of the worker.
 func startFleetMember(ctx context.Context, t *testing.T, name string, worker ...string) (*fleetMember, error) {
 	c, err := cluster.Start(ctx, cluster.Options{Dir: t.TempDir(), Nodes: 1, WithoutTemporal: true})
 	if err != nil {
@@ -137,7 +137,7 @@ func startFleetMember(ctx context.Context, t *testing.T, name string, worker ...
 	return m, err
 }
 
-// copyLogs keeps the logs of a member after a failed test.
+// copyLogs copies the logs of a member to the logs of the stack if the test has failed.
 func copyLogs(t *testing.T, from, name string) {
 	if t.Failed() {
 		to := filepath.Join(stack.LogDir(), name)
@@ -152,7 +152,7 @@ func (m *fleetMember) upgradeTo(image string) {
 	require.NoError(m.t, m.kube.Patch(m.ctx, m.set, client.RawPatch(types.JSONPatchType, []byte(patch))))
 }
 
-// awaitImage waits until n pods are ready with an image.
+// awaitImage waits until there are n pods, and all pods are ready with the image.
 func (m *fleetMember) awaitImage(image string, n int) {
 	m.t.Helper()
 	m.watched.Expect(image)
@@ -160,7 +160,7 @@ func (m *fleetMember) awaitImage(image string, n int) {
 	require.NoError(m.t, err, image)
 }
 
-// awaitReason waits until Progressing has a reason, and returns the SidecarSet.
+// awaitReason waits until Progressing has the reason, and returns the SidecarSet.
 func (m *fleetMember) awaitReason(reason string) *v1alpha1.SidecarSet {
 	m.t.Helper()
 	set := &v1alpha1.SidecarSet{}
@@ -173,8 +173,9 @@ func (m *fleetMember) awaitReason(reason string) *v1alpha1.SidecarSet {
 	return set
 }
 
-// terminateAll terminates the open runs of a namespace whose workflow ids have one of the prefixes. Other
-// tests wait until no run is open. The roles of the members have stopped, so nothing starts a run again.
+// terminateAll terminates the open runs of a namespace whose workflow IDs have one of the prefixes, because
+// other tests wait until no run is open. The roles of the members have stopped, so no process starts a run
+// again.
 func terminateAll(ctx context.Context, t *testing.T, namespace string, prefixes ...string) {
 	t.Helper()
 	for _, prefix := range prefixes {
@@ -198,7 +199,7 @@ func outriggerFleet(ctx context.Context, t *testing.T, stdin string, args ...str
 	return out
 }
 
-// tryFleet returns the output, the exit code and the errors of a command.
+// tryFleet runs outrigger fleet, and returns the standard output, the exit code and the standard error.
 func tryFleet(ctx context.Context, t *testing.T, stdin string, args ...string) (out string, code int, errors string) {
 	t.Helper()
 	cmd := exec.CommandContext(ctx, filepath.Join(bin, "outrigger"), append([]string{"fleet", "--temporal-address=" + stack.TemporalAddress}, args...)...)
@@ -215,7 +216,7 @@ func awaitFleet(ctx context.Context, t *testing.T, phase protocol.FleetPhase) (s
 	err := wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		answer, err := stack.temporal.QueryWorkflow(ctx, protocol.FleetWorkflowID("edge-proxy"), "", protocol.StatusQuery)
 		if err != nil {
-			return false, nil // no member has reported content yet, or no worker is available
+			return false, nil // No member has reported content yet, or no worker is available.
 		}
 		state = protocol.FleetState{}
 		err = answer.Get(&state)
@@ -225,7 +226,8 @@ func awaitFleet(ctx context.Context, t *testing.T, phase protocol.FleetPhase) (s
 	return state
 }
 
-// startFleet starts two clusters, applies fleetPolicy, and waits until the first content is through.
+// startFleet starts two clusters, applies fleetPolicy, and waits until the first content is through all
+// stages.
 func startFleet(ctx context.Context, t *testing.T) (canary, rest *fleetMember, smoke *smokeGate) {
 	t.Helper()
 	t.Cleanup(func() {
@@ -244,8 +246,9 @@ func startFleet(ctx context.Context, t *testing.T) (canary, rest *fleetMember, s
 	return canary, rest, smoke
 }
 
-// One rollout over two clusters, with their own API servers. The second stage gets the content first,
-// and no pod of it changes before the run of the first stage has completed and baked.
+// The test rolls out content over two clusters with separate API servers. The content is delivered to the
+// second stage first. No pod of the second stage may change before the run of the first stage has completed
+// and the bake time is over.
 func TestSpec12_AFleetRollsOutStageByStage(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
@@ -280,7 +283,8 @@ func TestSpec12_AFleetRollsOutStageByStage(t *testing.T) {
 	require.Len(t, asked, 5)
 	assert.GreaterOrEqual(t, asked[0].At.Sub(served[3].At), 3*time.Second, "the second stage began before the first had completed and baked")
 
-	// An abort after the end rolls both clusters back, and a retry rolls the same content out again.
+	// After the end of the rollout, an abort rolls both clusters back, and a retry rolls out the same content
+	// again.
 	assert.Equal(t, "the rollout is aborted; all clusters with the content go back\n", outriggerFleet(ctx, t, "", "abort", "edge-proxy", "--reason", "errors"))
 	awaitFleet(ctx, t, protocol.FleetFailed)
 	canary.awaitImage("side:v1", 4)
@@ -292,7 +296,8 @@ func TestSpec12_AFleetRollsOutStageByStage(t *testing.T) {
 	canary.awaitImage("side:v2", 4)
 	rest.awaitImage("side:v2", 5)
 
-	// The rollout waits for an unavailable gate. A failed gate stops the content after the first stage.
+	// The rollout waits while a gate is unavailable. If the gate fails, the content stops after the first
+	// stage.
 	smoke.away.Store(true)
 	smoke.fails.Store(true)
 	rest.upgradeTo("side:v3")
@@ -316,7 +321,7 @@ func TestSpec12_AFleetRollsOutStageByStage(t *testing.T) {
 		}
 	}
 
-	// A bad version stops in the first stage, and goes back.
+	// A version that cannot start stops in the first stage, and the first stage is rolled back.
 	rest.upgradeTo("side:bad")
 	canary.upgradeTo("side:bad")
 	awaitFleet(ctx, t, protocol.FleetRolling)

@@ -19,7 +19,7 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// freeze creates a RolloutFreeze of the SidecarSets with the label freeze=name.
+// freeze creates a RolloutFreeze that selects the SidecarSets with the label freeze=<name>.
 func freeze(ctx context.Context, t *testing.T, name, reason string, until *metav1.Time) *outriggerv1.RolloutFreeze {
 	t.Helper()
 	created := &outriggerv1.RolloutFreeze{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -35,7 +35,7 @@ func frozenBy(name string) func(*v1alpha1.SidecarSet) {
 	return func(set *v1alpha1.SidecarSet) { set.Labels = map[string]string{"freeze": name} }
 }
 
-// The operator and the workers are killed during the freeze.
+// The test kills the operator and the workers during the freeze.
 func TestSpec11_7_AFreezeStopsAllSelectedRolloutsUntilItIsDeleted(t *testing.T) {
 	const pods = 20
 	name := scenarioName(t)
@@ -71,7 +71,7 @@ func TestSpec11_7_AFreezeStopsAllSelectedRolloutsUntilItIsDeleted(t *testing.T) 
 	for _, process := range killed {
 		require.NoError(t, stack.StartAgain(scenarios[0].ctx, process))
 	}
-	// The new processes have read the freeze once they show its new reason.
+	// If the new processes show the new reason, the new processes have read the freeze.
 	created.Spec.Reason = "more sales"
 	require.NoError(t, stack.kube.Update(scenarios[0].ctx, created))
 	each(func(s *scenario) {
@@ -106,7 +106,7 @@ func TestSpec11_7_AFreezeEndsByItself(t *testing.T) {
 	s.upgradeTo("side:v2")
 	assert.Contains(t, s.awaitReason(v1alpha1.ReasonFrozen), "frozen by RolloutFreeze "+name+" until "+until.UTC().Format(time.RFC3339)+"; ")
 	s.awaitPhase(protocol.PhaseFrozen)
-	// The hour is too long for a test.
+	// The freeze of an hour is too long for a test.
 	inForce := time.Now()
 	until = metav1.NewTime(inForce.Add(5 * time.Second).Truncate(time.Second))
 	frozen.Spec.Until = &until

@@ -26,7 +26,7 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// gate makes the gate errors part of the first step of a scenario.
+// gate adds the gate errors to the first step of a scenario.
 func (s *scenario) gate(p *prometheus, samples int32) {
 	s.t.Helper()
 	p.scenario, p.samples = s, int(samples)
@@ -55,8 +55,8 @@ func gateOf(set *v1alpha1.SidecarSet) v1alpha1.StageGate {
 	return v1alpha1.StageGate{}
 }
 
-// verdicts returns the ids of the events with a measurement that the newest run has counted. A
-// measurement that the run has ended does not count.
+// verdicts returns the ids of the events of the measurements that the newest run has counted. A measurement
+// that the run has cancelled does not count.
 func (s *scenario) verdicts() (ids []int64) {
 	s.t.Helper()
 	open := map[int64]bool{}
@@ -73,7 +73,7 @@ func (s *scenario) verdicts() (ids []int64) {
 }
 
 // A real Prometheus scrapes the target. Each gate has exactly one outcome. The parallel subtests run after
-// the others, which stop the workers and the target.
+// the other subtests, because the other subtests stop the workers and the target.
 func TestSpec11_14_AGateDecidesAboutTheNextStep(t *testing.T) {
 	gateCredentials(t)
 	scraped := startPrometheus(t)
@@ -86,7 +86,7 @@ func TestSpec11_14_AGateDecidesAboutTheNextStep(t *testing.T) {
 		s.awaitPhase(protocol.PhaseComplete)
 		verdicts := s.verdicts()
 		require.Len(t, verdicts, 4)
-		// A signal to the run adds events.
+		// A signal to the run adds events to the history.
 		assert.LessOrEqual(t, min(verdicts[1]-verdicts[0], verdicts[2]-verdicts[1], verdicts[3]-verdicts[2]), int64(7), "a sample adds too many events to the history")
 	})
 	t.Run("bad", func(t *testing.T) {
@@ -163,7 +163,7 @@ func TestSpec11_14_AGateDecidesAboutTheNextStep(t *testing.T) {
 	})
 }
 
-// A run whose history is lost continues with the measurements in status.
+// If the history of a run is lost, the next run continues with the measurements in the status.
 func TestSpec11_14_TheMeasurementsSurviveALostRun(t *testing.T) {
 	gateCredentials(t)
 	scraped := startPrometheus(t)
@@ -179,7 +179,8 @@ func TestSpec11_14_TheMeasurementsSurviveALostRun(t *testing.T) {
 	assert.Equal(t, 1, s.watched.View().Updated)
 }
 
-// releaseGate is a workflow of a user. It waits for the signal decide, and returns the phase in it.
+// releaseGate is a workflow of a user. releaseGate waits for the signal decide, and returns the phase in the
+// signal.
 func releaseGate(ctx workflow.Context, input map[string]any) (map[string]any, error) {
 	var phase string
 	workflow.GetSignalChannel(ctx, "decide").Receive(ctx, &phase)
@@ -224,7 +225,8 @@ func TestSpec11_14_AWorkflowDecidesAboutTheNextStep(t *testing.T) {
 	s.within(2)
 }
 
-// A policy that was stored while the webhook was away stops the start of its step, and can be changed.
+// A policy that was stored while the webhook did not run may be invalid. The step of such a policy does not
+// start, and the policy can be corrected.
 func TestSpec11_1_APolicyThatNoRunCouldFollowIsRejected(t *testing.T) {
 	const invalid = `{"spec":{"gates":[{"name":"errors","prometheus":{"address":"http://prometheus","query":"errors","success":"values < 1.0"}}],"steps":[{"name":"canary","upTo":1,"gates":["errors"]}]}}`
 	s := newStagedScenario(t, 2, intstr.FromInt32(2))

@@ -21,14 +21,14 @@ import (
 	"github.com/outrigger/outrigger/workflows"
 )
 
-// minReplayed is the number of events below which a history has no workflow task. A test may terminate
-// a run before its first task.
+// minReplayed is the minimum number of events of a history with a workflow task. A test may terminate a run
+// before the first task.
 const minReplayed = 3
 
-// replayHistories replays every run of the tests. It is called after the last test, and before a
+// replayHistories replays every run of the tests. replayHistories is called after the last test, and before a
 // test that deletes the data of Temporal.
 func replayHistories(ctx context.Context) error {
-	// A test of gates also runs a workflow of its own.
+	// A test of gates also runs a workflow of a user, which is not replayed.
 	list, err := stack.temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
 		Namespace: cluster.TemporalNamespace, Query: "WorkflowType IN ('" + protocol.RolloutWorkflow + "', '" + protocol.FleetWorkflow + "', '" + protocol.FleetRegistryWorkflow + "', '" + protocol.EvictionWorkflow + "')",
 	})
@@ -37,7 +37,7 @@ func replayHistories(ctx context.Context) error {
 	}
 	replayer, err := worker.NewWorkflowReplayerWithOptions(worker.WorkflowReplayerOptions{
 		DataConverter: stack.codec.WorkflowDataConverter(), Interceptors: workflows.Interceptors(),
-		DisableDeadlockDetection: true, // a busy machine may not run the replay for a second
+		DisableDeadlockDetection: true, // An overloaded machine may not execute the replay for a second.
 	})
 	if err != nil {
 		return fmt.Errorf("make a replayer: %w", err)
@@ -57,8 +57,8 @@ func replayHistories(ctx context.Context) error {
 		if len(events.Events) < minReplayed {
 			continue
 		}
-		// ReplayWorkflowExecution of the SDK fails for a run with a pending workflow task, because
-		// it replays in the namespace of the run instead of ReplayNamespace.
+		// ReplayWorkflowExecution of the SDK is not used. This function fails for a run with a pending workflow
+		// task, because it replays in the namespace of the run instead of ReplayNamespace.
 		err = replayer.ReplayWorkflowHistoryWithOptions(nil, events, worker.ReplayWorkflowHistoryOptions{
 			OriginalExecution: workflow.Execution{ID: run.Execution.WorkflowId, RunID: run.Execution.RunId}})
 		if err != nil {
@@ -84,8 +84,8 @@ func fetchHistory(ctx context.Context, run *common.WorkflowExecution) (*history.
 	return events, nil
 }
 
-// keepHistory writes the history of a run to the directory of the logs. It returns the path, or
-// the error.
+// keepHistory writes the history of a run to a file in the directory for temporary files. keepHistory returns
+// the path of the file, or the text of an error.
 func keepHistory(run *common.WorkflowExecution, events *history.History) string {
 	text, err := protojson.Marshal(events)
 	if err != nil {

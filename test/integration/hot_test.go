@@ -17,13 +17,13 @@ import (
 
 const emptyImage = "empty:1"
 
-// newHotScenario is a scenario whose sidecar is upgraded hot.
+// newHotScenario creates a scenario whose sidecar is upgraded hot.
 func newHotScenario(t *testing.T, n int32) *scenario {
 	t.Helper()
 	return newScenario(t, n, hot(3))
 }
 
-// hot configures hot upgrades, with limit as maxUnavailable.
+// hot returns a function that configures hot upgrades, with limit as maxUnavailable.
 func hot(limit int32) func(*v1alpha1.SidecarSet) {
 	return func(set *v1alpha1.SidecarSet) {
 		set.Spec.Containers[0].UpgradeStrategy = v1alpha1.SidecarContainerUpgradeStrategy{
@@ -33,7 +33,7 @@ func hot(limit int32) func(*v1alpha1.SidecarSet) {
 	}
 }
 
-// twins counts which images the twins of each pod hold: active, standby.
+// twins returns the number of pods for each combination of the images of the active and the standby twin.
 func (s *scenario) twins() map[string]int {
 	s.t.Helper()
 	var pods corev1.PodList
@@ -60,7 +60,8 @@ func (s *scenario) twins() map[string]int {
 	return found
 }
 
-// awaitTwins waits until each of n pods has one active twin and one empty one.
+// awaitTwins waits until each of n pods has an active twin with image and a standby twin with the empty
+// image.
 func (s *scenario) awaitTwins(n int, image string) {
 	s.t.Helper()
 	want := fmt.Sprintf("%s+%s running %s true+%s true", image, emptyImage, image, emptyImage)

@@ -18,7 +18,8 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// newByHandScenario is a scenario with n pods on a node without a kubelet. The test reports the status of the pods.
+// newByHandScenario creates a scenario with n pods on a node without a kubelet. The test writes the status of
+// the pods.
 func newByHandScenario(t *testing.T, n int) *scenario {
 	t.Helper()
 	s := newScenario(t, 0, nil)
@@ -39,13 +40,14 @@ func (s *scenario) byHand(name string) {
 	s.report(name, "side:v1", "sha256:same", 0)
 }
 
-// report writes what a kubelet would say of the sidecar of a ready pod.
+// report writes the status of a ready pod like a kubelet. image, imageID and restarts are the status of the
+// sidecar.
 func (s *scenario) report(name, image, imageID string, restarts int32) {
 	s.t.Helper()
 	s.reportReady(corev1.ConditionTrue, name, image, imageID, restarts)
 }
 
-// reportReady is report with the status of the condition Ready.
+// reportReady writes the status of a pod like report, with ready as the status of the condition Ready.
 func (s *scenario) reportReady(ready corev1.ConditionStatus, name, image, imageID string, restarts int32) {
 	s.t.Helper()
 	pod := &corev1.Pod{}
@@ -80,8 +82,8 @@ func (s *scenario) images(image string) (names []string) {
 	return names
 }
 
-// If the node already has the image of the new tag, the kubelet reports the same image and
-// imageID. Only the restart count shows that the upgrade is consistent.
+// If the node already has the image of the new tag, the kubelet reports the same image and imageID. Only the
+// restart count shows that the pod is consistent.
 func TestSpec7_ARetagOfTheSameDigestFinishes(t *testing.T) {
 	t.Parallel()
 	s := newByHandScenario(t, 4)
@@ -96,8 +98,8 @@ func TestSpec7_ARetagOfTheSameDigestFinishes(t *testing.T) {
 	s.awaitSet("all pods to be updated and ready", counts(4))
 }
 
-// Kubernetes sets only the condition Ready of the pods of a node that does not respond. If a zone returns, its
-// pods must not restart all at once.
+// Kubernetes sets only the condition Ready of the pods on a node that does not respond. When the nodes of a
+// zone respond again, the pods of the zone must not all restart at the same time.
 func TestSpec7_2_PodsOfALostNodeAreUpgradedOnceTheNodeResponds(t *testing.T) {
 	t.Parallel()
 	s := newByHandScenario(t, 4)

@@ -20,7 +20,7 @@ import (
 	"github.com/outrigger/outrigger/internal/podstate"
 )
 
-// 1,000 pods of 100 owners under PodDisruptionBudgets. The test kills each process in turn.
+// The test evicts 1,000 pods of 100 owners with PodDisruptionBudgets, and kills each process in turn.
 func TestLargeEvictions(t *testing.T) {
 	const owners, perOwner = 100, 10
 	s := newStagedScenario(t, 0, intstr.FromString("10%"))
@@ -51,8 +51,8 @@ func TestLargeEvictions(t *testing.T) {
 	assert.Equal(t, map[string]int{"debug": owners * perOwner}, s.environments())
 }
 
-// awaitEvictionsOf waits until a number of pods is evicted. Meanwhile, at most one pod of each owner may
-// be unavailable.
+// awaitEvictionsOf waits until evicted pods are evicted. Meanwhile, at most one pod of each owner may be
+// unavailable.
 func (s *scenario) awaitEvictionsOf(perOwner int, evicted int32) {
 	s.t.Helper()
 	s.awaitEvictions(fmt.Sprintf("%d evictions", evicted), func(e *outriggerv1.EvictionStatus) bool {

@@ -51,9 +51,9 @@ func TestLargeRolloutZoneByZone(t *testing.T) {
 	t.Logf("%d upgrades", len(asked))
 }
 
-// eachWrite calls check at each write with the number of upgrades in progress for each group of pods.
-// A deleted pod is not in progress once its replacement, which is in the same zone and has the same
-// owner, is upgraded or ready.
+// eachWrite calls check at each write with the number of upgrades in progress for each group of pods. The
+// upgrade of a deleted pod is in progress until the replacement is upgraded or ready. The replacement is in
+// the same zone and has the same owner.
 func (s *scenario) eachWrite(group func(observer.Update) string, check func(pods map[string]int)) {
 	asked, served := s.watched.Updates()
 	place := func(u observer.Update) string { return u.Node + "/" + u.Labels["owner"] }

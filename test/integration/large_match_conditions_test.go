@@ -49,7 +49,7 @@ func excluded(t *testing.T, metrics rest.Interface) int {
 	return int(total)
 }
 
-// burst creates pods with one label, and returns the number of pods without sidecars.
+// burst creates pods with one label in parallel, and returns the number of pods without sidecars.
 func (c *conditions) burst(app string) int {
 	var plain atomic.Int64
 	var jobs sync.WaitGroup
@@ -67,7 +67,7 @@ func (c *conditions) burst(app string) int {
 	return int(plain.Load())
 }
 
-// widen adds a label to the match condition as an admission does, but does not wait.
+// widen adds a label to the match condition like an admission of a SidecarSet, but does not wait.
 func (c *conditions) widen(app string) {
 	live := c.configuration()
 	wanted := live.DeepCopy()
@@ -81,9 +81,10 @@ func (c *conditions) widen(app string) {
 	require.NoError(c.t, c.kube.Patch(c.t.Context(), wanted, client.MergeFrom(live)))
 }
 
-// 10,000 pods are created as soon as the creation of their SidecarSet returns. The test counts the pods
-// for which the API server does not call the webhook. For comparison, it counts them without the wait of
-// the admission, and the pods without sidecars if the webhook runs without --match-conditions.
+// The test creates 10,000 pods, each immediately after the creation of its SidecarSet, and counts the pods
+// for which the API server does not call the webhook. For comparison, the test also counts these pods if the
+// admission does not wait, and counts the pods without sidecars if the webhook runs without
+// --match-conditions.
 func TestLargeMatchConditionsAreFollowedBeforeTheFirstPod(t *testing.T) {
 	own, direct := startControlPlane(t, admissionregistrationv1.AddToScheme)
 	config, err := own.RESTConfig()

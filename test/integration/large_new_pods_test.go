@@ -17,7 +17,7 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// 900 pods are created during a step of 5 %, and 600 after an abort.
+// The test creates 900 pods during a step of 5 %, and 600 pods after an abort.
 func TestLargeScaleUpFollowsTheStep(t *testing.T) {
 	s := newStagedScenario(t, 100, intstr.FromString("20%"), outriggerv1.RolloutStep{UpTo: intstr.FromString("5%"), Approval: &outriggerv1.StepApproval{}})
 	s.awaitGood()

@@ -20,7 +20,7 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// crash lets a container of a pod crash repeatedly. An empty name ends the crashes.
+// crash lets a container of a pod crash repeatedly. If container is empty, the crashes end.
 func (s *scenario) crash(pod *corev1.Pod, container string) {
 	s.t.Helper()
 	value := "null"
@@ -31,7 +31,7 @@ func (s *scenario) crash(pod *corev1.Pod, container string) {
 	require.NoError(s.t, stack.kube.Patch(s.ctx, pod, client.RawPatch(types.MergePatchType, patch)))
 }
 
-// hasImage reports whether a container of a pod has an image.
+// hasImage reports whether a container of a pod has the image.
 func hasImage(pod *corev1.Pod, image string) bool {
 	for i := range pod.Spec.Containers {
 		if pod.Spec.Containers[i].Image == image {
@@ -41,7 +41,8 @@ func hasImage(pod *corev1.Pod, image string) bool {
 	return false
 }
 
-// Five of the 25 upgraded pods crash. Neither 50 edits nor a lost run bring the content back.
+// Five of the 25 upgraded pods crash. After the rollback, 50 edits and a lost run do not roll out the content
+// again.
 func TestLargeRollbackOf500Pods(t *testing.T) {
 	const n = 500
 	s := newStagedScenario(t, n, intstr.FromString("10%"),
@@ -83,7 +84,7 @@ func TestLargeRollbackOf500Pods(t *testing.T) {
 	assert.LessOrEqual(t, worst, 50, at)
 }
 
-// A tenth of the nodes dies under the pods of both versions, and comes back.
+// A tenth of the nodes, with pods of both versions, fails and recovers.
 func TestLargeRolloutOutlivesDeadNodes(t *testing.T) {
 	const nodes, n = 10, 500
 	for i := 4; i < nodes; i++ {
@@ -111,7 +112,7 @@ func TestLargeRolloutOutlivesDeadNodes(t *testing.T) {
 	require.NotZero(t, versions[true], "pods of the node with the new version")
 	require.NotZero(t, versions[false], "pods of the node with the old version")
 	t.Logf("%s dies with %d upgraded and %d old pods of %d", dying, versions[true], versions[false], n)
-	s.await(func(v observer.View) bool { return v.Updated > n/2+n/10 }) // the bake time is over
+	s.await(func(v observer.View) bool { return v.Updated > n/2+n/10 }) // The bake time is over.
 	for _, pod := range dead {
 		s.crash(pod, "")
 	}

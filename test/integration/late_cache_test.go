@@ -24,8 +24,8 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// The cache of one worker is ten seconds behind. This worker must not plan before its cache shows
-// the writes.
+// The cache of one worker has a delay of ten seconds. This worker must not plan before its cache shows the
+// writes.
 func TestSpec7_5_WorkerWithALateCacheKeepsToMaxUnavailable(t *testing.T) {
 	s := newScenario(t, 6, nil)
 	_, err := stack.StartRole(s.ctx, "worker-3", "--kubeconfig="+lateKubeconfig(t, "worker-1", "", 10*time.Second))
@@ -47,9 +47,8 @@ func TestSpec7_5_WorkerWithALateCacheKeepsToMaxUnavailable(t *testing.T) {
 	s.awaitPhase(protocol.PhaseComplete)
 }
 
-// After an outage of the API server, the watches of pods may recover long before the watches of
-// SidecarSets. A pause or a corrected image must take effect before the watches of SidecarSets
-// recover.
+// After an outage of the API server, the watches of pods may recover long before the watches of SidecarSets.
+// A pause or a corrected image must take effect before the watches of SidecarSets recover.
 func TestTheFenceDoesNotWaitForALateCacheOfSets(t *testing.T) {
 	s := newKubeletScenario(t, 48, map[string]string{readyAfter: "2s"}, maxUnavailable(8))
 	const lag = 6 * time.Second
@@ -66,7 +65,7 @@ func TestTheFenceDoesNotWaitForALateCacheOfSets(t *testing.T) {
 	s.edit(`[{"op":"replace","path":"/spec/updateStrategy/paused","value":true}]`)
 	before := s.watched.Asked("side:v2")
 	s.awaitPhase(protocol.PhasePaused)
-	// In two seconds each slot is used once at most.
+	// In two seconds, each slot is used at most once.
 	assert.LessOrEqual(t, s.watched.Asked("side:v2")-before, 8, "pods upgraded after the pause")
 
 	before = s.watched.Asked("side:v2")
@@ -79,8 +78,8 @@ func TestTheFenceDoesNotWaitForALateCacheOfSets(t *testing.T) {
 	s.within(8)
 }
 
-// lateKubeconfig returns a kubeconfig of a proxy that delays the watch events of one resource, or
-// of all resources, for a role.
+// lateKubeconfig returns a kubeconfig of a role with the address of a proxy. The proxy delays the watch
+// events of resource, or of all resources if resource is empty.
 func lateKubeconfig(t *testing.T, role, resource string, lag time.Duration) string {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", stack.RoleKubeconfig(role))
@@ -109,7 +108,7 @@ func lateKubeconfig(t *testing.T, role, resource string, lag time.Duration) stri
 	return file
 }
 
-// late delays each chunk of a stream by the lag.
+// late delays each chunk of a stream by lag.
 func late(stream io.ReadCloser, lag time.Duration) io.ReadCloser {
 	type chunk struct {
 		data []byte

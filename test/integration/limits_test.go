@@ -35,7 +35,7 @@ func (s *scenario) labelZones() {
 	}
 }
 
-// createOwners creates Deployments that have one pod in each zone.
+// createOwners creates n Deployments with one pod in each zone, and waits until the pods are ready.
 func (s *scenario) createOwners(n int) {
 	s.t.Helper()
 	for i := range n {
@@ -56,8 +56,8 @@ func (s *scenario) patchPolicy(spec string) {
 	require.NoError(s.t, stack.kube.Patch(s.ctx, policy, client.RawPatch(types.MergePatchType, []byte(`{"spec":`+spec+`}`))))
 }
 
-// inProgress replays the updates in order, and calls check after the write to each pod with the number
-// of upgrades in progress for each group of pods.
+// inProgress replays the updates in order. After the write to each pod, inProgress calls check with the
+// number of upgrades in progress for each group of pods.
 func (s *scenario) inProgress(group func(observer.Update) string, check func(pods map[string]int)) {
 	s.t.Helper()
 	type event struct {

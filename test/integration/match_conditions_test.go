@@ -20,7 +20,7 @@ import (
 	"github.com/outrigger/outrigger/internal/match"
 )
 
-// setFor returns a SidecarSet for pods with one label.
+// setFor returns a SidecarSet that selects the pods with one label.
 func setFor(name, key, value string) *v1alpha1.SidecarSet {
 	set := &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}
@@ -34,7 +34,7 @@ type conditions struct {
 	kube client.Client
 }
 
-// create creates a pod by dry run, and returns the number of its containers.
+// create creates a pod in a dry run, and returns the number of containers of the pod.
 func (c *conditions) create(labels map[string]string) (int, error) {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "apps", GenerateName: "pod-", Labels: labels},
@@ -50,7 +50,7 @@ func (c *conditions) configuration() *admissionregistrationv1.MutatingWebhookCon
 	return configuration
 }
 
-// expression returns the expression of the match condition, or "".
+// expression returns the expression of the match condition, or an empty string.
 func (c *conditions) expression() string {
 	for _, condition := range c.configuration().Webhooks[0].MatchConditions {
 		if condition.Name == match.ConditionName {
@@ -60,7 +60,7 @@ func (c *conditions) expression() string {
 	return ""
 }
 
-// documented runs the command of docs/admission.md that begins with these words.
+// documented runs the command in docs/admission.md that begins with words, and returns the output.
 func (c *conditions) documented(kubeconfig, words string) string {
 	page, err := os.ReadFile("../../docs/admission.md")
 	require.NoError(c.t, err)
@@ -76,7 +76,7 @@ func (c *conditions) documented(kubeconfig, words string) string {
 	return string(out)
 }
 
-// largestExpression returns an expression that uses most of the bytes and operators.
+// largestExpression returns an expression that uses most of the permitted bytes and operators.
 func largestExpression(t *testing.T) string {
 	var scopes []match.Scope
 	for i := range 1500 {
@@ -137,7 +137,7 @@ func TestSpec4_16_MatchConditionsFollowTheSidecarSets(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 2, n)
 
-	// An update of the selector is also followed at once.
+	// The match condition also contains an updated selector at once.
 	moved := &v1alpha1.SidecarSet{}
 	require.NoError(t, direct.Get(ctx, client.ObjectKey{Name: "a"}, moved))
 	moved.Spec.Selector.MatchLabels["app"] = "moved"

@@ -12,13 +12,13 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// maxUnavailable sets the limit of a SidecarSet.
+// maxUnavailable returns a function that sets maxUnavailable of a SidecarSet.
 func maxUnavailable(n int32) func(*v1alpha1.SidecarSet) {
 	return func(set *v1alpha1.SidecarSet) { set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(n)) }
 }
 
-// No more pods are unavailable than maxUnavailable allows, with fast, slow and failing
-// kubelets, and with edits during the rollout.
+// The number of unavailable pods never exceeds maxUnavailable, with fast, slow and failing kubelets, and with
+// edits during the rollout.
 func TestSpec7_5_MaxUnavailableHoldsForAllKubeletsAndEdits(t *testing.T) {
 	t.Parallel()
 	late, slow := map[string]string{clockBehind: "5s"}, map[string]string{readyAfter: "4s"}
@@ -27,8 +27,8 @@ func TestSpec7_5_MaxUnavailableHoldsForAllKubeletsAndEdits(t *testing.T) {
 		pods, limit int32
 		hot         bool
 		kubelet     map[string]string
-		// images are rolled out one after the other. The next image follows once the pods in
-		// progress fill maxUnavailable, with at least one pod of the previous image.
+		// images contains the images that are rolled out one after the other. The next rollout starts when the
+		// pods in progress use all slots, and at least one pod has the previous image.
 		images []string
 	}{
 		"clocks a second behind":              {60, 8, false, map[string]string{clockBehind: "1s"}, []string{"side:v2"}},
@@ -61,8 +61,8 @@ func TestSpec7_5_MaxUnavailableHoldsForAllKubeletsAndEdits(t *testing.T) {
 	}
 }
 
-// A batch that is claimed again writes fewer pods if pods became unready since its plan, for
-// example while no worker was running.
+// If pods became unready after the plan of a batch, for example while no worker was running, a worker that
+// claims the batch again writes fewer pods.
 func TestSpec7_5_ABatchThatIsClaimedAgainFitsTheSlotsLeft(t *testing.T) {
 	s := newByHandScenario(t, 10)
 	s.onlyWorker("worker-slow", "--kube-api-qps=1", "--kube-api-burst=1")

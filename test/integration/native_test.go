@@ -17,7 +17,7 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// native makes side a native sidecar, after an init container that ends.
+// native makes side a native sidecar, after an ordinary init container.
 func native(set *v1alpha1.SidecarSet) {
 	side := set.Spec.Containers[0]
 	side.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
@@ -25,7 +25,7 @@ func native(set *v1alpha1.SidecarSet) {
 	set.Spec.Containers, set.Spec.InitContainers = nil, []v1alpha1.SidecarContainer{first, side}
 }
 
-// upgradeNativeTo changes the image of the native sidecar, and expects it in the pods.
+// upgradeNativeTo changes the image of the native sidecar, and sets the expected image of the pods.
 func (s *scenario) upgradeNativeTo(image string) {
 	s.t.Helper()
 	s.watched.Expect(image)
@@ -55,7 +55,7 @@ func TestSpec9_1_NativeSidecarsAreUpgradedInPlaceWithinMaxUnavailable(t *testing
 	s.awaitSet("all pods to be updated and ready", counts(pods))
 	s.within(2)
 
-	// An init container that ended is not run again, so its image waits for new pods.
+	// An ordinary init container does not run again, so only new pods get the new image.
 	s.edit(`[{"op":"replace","path":"/spec/initContainers/0/image","value":"first:v2"}]`)
 	assert.Equal(t, pods, s.awaitPhase(protocol.PhaseComplete).Upgraded, "all pods take the version")
 	s.awaitSet("all pods to be updated and ready", counts(pods))
@@ -95,8 +95,8 @@ func (s *scenario) awaitEvent(reason string) {
 	})
 }
 
-// A kubelet before 1.33 does not restart a native sidecar with a new image. Its pods are ready,
-// and keep their slots until the sidecar restarts for another reason.
+// A kubelet before 1.33 does not restart a native sidecar after a change of the image. The pods are ready,
+// but keep their slots until the sidecar restarts for another reason.
 func TestSpec9_1_AnOldKubeletBlocksAtMostMaxUnavailable(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t, 0, native)
@@ -106,7 +106,7 @@ func TestSpec9_1_AnOldKubeletBlocksAtMostMaxUnavailable(t *testing.T) {
 	s.await(func(v observer.View) bool { return v.Ready == 3 })
 	s.upgradeNativeTo("side:v2")
 	s.await(func(v observer.View) bool { return v.Updated == 2 })
-	// The third pod follows only when a slot is released (within checks this).
+	// The third pod is upgraded only when a slot is released. The method within asserts this limit.
 	s.report(s.images("side:v2")[0], "side:v2", "sha256:v2", 1)
 	s.await(func(v observer.View) bool { return v.Updated == 3 })
 	for _, name := range s.images("side:v2") {

@@ -19,7 +19,7 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// sidecars counts the pods by the image of their sidecar.
+// sidecars returns the number of pods for each image of the sidecar.
 func sidecars(pods []corev1.Pod) map[string]int {
 	images := map[string]int{}
 	for i := range pods {
@@ -32,7 +32,7 @@ func sidecars(pods []corev1.Pod) map[string]int {
 	return images
 }
 
-// dryRun returns the pods that the API server would create now.
+// dryRun creates n pods in a dry run, and returns the pods.
 func (s *scenario) dryRun(n int) []corev1.Pod {
 	s.t.Helper()
 	pods := make([]corev1.Pod, n)
@@ -88,7 +88,7 @@ func TestSpec11_5_NewPodsFollowTheStep(t *testing.T) {
 	s.poll("all new pods to get the new image", func() (bool, error) { return sidecars(s.dryRun(20))["side:v2"] == 20, nil })
 }
 
-// No worker plans the rollout, so that no step is recorded.
+// No worker runs, so no plan is made and no step is recorded.
 func TestSpec11_5_BeforeTheFirstStepNewPodsGetTheLastGoodRevision(t *testing.T) {
 	s := newStagedScenario(t, 4, intstr.FromInt32(4), bakes(intstr.FromInt32(1), time.Hour))
 	s.awaitGood()
@@ -97,8 +97,8 @@ func TestSpec11_5_BeforeTheFirstStepNewPodsGetTheLastGoodRevision(t *testing.T) 
 		require.NoError(t, stack.Kill(worker))
 	}
 	s.upgradeTo("side:v2")
-	// The webhook may learn of the edit later than the API server. Until then, new pods get the
-	// image side:v1, too.
+	// The webhook may observe the edit with a delay. Before the webhook observes the edit, new pods also get
+	// the image side:v1.
 	s.awaitSet("the start of the rollout", func(set *v1alpha1.SidecarSet) bool {
 		return set.Status.Rollout.Generation == set.Generation && set.Status.ObservedGeneration == set.Generation
 	})
@@ -118,8 +118,8 @@ func TestSpec11_5_BeforeTheFirstStepNewPodsGetTheLastGoodRevision(t *testing.T) 
 	s.await(observer.Converged(24))
 }
 
-// Pods that differ in more than images cannot be upgraded in place, so no step ends for them. The
-// pods that are recreated get the current content.
+// Pods that differ in more than images cannot be upgraded in place, so no step waits for these pods.
+// Recreated pods get the current content.
 func TestSpec11_5_RecreatedPodsGetContentThatCannotBeUpgradedInPlace(t *testing.T) {
 	t.Parallel()
 	s := newStagedScenario(t, 4, intstr.FromInt32(4), outriggerv1.RolloutStep{UpTo: intstr.FromInt32(1), Approval: &outriggerv1.StepApproval{}})

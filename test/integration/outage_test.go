@@ -29,7 +29,7 @@ func TestWorkersKilledInTheMiddle(t *testing.T) {
 	s.awaitPhase(protocol.PhaseComplete)
 }
 
-// A cancelled batch is not retried when its worker is lost, so no activity reports its writes.
+// A cancelled batch is not retried when the worker is lost, so no activity reports the writes of the batch.
 func TestAPauseOutlivesTheWorkerOfTheBatch(t *testing.T) {
 	s := newScenario(t, 16, func(set *v1alpha1.SidecarSet) {
 		set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(1))
@@ -54,7 +54,7 @@ func TestTemporalKilledInTheMiddle(t *testing.T) {
 	s.await(func(v observer.View) bool { return v.Updated >= 6 })
 	require.NoError(t, stack.Kill("temporal"))
 
-	// New pods are injected, and status moves on, while Temporal is away.
+	// While Temporal is unavailable, new pods are injected and the status is updated.
 	s.scale(22)
 	s.await(func(v observer.View) bool { return v.Pods == 22 && v.Ready == 22 })
 	s.awaitSet("status without Temporal", func(set *v1alpha1.SidecarSet) bool { return set.Status.MatchedPods == 22 })
@@ -87,7 +87,7 @@ func TestRestartOfTheOperatorWritesNothing(t *testing.T) {
 	before := quiet.stored().ResourceVersion
 	require.NoError(t, stack.Stop("operator"))
 	require.NoError(t, stack.StartAgain(quiet.ctx, "operator"))
-	// The operator goes over all SidecarSets that it finds before it gets to a new one.
+	// The restarted operator reconciles all existing SidecarSets before a new SidecarSet.
 	t.Run("busy", func(t *testing.T) {
 		busy := newScenario(t, 1, nil)
 		busy.awaitSet("the operator to work again", counts(1))
@@ -130,7 +130,7 @@ func (s *scenario) taskQueue() string {
 	return string(namespace.UID)
 }
 
-// A signal may name a wrong generation.
+// A signal may contain a wrong generation.
 func TestASignalOfAGenerationThatIsNotThereStopsNoLaterOne(t *testing.T) {
 	wrong := protocol.GenerationInput{Generation: 999}
 	for name, begin := range map[string]func(*scenario){

@@ -18,7 +18,7 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// signal sends a signal to the open run, and waits until there is an open run.
+// signal waits until there is an open run, and sends a signal to the run.
 func (s *scenario) signal(name string, payload any) {
 	s.t.Helper()
 	s.poll("an open run to signal", func() (bool, error) {
@@ -30,7 +30,7 @@ func (s *scenario) signal(name string, payload any) {
 	})
 }
 
-// pause pauses by signal and returns once the run is paused and no pod is in flight.
+// pause pauses the run by signal, and returns when the run is paused and no pod is in flight.
 func (s *scenario) pause(pause protocol.Pause) (paused observer.View) {
 	s.t.Helper()
 	s.signal(protocol.PauseSignal, pause)
@@ -38,7 +38,8 @@ func (s *scenario) pause(pause protocol.Pause) (paused observer.View) {
 	return s.await(func(v observer.View) bool { return v.InFlight == 0 })
 }
 
-// stillPaused asserts that run and status show the pause, and that no pod was upgraded since.
+// stillPaused asserts that the run and the status show the pause, and that no pod was upgraded after the
+// pause.
 func (s *scenario) stillPaused(pause protocol.Pause, paused observer.View) {
 	s.t.Helper()
 	status := s.awaitPhase(protocol.PhasePaused)
@@ -101,8 +102,8 @@ func TestAPauseOutlivesItsRun(t *testing.T) {
 	})
 }
 
-// With maxUnavailable 100%, all pods are queued in the worker. The run answers the pause before
-// the worker observes it. The worker drops the writes that are not in flight by then.
+// With maxUnavailable 100%, all pods are queued in the worker. The run answers the pause before the worker
+// observes the pause. When the worker observes the pause, the worker drops the writes that are not in flight.
 func TestSpec7_1_APauseDropsTheWritesThatAreQueued(t *testing.T) {
 	const pods = 600
 	for name, pause := range map[string]func(*scenario){

@@ -21,7 +21,7 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster"
 )
 
-// createUntilEnd creates an object that is deleted at the end of the test.
+// createUntilEnd creates an object, and deletes the object at the end of the test.
 func createUntilEnd(t *testing.T, object client.Object) {
 	t.Helper()
 	require.NoError(t, stack.kube.Create(t.Context(), object))
@@ -47,7 +47,7 @@ func createPolicy(t *testing.T, name string, precedence int32, tiers ...string) 
 	return policy
 }
 
-// awaitNames waits until the status of a policy has these names, and returns the policy.
+// awaitNames waits until the status of a policy contains exactly names, and returns the policy.
 func awaitNames(t *testing.T, policy *outriggerv1.RolloutPolicy, names ...string) *outriggerv1.RolloutPolicy {
 	t.Helper()
 	read := &outriggerv1.RolloutPolicy{}
@@ -86,8 +86,8 @@ func TestSpec11_1_StatusOfAPolicyNamesItsSidecarSets(t *testing.T) {
 	assert.Greater(t, awaitNames(t, second, "status-b").Status.ObservedGeneration, written.Status.ObservedGeneration)
 }
 
-// An installation that is older than RolloutPolicies and RolloutActions works without their
-// definitions.
+// An installation that is older than RolloutPolicies and RolloutActions works without the definitions of
+// these kinds.
 func TestSpec11_1_TheOperatorWorksWithoutRolloutPolicies(t *testing.T) {
 	t.Parallel()
 	c, direct := startControlPlane(t)

@@ -22,14 +22,14 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster/process"
 )
 
-// target is an exporter with one metric, errors, for each SidecarSet. A real Prometheus scrapes it.
+// target is an exporter with the metric errors for each SidecarSet. A real Prometheus scrapes the target.
 type target struct {
 	prometheus string
 	mu         sync.Mutex
 	values     map[string]string
 }
 
-// away is the value of a target that answers no scrape. down and hang are answers of a Prometheus that
+// away is the value of a target that does not answer scrapes. down and hang are answers of a Prometheus that
 // is unavailable.
 const (
 	away = "away"
@@ -37,7 +37,7 @@ const (
 	hang = "hang"
 )
 
-// startPrometheus starts a target, and a Prometheus that scrapes it.
+// startPrometheus starts a target, and a Prometheus that scrapes the target.
 func startPrometheus(t *testing.T) *target {
 	t.Helper()
 	scraped := &target{values: map[string]string{}}
@@ -107,20 +107,21 @@ func (s *target) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, text.String())
 }
 
-// prometheus is the Prometheus of one gate, behind a proxy that checks the credentials. For a value, the
-// target gets this value, and the proxy forwards the request once Prometheus has scraped the value.
+// prometheus is the Prometheus of one gate, behind a proxy that checks the credentials. If the answer is a
+// value, the proxy sets this value in the target, and forwards the request after Prometheus has scraped the
+// value.
 type prometheus struct {
 	*httptest.Server
 	target   *target
 	scenario *scenario
 	samples  int
-	// answers has the answers to each sample, separated by spaces. down and hang are given once, unless
-	// they are last. Samples after the last one get the answers to the last one.
+	// answers contains the answers to each sample, separated by spaces. The answers down and hang are given
+	// once, unless the answer is the last answer to the sample. Later samples get the last element of answers.
 	answers []string
 	mu      sync.Mutex
-	// given counts the answers to each sample that were down or hang.
+	// given contains the number of answers to each sample that were down or hang.
 	given map[int]int
-	// began receives each request that hangs.
+	// began receives a value for each request that hangs.
 	began chan struct{}
 }
 
@@ -133,8 +134,8 @@ func (s *target) answer(t *testing.T, answers ...string) *prometheus {
 	return p
 }
 
-// next returns the answer to the sample that the run waits for. A request whose measurement has ended may
-// still wait, so the number of requests does not identify the sample.
+// next returns the answer to the sample for which the run waits. A request of a measurement that has ended
+// may still wait, so the number of requests does not identify the sample.
 func (p *prometheus) next(ctx context.Context) (string, error) {
 	answer, err := stack.temporal.QueryWorkflow(ctx, p.scenario.workflow(), "", protocol.StatusQuery)
 	if err != nil {
@@ -163,7 +164,7 @@ func (p *prometheus) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	}
-	form, _ := io.ReadAll(r.Body) // the server notices the end of the connection once the body is read
+	form, _ := io.ReadAll(r.Body) // The server detects the end of the connection only after the body is read.
 	switch answer, err := p.next(r.Context()); {
 	case err != nil, answer == down:
 		w.WriteHeader(http.StatusInternalServerError)
@@ -176,7 +177,8 @@ func (p *prometheus) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// forward answers with the answer of Prometheus that has a value, or no data if the target is away.
+// forward waits until the answer of Prometheus contains value, and forwards this answer. If the target is
+// away, forward waits until the answer contains no data.
 func (p *prometheus) forward(w http.ResponseWriter, r *http.Request, form, value string) {
 	err := wait.PollUntilContextCancel(r.Context(), 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		body, err := p.query(ctx, r, form)
@@ -206,7 +208,8 @@ func (p *prometheus) query(ctx context.Context, r *http.Request, form string) ([
 	return io.ReadAll(response.Body)
 }
 
-// valueIn returns the value of the only series in an answer of Prometheus, or away if there is none.
+// valueIn returns the value of the only series in an answer of Prometheus. If there is no series, valueIn
+// returns away. If the answer is invalid, valueIn returns an empty string.
 func valueIn(body []byte) string {
 	var answer struct {
 		Status string `json:"status"`

@@ -13,8 +13,9 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// TestRecordEvictionHistories writes the history of evictions that halt, are resumed, paused and
-// resumed again, for workflows.TestRecordedEvictionsReplayUpToEachTask. It never overwrites any.
+// TestRecordEvictionHistories writes the history of evictions that halt, are resumed, are paused, and are
+// resumed again, for workflows.TestRecordedEvictionsReplayUpToEachTask. The test does not overwrite existing
+// histories.
 func TestRecordEvictionHistories(t *testing.T) {
 	require.NotEmpty(t, *release, "make record-histories RELEASE=v0.2.0")
 	dir := filepath.Join("../../workflows/testdata/evictions", *release)

@@ -15,7 +15,7 @@ import (
 )
 
 // TestRecordFleetHistories writes the histories of a fleet of two clusters with a gate, for
-// workflows.TestRecordedFleetsReplayUpToEachTask. It never overwrites any.
+// workflows.TestRecordedFleetsReplayUpToEachTask. The test does not overwrite existing histories.
 func TestRecordFleetHistories(t *testing.T) {
 	require.NotEmpty(t, *release, "make record-histories RELEASE=v0.2.0")
 	dir := filepath.Join("../../workflows/testdata/fleets", *release)

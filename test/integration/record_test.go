@@ -22,8 +22,8 @@ import (
 // release is the release whose histories are recorded.
 var release = flag.String("release", "", "release to record the histories of, such as v0.2.0")
 
-// TestRecordHistories writes the histories of a few small rollouts, for
-// workflows.TestRecordedHistoriesReplay. It never overwrites any.
+// TestRecordHistories writes the histories of several small rollouts, for
+// workflows.TestRecordedHistoriesReplay. The test does not overwrite existing histories.
 func TestRecordHistories(t *testing.T) {
 	require.NotEmpty(t, *release, "make record-histories RELEASE=v0.2.0")
 	dir := filepath.Join("../../workflows/testdata/histories", *release)
@@ -72,13 +72,13 @@ func (s *scenario) recordSuperseded() {
 	s.await(observer.Converged(6))
 }
 
-// Pods that do not start occupy all slots, so that the run sleeps.
+// Pods that cannot start use all slots, so the run sleeps.
 func (s *scenario) recordFailingImage() {
 	s.upgradeTo("side:bad")
 	s.poll("the run to sleep", func() (bool, error) {
 		described, err := stack.temporal.DescribeWorkflow(s.ctx, s.workflow(), "")
 		if err != nil {
-			return false, nil // it may not have started yet
+			return false, nil // The run may not have started yet.
 		}
 		phase, _ := described.TypedSearchAttributes.GetKeyword(sdk.NewSearchAttributeKeyKeyword(protocol.RolloutPhaseAttribute))
 		return phase == string(protocol.PhaseWaiting), nil
@@ -98,14 +98,14 @@ func (s *scenario) recordNotUpgradable() {
 	})
 }
 
-// save waits until the newest run has ended, and writes its history and those of its predecessors.
+// save waits until the newest run has ended, and writes the histories of this run and of its predecessors.
 func (s *scenario) save(path string) {
 	s.t.Helper()
 	require.NoError(s.t, stack.temporal.GetWorkflow(s.ctx, s.workflow(), "").Get(s.ctx, nil))
 	saveRuns(s.ctx, s.t, s.workflow(), path)
 }
 
-// saveRuns writes the history of the newest run and the histories of its predecessors, newest first.
+// saveRuns writes the histories of the newest run and of its predecessors, the newest first.
 func saveRuns(ctx context.Context, t *testing.T, workflow, path string) {
 	t.Helper()
 	described, err := stack.temporal.DescribeWorkflow(ctx, workflow, "")
@@ -118,7 +118,7 @@ func saveRuns(ctx context.Context, t *testing.T, workflow, path string) {
 	}
 }
 
-// continues returns the id of the run that a run continues, or "".
+// continues returns the ID of the run that run continues, or an empty string.
 func continues(ctx context.Context, t *testing.T, workflow, run string) string {
 	t.Helper()
 	events := stack.temporal.GetWorkflowHistory(ctx, workflow, run, false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)

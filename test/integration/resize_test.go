@@ -17,7 +17,8 @@ import (
 	"github.com/outrigger/outrigger/internal/record"
 )
 
-// sized gives the sidecar resources, so that a later generation can change their amounts.
+// sized returns a function that sets resources of the sidecar and maxUnavailable, so that a later generation
+// can change the amounts.
 func sized(limit int32) func(*v1alpha1.SidecarSet) {
 	return func(set *v1alpha1.SidecarSet) {
 		maxUnavailable(limit)(set)
@@ -32,8 +33,8 @@ func limitMemory(amount string) string {
 	return fmt.Sprintf(`{"op":"replace","path":"/spec/containers/0/resources/limits/memory","value":%q}`, amount)
 }
 
-// withMemory counts the pods whose sidecar has this memory limit, and the request that the API
-// server derives from the limit in new pods.
+// withMemory returns the number of pods whose sidecar has amount as memory limit and as memory request. The
+// API server derives the request from the limit in new pods.
 func (s *scenario) withMemory(amount string) (n int) {
 	s.t.Helper()
 	want := resource.MustParse(amount)

@@ -17,7 +17,8 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// newRollbackScenario is a scenario whose first rollout has ended, with a policy that rolls back.
+// newRollbackScenario creates a scenario with a policy that rolls back, and waits until the first rollout has
+// ended.
 func newRollbackScenario(t *testing.T, n int32, steps ...outriggerv1.RolloutStep) *scenario {
 	t.Helper()
 	s := newStagedScenario(t, n, intstr.FromInt32(2), steps...)
@@ -49,7 +50,7 @@ func TestSpec11_12_AFailedRolloutIsRolledBack(t *testing.T) {
 	assert.Equal(t, set.Status.LastGoodRevision().Revision, set.Status.Rollout.Quarantine.Revision)
 	asked := s.watched.Asked("side:bad")
 
-	// The same content is not rolled out again, whatever else changes, and whatever Temporal loses.
+	// The same content is not rolled out again, even if other fields change or Temporal loses the run.
 	for range 3 {
 		s.edit(`[{"op":"add","path":"/spec/updateStrategy/maxUnavailable","value":3}]`)
 		s.edit(`[{"op":"add","path":"/spec/updateStrategy/maxUnavailable","value":2}]`)
@@ -101,7 +102,8 @@ func TestSpec11_12_AnAbortedRolloutIsRolledBackAndRetried(t *testing.T) {
 	s.within(2)
 }
 
-// The image is changed as soon as status shows the end of the former rollout, whose run is still open.
+// The test changes the image when the status shows the end of the previous rollout. At this time, the run of
+// the previous rollout may still be open.
 func TestSpec11_12_ARollbackGoesToTheRevisionWhoseEndStatusHasJustShown(t *testing.T) {
 	t.Parallel()
 	s := newRollbackScenario(t, 6)

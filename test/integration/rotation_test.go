@@ -61,21 +61,21 @@ func TestCertificatesRotateWithoutAFailedRequest(t *testing.T) {
 	}
 }
 
-// served is the certificate that the webhook shows to a new client.
+// served returns the certificate that the webhook presents to a new client.
 func served(t *testing.T) *x509.Certificate {
 	t.Helper()
 	roles := stack.Roles()
 	at := slices.IndexFunc(roles, func(r cluster.Role) bool { return r.Name == cluster.Webhook })
 	address, err := url.Parse(roles[at].WebhookURL)
 	require.NoError(t, err)
-	// The test changes its issuer.
+	// Certificates are not verified, because the test changes the issuer.
 	connection, err := tls.Dial("tcp", address.Host, &tls.Config{InsecureSkipVerify: true})
 	require.NoError(t, err)
 	defer connection.Close()
 	return connection.ConnectionState().PeerCertificates[0]
 }
 
-// hammer creates pods by dry run until a pod is not injected.
+// hammer creates pods in a dry run until a pod is not injected.
 type hammer struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
@@ -106,13 +106,13 @@ func (s *scenario) hammer(clients int) *hammer {
 	return h
 }
 
-// stop ends the requests, and returns the error of the first request that failed.
+// stop ends the requests, and returns the error of the first failed request.
 func (h *hammer) stop() error {
 	h.cancel()
 	return h.all.Wait()
 }
 
-// endingSoon is a certificate of a new CA that is valid for a month.
+// endingSoon returns a Secret with a certificate of a new CA. The certificate expires in a month.
 func endingSoon(t *testing.T) map[string][]byte {
 	t.Helper()
 	begin, end := time.Now().Add(-time.Hour), time.Now().AddDate(0, 1, 0)

@@ -10,7 +10,8 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// The kubelet restarts a container for another name of the image that it runs.
+// The kubelet restarts a container if the image gets another name, even if the container already runs this
+// image.
 func TestSpec7_5_MaxUnavailableHoldsWhenAnAliasNamesTheImageThatRuns(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t, 12, maxUnavailable(1))
@@ -21,7 +22,7 @@ func TestSpec7_5_MaxUnavailableHoldsWhenAnAliasNamesTheImageThatRuns(t *testing.
 	s.awaitPhase(protocol.PhaseComplete)
 }
 
-// Nothing but the restart count changes.
+// Only the restart count changes.
 func TestSpec7_5_MaxUnavailableHoldsWhenAnImageIsPinnedToTheDigestThatRuns(t *testing.T) {
 	t.Parallel()
 	const digest = "sha256:aa"

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// kubectl explains only the newest version by default.
+// By default, kubectl explains only the newest version.
 func TestKubectlExplainsEveryField(t *testing.T) {
 	s := newScenario(t, 0, nil)
 	for _, version := range []string{"v1alpha1", "v1beta1"} {
@@ -32,7 +32,7 @@ func TestKubectlExplainsEveryField(t *testing.T) {
 	}
 }
 
-// described is a schema of OpenAPI, as far as it explains.
+// described contains the fields of an OpenAPI schema that describe fields.
 type described struct {
 	Description string
 	Properties  map[string]described
@@ -84,7 +84,7 @@ func TestManagersShareASet(t *testing.T) {
 			} {
 				assert.Equal(t, want, show(path), path)
 			}
-			// Only fields that a manager no longer names are removed.
+			// A field is removed only if the manager that set the field omits the field.
 			apply("tuner", `{containers: [{name: a, env: [{name: B, value: "3"}]}], volumes: [{name: w, configMap: {name: c}}]}`)
 			assert.Equal(t, "1 3", show("{.spec.containers[0].env[*].value}"))
 			assert.Equal(t, "/v", show("{.spec.containers[0].volumeMounts[*].mountPath}"))

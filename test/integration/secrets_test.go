@@ -32,10 +32,10 @@ import (
 	"github.com/outrigger/outrigger/temporal/codec"
 )
 
-// secret is part of every value that must stay in the SidecarSet, its revisions and its pods.
+// secret is a part of every value that must not leave the SidecarSet, its revisions and its pods.
 const secret = "hunter2"
 
-// withSecrets sets the secret in every field of a SidecarSet that can contain it.
+// withSecrets sets secret in every field of a SidecarSet that can contain it.
 func withSecrets(set *v1alpha1.SidecarSet) {
 	set.Annotations = map[string]string{"example.com/token": secret + "-annotation"}
 	set.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: secret + "-pull"}}
@@ -44,13 +44,14 @@ func withSecrets(set *v1alpha1.SidecarSet) {
 	side.Command, side.Args = []string{"run", secret + "-command"}, []string{"--token=" + secret + "-argument"}
 }
 
-// failRollouts goes through an image that cannot be pulled and rejected writes to the end.
+// failRollouts rolls out an image that cannot be pulled, and then an image whose write to a pod is rejected,
+// and waits until the rollout ends.
 func (s *scenario) failRollouts() {
 	s.t.Helper()
 	s.upgradeTo("side:bad")
 	s.await(func(v observer.View) bool { return v.InFlight == 2 })
 	rejected := s.pods()[0].Name
-	// The rejection quotes the secret.
+	// The message of the rejection contains the secret.
 	s.rejectingBecause(rejected, "side", "'rejected: ' + object.spec.containers.filter(c, has(c.env))[0].env[0].value", secret)
 	s.upgradeTo("side:v2")
 	s.poll("the write to be rejected", func() (bool, error) { return s.asked().RejectedWrites > 0, nil })
@@ -59,8 +60,8 @@ func (s *scenario) failRollouts() {
 	s.awaitSet("the end of the rollout", counts(3))
 }
 
-// asked queries the status of the newest run, which may be encrypted. It returns zero if the query
-// fails.
+// asked queries the status of the newest run, which may be encrypted. If the query fails, asked returns an
+// empty status.
 func (s *scenario) asked() (status protocol.RolloutStatus) {
 	s.t.Helper()
 	reader, err := outrigger.NewLazyClient(outrigger.Options{Address: stack.TemporalAddress, Namespace: cluster.TemporalNamespace, Codec: stack.codec}, logr.Discard())
@@ -74,7 +75,7 @@ func (s *scenario) asked() (status protocol.RolloutStatus) {
 	return status
 }
 
-// described is the SidecarSet's status as text.
+// described returns the status of the SidecarSet as text.
 func (s *scenario) described() string {
 	set := &v1alpha1.SidecarSet{}
 	require.NoError(s.t, stack.kube.Get(s.ctx, client.ObjectKeyFromObject(s.set), set))
@@ -113,8 +114,7 @@ func (s *scenario) rawHistories() string {
 	return string(all)
 }
 
-// published is everything that the roles write outside the SidecarSet, its revisions and its
-// pods.
+// published returns all texts that the roles write outside the SidecarSet, its revisions and its pods.
 func (s *scenario) published() map[string]string {
 	s.t.Helper()
 	all := map[string]string{"histories": s.rawHistories(), "status": s.described()}
@@ -146,7 +146,7 @@ func (s *scenario) published() map[string]string {
 func (s *scenario) toldNoSecret() {
 	s.t.Helper()
 	for what, text := range s.published() {
-		// The whole text may be long.
+		// The test prints only a part of the text, because the text may be long.
 		if at := strings.Index(text, secret); at >= 0 {
 			assert.Fail(s.t, "a secret is in the "+what, text[max(0, at-200):min(len(text), at+100)])
 		}
@@ -160,8 +160,9 @@ func TestSecretsOfASetStayInIt(t *testing.T) {
 	assert.Contains(t, s.rawHistories(), s.pods()[0].Name, "what is searched is what the runs wrote")
 }
 
-// awaitNoOpenRuns waits until no run needs a worker, because the next workers have other keys. It
-// terminates the runs that evict pods: such a run may notice only minutes later that its policy is gone.
+// awaitNoOpenRuns waits until no run is open, because the next workers have other keys. awaitNoOpenRuns
+// terminates eviction runs, because an eviction run may detect the deletion of its policy only after several
+// minutes.
 func (s *scenario) awaitNoOpenRuns() {
 	s.t.Helper()
 	s.poll("all runs to end", func() (bool, error) {
@@ -183,7 +184,7 @@ func (s *scenario) awaitNoOpenRuns() {
 	})
 }
 
-// encrypted has operator and worker that encrypt do all work until the test ends.
+// encrypted replaces the operator and the workers by processes that encrypt payloads, until the test ends.
 func (s *scenario) encrypted() {
 	s.t.Helper()
 	keys := makeKey(s.t)
@@ -226,12 +227,12 @@ func TestEncryptedRunsTellNoNamesOfPods(t *testing.T) {
 	assert.NotContains(t, raw, s.name+" generation 1", "the summary")
 	assert.Contains(t, raw, "binary/encrypted")
 
-	// The key still decrypts them.
+	// The key still decrypts the payloads.
 	status := s.asked()
 	assert.Equal(t, s.name, status.SidecarSet.Name)
 	assert.Equal(t, protocol.PhaseComplete, status.Phase)
 
-	// Deleted while workers can still read its runs.
+	// The SidecarSet is deleted while the workers can still read its runs.
 	require.NoError(t, stack.kube.Delete(s.ctx, s.set))
 	s.awaitNoOpenRuns()
 }

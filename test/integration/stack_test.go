@@ -39,7 +39,7 @@ var stack struct {
 	*cluster.Cluster
 	kube     client.Client
 	temporal sdk.Client
-	// codec has the keys of encrypted runs. It is nil if runs are not encrypted.
+	// codec contains the keys of encrypted runs. If runs are not encrypted, codec is nil.
 	codec  *codec.Codec
 	traces *receiver
 }
@@ -123,8 +123,8 @@ func connect() error {
 	return err
 }
 
-// startControlPlane starts a control plane of a test's own, with a client. Its roles use the Temporal
-// of the stack.
+// startControlPlane starts a separate control plane for a test, and returns a client. The roles of this
+// control plane use the Temporal of the stack.
 func startControlPlane(t *testing.T, add ...func(*runtime.Scheme) error) (*cluster.Cluster, client.Client) {
 	t.Helper()
 	c, err := cluster.Start(t.Context(), cluster.Options{Dir: t.TempDir(), WithoutNodes: true, WithoutTemporal: true})
@@ -143,7 +143,7 @@ func startControlPlane(t *testing.T, add ...func(*runtime.Scheme) error) (*clust
 	return c, direct
 }
 
-// scenario is a namespace with its own SidecarSet and pods.
+// scenario is a namespace with a SidecarSet and pods of one test.
 type scenario struct {
 	t       *testing.T
 	ctx     context.Context
@@ -152,33 +152,34 @@ type scenario struct {
 	watched *observer.Watch
 }
 
-// These annotations configure the simulated kubelet of a pod: the delay of its clock, and the time
-// until the pod is ready.
+// These annotations configure the simulated kubelet of a pod: the delay of the clock, and the time until the
+// pod is ready.
 const (
 	clockBehind = "kwok.outrigger.io/clock-behind"
 	readyAfter  = "kwok.outrigger.io/ready-after"
 )
 
-// newScenario creates a SidecarSet with the image side:v1 for pods with the label app=<name>, and
-// creates n such pods.
+// newScenario creates a SidecarSet with the image side:v1 for pods with the label app=<name>, and creates n
+// such pods.
 func newScenario(t *testing.T, n int32, change func(*v1alpha1.SidecarSet)) *scenario {
 	t.Helper()
 	return newKubeletScenario(t, n, nil, change)
 }
 
-// newKubeletScenario is newScenario with options for the simulated kubelet of the pods.
+// newKubeletScenario creates a scenario like newScenario, with annotations for the simulated kubelet of the
+// pods.
 func newKubeletScenario(t *testing.T, n int32, kubelet map[string]string, change func(*v1alpha1.SidecarSet)) *scenario {
 	t.Helper()
 	return newNamedScenario(t, scenarioName(t), n, kubelet, change)
 }
 
-// scenarioName is the name of the only scenario of a test.
+// scenarioName returns the name of the only scenario of a test.
 func scenarioName(t *testing.T) string {
 	name := strings.ToLower(strings.NewReplacer("_", "-", "/", "-").Replace(strings.TrimPrefix(t.Name(), "Test")))
 	return strings.Trim(name[max(len(name)-40, 0):], "-")
 }
 
-// newNamedScenario is newKubeletScenario for tests with several scenarios.
+// newNamedScenario creates a scenario like newKubeletScenario, for tests with several scenarios.
 func newNamedScenario(t *testing.T, name string, n int32, kubelet map[string]string, change func(*v1alpha1.SidecarSet)) *scenario {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -214,7 +215,7 @@ func newNamedScenario(t *testing.T, name string, n int32, kubelet map[string]str
 }
 
 func (s *scenario) clean() {
-	// The test's own context is over by now.
+	// The context of the test has ended.
 	ctx := context.WithoutCancel(s.ctx)
 	for _, o := range []client.Object{s.set, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name}}} {
 		require.NoError(s.t, client.IgnoreNotFound(stack.kube.Delete(ctx, o)))
@@ -235,7 +236,7 @@ func deployment(name string, n int32) *appsv1.Deployment {
 	}
 }
 
-// scale sets the number of pods that the deployment keeps.
+// scale sets the number of replicas of the Deployment.
 func (s *scenario) scale(n int32) {
 	s.t.Helper()
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, n))
@@ -249,7 +250,7 @@ func (s *scenario) await(condition func(observer.View) bool) observer.View {
 	return view
 }
 
-// upgradeTo changes the image and expects it in the pods.
+// upgradeTo changes the image of the SidecarSet, and sets the expected image of the pods.
 func (s *scenario) upgradeTo(image string) {
 	s.t.Helper()
 	s.watched.Expect(image)
@@ -262,7 +263,7 @@ func (s *scenario) edit(patch string) {
 	require.NoError(s.t, stack.kube.Patch(s.ctx, s.set, client.RawPatch(types.JSONPatchType, []byte(patch))))
 }
 
-// within checks the invariants of every rollout.
+// within asserts that at most limit pods were in flight, and that no app container has restarted.
 func (s *scenario) within(limit int) {
 	s.t.Helper()
 	worst, event := s.watched.Worst()
@@ -270,7 +271,7 @@ func (s *scenario) within(limit int) {
 	require.Zero(s.t, s.watched.View().AppRestarts, "an app container restarted")
 }
 
-// awaitSet waits until the SidecarSet, as stored, fulfils the condition.
+// awaitSet waits until condition is true for the stored SidecarSet, and returns the SidecarSet.
 func (s *scenario) awaitSet(what string, condition func(*v1alpha1.SidecarSet) bool) *v1alpha1.SidecarSet {
 	s.t.Helper()
 	set := &v1alpha1.SidecarSet{}
@@ -300,7 +301,8 @@ func (s *scenario) status() (protocol.RolloutStatus, error) {
 	return status, answer.Get(&status)
 }
 
-// awaitPhase waits until the newest run is of the SidecarSet's generation and in the phase.
+// awaitPhase waits until the newest run has the generation of the SidecarSet and the phase, and returns the
+// status of the run.
 func (s *scenario) awaitPhase(phase protocol.Phase) protocol.RolloutStatus {
 	s.t.Helper()
 	return s.awaitStatus(fmt.Sprintf("run of generation %d to be %s", s.set.Generation, phase), func(status protocol.RolloutStatus) bool {
@@ -313,7 +315,7 @@ func (s *scenario) awaitStatus(what string, holds func(protocol.RolloutStatus) b
 	s.poll(what, func() (bool, error) {
 		var err error
 		if status, err = s.status(); err != nil {
-			return false, nil // the run may not have started, or no worker may be available
+			return false, nil // The run may not have started, or no worker may be available.
 		}
 		return holds(status), nil
 	})
@@ -326,8 +328,8 @@ func (s *scenario) poll(what string, done func() (bool, error)) {
 	require.NoError(s.t, err, "wait for %s", what)
 }
 
-// kubectl runs kubectl as an administrator. It returns the output, also on failure. It has its own cache
-// of the API, because an earlier cluster may have had the same port.
+// kubectl runs kubectl as an administrator, and returns the output and the error. The API cache of kubectl is
+// separate for each cluster, because an earlier cluster may have had the same port.
 func kubectl(ctx context.Context, stdin string, args ...string) (string, error) {
 	cache := filepath.Join(filepath.Dir(stack.Kubeconfig), "cache")
 	cmd := exec.CommandContext(ctx, filepath.Join(bin, "kubectl"), append([]string{"--kubeconfig=" + stack.Kubeconfig, "--cache-dir=" + cache}, args...)...)
@@ -338,7 +340,7 @@ func kubectl(ctx context.Context, stdin string, args ...string) (string, error) 
 	return out.String(), err
 }
 
-// temporal runs the CLI against the stack's server.
+// temporal runs the CLI of Temporal against the server of the stack.
 func temporal(ctx context.Context, args ...string) (string, error) {
 	args = append(args, "--address", stack.TemporalAddress)
 	out, err := exec.CommandContext(ctx, filepath.Join(bin, "temporal"), args...).CombinedOutput()

@@ -22,13 +22,13 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// newStagedScenario is newScenario with a RolloutPolicy that selects only its SidecarSet.
+// newStagedScenario creates a scenario, and a RolloutPolicy that selects only the SidecarSet of the scenario.
 func newStagedScenario(t *testing.T, n int32, maxUnavailable intstr.IntOrString, steps ...outriggerv1.RolloutStep) *scenario {
 	t.Helper()
 	return newNamedStagedScenario(t, scenarioName(t), n, maxUnavailable, steps...)
 }
 
-// newNamedStagedScenario is newStagedScenario for tests with several scenarios.
+// newNamedStagedScenario creates a scenario like newStagedScenario, for tests with several scenarios.
 func newNamedStagedScenario(t *testing.T, name string, n int32, maxUnavailable intstr.IntOrString, steps ...outriggerv1.RolloutStep) *scenario {
 	t.Helper()
 	s := newNamedScenario(t, name, n, nil, func(set *v1alpha1.SidecarSet) {
@@ -46,7 +46,7 @@ func bakes(upTo intstr.IntOrString, bake time.Duration) outriggerv1.RolloutStep 
 	return outriggerv1.RolloutStep{UpTo: upTo, Bake: &metav1.Duration{Duration: bake}}
 }
 
-// awaitReason waits until Progressing has a reason, and returns its message.
+// awaitReason waits until Progressing has the reason, and returns the message of the condition.
 func (s *scenario) awaitReason(reason string) (message string) {
 	s.t.Helper()
 	s.awaitSet("reason "+reason, func(set *v1alpha1.SidecarSet) bool {
@@ -60,7 +60,7 @@ func (s *scenario) awaitReason(reason string) (message string) {
 	return message
 }
 
-// requestStep sends approve or promote as an update.
+// requestStep sends an approval, a promotion or an abort as an update.
 func (s *scenario) requestStep(update string, step int) (protocol.StepResult, error) {
 	s.t.Helper()
 	return s.request(update, protocol.StepRequest{Approval: protocol.Approval{By: "ann"}, Generation: s.set.Generation, Step: step})
@@ -119,7 +119,7 @@ func TestSpec11_ANewGenerationStartsFromTheFirstStep(t *testing.T) {
 	s.await(observer.Converged(6))
 }
 
-// A run that is lost in its bake time continues with the rest of the bake time, from status.
+// If a run is lost during a bake time, the next run continues with the remaining bake time from the status.
 func TestSpec11_4_ALostRunContinuesInItsStep(t *testing.T) {
 	t.Parallel()
 	s := newStagedScenario(t, 6, intstr.FromInt32(6), bakes(intstr.FromInt32(1), 15*time.Second), bakes(intstr.FromInt32(2), time.Hour))
@@ -137,7 +137,7 @@ func TestSpec11_4_ALostRunContinuesInItsStep(t *testing.T) {
 	assert.Equal(t, 2, s.watched.View().Updated)
 }
 
-// Every process is killed during every bake time.
+// The test kills every process during every bake time.
 func TestSpec11_3_BakeTimesSurviveTheDeathOfEverything(t *testing.T) {
 	const bake = 20 * time.Second
 	s := newStagedScenario(t, 200, intstr.FromInt32(20), bakes(intstr.FromInt32(1), bake), bakes(intstr.FromString("5%"), bake), bakes(intstr.FromString("25%"), bake))
@@ -321,7 +321,7 @@ func TestSpec11_1_InvalidPoliciesAreRejected(t *testing.T) {
 	}
 }
 
-// The longest policy must be within the cost that the API server permits for rules.
+// The longest valid policy must be within the cost limit of the API server for validation rules.
 func TestSpec11_1_ValidPoliciesAreAccepted(t *testing.T) {
 	t.Parallel()
 	policy := &outriggerv1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: "valid"}}
@@ -356,7 +356,7 @@ func TestSpec11_6_FailedPodsPauseTheRollout(t *testing.T) {
 	assert.LessOrEqual(t, s.watched.View().Updated, 2)
 	assert.Contains(t, s.awaitReason(v1alpha1.ReasonPaused), "paused by RolloutPolicy "+s.name+": ")
 
-	// The pause outlives a new generation, as each pause does.
+	// The pause also applies to a new generation, like every pause.
 	s.upgradeTo("side:v3")
 	s.awaitPhase(protocol.PhasePaused)
 	s.signal(protocol.ResumeSignal, protocol.Pause{By: "ann"})

@@ -15,8 +15,8 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// A rollout that waits occupies no task slot of a worker and writes no history. The worker has
-// one slot, and there are two such rollouts.
+// A rollout that waits uses no task slot of a worker and writes no history. In this test, the worker has one
+// slot, and two rollouts wait.
 func TestStuckRolloutsDelayNoOther(t *testing.T) {
 	s := newScenario(t, 10, nil)
 	s.onlyWorker("worker-narrow", "--max-concurrent-selects=1", "--max-concurrent-patches=1")
@@ -39,7 +39,7 @@ func TestStuckRolloutsDelayNoOther(t *testing.T) {
 	s.within(2)
 }
 
-// An image may take a minute to pull. The run shows its end afterwards.
+// The pull of an image may take a minute. The run ends when the pods are ready afterwards.
 func TestARunEndsOnceItsLastPodsAreReady(t *testing.T) {
 	t.Parallel()
 	s := newByHandScenario(t, 1)
@@ -54,7 +54,8 @@ func TestARunEndsOnceItsLastPodsAreReady(t *testing.T) {
 	s.awaitPhase(protocol.PhaseComplete)
 }
 
-// stuckSets makes sets whose first pod gets an image that cannot be pulled.
+// stuckSets creates n SidecarSets with an image that cannot be pulled in the first upgraded pod, and returns
+// the workflow IDs.
 func (s *scenario) stuckSets(n int) (ids []string) {
 	s.t.Helper()
 	var sets []*v1alpha1.SidecarSet
@@ -85,8 +86,8 @@ func (s *scenario) stuckSets(n int) (ids []string) {
 	return ids
 }
 
-// histories returns the number of events of each run. It also counts the runs with an activity,
-// and the runs with a workflow task, that has not ended.
+// histories returns the number of events of each run, the number of runs with a pending activity, and the
+// number of runs with a pending workflow task.
 func (s *scenario) histories(ids []string) (events map[string]int64, working, deciding int, err error) {
 	events = map[string]int64{}
 	for _, id := range ids {

@@ -16,7 +16,7 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// pods of the scenario, as stored.
+// pods returns the pods of the scenario from the API server.
 func (s *scenario) pods() []corev1.Pod {
 	s.t.Helper()
 	var pods corev1.PodList
@@ -36,23 +36,22 @@ func (s *scenario) patchPod(pod *corev1.Pod, patch string) {
 	require.NoError(s.t, stack.kube.Patch(s.ctx, pod, client.RawPatch("application/merge-patch+json", []byte(patch))))
 }
 
-// rejecting makes the API server reject every image change of one pod's first
-// container.
+// rejecting makes the API server reject every change of the image of the first container of a pod.
 func (s *scenario) rejecting(pod, container string) {
 	s.t.Helper()
 	const says = "this pod stays as it is"
 	s.rejectingBecause(pod, container, "'"+says+"'", says)
 }
 
-// rejectingBecause rejects writes to one pod with a message. message is a CEL expression whose
-// value contains says.
+// rejectingBecause makes the API server reject writes to a pod with a message. message is a CEL expression
+// whose value contains says.
 func (s *scenario) rejectingBecause(pod, container, message, says string) {
 	s.t.Helper()
 	s.rejectingWhere(fmt.Sprintf("object.metadata.name == '%s'", pod), pod, container, message, says)
 }
 
-// rejectingWhere creates a ValidatingAdmissionPolicy for all pods that match a CEL condition. pod
-// is one of these pods.
+// rejectingWhere creates a ValidatingAdmissionPolicy for all pods that match the CEL expression condition.
+// pod is one of these pods.
 func (s *scenario) rejectingWhere(condition, pod, container, message, says string) {
 	s.t.Helper()
 	policy := fmt.Sprintf(`
@@ -131,7 +130,7 @@ func TestSpec7_8_ARejectedPodDoesNotWaitForAPodThatCannotBeUpgraded(t *testing.T
 	s := newByHandScenario(t, 2)
 	s.rejecting("pod-0", "side")
 	s.upgradeTo("side:v2")
-	// The status of pod-1 does not contain the new image.
+	// The status of pod-1 never contains the new image.
 	s.await(func(v observer.View) bool { return v.Updated == 1 })
 	s.upgradeTo("side:v3")
 	s.awaitStatus("the rejection of pod-0", func(status protocol.RolloutStatus) bool {
@@ -148,7 +147,7 @@ func TestSpec7_8_RelabelledPodLeavesAndComesBack(t *testing.T) {
 	pod := s.pods()[0]
 	s.upgradeTo("side:v2")
 	s.await(func(v observer.View) bool { return v.Updated >= 2 })
-	// The Deployment replaces the pod that left. Both pods get the new version.
+	// The Deployment replaces the pod that has left. Both pods get the new version.
 	s.patchPod(&pod, `{"metadata":{"labels":{"app":"elsewhere"}}}`)
 	s.await(observer.Converged(8))
 	s.patchPod(&pod, fmt.Sprintf(`{"metadata":{"labels":{"app":%q}}}`, s.name))
@@ -174,7 +173,7 @@ func TestSpec7_8_EvictedAndFailedPodsStopNoOther(t *testing.T) {
 func TestSpec7_8_PodsOnADeadNodeStopNoOther(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t, 8, nil)
-	// Two pods lose their node, so no kubelet reports their status.
+	// The nodes of two pods are lost, so no kubelet reports the status of these pods.
 	pods := s.pods()
 	for i := range 2 {
 		s.patchPodStatus(&pods[i], `{"status":{"conditions":[{"type":"Ready","status":"False","reason":"NodeStatusUnknown","lastTransitionTime":"2020-01-01T00:00:00Z"}],"phase":"Unknown"}}`)
@@ -255,7 +254,7 @@ func TestFlappingReadinessStopsNoOther(t *testing.T) {
 	s.upgradeTo("side:v2")
 	for _, n := range []int{2, 4, 6} {
 		s.await(func(v observer.View) bool { return v.Updated >= n })
-		flap("False") // the simulated kubelet turns it back after half a second
+		flap("False") // The simulated kubelet sets the condition back after half a second.
 	}
 	s.await(observer.Converged(8))
 	s.awaitPhase(protocol.PhaseComplete)

@@ -21,8 +21,8 @@ const (
 	clusterWindow = 4
 )
 
-// newClusterScenario is in the middle of a rollout that takes half a minute, so that
-// Temporal's hosts notice a loss before its end. It returns the id of the run.
+// newClusterScenario starts a rollout that takes half a minute, so that the hosts of Temporal detect a loss
+// before the rollout ends. newClusterScenario returns the ID of the run.
 func newClusterScenario(t *testing.T) (s *scenario, run string) {
 	t.Helper()
 	s = newKubeletScenario(t, clusterPods, map[string]string{readyAfter: "3s"}, maxUnavailable(clusterWindow))
@@ -38,14 +38,14 @@ func (s *scenario) run() string {
 	return open.WorkflowExecutionInfo.Execution.RunId
 }
 
-// lose kills a process, which is started again at the end of the test.
+// lose kills a process, and starts the process again at the end of the test.
 func (s *scenario) lose(name string) {
 	s.t.Helper()
 	require.NoError(s.t, stack.Kill(name))
 	s.t.Cleanup(func() { require.NoError(s.t, stack.StartAgain(context.WithoutCancel(s.ctx), name)) })
 }
 
-// insist repeats a signal until Temporal accepts it.
+// insist sends a signal, and retries until Temporal accepts the signal.
 func (s *scenario) insist(name string, payload any) {
 	s.t.Helper()
 	s.poll("Temporal to take "+name, func() (bool, error) {
@@ -57,7 +57,7 @@ func (s *scenario) insist(name string, payload any) {
 	})
 }
 
-// pauseAndResume shows that signals pause and resume the run.
+// pauseAndResume asserts that signals pause and resume the run.
 func (s *scenario) pauseAndResume() {
 	s.t.Helper()
 	pause := protocol.Pause{By: "ann", Reason: "a test"}
@@ -71,7 +71,7 @@ func (s *scenario) pauseAndResume() {
 	s.insist(protocol.ResumeSignal, protocol.Pause{By: "ann"})
 }
 
-// converged awaits the end of the rollout, within maxUnavailable.
+// converged waits until the rollout has ended, and asserts that the rollout did not exceed maxUnavailable.
 func (s *scenario) converged() observer.View {
 	s.t.Helper()
 	view := s.await(observer.Converged(clusterPods))
@@ -82,8 +82,8 @@ func (s *scenario) converged() observer.View {
 	return view
 }
 
-// convergedInRun shows that the rollout completes in the run that it began in, and
-// that each sidecar has restarted once.
+// convergedInRun waits until the rollout has ended, and asserts that run is still the newest run and that
+// each sidecar has restarted once.
 func (s *scenario) convergedInRun(run string) {
 	s.t.Helper()
 	view := s.converged()
@@ -91,7 +91,7 @@ func (s *scenario) convergedInRun(run string) {
 	require.Equal(s.t, int32(clusterPods), view.SidecarRestarts)
 }
 
-// generations counts the signals generation in the history of the newest run.
+// generations returns the number of signals generation in the history of the newest run.
 func (s *scenario) generations() int {
 	s.t.Helper()
 	signals := 0
@@ -106,7 +106,7 @@ func (s *scenario) generations() int {
 	return signals
 }
 
-// One of two history hosts owns the shard of the run. If either host is lost, the other host
+// One of two history hosts owns the shard of the run. If a history host is lost, the other history host
 // continues the run.
 func TestTemporalClusterLosesAHistoryHost(t *testing.T) {
 	for _, host := range []string{cluster.TemporalHistory1, cluster.TemporalHistory2} {
@@ -119,7 +119,7 @@ func TestTemporalClusterLosesAHistoryHost(t *testing.T) {
 	}
 }
 
-// Without matching no task reaches a worker, but Temporal accepts signals of the run.
+// Without the matching service, no worker gets tasks, but Temporal accepts signals.
 func TestTemporalClusterLosesMatching(t *testing.T) {
 	s, _ := newClusterScenario(t)
 	s.lose(cluster.TemporalMatching)
@@ -145,7 +145,7 @@ func TestTemporalClusterOutlivesItsDatabase(t *testing.T) {
 			s, run := newClusterScenario(t)
 			require.NoError(t, end(cluster.Postgres))
 			s.poll("PostgreSQL to start again", func() (bool, error) {
-				return stack.StartAgain(s.ctx, cluster.Postgres) == nil, nil // not while its old children live
+				return stack.StartAgain(s.ctx, cluster.Postgres) == nil, nil // The start fails while old child processes of PostgreSQL are running.
 			})
 			s.pauseAndResume()
 			s.convergedInRun(run)

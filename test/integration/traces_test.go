@@ -19,7 +19,7 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// receiver takes traces by OTLP over HTTP and keeps them.
+// receiver receives traces by OTLP over HTTP and stores the spans.
 type receiver struct {
 	mu    sync.Mutex
 	spans []exported
@@ -30,7 +30,7 @@ type exported struct {
 	*otlp.Span
 }
 
-// startReceiver has the roles that are started from here on export to it.
+// startReceiver starts a receiver. Roles that start afterwards export traces to the receiver.
 func startReceiver() (*receiver, func(), error) {
 	r := &receiver{}
 	server := httptest.NewServer(r)
@@ -87,7 +87,7 @@ func (r *receiver) take(request *http.Request) error {
 	return nil
 }
 
-// path names the spans from a root to the span, as service and name.
+// path returns the service and the name of each span from the root to span.
 func (r *receiver) path(span exported) []string {
 	path := []string{span.service + " " + span.Name}
 	for _, parent := range r.spans {
@@ -107,7 +107,7 @@ func (e exported) attribute(key string) string {
 	return ""
 }
 
-// writes are the paths to each write of a pod of a namespace, by pod.
+// writes returns, by pod, the path to the write of each pod of a namespace.
 func (r *receiver) writes(namespace string) map[string][]string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -123,7 +123,7 @@ func (r *receiver) writes(namespace string) map[string][]string {
 func TestATraceGoesFromTheEditToEachPod(t *testing.T) {
 	s := newScenario(t, 4, nil)
 	s.awaitSet("counts of the injected pods", counts(4))
-	// An open run would add the spans of the edit to the trace of its earlier generation.
+	// An open run would add the spans of the edit to the trace of the earlier generation.
 	s.awaitPhase(protocol.PhaseComplete)
 	s.upgradeTo("side:v2")
 	s.await(observer.Converged(4))

@@ -25,8 +25,8 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// otherCluster is a second cluster that uses the same Temporal server. It has its own API server,
-// roles and pods, and a SidecarSet with the same name as the SidecarSet of the scenario.
+// otherCluster is a second cluster that uses the same Temporal server. otherCluster has a separate API
+// server, roles and pods, and a SidecarSet with the same name as the SidecarSet of the scenario.
 type otherCluster struct {
 	*cluster.Cluster
 	kube    client.Client
@@ -76,8 +76,8 @@ func (o *otherCluster) upgradeTo(ctx context.Context, t *testing.T, image string
 
 func (o *otherCluster) workflow() string { return protocol.WorkflowID(o.set.Name, o.set.UID) }
 
-// restartOperator returns once the operator has compared the open runs of its
-// cluster with the SidecarSets.
+// restartOperator restarts the operator of a cluster, and waits until the operator has compared the open runs
+// of the cluster with the SidecarSets.
 func restartOperator(s *scenario, c *cluster.Cluster) {
 	s.t.Helper()
 	require.NoError(s.t, c.Stop(cluster.Operator))
@@ -103,7 +103,7 @@ func metrics(s *scenario, url string) string {
 	return string(body)
 }
 
-// prune runs the command and answers its prompt.
+// prune runs outrigger temporal prune with answer as the answer to the prompt, and returns the output.
 func (s *scenario) prune(cluster, answer string) string {
 	s.t.Helper()
 	cmd := exec.CommandContext(s.ctx, filepath.Join(bin, "outrigger"), "temporal", "prune", "--temporal-address", stack.TemporalAddress, "--cluster-uid", cluster)
@@ -125,7 +125,7 @@ func TestClustersThatShareATemporalDoNotSeeEachOther(t *testing.T) {
 	s := newScenario(t, 6, nil)
 	other := s.startOtherCluster(6)
 
-	// A pause in one cluster pauses nothing in the other.
+	// A pause in one cluster does not affect the other cluster.
 	s.upgradeTo("side:v2")
 	s.await(func(v observer.View) bool { return v.Updated >= 2 })
 	pause := protocol.Pause{By: "ann", Reason: "lunch"}
@@ -138,11 +138,11 @@ func TestClustersThatShareATemporalDoNotSeeEachOther(t *testing.T) {
 	require.NotNil(t, other.set.Status.Rollout)
 	assert.Nil(t, other.set.Status.Rollout.Pause)
 
-	// Each cluster has an open run of a SidecarSet that the other API server does not have.
+	// Each cluster has an open run of a SidecarSet that does not exist in the other API server.
 	other.upgradeTo(s.ctx, t, "side:v3")
 	s.poll("the pause of the other cluster's run", func() (bool, error) {
 		err := stack.temporal.SignalWorkflow(s.ctx, other.workflow(), "", protocol.PauseSignal, protocol.Pause{By: "bob"})
-		return err == nil, nil // it may not have started yet
+		return err == nil, nil // The run may not have started yet.
 	})
 	restartOperator(s, other.Cluster)
 	restartOperator(s, stack.Cluster)
@@ -151,7 +151,7 @@ func TestClustersThatShareATemporalDoNotSeeEachOther(t *testing.T) {
 	}
 	s.stillPaused(pause, paused)
 
-	// Once the other cluster is unreachable, only the runs of that cluster can be terminated.
+	// After the other cluster is shut down, the command can terminate only the runs of the other cluster.
 	other.Shutdown()
 	s.poll("the list of the other cluster's runs", func() (bool, error) {
 		listed := s.prune(other.uid, "no\n")

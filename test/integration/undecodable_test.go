@@ -16,14 +16,14 @@ import (
 	"github.com/outrigger/outrigger/api/v1beta1"
 )
 
-// specValue is a spec of which one field has a certain value.
+// specValue is a spec in which the field path has a certain value.
 type specValue struct {
 	path string
 	spec any
 }
 
-// A client that lists SidecarSets fails as a whole if it cannot decode one of them, which would stop the
-// admission of all pods. The API server is the only check while no webhook is installed.
+// If a client cannot decode one SidecarSet of a list, the whole list fails, and the webhook cannot admit
+// pods. While no webhook is installed, only the API server validates SidecarSets.
 func TestSpec5_31_TheAPIServerAcceptsNothingThatNoClientDecodes(t *testing.T) {
 	_, direct := startControlPlane(t)
 	text, err := os.ReadFile("../../config/crd/bases/apps.kruise.io_sidecarsets.yaml")
@@ -47,7 +47,8 @@ func TestSpec5_31_TheAPIServerAcceptsNothingThatNoClientDecodes(t *testing.T) {
 	}
 }
 
-// create returns the error of the API server, or else decodes the created object.
+// create creates a SidecarSet in a dry run, and returns the error of the API server. If the API server
+// accepts the SidecarSet, create asserts that a client can decode it.
 func create(t *testing.T, direct client.Client, version string, value specValue) (rejection string) {
 	t.Helper()
 	object := &unstructured.Unstructured{Object: map[string]any{"spec": value.spec}}
@@ -64,7 +65,7 @@ func create(t *testing.T, direct client.Client, version string, value specValue)
 	return ""
 }
 
-// valuesOf returns specs with values that a field has, and with values that it may not have.
+// valuesOf returns specs with valid values of a field, and specs with values that no client can decode.
 func valuesOf(path string, schema *apiextensionsv1.JSONSchemaProps) (good, bad []specValue) {
 	leaf := func(values ...any) (all []specValue) {
 		for _, value := range values {
@@ -107,7 +108,7 @@ func inMap(values []specValue, key string) []specValue {
 	return values
 }
 
-// inObject also sets the other fields that the object requires.
+// inObject sets the field name to each value, and sets the other required fields of the object.
 func inObject(values []specValue, name string, schema *apiextensionsv1.JSONSchemaProps) []specValue {
 	for i := range values {
 		fields := map[string]any{}

@@ -22,7 +22,7 @@ func TestPodsThatLackTheirSidecarAreReported(t *testing.T) {
 	condition := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionInjected)
 	assert.Equal(t, v1alpha1.ReasonPodsWithoutSidecar, condition.Reason)
 	assert.Regexp(t, "^2 pods match but were not injected, such as "+s.name+"/app-", condition.Message)
-	// Recreated, they have it.
+	// Recreated pods have the sidecar.
 	out, err := kubectl(s.ctx, "", "delete", "pods", "-n", s.name, "--all", "--wait=false")
 	require.NoError(t, err, out)
 	s.awaitSet("nothing to report", func(set *v1alpha1.SidecarSet) bool {

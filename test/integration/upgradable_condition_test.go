@@ -21,7 +21,8 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// upgradableCondition is the condition SidecarSetUpgradable of a pod, with its time.
+// upgradableCondition returns the condition SidecarSetUpgradable of a pod as text, with its times, or an
+// empty string.
 func upgradableCondition(pod *corev1.Pod) string {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == v1alpha1.UpgradableCondition {
@@ -41,7 +42,7 @@ func TestSpec7_2_EachUpgradedPodGetsItsConditionOnce(t *testing.T) {
 	require.NoError(t, err)
 	events := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "pods", s.name, fields.Everything())
 
-	// Conditions are written to upgraded pods, and never again.
+	// The condition of an upgraded pod is written exactly once.
 	conditions, converged := map[types.UID]string{}, map[string]int{}
 	upgradedWithCondition := func(image string) func(watch.Event) (bool, error) {
 		return func(event watch.Event) (bool, error) {
@@ -72,10 +73,10 @@ func TestSpec7_2_EachUpgradedPodGetsItsConditionOnce(t *testing.T) {
 	s.within(2)
 }
 
-// The old container may take half a minute to stop.
+// The old container may need half a minute to stop.
 func TestSpec7_2_TheConditionIsDueWithTheWriteOfTheUpgrade(t *testing.T) {
 	t.Parallel()
-	s := newByHandScenario(t, 3) // two slots
+	s := newByHandScenario(t, 3) // The limit of the scenario is two slots.
 	s.upgradeTo("side:v2")
 	s.await(func(v observer.View) bool { return v.Updated == 2 && v.InFlight == 2 })
 	withCondition := func() (n int) {

@@ -15,7 +15,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// tryPod creates a pod by dry run and returns its containers.
+// tryPod creates a pod in a dry run and returns the names of the containers.
 func tryPod(ctx context.Context, namespace, app string) ([]string, error) {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "probe", Labels: map[string]string{"app": app}},

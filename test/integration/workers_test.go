@@ -24,8 +24,8 @@ func startWorkers(ctx context.Context, t *testing.T) {
 	}
 }
 
-// onlyWorker starts a worker with these arguments, and stops all other workers. At the end of the
-// test, it stops this worker and starts the other workers.
+// onlyWorker starts a worker with args, and stops all other workers. At the end of the test, onlyWorker kills
+// this worker and starts the other workers.
 func (s *scenario) onlyWorker(name string, args ...string) {
 	s.t.Helper()
 	_, err := stack.StartRole(s.ctx, name, args...)

@@ -41,7 +41,7 @@ func TestTheChartRequestsACertificateOfTheWebhook(t *testing.T) {
 	assert.NotContains(t, all, "Issuer"+name)
 }
 
-// definitions accept the resources of cert-manager, whatever their fields.
+// definitions returns definitions of the resources of cert-manager that accept any fields.
 func definitions() string {
 	var all strings.Builder
 	for plural, kind := range map[string]string{"certificates": "Certificate", "issuers": "Issuer"} {
@@ -60,8 +60,7 @@ spec:
 	return all.String()
 }
 
-// issue writes a Secret with a certificate of a new CA, as cert-manager does. It returns the
-// certificate.
+// issue writes a Secret with a certificate of a new CA like cert-manager, and returns the certificate.
 func (b *bare) issue() []byte {
 	b.t.Helper()
 	chain, key, err := cert.GenerateSelfSignedCertKey("outrigger-webhook.kruise-system.svc", nil, nil)
@@ -75,7 +74,7 @@ func (b *bare) issue() []byte {
 	return leaf.Bytes
 }
 
-// serves reports whether a replica behind the Service serves a certificate.
+// serves reports whether a new connection to the Service gets the certificate der.
 func (b *bare) serves(der []byte) bool {
 	connection, err := tls.Dial("tcp", fmt.Sprintf("localhost:%d", b.service.port), &tls.Config{InsecureSkipVerify: true})
 	if err != nil {
@@ -103,7 +102,7 @@ func (b *bare) removeEarlierCAs() {
 	require.NoError(b.t, err, string(out))
 }
 
-// bundles returns the distinct bundles of all webhooks, and the number of certificates in each.
+// bundles returns the distinct CA bundles of all webhooks, and the number of certificates in each bundle.
 func (b *bare) bundles() map[string]int {
 	b.t.Helper()
 	text := kubectl(b.t, b.cluster, "", "get", "mutatingwebhookconfigurations/outrigger", "validatingwebhookconfigurations/outrigger", "crd/sidecarsets.apps.kruise.io",
@@ -142,7 +141,7 @@ func TestSpec4_14_NoPodIsRejectedWhileCertManagerReplacesCertificates(t *testing
 		if inARow++; !b.serves(second) {
 			inARow = 0
 		}
-		return b.pods.injected.Load() > before+2000 && inARow >= 30 // each connection goes to one of both
+		return b.pods.injected.Load() > before+2000 && inARow >= 30 // Each connection is routed to one of the two replicas.
 	})
 
 	require.Equal(t, []int{3}, slices.Collect(maps.Values(b.bundles())), "the CA of the webhook, and two CAs of cert-manager")

@@ -30,14 +30,14 @@ import (
 
 const chart = "../../charts/outrigger"
 
-// output runs a program in bin/ without the Helm files of the user. The environment variable HELM is the
-// program for Helm, such as helm3.
+// output runs a program in bin/ without the Helm files of the user. The environment variable HELM replaces
+// the program helm, for example by helm3.
 func output(t *testing.T, program string, args ...string) (string, error) {
 	t.Helper()
 	if program == "helm" {
 		program = cmp.Or(os.Getenv("HELM"), program)
 	}
-	if program == "helm3" && args[0] == "template" { // built from its module, Helm 3 assumes Kubernetes 1.20
+	if program == "helm3" && args[0] == "template" { // A Helm 3 that is built from its module assumes Kubernetes 1.20.
 		args = append(args, "--kube-version=1.36.0")
 	}
 	command := exec.CommandContext(t.Context(), "../../bin/"+program, args...)
@@ -56,7 +56,7 @@ func render(t *testing.T, values ...string) string {
 	return out
 }
 
-// packaged is the chart as people download it, without links.
+// packaged packages the chart, which resolves links, and returns the path of the package.
 func packaged(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -70,7 +70,7 @@ func packaged(t *testing.T) string {
 
 type object = map[string]any
 
-// objects of YAML documents by kind, namespace and name.
+// objects returns the objects of YAML documents by kind, namespace and name.
 func objects(t *testing.T, manifests string) map[string]object {
 	t.Helper()
 	all := map[string]object{}
@@ -96,17 +96,17 @@ func kustomized(t *testing.T, folders ...string) map[string]object {
 	for _, folder := range folders {
 		out, err := output(t, "kubectl", "kustomize", folder)
 		require.NoError(t, err, out)
-		// The ConfigMap of kustomize has a hash suffix, so a change restarts the Deployments. The
-		// chart uses a checksum annotation instead.
+		// The name of the ConfigMap of kustomize has a hash suffix, so a change of the ConfigMap restarts the
+		// Deployments. The chart uses a checksum annotation instead.
 		out = regexp.MustCompile(`outrigger-temporal-[a-z0-9]{10}\b`).ReplaceAllString(out, "outrigger-temporal")
 		maps.Copy(all, objects(t, out))
 	}
-	// --create-namespace is Helm's way.
+	// Helm creates the namespace with --create-namespace.
 	delete(all, "Namespace /kruise-system")
 	return all
 }
 
-// rendered returns the objects of the chart, without the objects that only Helm needs.
+// rendered returns the objects of the chart, without the fields and objects that only Helm needs.
 func rendered(t *testing.T, values ...string) map[string]object {
 	t.Helper()
 	all := objects(t, render(t, values...))
@@ -156,7 +156,7 @@ func TestTheChartIsWellFormed(t *testing.T) {
 	}
 }
 
-// No object of a release refers to another namespace than the namespace of the release.
+// No object of a release may refer to another namespace than the namespace of the release.
 func TestTheChartGoesIntoAnyNamespace(t *testing.T) {
 	out, err := output(t, "helm", "template", "outrigger", packaged(t), "--namespace=sidecars",
 		"--set=networkPolicy.enabled=true,monitoring.enabled=true,temporal.embedded.enabled=true")
@@ -176,7 +176,7 @@ func TestRightsNeedNotBeAggregated(t *testing.T) {
 	}
 }
 
-// deployed returns the parts of a Deployment that values change.
+// deployed returns the spec, the pod and the container of the Deployment of a role.
 func deployed(t *testing.T, all map[string]object, role string) (spec, pod, container object) {
 	t.Helper()
 	deployment := all["Deployment kruise-system/outrigger-"+role]
@@ -232,8 +232,8 @@ webhook:
 	assert.Equal(t, was["namespaceSelector"], hook["namespaceSelector"])
 }
 
-// Custom selectors and match conditions are added to the default ones. Without the default ones, a
-// cluster of new nodes, or Outrigger itself, could not start.
+// Custom selectors and match conditions are added to the default selectors and match conditions. Without the
+// defaults, a cluster of new nodes, or Outrigger itself, could not start.
 func TestSpec4_13_CustomSelectorsKeepTheExcludedNamespaces(t *testing.T) {
 	values := `
 excludedNamespaces: [my-network]
@@ -255,13 +255,13 @@ webhook:
 	assert.Equal(t, append(slices.Clone(shipped["matchExpressions"].([]any)), object{"key": "tier", "operator": "Exists"}), selector["matchExpressions"])
 	assert.Equal(t, append(slices.Clone(critical), object{"name": "mine", "expression": "true"}), conditions)
 
-	// Names of conditions are unique, so a custom condition replaces the default condition of the
-	// same name.
+	// The names of match conditions are unique, so a custom match condition replaces the default match
+	// condition with the same name.
 	_, conditions = hook("--set=webhook.pods.matchConditions[0].name=not-system-critical,webhook.pods.matchConditions[0].expression=false")
 	assert.Equal(t, []any{object{"name": "not-system-critical", "expression": false}}, conditions)
 }
 
-// Operator and worker read Secrets from files, and the webhook has none of them.
+// The operator and the worker read Secrets from files. The webhook mounts no Secrets of Temporal.
 func TestTemporalIsReachedBySecrets(t *testing.T) {
 	all := rendered(t, "--set=temporal.address=eu.example:7233,temporal.namespace=sidecars.a1b2c",
 		"--set=temporal.apiKey.secretName=cloud", "--set=temporal.tls.secretName=mtls,temporal.tls.ca=true,temporal.tls.serverName=temporal.example",
@@ -315,7 +315,8 @@ func TestTheEmbeddedTemporalKeepsItsHistory(t *testing.T) {
 	assert.NotNil(t, server.Spec.Template.Spec.Volumes[2].EmptyDir)
 }
 
-// The server and its clients present the same certificate. Only kubectl port-forward reaches the server without it.
+// The server and the clients present the same certificate. Without this certificate, only clients of kubectl
+// port-forward reach the server.
 func TestTheEmbeddedTemporalNeedsAClientCertificate(t *testing.T) {
 	const optional, host = "--set=temporal.embedded.enabled=true,ui.enabled=true", "outrigger-temporal.kruise-system"
 	all := rendered(t, optional)
@@ -367,7 +368,7 @@ func embedded(t *testing.T, all map[string]object) *appsv1.StatefulSet {
 	return server
 }
 
-// API servers are outside of the network of pods, whichever family they speak.
+// API servers are outside of the pod network, in both IP families.
 func TestAPIServersOfBothFamiliesReachTheWebhook(t *testing.T) {
 	all := rendered(t, "--set=networkPolicy.enabled=true")
 	var policy networkingv1.NetworkPolicy
@@ -384,7 +385,7 @@ func TestAPIServersOfBothFamiliesReachTheWebhook(t *testing.T) {
 	}
 }
 
-// Clients of Temporal can pause rollouts. The policy does not depend on networkPolicy.enabled.
+// A client of Temporal can pause rollouts, so the NetworkPolicy does not depend on networkPolicy.enabled.
 func TestOnlyTheRolesReachTheEmbeddedTemporal(t *testing.T) {
 	const name = "NetworkPolicy kruise-system/outrigger-temporal"
 	assert.NotContains(t, rendered(t, "--set=networkPolicy.enabled=true"), name)

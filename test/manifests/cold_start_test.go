@@ -13,12 +13,12 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster"
 )
 
-// switchOn writes the rules of the pod webhook, as the webhook role does. The webhook role is lost
-// with its node, so the Service has no endpoint.
+// switchOn writes the rules of the pod webhook like the webhook role. The webhook role is lost with its node,
+// so the Service has no endpoint.
 const switchOn = `[{"op":"add","path":"/webhooks/0/rules","value":[{"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"],"operations":["CREATE"],"scope":"Namespaced"}]}]`
 
-// All nodes are new. The pods that make a node ready are created without the webhook. Ordinary
-// pods wait for their sidecars.
+// All nodes are new. The pods that make a node ready are created without the webhook. Ordinary pods are
+// rejected until the webhook runs.
 func TestSpec4_13_AColdClusterCreatesThePodsThatMakeItsNodesReady(t *testing.T) {
 	t.Parallel()
 	c, err := cluster.Start(t.Context(), cluster.Options{Dir: t.TempDir(), WithoutNodes: true, WithoutTemporal: true})
@@ -48,7 +48,7 @@ func assertColdStart(t *testing.T, c *cluster.Cluster, client kubernetes.Interfa
 	}
 	pods := []pod{
 		{"kube-system", "system-node-critical", true},
-		{"kube-system", "system-cluster-critical", true}, // a konnectivity agent
+		{"kube-system", "system-cluster-critical", true}, // A konnectivity agent has this priority class.
 		{"kube-system", "", false},
 		{"kruise-system", "system-cluster-critical", true},
 		{"default", "", false},

@@ -19,7 +19,7 @@ import (
 	"github.com/outrigger/outrigger/temporal"
 )
 
-// fleetFlags are the flags of a role that belong to a fleet.
+// fleetFlags returns the flags of a role that configure the fleet.
 func fleetFlags(t *testing.T, manifests map[string]object, role string) (flags []string) {
 	t.Helper()
 	deployment, ok := manifests["Deployment kruise-system/outrigger-"+role]
@@ -50,7 +50,7 @@ func TestSpec12_TheChartMakesAClusterAMemberOfAFleet(t *testing.T) {
 	}, fleetFlags(t, with, "worker"))
 }
 
-// secretsOf are the Secrets that a role mounts, by the path of the mount.
+// secretsOf returns the Secrets that a role mounts, by the path of the mount.
 func secretsOf(t *testing.T, manifests map[string]object, role string) map[string]string {
 	t.Helper()
 	_, pod, container := deployed(t, manifests, role)
@@ -68,7 +68,8 @@ func secretsOf(t *testing.T, manifests map[string]object, role string) map[strin
 	return secrets
 }
 
-// Only the roles that connect to the fleet mount its Secrets. The flags are those of the roles.
+// Only the roles that connect to the fleet mount the Secrets of the fleet. Each role must have the flags that
+// the test expects.
 func TestSpec12_9_TheChartConnectsToAFleetWithCredentialsOfItsOwn(t *testing.T) {
 	const own = "/etc/temporal/fleet-"
 	all := rendered(t, "--set=ui.enabled=true,fleet.enabled=true,fleet.temporal.address=hub:7233,temporal.tls.secretName=mtls",
@@ -125,7 +126,7 @@ func TestTheChartAcceptsTheValuesOfTheRecipeForArgoCD(t *testing.T) {
 	}, fleetFlags(t, rendered(t, "--values="+file), "worker"))
 }
 
-// The API server of Karmada converts nothing, and watches the preferred version of a kind.
+// The API server of Karmada does not convert objects, and watches the preferred version of a kind.
 func TestKarmadaGetsOneVersionOfEachKindThatItDelivers(t *testing.T) {
 	delivered := map[string]bool{}
 	for _, definition := range kustomized(t, "../../config/karmada") {
@@ -143,7 +144,7 @@ func TestKarmadaGetsOneVersionOfEachKindThatItDelivers(t *testing.T) {
 	}
 }
 
-// The certificate of the embedded Temporal is not for the Temporal of the fleet.
+// The certificate of the embedded Temporal must not be used for the Temporal of the fleet.
 func TestAFleetWithoutTLSIsReachedFromAnEmbeddedTemporal(t *testing.T) {
 	const embedded, plain = "--set=fleet.enabled=true,fleet.cluster.name=c1,temporal.embedded.enabled=true", "--fleet-temporal-tls=false"
 	for values, disabled := range map[string]bool{

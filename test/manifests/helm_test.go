@@ -17,7 +17,8 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster"
 )
 
-// bare is a cluster in which Outrigger is not installed yet. A client continuously creates pods in it.
+// bare is a cluster in which Outrigger is not installed yet. A client continuously creates pods in the
+// cluster.
 type bare struct {
 	t       *testing.T
 	cluster *cluster.Cluster
@@ -44,7 +45,7 @@ func (b *bare) helm(args ...string) string {
 	return out
 }
 
-// goHelm starts Helm. Once Helm ends, the channel receives its error, or nil.
+// goHelm starts Helm. When Helm ends, the channel receives the error of Helm, or nil.
 func (b *bare) goHelm(args ...string) <-chan error {
 	b.t.Helper()
 	ended := make(chan error, 1)
@@ -63,7 +64,7 @@ func (b *bare) await(what string, done func() bool) {
 	b.pods.await(b.t, what, done)
 }
 
-// signIn writes a kubeconfig of a service account.
+// signIn writes a kubeconfig of a service account to a file.
 func (b *bare) signIn(account, file string) {
 	b.t.Helper()
 	admin, err := os.ReadFile(b.cluster.Kubeconfig)
@@ -104,8 +105,8 @@ func (b *bare) serve() {
 	b.await("pods to be injected", func() bool { return b.pods.injected.Load() > before+20 })
 }
 
-// stopServing stops the webhook once the Deployment is being deleted, like a kubelet. It stops
-// waiting if the deletion fails.
+// stopServing stops the webhook when the webhook configurations are deleted. If failed receives an error, the
+// test fails.
 func (b *bare) stopServing(failed <-chan error) {
 	b.t.Helper()
 	b.await("the configurations to go", func() bool {
@@ -122,8 +123,8 @@ func (b *bare) stopServing(failed <-chan error) {
 	require.NoError(b.t, b.cluster.Stop(fmt.Sprintf("webhook-%d", b.roles)))
 }
 
-// assertLeft asserts that SidecarSets can be read and written, that RolloutPolicies exist, and that
-// no configuration calls a webhook.
+// assertLeft asserts that SidecarSets can be read and written, that RolloutPolicies exist, and that no
+// webhook configuration exists.
 func (b *bare) assertLeft() {
 	b.t.Helper()
 	for _, version := range []string{"v1alpha1", "v1beta1"} {
@@ -156,15 +157,15 @@ metadata: {name: stream}
 spec: {selector: {}, steps: [{upTo: 10%}]}
 `
 
-// playHook simulates the kubelet of the pod of the pre-delete hook. It runs the command of the pod
-// with the service account of the pod.
+// playHook simulates the kubelet of the pod of the pre-delete hook. playHook runs the command of the pod with
+// the service account of the pod.
 func (b *bare) playHook() {
 	b.t.Helper()
 	pod := b.podOf("outrigger-uninstall")
 	kubeconfig := b.t.TempDir() + "/kubeconfig"
 	b.signIn(pod.Spec.ServiceAccountName, kubeconfig)
 	command := exec.CommandContext(b.t.Context(), "../../bin/outrigger", append(pod.Spec.Containers[0].Args, "--kubeconfig="+kubeconfig)...)
-	// The pod exists as long as the process runs.
+	// The pod exists while the process runs.
 	b.holdPods(`["example.com/kubelet"]`)
 	ended := make(chan error, 1)
 	go func() {
@@ -180,7 +181,8 @@ func (b *bare) playHook() {
 	b.succeed(pod)
 }
 
-// playTest runs the pod of `helm test` with its service account. Only the webhook runs.
+// playTest runs the command of the pod of `helm test` with the service account of the pod. Of the roles, only
+// the webhook runs.
 func (b *bare) playTest() {
 	b.t.Helper()
 	tested := make(chan error, 1)
@@ -197,7 +199,7 @@ func (b *bare) playTest() {
 	out, err := exec.CommandContext(b.t.Context(), "../../bin/outrigger", append(pod.Spec.Containers[0].Args, "--kubeconfig="+kubeconfig, "--temporal-address=127.0.0.1:1")...).CombinedOutput()
 	require.Error(b.t, err)
 	shown := string(out)
-	// No process serves conversions in this cluster.
+	// No process converts SidecarSets in this cluster.
 	assert.Regexp(b.t, `(?m)^definition +failed +the webhook that converts SidecarSets does not answer`, shown)
 	assert.Regexp(b.t, `(?m)^policies +ok `, shown)
 	assert.Regexp(b.t, `(?m)^webhook +ok +answers for pods of namespace default$`, shown)
@@ -219,7 +221,7 @@ func (b *bare) holdPods(finalizers string) {
 	kubectl(b.t, b.cluster, "", args...)
 }
 
-// Pods are created all the time, and none is rejected.
+// Pods are created continuously, and no pod is rejected.
 func TestHelmInstallsUpgradesAndUninstalls(t *testing.T) {
 	t.Parallel()
 	b := newBare(t, cluster.Options{WithoutTemporal: true})
@@ -250,8 +252,8 @@ func TestHelmInstallsUpgradesAndUninstalls(t *testing.T) {
 	t.Logf("%d pods were created, 0 rejected; %d got their sidecar", b.pods.created.Load(), b.pods.injected.Load())
 }
 
-// assertRights asserts that a ClusterRoleBinding of edit includes writes of SidecarSets, and
-// that a RoleBinding does not.
+// assertRights asserts that a ClusterRoleBinding of edit permits writes of SidecarSets, and that a
+// RoleBinding does not permit such writes.
 func (b *bare) assertRights() {
 	b.t.Helper()
 	kubectl(b.t, b.cluster, "", "create", "clusterrolebinding", "ann", "--clusterrole=edit", "--user=ann")
@@ -275,9 +277,9 @@ func TestKubectlInstallsAndUninstallsAsDocumented(t *testing.T) {
 	for _, role := range []string{"operator", "worker", "webhook"} {
 		kubectl(t, b.cluster, "", "rollout", "status", "deployment/outrigger-"+role, "--namespace=kruise-system", "--timeout=60s")
 	}
-	// Helm takes over the installation, and then kubectl removes it.
+	// Helm takes over the installation. Afterwards, kubectl removes the installation.
 	takeOver := []string{"upgrade", "--install", "--take-ownership", "outrigger", packaged(t), "--wait"}
-	if os.Getenv("HELM") != "helm3" { // Helm 3 does not apply on the server, so it has no conflicts
+	if os.Getenv("HELM") != "helm3" { // Helm 3 does not use server-side apply, and therefore has no conflicts.
 		takeOver = append(takeOver, "--force-conflicts")
 	}
 	b.helm(takeOver...)

@@ -45,7 +45,7 @@ func TestTheHooksRunWhereTheOperatorDoes(t *testing.T) {
 	}
 }
 
-// The check asks for workers on the task queue that the values give to the workers.
+// The check must use the task queue that the values set for the workers.
 func TestTheTestJobAsksTheWorkersOfTheValues(t *testing.T) {
 	args := func(values ...string) any {
 		return jobSpec(t, "test.yaml", "outrigger-test", values...)["containers"].([]any)[0].(object)["args"]
@@ -55,8 +55,8 @@ func TestTheTestJobAsksTheWorkersOfTheValues(t *testing.T) {
 	assert.NotContains(t, args("--set=worker.args={--max-unavailable-pods=9,--task-queue=pipelines}"), "--max-unavailable-pods=9")
 }
 
-// The setup Job connects to Temporal with the settings of the roles, and has no service account
-// token. The uninstall Job must start without the Secrets of Temporal.
+// The setup Job connects to Temporal with the settings of the roles, and has no token of a service account.
+// The uninstall Job must start without the Secrets of Temporal.
 func TestOnlyTheSetupJobConnectsToTemporal(t *testing.T) {
 	args := []string{
 		"--set=temporal.setup.enabled=true,temporal.apiKey.secretName=cloud,temporal.tls.secretName=mtls",
@@ -78,7 +78,7 @@ func TestOnlyTheSetupJobConnectsToTemporal(t *testing.T) {
 	assert.NotContains(t, uninstall["containers"].([]any)[0], "envFrom")
 }
 
-// podOf waits for the pod of a Job.
+// podOf waits for the pod of a Job, and returns the pod.
 func (b *bare) podOf(job string) *corev1.Pod {
 	b.t.Helper()
 	var found *corev1.PodList
@@ -91,14 +91,14 @@ func (b *bare) podOf(job string) *corev1.Pod {
 	return &found.Items[0]
 }
 
-// succeed ends a pod as the kubelet does after exit code 0.
+// succeed sets the phase of a pod to Succeeded, like the kubelet after exit code 0.
 func (b *bare) succeed(pod *corev1.Pod) {
 	b.t.Helper()
 	patch := `[{"op":"replace","path":"/status/phase","value":"Succeeded"}]`
 	kubectl(b.t, b.cluster, "", "patch", "pod", pod.Name, "--namespace=kruise-system", "--subresource=status", "--type=json", "--patch="+patch)
 }
 
-// environment returns the variables of a container, also those of its ConfigMaps.
+// environment returns the environment variables of a container, including the variables from ConfigMaps.
 func (b *bare) environment(container corev1.Container) (variables []string) {
 	b.t.Helper()
 	for _, from := range container.EnvFrom {
@@ -114,7 +114,7 @@ func (b *bare) environment(container corev1.Container) (variables []string) {
 	return variables
 }
 
-// Helm waits for the Job, whose program calls a Temporal server without the namespace.
+// Helm waits for the Job. The program of the Job creates the namespace in a Temporal server.
 func TestTheSetupJobPreparesTheNamespaceOfTemporal(t *testing.T) {
 	t.Parallel()
 	b := newBare(t, cluster.Options{})

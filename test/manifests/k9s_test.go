@@ -13,7 +13,7 @@ import (
 	"github.com/outrigger/outrigger/cli"
 )
 
-// Each key runs a command of the plugin with flags that exist.
+// Each key must run a command of the plugin with existing flags.
 func TestTheKeysOfK9sRunCommandsOfThePlugin(t *testing.T) {
 	text, err := os.ReadFile("../../config/k9s/plugins.yaml")
 	require.NoError(t, err)

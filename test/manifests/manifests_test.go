@@ -21,7 +21,7 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster"
 )
 
-// stream creates pods, dry, one after the other, until one is rejected.
+// stream creates pods in a dry run, one after the other in each client, until a pod is rejected.
 type stream struct {
 	cancel  context.CancelFunc
 	all     *errgroup.Group
@@ -65,8 +65,7 @@ func newStream(t *testing.T, client kubernetes.Interface, clients int) *stream {
 	return s
 }
 
-// await polls a condition until the stream ends, because the condition of a test whose pods are
-// rejected may never hold.
+// await polls done until the stream ends. If pods are rejected, done may never return true.
 func (s *stream) await(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	defer func() {
@@ -84,14 +83,14 @@ func (s *stream) await(t *testing.T, what string, done func() bool) {
 	})
 }
 
-// await polls a condition. Only a program that hangs reaches the limit.
+// await polls done. Only a program that hangs reaches the limit.
 func await(t *testing.T, what string, done func() (bool, error)) {
 	t.Helper()
 	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 10*time.Minute, true, func(context.Context) (bool, error) { return done() })
 	require.NoError(t, err, what)
 }
 
-// end returns the error of the first rejected pod.
+// end ends the stream, and returns the error of the first rejected pod.
 func (s *stream) end() error {
 	s.cancel()
 	return s.all.Wait()
@@ -119,7 +118,7 @@ func tryKubectl(t *testing.T, c *cluster.Cluster, stdin string, args ...string) 
 	return string(out), err
 }
 
-// The webhook configurations are installed before a webhook is running, and must not reject pods.
+// The webhook configurations are installed before a webhook runs, and must not reject pods.
 func TestDefaultInstallationRejectsNoPodOfOthers(t *testing.T) {
 	t.Parallel()
 	c, err := cluster.Start(t.Context(), cluster.Options{Dir: t.TempDir(), Nodes: 2, WithoutTemporal: true})

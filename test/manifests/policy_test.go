@@ -33,7 +33,7 @@ type policed struct {
 	cluster *cluster.Cluster
 }
 
-// injectedPod has a sidecar, a native sidecar, an app container and an init container.
+// injectedPod is a pod with a sidecar, a native sidecar, an app container and an init container.
 const injectedPod = `
 apiVersion: v1
 kind: Pod
@@ -47,7 +47,8 @@ spec:
   - {name: side, image: "side:1", env: [{name: A, value: b}, {name: IS_INJECTED, value: "true"}]}
 `
 
-// newPoliced returns once API servers have found nothing wrong with the expressions.
+// newPoliced creates a cluster with a policy, and asserts that the API server has found no error in the
+// expressions of the policy.
 func newPoliced(t *testing.T, options cluster.Options, manifest, policy string) *policed {
 	t.Helper()
 	ctrllog.SetLogger(logr.Discard())
@@ -61,7 +62,7 @@ func newPoliced(t *testing.T, options cluster.Options, manifest, policy string) 
 	return &policed{t, c}
 }
 
-// patch is of a pod or of the definition.
+// patch is a patch of a pod or of the definition.
 type patch struct {
 	resource    schema.GroupVersionResource
 	namespace   string
@@ -79,7 +80,7 @@ func ofDefinition(kind types.PatchType, body string, subresource ...string) patc
 	return patch{apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions"), "", crd.Name, kind, body, subresource}
 }
 
-// try sends a patch by the service account of a role. Nothing is stored.
+// try sends a patch in a dry run with the service account of a role, and returns the error.
 func (p *policed) try(role string, one patch) error {
 	p.t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", p.cluster.RoleKubeconfig(role))
@@ -91,7 +92,7 @@ func (p *policed) try(role string, one patch) error {
 	return err
 }
 
-// awaitInForce waits for the rejection of a patch.
+// awaitInForce waits until a patch is rejected.
 func (p *policed) awaitInForce(role string, one patch) {
 	p.t.Helper()
 	require.Eventually(p.t, func() bool { return p.try(role, one) != nil }, time.Minute, 100*time.Millisecond)
@@ -161,15 +162,15 @@ func TestTheDefinitionHasNoConversionOrThatOfOurService(t *testing.T) {
 	} {
 		assert.ErrorContains(t, p.try(cluster.Webhook, denied), "ValidatingAdmissionPolicy 'outrigger-definition'", name)
 	}
-	// The operator keeps status.storedVersions.
+	// The operator writes status.storedVersions.
 	assert.NoError(t, p.try(cluster.Operator, ofDefinition(types.MergePatchType, `{"status":{"storedVersions":["v1alpha1"]}}`, "status")))
 	for _, role := range []string{cluster.Operator, cluster.Worker} {
 		assert.True(t, apierrors.IsForbidden(p.try(role, conversion(ours))), role)
 	}
 }
 
-// A patch of the CustomResourceDefinition can change its conversion, which determines the content of
-// SidecarSets.
+// A patch of the CustomResourceDefinition can change the conversion, and the conversion determines the
+// content of SidecarSets.
 func TestTheWebhookRoleAlonePatchesTheDefinition(t *testing.T) {
 	var may []string
 	all := rendered(t)

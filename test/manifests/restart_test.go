@@ -24,14 +24,14 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster"
 )
 
-// service simulates the Service. Nodes observe endpoints late, so service routes new connections
-// to the replicas that were ready routeDelay ago.
+// service simulates the Service. Nodes observe endpoints with a delay, so service routes new connections to
+// the replicas that were ready routeDelay ago.
 type service struct {
 	t      *testing.T
 	client kubernetes.Interface
 	port   int
 
-	// published and publishedAt belong to look.
+	// Only look accesses published and publishedAt.
 	published   bool
 	publishedAt time.Time
 
@@ -67,7 +67,7 @@ func newService(t *testing.T, client kubernetes.Interface) *service {
 	return s
 }
 
-// look publishes the endpoints as they are, and routes as they were.
+// look publishes the current endpoints, and routes to the endpoints of routeDelay ago.
 func (s *service) look(ctx context.Context) {
 	s.mu.Lock()
 	replicas := s.replicas
@@ -86,7 +86,8 @@ func (s *service) look(ctx context.Context) {
 		defer s.mu.Unlock()
 		s.routed = ready
 	})
-	// A write each second restores an EndpointSlice that a test deletes with its namespace.
+	// look writes the EndpointSlice every second, because a test may delete the EndpointSlice with the
+	// namespace.
 	if s.published != (len(ready) > 0) || time.Since(s.publishedAt) > time.Second {
 		s.publish(ctx, len(ready) > 0)
 	}
@@ -133,8 +134,8 @@ func (s *service) pass(client net.Conn) {
 	_, _ = io.Copy(client, replica)
 }
 
-// start starts a replica. The replica serves after its loss of readiness for much longer than
-// routeDelay, because a loaded machine reads the readiness late.
+// start starts a replica. After the replica becomes unready, it serves for much longer than routeDelay,
+// because an overloaded machine may read the readiness late.
 func (s *service) start(c *cluster.Cluster, name string, flags ...string) {
 	s.t.Helper()
 	role, err := c.StartRole(s.t.Context(), name, append(flags, "--url=", "--shutdown-delay-duration=10s")...)
@@ -148,8 +149,7 @@ func (s *service) start(c *cluster.Cluster, name string, flags ...string) {
 	s.replicas = replicas
 }
 
-// The API server reaches the webhook through its Service, as in a cluster, and
-// pods are created all the time.
+// The API server calls the webhook through the Service, as in a real cluster. Pods are created continuously.
 func TestNoPodIsRejectedByAFirstInstallationAndRollingRestarts(t *testing.T) {
 	t.Parallel()
 	c, err := cluster.Start(t.Context(), cluster.Options{Dir: t.TempDir(), Nodes: 1, WithoutTemporal: true})

@@ -72,7 +72,8 @@ func TestUpgradesKeepTheReplicasThatTheAutoscalerSets(t *testing.T) {
 	assertReplicas(2, "the default")
 	scale("3")
 	b.helm("upgrade", "outrigger", release, enabled)
-	// Helm 3 removes the field that was in the former release, whichever client has set it since.
+	// Helm 3 removes a field that was in the previous release, even if another client has set the field
+	// afterwards.
 	kept := map[bool]int{true: 1, false: 3}[os.Getenv("HELM") == "helm3"]
 	assertReplicas(kept, "the README has these commands")
 	scale("5")

@@ -35,12 +35,11 @@ import (
 	"github.com/outrigger/outrigger/kube/crd"
 )
 
-// installer is the field manager that applies the definitions of Outrigger and of other
-// installations.
+// installer is the field manager that applies the definitions of Outrigger and of other installations.
 const installer = "installer"
 
-// switching is a cluster with the CustomResourceDefinition of another installation. SidecarSets
-// are stored as v1beta1, and the conversion webhook is missing.
+// switching is a cluster with the CustomResourceDefinition of another installation. The conversion webhook of
+// the other installation does not run.
 type switching struct {
 	t       *testing.T
 	ctx     context.Context
@@ -82,7 +81,7 @@ func (s *switching) await(what string, done func() error) {
 	require.NoError(s.t, err, "wait for %s: %v", what, cause)
 }
 
-// ours returns Outrigger's CustomResourceDefinition from a kustomize directory.
+// ours returns the CustomResourceDefinition of Outrigger from a kustomize directory.
 func (s *switching) ours(folder string) *apiextensionsv1.CustomResourceDefinition {
 	s.t.Helper()
 	out, err := s.kubectl(nil, "kustomize", folder)
@@ -119,7 +118,7 @@ func (s *switching) theirs(storage string) *apiextensionsv1.CustomResourceDefini
 	return definition
 }
 
-// apply returns the output of kubectl.
+// apply applies a definition with kubectl, and returns the output.
 func (s *switching) apply(definition *apiextensionsv1.CustomResourceDefinition, how ...string) (string, error) {
 	s.t.Helper()
 	manifest, err := yaml.Marshal(definition)
@@ -131,8 +130,8 @@ func (s *switching) apply(definition *apiextensionsv1.CustomResourceDefinition, 
 	return out, err
 }
 
-// certify simulates the certificate rotation of the other manager, with the field owner of that
-// manager.
+// certify simulates the certificate rotation of the manager of the other installation, with the field owner
+// of this manager.
 func (s *switching) certify() {
 	s.t.Helper()
 	config, err := s.cluster.RESTConfig()
@@ -143,7 +142,7 @@ func (s *switching) certify() {
 	require.NoError(s.t, s.client.Update(s.ctx, definition, client.FieldOwner("their-manager")))
 }
 
-// reset removes everything that the previous round created.
+// reset removes the objects that the previous round has created.
 func (s *switching) reset() {
 	s.t.Helper()
 	for _, name := range []string{cluster.Operator, cluster.Worker, cluster.Webhook} {
@@ -179,14 +178,13 @@ func (s *switching) store(name, version string) {
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(set)
 	require.NoError(s.t, err)
 	require.NoError(s.t, conversion.Convert(object, v1alpha1.GroupVersion.Group+"/"+version))
-	// Until the API server uses the new definition, it would call the conversion webhook.
+	// The API server would call the conversion webhook until the API server uses the new definition.
 	s.await("the set to be stored", func() error {
 		return s.client.Create(s.ctx, &unstructured.Unstructured{Object: runtime.DeepCopyJSON(object)})
 	})
 }
 
-// storeBoth stores a SidecarSet in each API version. Neither SidecarSet can be read in the other
-// version.
+// storeBoth stores a SidecarSet in each API version. Each SidecarSet cannot be read in the other API version.
 func (s *switching) storeBoth() {
 	s.t.Helper()
 	for _, version := range []string{"v1alpha1", "v1beta1"} {
@@ -224,8 +222,9 @@ type unexpected struct{ got any }
 
 func (u *unexpected) Error() string { return "got " + strings.Join(u.got.([]string), ", ") }
 
-// start returns once all roles are ready. Each role starts after the previous role, because only
-// the webhook role may patch the definition, and the other roles become ready after it.
+// start starts the roles in order, and returns when all roles are ready. A role starts when the previous role
+// runs. Only the webhook role may patch the definition, so the other roles become ready after the webhook
+// role.
 func (s *switching) start(order []string) {
 	s.t.Helper()
 	var ready errgroup.Group
@@ -258,7 +257,8 @@ func (s *switching) startRole(role string) error {
 	return err
 }
 
-// intact reports whether a SidecarSet, its status and its revision are unchanged in both versions.
+// intact returns an error if a SidecarSet, its status or its revision has changed in one of the two API
+// versions.
 func (s *switching) intact(name string) error {
 	set := &v1alpha1.SidecarSet{}
 	if err := s.client.Get(s.ctx, client.ObjectKey{Name: name}, set); err != nil {
@@ -302,8 +302,8 @@ func namedNamespace(selector *metav1.LabelSelector) string {
 	return selector.MatchLabels["kubernetes.io/metadata.name"]
 }
 
-// The first role finds unreadable SidecarSets, and the webhook role makes them readable. Half of
-// the rounds use OpenKruise's CRD, and half use Outrigger's CRD.
+// SidecarSets are unreadable when the first role starts, and the webhook role makes the SidecarSets readable.
+// Half of the rounds use the definition of OpenKruise, and half use the definition of Outrigger.
 func TestRolesStartInEveryOrderOverADeadConversion(t *testing.T) {
 	t.Parallel()
 	s := newSwitching(t)
@@ -328,7 +328,7 @@ func TestRolesStartInEveryOrderOverADeadConversion(t *testing.T) {
 				s.await(name+" to be intact", func() error { return s.intact(name) })
 			}
 			if i > 1 {
-				return // each definition has been migrated once
+				return // Each definition has been migrated once.
 			}
 			storage := []string{"v1beta1", "v1alpha1"}[i]
 			s.await("all sets to be stored as one version", func() error { return stored(s.definition(), storage) })
@@ -360,7 +360,7 @@ func TestTheDefinitionCanBeAppliedOverTheirs(t *testing.T) {
 	}
 }
 
-// The roles run outside the cluster, so the applied definition names no Service.
+// The roles run outside the cluster, so the applied definition contains no Service.
 func TestAnInstallerLeavesSetsThatCanBeRead(t *testing.T) {
 	t.Parallel()
 	s := newSwitching(t)

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// rulesOf are the rules of a role.
+// rulesOf returns the rules of a role.
 func rulesOf(t *testing.T, all map[string]object, name string) []any {
 	t.Helper()
 	role, ok := all[name]

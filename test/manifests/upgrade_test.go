@@ -20,8 +20,8 @@ import (
 // run the current program with the arguments of their manifests.
 var previous = flag.String("previous", "", "`file` of the outrigger program of testdata/releases/v0.1.0.yaml")
 
-// upgrading is a cluster with the manifests of the previous release, whose roles run
-// here, where no kubelet runs them.
+// upgrading is a cluster with the manifests of the previous release. The roles run as processes of this test,
+// because no kubelet runs their pods.
 type upgrading struct {
 	t       *testing.T
 	cluster *cluster.Cluster
@@ -30,7 +30,7 @@ type upgrading struct {
 	bin     string
 }
 
-// reachable replaces the Service of the webhook in manifests with a port on this machine.
+// reachable replaces the Service of the webhook in manifests with a Service for a port on this machine.
 func reachable(manifests string, port int) string {
 	manifests = strings.ReplaceAll(manifests, "port: 443", fmt.Sprintf("port: %d", port))
 	var kept []string
@@ -61,7 +61,7 @@ func newUpgrading(t *testing.T) *upgrading {
 	if *previous != "" {
 		u.use(*previous)
 	}
-	// The port is not known yet, and the manifests that are applied at the start do not need it.
+	// The port is not known yet, and the manifests that are applied at the start do not use the port.
 	u.cluster, err = cluster.Start(t.Context(), cluster.Options{Dir: t.TempDir(), Bin: u.bin, Nodes: 2})
 	require.NoError(t, err)
 	t.Cleanup(u.cluster.Shutdown)
@@ -73,7 +73,7 @@ func newUpgrading(t *testing.T) *upgrading {
 	return u
 }
 
-// use sets the program of the roles that are started next.
+// use sets the program of the roles that start afterwards.
 func (u *upgrading) use(program string) {
 	u.t.Helper()
 	target, err := filepath.Abs(program)
@@ -104,7 +104,7 @@ func (u *upgrading) await(what string, done func() bool) {
 	await(u.t, what, func() (bool, error) { return done(), nil })
 }
 
-// set is a part of the SidecarSet of the stream, as the previous release knows it.
+// set returns the value at a JSONPath of the SidecarSet stream, in the API version of the previous release.
 func (u *upgrading) set(path string) string {
 	u.t.Helper()
 	return kubectl(u.t, u.cluster, "", "get", "sidecarsets.v1alpha1.apps.kruise.io", "stream", "--output=jsonpath={"+path+"}")
@@ -115,7 +115,7 @@ func (u *upgrading) complete() bool {
 	return u.set(`.status.conditions[?(@.type=="Progressing")].reason`) == "RolloutComplete"
 }
 
-// pods are the images of the pods' sidecars and the resourceVersions, by name.
+// pods returns the number of pods for each image of the sidecar, and the resourceVersion of each pod by name.
 func (u *upgrading) pods() (images map[string]int, versions map[string]string) {
 	u.t.Helper()
 	found, err := u.client.CoreV1().Pods("default").List(u.t.Context(), metav1.ListOptions{})
@@ -132,8 +132,8 @@ func (u *upgrading) pods() (images map[string]int, versions map[string]string) {
 	return images, versions
 }
 
-// rollOver replaces the processes of each role, like its Deployment. A new webhook is ready before
-// an old webhook stops.
+// rollOver replaces the processes of each role, like a Deployment. A new webhook is ready before an old
+// webhook stops.
 func (u *upgrading) rollOver() {
 	u.t.Helper()
 	u.service.start(u.cluster, "webhook-2")
@@ -163,8 +163,8 @@ spec:
     spec: {containers: [{name: app, image: "app:1"}]}
 `
 
-// The test upgrades the previous release to the current chart while pods are created. No pod is
-// rejected, no pod lacks its sidecar, and no existing pod is written.
+// The test upgrades the previous release to the current chart while pods are created. No pod is rejected, no
+// pod lacks its sidecar, and no existing pod is written.
 func TestAnUpgradeRejectsNoPodAndWritesNone(t *testing.T) {
 	u := newUpgrading(t)
 	for i := range 2 {

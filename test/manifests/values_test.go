@@ -40,8 +40,8 @@ func TestValuesThatContradictEachOtherOrTheRolesAreRejected(t *testing.T) {
 	require.NoError(t, err, out)
 }
 
-// With this flag first, as the README describes, no replica overwrites the Secret while cert-manager
-// is enabled: the Deployment stays the same.
+// If the flag is set first, as the README describes, the Deployment does not change when cert-manager is
+// enabled. Therefore, no replica without the flag overwrites the Secret.
 func TestCertManagerIsEnabledAfterAllReplicasHaveTheFlag(t *testing.T) {
 	const name = "Deployment kruise-system/outrigger-webhook"
 	assert.Equal(t, rendered(t, "--set=webhook.args={--external-certificate}")[name], rendered(t, "--set=webhook.certManager.enabled=true")[name])
@@ -56,7 +56,7 @@ func TestSpec4_16_MatchConditionsAreOffByDefault(t *testing.T) {
 	}
 }
 
-// The message names the place of a typo, so that a user finds the line of the values file.
+// The message contains the path of a typo, so that a user finds the line in the values file.
 func TestFeatureGatesAreTheOnesOfTheWebhook(t *testing.T) {
 	const gate = "SidecarSetPatchPodMetadataDefaultsAllowed=true"
 	all := rendered(t, "--set=featureGates="+gate)
@@ -83,8 +83,8 @@ func TestTheErrorOfATypoNamesItsPlace(t *testing.T) {
 	}
 }
 
-// TestTheReadmeHasEachValue compares the table of the README with values.yaml, in both directions.
-// A default between backquotes is compared as well.
+// TestTheReadmeHasEachValue compares the table in the README with values.yaml, in both directions. The test
+// also compares a default between backquotes.
 func TestTheReadmeHasEachValue(t *testing.T) {
 	text, err := os.ReadFile(chart + "/values.yaml")
 	require.NoError(t, err)
@@ -114,8 +114,7 @@ func TestTheReadmeHasEachValue(t *testing.T) {
 	}
 }
 
-// flatten adds the paths of the values without fields, with their defaults. Resources count as one
-// value.
+// flatten adds the paths and the defaults of the values without fields. Resources count as one value.
 func flatten(t *testing.T, into map[string]string, path string, value any) {
 	t.Helper()
 	fields, isObject := value.(object)
@@ -133,7 +132,7 @@ func flatten(t *testing.T, into map[string]string, path string, value any) {
 	}
 }
 
-// Clusters without access to the internet mirror the images that the README names.
+// Clusters without access to the internet mirror the images that the README lists.
 func TestTheReadmeHasEachImage(t *testing.T) {
 	readme, err := os.ReadFile(chart + "/README.md")
 	require.NoError(t, err)

@@ -38,7 +38,7 @@ type metric struct {
 	labels, roles    []string
 }
 
-// recorder is a Registerer that keeps what is registered with it.
+// recorder is a Registerer that records the registered metrics.
 type recorder struct {
 	prometheus.Registerer
 	t       *testing.T
@@ -84,7 +84,8 @@ func unquote(t *testing.T, quoted string) string {
 	return text
 }
 
-// kindOf returns gauge for our own collectors, because all of them are gauges.
+// kindOf returns the kind of a collector. The collectors of Outrigger are gauges, so kindOf returns gauge by
+// default.
 func kindOf(collector prometheus.Collector) string {
 	switch collector.(type) {
 	case *prometheus.CounterVec:
@@ -99,7 +100,7 @@ func kindOf(collector prometheus.Collector) string {
 	return "gauge"
 }
 
-// registered are the metrics that the roles register, by name.
+// registered returns the metrics that the roles register, by name.
 func registered(t *testing.T) map[string]*metric {
 	t.Helper()
 	all := map[string]*metric{}

@@ -36,7 +36,7 @@ func rules(t *testing.T) []rule {
 	return all
 }
 
-// expressions of the alerts and the dashboard, by where they are.
+// expressions returns the expressions of the alerts and the dashboard, by the name of the alert or the panel.
 func expressions(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -80,8 +80,8 @@ var (
 	quoted   = regexp.MustCompile(`"[^"]*"`)
 )
 
-// The metrics and labels of each expression must be on the page, because an alert on a metric that
-// does not exist never fires. The test also fails for a bracket that is not closed.
+// The page must contain the metrics and labels of each expression, because an alert on a metric that does not
+// exist never fires. The test also fails if a bracket is not closed.
 func TestExpressionsUseDocumentedMetrics(t *testing.T) {
 	known := documented(t)
 	for where, expression := range expressions(t) {
@@ -105,7 +105,7 @@ func TestExpressionsWithUnknownSeriesAreErrors(t *testing.T) {
 	assert.NoError(t, check(`sum by (le, pod) (rate(outrigger_batch_duration_seconds_bucket{change="reset"}[5m]))`, known))
 }
 
-// documented are the metrics of the page, with their labels.
+// documented returns the metrics in the page, with their labels.
 func documented(t *testing.T) map[string][]string {
 	t.Helper()
 	content, err := os.ReadFile(page)
@@ -117,7 +117,7 @@ func documented(t *testing.T) map[string][]string {
 		for label := range strings.SplitSeq(found[3], ",") {
 			labels = append(labels, strings.Trim(label, " `"))
 		}
-		// These come with the scrape.
+		// The scrape adds these labels.
 		labels = append(labels, "pod", "namespace", "job", "instance", "app_kubernetes_io_component")
 		if found[2] != "histogram" {
 			known[found[1]] = labels

@@ -37,8 +37,8 @@ var needsAFault = map[string]string{
 	`outrigger_webhook_requests_total{code=~"429|5.."}`: "no request is turned away",
 }
 
-// The test runs each query of the alerts and the dashboard on a Prometheus that has scraped the
-// roles during a rollout. Each series exists, no alert fires, and each panel has data.
+// The test runs each query of the alerts and the dashboard on a Prometheus that has scraped the roles during
+// a rollout. Each series must exist, no alert may fire, and each panel must have data.
 func TestQueriesOverALiveRollout(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
@@ -47,7 +47,8 @@ func TestQueriesOverALiveRollout(t *testing.T) {
 	t.Cleanup(stack.Shutdown)
 	for role, args := range map[string][]string{
 		"operator": nil, "webhook": nil, "worker": nil,
-		// This worker belongs to a fleet, and hosts no rollouts of the cluster, which need no permits.
+		// This worker belongs to a fleet and has a separate task queue, so the rollouts of the cluster need no
+		// permits.
 		"worker-fleet": {"--fleet", "--task-queue=fleet-only"},
 	} {
 		_, err := stack.StartRole(ctx, role, args...)
@@ -65,7 +66,7 @@ func TestQueriesOverALiveRollout(t *testing.T) {
 		}
 		switch {
 		case strings.HasPrefix(where, "alert "):
-			// A scrape of a busy machine may be late.
+			// A scrape on an overloaded machine may be late.
 			require.EventuallyWithT(t, func(c *assert.CollectT) {
 				found, err := ask(ctx, queries, expression)
 				require.NoError(c, err)
@@ -93,7 +94,7 @@ func TestQueriesOverALiveRollout(t *testing.T) {
 	}
 }
 
-// selectors of an expression: names with their matchers.
+// selectors returns the selectors of an expression, which are names with matchers.
 func selectors(expression string) (all []string) {
 	for _, found := range selector.FindAllStringSubmatch(grouping.ReplaceAllString(expression, ""), -1) {
 		if found[1] != "histogram_quantile" {
@@ -118,8 +119,8 @@ func ask(ctx context.Context, queries prometheus.API, expression string) (model.
 	return found, nil
 }
 
-// awaitSamples waits until the result has a number, because rates need two scrapes, and the check of a
-// connection to a fleet needs up to 20 seconds.
+// awaitSamples waits until the result contains a number. A rate needs two scrapes, and the check of a
+// connection to a fleet takes up to 20 seconds.
 func awaitSamples(t *testing.T, queries prometheus.API, where, expression string) {
 	t.Helper()
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
@@ -135,7 +136,7 @@ func awaitSamples(t *testing.T, queries prometheus.API, where, expression string
 	}, time.Minute, 200*time.Millisecond, "%s: %s", where, expression)
 }
 
-// startPrometheus scrapes the roles every three seconds.
+// startPrometheus starts a Prometheus that scrapes the roles every three seconds, and returns a client.
 func startPrometheus(ctx context.Context, t *testing.T, roles []cluster.Role) prometheus.API {
 	t.Helper()
 	program, err := filepath.Abs("../../bin/prometheus")
@@ -181,7 +182,7 @@ func freeAddress(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// rollOut injects a sidecar into some pods and changes its image.
+// rollOut injects a sidecar into several pods and changes the image of the sidecar.
 func rollOut(ctx context.Context, t *testing.T, stack *cluster.Cluster) {
 	t.Helper()
 	config, err := stack.RESTConfig()

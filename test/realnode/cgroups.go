@@ -14,7 +14,7 @@ import (
 
 const controlGroups = "/sys/fs/cgroup"
 
-// controlGroup returns the name of the control group of all pods of a run. The group is below the
+// controlGroup returns the name of the control group of all pods of a run. The control group is below the
 // root of each hierarchy.
 func controlGroup(state string) string { return filepath.Base(state) }
 
@@ -31,7 +31,7 @@ func hierarchies() ([]string, error) {
 	var found []string
 	for _, entry := range entries {
 		dir := filepath.Join(controlGroups, entry.Name())
-		// The links cpu and cpuacct to cpu,cpuacct are skipped.
+		// The links cpu and cpuacct, which point to cpu,cpuacct, are skipped.
 		if _, err := os.Stat(filepath.Join(dir, "cgroup.procs")); err == nil && entry.IsDir() {
 			found = append(found, dir)
 		}
@@ -44,7 +44,7 @@ func unified(dir string) bool {
 	return unix.Statfs(dir, &info) == nil && info.Type == unix.CGROUP2_SUPER_MAGIC
 }
 
-// makeControlGroups creates the control group that the kubelet uses.
+// makeControlGroups creates the control group name that the kubelet uses.
 func makeControlGroups(name string) error {
 	roots, err := hierarchies()
 	if err != nil {
@@ -80,7 +80,7 @@ func copyProcessors(name string) error {
 // emptyWithin is the timeout for the removal of ended processes from a control group.
 const emptyWithin = 10 * time.Second
 
-// removeControlGroups removes the group and all groups below it.
+// removeControlGroups removes the control group name and all control groups in it.
 func removeControlGroups(name string) error {
 	roots, err := hierarchies()
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster/process"
 )
 
-// containerdConfig is the configuration of containerd. It disables everything that would stay on
-// the machine, such as AppArmor profiles and files below /opt.
+// containerdConfig is the configuration of containerd. containerdConfig disables the features that would
+// leave state on the machine, such as AppArmor profiles and files below /opt.
 const containerdConfig = `version = 2
 root = %[1]q
 state = %[2]q
@@ -30,7 +30,7 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
     runtime_type = "io.containerd.runc.v2"
 `
 
-// networkConfig is the configuration of a network whose pods can only be reached from the node.
+// networkConfig is the configuration of a network whose pods can be reached only from the node.
 const networkConfig = `{
   "cniVersion": "0.4.0", "name": "pods",
   "plugins": [{
@@ -61,8 +61,8 @@ func (n *Node) startContainerd(ctx context.Context) error {
 	})
 }
 
-// Load imports an image into containerd of the node. As with a pulled image, containerd then
-// finds the image by its name and by its digest.
+// Load imports an image into the containerd of the node. Afterwards, containerd finds the image by name and
+// by digest, like a pulled image.
 func (n *Node) Load(ctx context.Context, image Image) error {
 	repository, _, ok := strings.Cut(image.Name, ":")
 	if !ok {
@@ -72,7 +72,7 @@ func (n *Node) Load(ctx context.Context, image Image) error {
 	if err != nil {
 		return fmt.Errorf("image %s: %w", image.Name, err)
 	}
-	defer func() { _ = os.Remove(archive.Name()) }() // the state directory is removed at the end anyway
+	defer func() { _ = os.Remove(archive.Name()) }() // The state directory is removed at the end in any case.
 	err = image.write(archive)
 	if closed := archive.Close(); err == nil {
 		err = closed

@@ -12,8 +12,8 @@ import (
 	"runtime"
 )
 
-// PauseImage is the name of the image whose container keeps the namespaces of each pod. Its
-// program waits for SIGTERM.
+// PauseImage is the name of the image whose container keeps the namespaces of each pod. The program of the
+// image waits for SIGTERM.
 const PauseImage = "docker.io/local/pause:1"
 
 // Image is an image that contains a single program and no other file. Two images with the same
@@ -23,7 +23,7 @@ type Image struct {
 	Name string
 	// Program is the path of a static program on this machine.
 	Program string
-	// Command is the default command. Its first element is the path of the program in the image.
+	// Command is the default command. The first element is the path of the program in the image.
 	Command []string
 	// Env contains the environment variables of containers, as KEY=value.
 	Env []string

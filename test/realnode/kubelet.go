@@ -8,9 +8,10 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster/process"
 )
 
-// kubeletConfig is the configuration of the kubelet. It works on machines where swap is on, disks
-// are almost full, or control groups are of version 1. Only programs in the network namespace of the node
-// reach the kubelet, so it accepts anonymous calls: the API server has no certificate for the kubelet.
+// kubeletConfig is the configuration of the kubelet. The kubelet starts on machines where swap is on, disks
+// are almost full, or control groups have version 1. The kubelet accepts anonymous calls, because the API
+// server has no certificate for the kubelet. Only programs in the network namespace of the node reach the
+// kubelet.
 const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 address: ` + NodeAddress + `

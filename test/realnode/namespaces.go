@@ -17,18 +17,18 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster"
 )
 
-// stateVariable is the environment variable with the state directory for the process inside the
+// stateVariable is the environment variable that contains the state directory for the process inside the
 // namespaces.
 const stateVariable = "OUTRIGGER_REALNODE_STATE"
 
-// LogDir is the directory of logs in the state directory. It is kept if the run failed.
+// LogDir is the directory of logs in the state directory. If a run fails, LogDir is kept.
 const LogDir = "logs"
 
-// Contain runs this program again with the same arguments, in new mount, PID and network
-// namespaces. In these namespaces, it calls inside with a state directory. It returns the exit
-// code. When inside returns, or when the program is killed, the kernel removes all remaining
-// processes, mounts and interfaces. Contain then removes the control groups and the state
-// directory, unless it was killed by SIGKILL. If the code is not 0, it keeps LogDir.
+// Contain runs this program again with the same arguments, in new mount, PID and network namespaces. In these
+// namespaces, Contain calls inside with a state directory. Contain returns the exit code. When inside
+// returns, or when the program is killed, the kernel removes all remaining processes, mounts and interfaces.
+// Unless Contain was killed by SIGKILL, Contain then removes the control groups and the state directory. If
+// code is not 0, Contain keeps LogDir.
 func Contain(inside func(state string) int) (code int, err error) {
 	// Only the first process of the PID namespace may change the mounts.
 	if state := os.Getenv(stateVariable); state != "" && os.Getpid() == 1 {
@@ -56,7 +56,8 @@ func Contain(inside func(state string) int) (code int, err error) {
 // again runs this program in new namespaces. When the first process of a PID namespace ends, the
 // kernel kills all other processes of the namespace.
 func again(ctx context.Context, state string) (int, error) {
-	// The kernel sends Pdeathsig when the forking thread ends, not when the process ends.
+	// The thread is locked, because the kernel sends Pdeathsig when the thread that has started the process
+	// ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	program, err := os.Executable()
@@ -69,7 +70,7 @@ func again(ctx context.Context, state string) (int, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET,
 		Pdeathsig:  syscall.SIGKILL,
-		Setpgid:    true, // only this process handles Ctrl-C
+		Setpgid:    true, // Only this process handles Ctrl-C.
 	}
 	err = cmd.Run()
 	var ended *exec.ExitError
@@ -84,8 +85,8 @@ func again(ctx context.Context, state string) (int, error) {
 	return 0, nil
 }
 
-// cleanUp removes the control groups and the state directory, which the kernel does not remove
-// with the namespaces.
+// cleanUp removes the control groups and the state directory, because the kernel does not remove them with
+// the namespaces.
 func cleanUp(state string, keepLogs bool) error {
 	failed := removeControlGroups(controlGroup(state))
 	entries, err := os.ReadDir(state)
@@ -118,9 +119,8 @@ func isolate(state string) error {
 // mountOwn mounts a new /proc, and empty file systems over the directories in which the container
 // runtimes of this machine store their state.
 func mountOwn() error {
-	// The machine must not receive the mounts of this namespace, so all mounts become private
-	// first. The kubelet requires shared mounts, so all mounts are then shared inside the
-	// namespace.
+	// First, all mounts become private, because the machine must not receive the mounts of this namespace.
+	// Then, all mounts become shared inside the namespace, because the kubelet requires shared mounts.
 	for _, propagation := range []uintptr{unix.MS_PRIVATE, unix.MS_SHARED} {
 		if err := unix.Mount("", "/", "", unix.MS_REC|propagation, ""); err != nil {
 			return fmt.Errorf("change the propagation of mounts: %w", err)
@@ -136,8 +136,8 @@ func mountOwn() error {
 	return nil
 }
 
-// kernelSettings returns the settings in /proc/sys that a kubelet requires, and that belong to no
-// namespace. The kubelet finds these values in place, so it does not write them.
+// kernelSettings returns the settings in /proc/sys that a kubelet requires and that are shared by all
+// namespaces. The kubelet does not write these settings if they already have the required values.
 func kernelSettings() map[string]string {
 	return map[string]string{
 		"vm/overcommit_memory":      "1",
@@ -165,12 +165,12 @@ func maskKernelSettings(state string) error {
 	return nil
 }
 
-// NodeAddress is the address of the node, on the loopback interface. The kubelet requires an
-// address other than 127.0.0.1, and there is no other interface before the first pod.
+// NodeAddress is the address of the node, on the loopback interface. The kubelet requires an address other
+// than 127.0.0.1, and the namespace has no other interface before the first pod starts.
 const NodeAddress = "10.89.255.1"
 
-// loopbackAddresses returns additional addresses of the loopback interface. Pods connect to
-// listeners at these addresses, such as the Service of the API server.
+// loopbackAddresses returns additional addresses of the loopback interface. Pods connect to servers at these
+// addresses, such as the API server.
 func loopbackAddresses() []string { return []string{NodeAddress, cluster.APIServerAddress} }
 
 func raiseLoopback() error {

@@ -27,7 +27,7 @@ const (
 	Kubelet    = "kubelet"
 )
 
-// Node is a node with containerd and a kubelet, whose containers really run.
+// Node is a node with containerd and a kubelet. The containers of the node really run.
 type Node struct {
 	stack *cluster.Cluster
 	// bin is the directory of the kubelet. state is the directory of all files of the node.
@@ -36,10 +36,9 @@ type Node struct {
 	plugins string
 }
 
-// Start runs a node of the cluster with the given images, and returns once the node is Ready. It
-// must be called inside Contain, with the state directory of Contain. The processes of the node
-// belong to the group of the cluster. bin is the directory of the kubelet. One of the images must
-// be PauseImage.
+// Start runs a node of the cluster with images, and returns when the node is Ready. Start must be called
+// inside Contain, with the state directory of Contain. The processes of the node belong to the group of the
+// cluster. bin is the directory of the kubelet. images must include PauseImage.
 func Start(ctx context.Context, stack *cluster.Cluster, bin, state string, images ...Image) (*Node, error) {
 	plugins, err := networkPlugins()
 	if err != nil {
@@ -100,7 +99,7 @@ func admit(ctx context.Context, client kubernetes.Interface, user string) error 
 	return nil
 }
 
-// awaitReady waits until pods are scheduled to the node.
+// awaitReady waits until pods can be scheduled to the node.
 func (n *Node) awaitReady(ctx context.Context) error {
 	client, err := n.client()
 	if err != nil {

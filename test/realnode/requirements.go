@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 )
 
-// CheckMachine returns an error with everything that this machine lacks, and with the remedies.
+// CheckMachine returns an error that lists the missing requirements of this machine, and the remedies.
 func CheckMachine() error {
 	var missing []error
 	if os.Geteuid() != 0 {
@@ -33,8 +33,8 @@ func CheckMachine() error {
 	return nil
 }
 
-// networkPlugins returns the directory of the CNI plugins. It is the usual directory or the
-// directory of the Debian package.
+// networkPlugins returns the directory of the CNI plugins, which is the usual directory or the directory of
+// the Debian package.
 func networkPlugins() (string, error) {
 	for _, dir := range []string{"/opt/cni/bin", "/usr/lib/cni"} {
 		if hasPlugins(dir) {

@@ -1,3 +1,3 @@
-// Package switchover tests the switchover from OpenKruise and back, with pods as recorded from
+// Package switchover tests the switchover from OpenKruise and back, with pods that were recorded from
 // OpenKruise, on a real API server and Temporal.
 package switchover

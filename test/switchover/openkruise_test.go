@@ -25,9 +25,9 @@ import (
 type openKruise struct {
 	*httptest.Server
 	scenario *scenario
-	// stopped is a manager that is scaled to zero.
+	// stopped is set if the manager of OpenKruise is scaled to zero.
 	stopped atomic.Bool
-	// late is set once openKruise receives a request for a pod that Outrigger has injected.
+	// late is set if openKruise receives a request for a pod that Outrigger has injected.
 	late atomic.Bool
 }
 
@@ -93,7 +93,7 @@ func (k *openKruise) injection(request *admissionv1.AdmissionRequest) (any, erro
 	return injection.Patch(), nil
 }
 
-// install creates the objects of the OpenKruise chart that concern SidecarSets.
+// install creates the objects of the OpenKruise chart that affect SidecarSets.
 func (k *openKruise) install() {
 	s := k.scenario
 	s.t.Helper()

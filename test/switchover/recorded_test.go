@@ -17,16 +17,15 @@ import (
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
-// workload is a SidecarSet with its injected pods, as recorded from OpenKruise in
-// test/conformance.
+// workload is a SidecarSet with injected pods that were recorded from OpenKruise in test/conformance.
 type workload struct {
 	name, recorded string
 	pods           int
-	// upgraded is the next image of the SidecarSet. hash is the hash that OpenKruise recorded for
-	// the same containers with this image, or "".
+	// upgraded is the next image of the SidecarSet. hash is the hash that OpenKruise recorded for the same
+	// containers with this image. If OpenKruise recorded no such hash, hash is empty.
 	upgraded, hash string
 	// container is the name of the container that runs the sidecar before the upgrade. For a hot sidecar,
-	// standby is the name of its standby twin before the upgrade. Otherwise, standby is "".
+	// standby is the name of the standby twin before the upgrade. Otherwise, standby is empty.
 	container, standby string
 }
 
@@ -51,8 +50,8 @@ type recordedPod struct {
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets"`
 }
 
-// read returns the SidecarSet and a pod of a workload. The names, the labels and the fields that a
-// record omits come from this cluster.
+// read returns the SidecarSet and a pod of a workload. The names, the labels and the fields that a record
+// omits come from this cluster.
 func (s *scenario) read(f *workload) (*v1alpha1.SidecarSet, *recordedPod) {
 	s.t.Helper()
 	raw, err := os.ReadFile(injectionCases + f.recorded + ".json")
@@ -72,7 +71,7 @@ func (s *scenario) read(f *workload) (*v1alpha1.SidecarSet, *recordedPod) {
 	return set, steps[1].Pod
 }
 
-// store creates a workload as OpenKruise left it.
+// store creates the objects of a workload in the state in which OpenKruise leaves the objects.
 func (s *scenario) store(f *workload) {
 	s.t.Helper()
 	set, recorded := s.read(f)

@@ -79,20 +79,20 @@ func (s *scenario) pods() []corev1.Pod {
 	return list.Items
 }
 
-// awaitReady waits until all pods are ready. After that, no kubelet writes the pods.
+// awaitReady waits until all pods are ready. Afterwards, no kubelet writes the pods.
 func (s *scenario) awaitReady() {
 	s.t.Helper()
 	s.awaitPods("ready", corev1.PodReady)
 }
 
-// awaitCondition waits until all pods are ready and have the condition SidecarSetUpgradable, which
-// Outrigger writes after the upgrades.
+// awaitCondition waits until all pods are ready and have the condition SidecarSetUpgradable. Outrigger writes
+// this condition after the upgrades.
 func (s *scenario) awaitCondition() {
 	s.t.Helper()
 	s.awaitPods("ready, and upgradable as far as they say", corev1.PodReady, v1alpha1.UpgradableCondition)
 }
 
-// awaitPods waits until all conditions are true in all pods.
+// awaitPods waits until all conditions are True in all pods.
 func (s *scenario) awaitPods(what string, conditions ...corev1.PodConditionType) {
 	s.t.Helper()
 	s.await("all pods to be "+what, func() error {
@@ -114,7 +114,7 @@ func holds(pod *corev1.Pod, kind corev1.PodConditionType) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind && c.Status == corev1.ConditionTrue })
 }
 
-// versions returns the resourceVersions of all pods. Each write changes a resourceVersion.
+// versions returns the resourceVersions of all pods. Each write of a pod changes the resourceVersion.
 func (s *scenario) versions() map[string]string {
 	s.t.Helper()
 	versions := map[string]string{}
@@ -124,8 +124,8 @@ func (s *scenario) versions() map[string]string {
 	return versions
 }
 
-// awaitComplete waits until the status of each SidecarSet shows that all of its pods are updated
-// and ready, and that the rollout has ended.
+// awaitComplete waits until the status of each SidecarSet shows that all pods are updated and ready, and that
+// the rollout has ended.
 func (s *scenario) awaitComplete() {
 	s.t.Helper()
 	for _, f := range workloads() {

@@ -27,8 +27,8 @@ import (
 	"github.com/outrigger/outrigger/internal/switchover"
 )
 
-// creating creates pods by dry run, one after the other, until the returned function is called.
-// Each pod must be injected exactly once.
+// creating creates pods in a dry run, one after the other, until stop is called. Each pod must be injected
+// exactly once.
 func (s *scenario) creating() (stop func()) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	broken, created := make(chan error, 1), 0
@@ -85,7 +85,7 @@ func (s *scenario) report() (report switchover.Report) {
 	return report
 }
 
-// remedies are the commands of the report that narrow OpenKruise's configurations.
+// remedies returns the commands of the report that restrict the webhook configurations of OpenKruise.
 func (s *scenario) remedies() (commands []string) {
 	s.t.Helper()
 	for _, f := range s.report().Findings {
@@ -96,7 +96,7 @@ func (s *scenario) remedies() (commands []string) {
 	return commands
 }
 
-// A cluster switches to Outrigger, is upgraded, and switches back.
+// The test switches a cluster to Outrigger, upgrades pods, and switches the cluster back.
 func TestThereAndBack(t *testing.T) {
 	s := newScenario(t)
 	for _, f := range workloads() {
@@ -130,8 +130,8 @@ func TestThereAndBack(t *testing.T) {
 	s.blocked()
 }
 
-// blocked checks the output and the exit code of migrate check for a SidecarSet that the
-// switchover would upgrade.
+// blocked asserts the output and the exit code of migrate check for a SidecarSet that the switchover would
+// upgrade.
 func (s *scenario) blocked() {
 	s.t.Helper()
 	set := &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: "cold"}}
@@ -146,7 +146,7 @@ func (s *scenario) blocked() {
 	assert.Contains(s.t, string(out), "findings:\n- effect: blocks\n  message: 'Annotation kruise.io/sidecarset-hash is another, ")
 }
 
-// there follows docs/migration.md.
+// there switches the cluster to Outrigger with the commands of docs/migration.md.
 func (s *scenario) there(kruise *openKruise) {
 	s.t.Helper()
 	s.documented(
@@ -176,7 +176,7 @@ func (s *scenario) there(kruise *openKruise) {
 	s.awaitComplete()
 }
 
-// awaitUnasked waits until API servers do not call Outrigger's webhook any more.
+// awaitUnasked waits until API servers do not call the webhook of Outrigger.
 func (s *scenario) awaitUnasked() {
 	s.t.Helper()
 	s.await("Outrigger to be asked no more", func() error {
@@ -191,7 +191,7 @@ func (s *scenario) awaitUnasked() {
 	})
 }
 
-// requests returns the number of requests to the webhook of Outrigger, from its metrics.
+// requests returns the metrics about requests to the webhook of Outrigger.
 func (s *scenario) requests() string {
 	s.t.Helper()
 	for _, role := range s.cluster.Roles() {
@@ -214,7 +214,7 @@ func (s *scenario) requests() string {
 	return ""
 }
 
-// back is the other direction.
+// back switches the cluster back to OpenKruise with the commands of docs/migration.md.
 func (s *scenario) back(kruise *openKruise) {
 	s.t.Helper()
 	for _, role := range []string{cluster.Operator, cluster.Worker} {

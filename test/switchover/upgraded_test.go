@@ -15,7 +15,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// upgradedAsTheyWould compares upgraded pods with what OpenKruise writes.
+// upgradedAsTheyWould asserts that the upgraded pods are equal to pods that OpenKruise upgrades.
 func (s *scenario) upgradedAsTheyWould() {
 	s.t.Helper()
 	byWorkload := map[string][]corev1.Pod{}
@@ -36,7 +36,7 @@ func (s *scenario) upgradedAsTheyWould() {
 	}
 }
 
-// theirEntry and theirState are all that OpenKruise reads and writes.
+// theirEntry and theirState contain all fields that OpenKruise reads and writes.
 type theirEntry struct {
 	UpdateTimestamp    time.Time `json:"updateTimestamp"`
 	Hash               string    `json:"hash"`
@@ -50,11 +50,11 @@ type theirState struct {
 	UpdateTimestamp       time.Time `json:"updateTimestamp"`
 	LastContainerStatuses map[string]struct {
 		ImageID string `json:"imageID"`
-		// RestartCount and Image are Outrigger's: OpenKruise skips unknown fields.
+		// RestartCount and Image are fields of Outrigger. OpenKruise ignores unknown fields.
 		RestartCount *int32 `json:"restartCount"`
 		Image        string `json:"image"`
 	} `json:"lastContainerStatuses"`
-	// SidecarSetVersion is Outrigger's, too.
+	// SidecarSetVersion is a field of Outrigger.
 	SidecarSetVersion string `json:"sidecarSetVersion"`
 }
 

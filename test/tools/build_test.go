@@ -28,7 +28,7 @@ const (
 	envtestPath = "kubernetes-sigs/controller-tools/releases/download/envtest-v1.36.2/envtest-v1.36.2-linux-amd64.tar.gz"
 	kwokPath    = "kubernetes-sigs/kwok/releases/download/v0.8.0/kwok-linux-amd64"
 
-	// compiler writes "compiled" into the file that go build or go install would write.
+	// compiler is a script that writes "compiled" into the file that go build or go install would write.
 	compiler = `#!/usr/bin/env bash
 case $1 in
 version) [ -e "$3.info" ] && cat "$3.info" ;;
@@ -39,7 +39,7 @@ esac
 `
 )
 
-// TestMain lets the test binary play curl, flock and tar, which a bare machine does not have.
+// TestMain runs the tests, or replaces curl, flock or tar, which a minimal machine does not have.
 func TestMain(m *testing.M) {
 	switch filepath.Base(os.Args[0]) {
 	case "curl":
@@ -58,7 +58,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// unpack prints the file of an archive whose name ends so.
+// unpack prints the file of an archive whose name ends with suffix.
 func unpack(archive, suffix string) error {
 	file, err := os.Open(archive)
 	if err != nil {
@@ -81,7 +81,7 @@ func unpack(archive, suffix string) error {
 	}
 }
 
-// curl has the exit codes of the program.
+// curl prints the response of address, and returns the same exit codes as the program curl.
 func curl(address string) int {
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	response, err := client.Get(address)
@@ -138,7 +138,7 @@ func archive(t *testing.T, names ...string) []byte {
 	return out.Bytes()
 }
 
-// repository is a repository in which the script runs.
+// repository is a directory in which the script runs.
 type repository struct {
 	*testing.T
 	root string
@@ -175,7 +175,7 @@ func (r *repository) pin(m *mirror, paths ...string) {
 	r.write("tools/checksums.txt", lines.String())
 }
 
-// run returns what the script printed, and its error.
+// run runs the script, and returns the output and the error.
 func (r *repository) run(mode string, names ...string) (string, error) {
 	cmd := exec.CommandContext(r.Context(), filepath.Join(r.root, "tools/build.sh"), names...)
 	cmd.Env = append(r.env, "TOOLS="+mode)
@@ -268,7 +268,7 @@ func TestACopiedProgramIsRecognisedByItsVersion(t *testing.T) {
 	}
 }
 
-// The compiler of Go writes the build information of the programs in bin.
+// The Go compiler writes the build information into the programs in bin.
 func TestTheProgramsInBinAreRecognised(t *testing.T) {
 	r := newRepository(t, "http://127.0.0.1:1")
 	compiler, err := exec.LookPath("go")
@@ -276,12 +276,12 @@ func TestTheProgramsInBinAreRecognised(t *testing.T) {
 	require.NoError(t, os.Remove(filepath.Join(r.root, "path/go")))
 	require.NoError(t, os.Symlink(compiler, filepath.Join(r.root, "path/go")))
 	require.NoError(t, os.Mkdir(filepath.Join(r.root, "bin"), 0o755))
-	for _, name := range []string{"helm", "kubectl"} { // helm is always compiled
+	for _, name := range []string{"helm", "kubectl"} { // helm is always compiled.
 		program, err := filepath.Abs("../../bin/" + name)
 		require.NoError(t, err)
 		require.NoError(t, os.Symlink(program, filepath.Join(r.root, "bin", name)))
 		if stamp, err := os.ReadFile("../../bin/.stamp/" + name); err == nil && strings.Contains(string(stamp), "downloaded") {
-			continue // its publisher may have built it without a version
+			continue // The publisher may have built the program without a version.
 		}
 		assert.Empty(t, r.succeeds("build", name))
 	}
@@ -337,7 +337,7 @@ func TestUnknownNamesAreRejected(t *testing.T) {
 	assert.Contains(t, out, "TOOLS=fetch: use auto, download or build")
 }
 
-// Every checksum belongs to a file that is downloaded, and the versions equal the versions in
+// Every checksum must belong to a file that is downloaded, and the versions must be equal to the versions in
 // go.mod.
 func TestPinsAndVersionsBelongTogether(t *testing.T) {
 	script, err := os.ReadFile("../../tools/build.sh")

@@ -1,3 +1,2 @@
-// Package tools tests tools/build.sh with a compiler that compiles nothing, and a mirror of
-// the publishers.
+// Package tools tests tools/build.sh with a simulated compiler and a mirror of the publishers.
 package tools

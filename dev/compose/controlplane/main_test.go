@@ -17,7 +17,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// start runs a control plane and waits until it is ready. The channel receives the error of run.
+// start runs a control plane and waits until the control plane is ready. The channel receives the result of
+// run.
 func start(t *testing.T) (options, <-chan error, context.CancelFunc) {
 	root, err := filepath.Abs("../../..")
 	require.NoError(t, err)
@@ -34,7 +35,7 @@ func start(t *testing.T) (options, <-chan error, context.CancelFunc) {
 		}
 		response, err := http.Get("http://" + health + "/readyz")
 		if err != nil {
-			return false, nil // the port is not open yet
+			return false, nil // The port is not open yet.
 		}
 		return response.StatusCode == http.StatusOK, response.Body.Close()
 	})

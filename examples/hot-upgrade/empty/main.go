@@ -1,5 +1,5 @@
-// Command empty is the program of the empty image, which the standby twin of a hot sidecar runs.
-// It accepts the command, the hooks and the probes of the sidecar, and does nothing.
+// Command empty is the program of the empty image, which the standby twin of a hot sidecar runs. empty
+// accepts the command, the hooks and the probes of the sidecar, and does nothing.
 package main
 
 import (

@@ -31,7 +31,7 @@ const (
 
 var errNotServing = errors.New("no twin serves")
 
-// dial connects to the serving twin, or fails with errNotServing.
+// dial connects to the serving twin. If no twin serves, dial returns errNotServing.
 func (h handover) dial(ctx context.Context) (*net.UnixConn, error) {
 	connection, err := new(net.Dialer).DialContext(ctx, "unix", h.socket())
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
@@ -77,8 +77,8 @@ func (h handover) serving(ctx context.Context) (string, error) {
 	return strings.TrimSpace(line), err
 }
 
-// takeOver requests the listening socket from the serving twin. The serving twin continues until
-// this twin reports that it serves.
+// takeOver requests the listening socket from the serving twin. The serving twin continues to serve until
+// this twin reports that this twin serves.
 func takeOver(predecessor *net.UnixConn) (net.Listener, error) {
 	if _, err := fmt.Fprintln(predecessor, askSocket); err != nil {
 		return nil, fmt.Errorf("ask for the listening socket: %w", err)
@@ -100,7 +100,7 @@ func takeOver(predecessor *net.UnixConn) (net.Listener, error) {
 		return nil, fmt.Errorf("receive the listening socket: %w", err)
 	}
 	file := os.NewFile(uintptr(sockets[0]), "listener")
-	defer func() { _ = file.Close() }() // FileListener duplicates the file descriptor
+	defer func() { _ = file.Close() }() // FileListener duplicates the file descriptor.
 	return net.FileListener(file)
 }
 
@@ -137,18 +137,19 @@ func listenUnix(ctx context.Context, path string) (*net.UnixListener, error) {
 	if !ok {
 		return nil, fmt.Errorf("%s: a %T", path, listener)
 	}
-	unix.SetUnlinkOnClose(false) // at Close, the path belongs to the successor
+	unix.SetUnlinkOnClose(false) // When this socket is closed, the path belongs to the successor.
 	return unix, nil
 }
 
-// handOn answers successors. When a successor reports that it serves, handOn closes the returned channel.
+// handOn answers the requests of successors. When a successor reports that the successor serves, handOn
+// closes the returned channel.
 func (h handover) handOn(successors *net.UnixListener, listener net.Listener) <-chan struct{} {
 	taken := make(chan struct{})
 	go func() {
 		for {
 			connection, err := successors.AcceptUnix()
 			if err != nil {
-				return // the listener is closed at the end of this process
+				return // The listener is closed when this process ends.
 			}
 			took, err := h.answer(connection, listener)
 			_ = connection.Close()
@@ -165,8 +166,8 @@ func (h handover) handOn(successors *net.UnixListener, listener net.Listener) <-
 	return taken
 }
 
-// answer answers the request of a successor, and reports whether the successor serves. A successor that does
-// not report that it serves has failed. This twin then continues to serve.
+// answer answers the request of a successor, and reports whether the successor serves. If the successor does
+// not report that the successor serves, the successor has failed, and this twin continues to serve.
 func (h handover) answer(connection *net.UnixConn, listener net.Listener) (took bool, err error) {
 	if err := connection.SetDeadline(time.Now().Add(answerWithin)); err != nil {
 		return false, err
@@ -188,7 +189,7 @@ func (h handover) answer(connection *net.UnixConn, listener net.Listener) (took 
 }
 
 // sendSocket sends the file descriptor of the socket, not of a duplicate. A duplicate shares the blocking
-// mode of the socket, so a change of the one mode would also change the other.
+// mode with the socket, so a change of the mode of the duplicate would also change the mode of the socket.
 func sendSocket(connection *net.UnixConn, listener net.Listener) error {
 	socket, ok := listener.(syscall.Conn)
 	if !ok {

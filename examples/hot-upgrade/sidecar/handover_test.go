@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// twins are servers that run one after the other at one address.
+// twins contains the address and the directory of servers that run one after the other.
 type twins struct {
 	t       *testing.T
 	folder  string
@@ -35,7 +35,7 @@ func (w *twins) handover(version int) handover {
 	return handover{folder: w.folder, version: strconv.Itoa(version)}
 }
 
-// start runs a server until end is called, which returns its error.
+// start runs a server until end is called. end returns the error of the server.
 func (w *twins) start(version int, warmUp time.Duration) (end func() error) {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	ended := make(chan error, 1)

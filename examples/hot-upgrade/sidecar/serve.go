@@ -20,10 +20,9 @@ type options struct {
 	warmUp           time.Duration
 }
 
-// serve answers requests until ctx ends. It uses the listening socket of the serving twin or, if
-// no twin serves, a new socket. A twin that has passed on its socket continues with its open
-// connections. It does not exit before ctx ends. Otherwise, the kubelet would start the twin
-// again while its successor serves.
+// serve answers requests until ctx ends. serve uses the listening socket of the serving twin or, if no twin
+// serves, a new socket. After a handover, serve continues with the open connections and does not return
+// before ctx ends. Otherwise, the kubelet would start this twin again while the successor serves.
 func serve(ctx context.Context, o options) error {
 	select {
 	case <-time.After(o.warmUp):
@@ -39,11 +38,10 @@ func serve(ctx context.Context, o options) error {
 		ReadHeaderTimeout: time.Minute,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			if left.Load() {
-				// The client opens a new connection for its next request, so that the request
-				// goes to the successor.
+				// The client opens a new connection for the next request, so that the successor gets the request.
 				w.Header().Set("Connection", "close")
 			}
-			_, _ = fmt.Fprintln(w, o.release, o.version) // a client that has disconnected needs no answer
+			_, _ = fmt.Fprintln(w, o.release, o.version) // A client that has disconnected needs no answer.
 		}),
 	}
 	served := make(chan error, 1)
@@ -71,8 +69,8 @@ func serve(ctx context.Context, o options) error {
 	return server.Shutdown(draining)
 }
 
-// listener returns the listening socket of the predecessor and the connection to the predecessor.
-// If there is no predecessor, it returns a new listening socket.
+// listener returns the listening socket of the predecessor and the connection to the predecessor. If there is
+// no predecessor, listener returns a new listening socket.
 func (o options) listener(ctx context.Context) (net.Listener, *net.UnixConn, error) {
 	predecessor, err := o.dial(ctx)
 	if errors.Is(err, errNotServing) {

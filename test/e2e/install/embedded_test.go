@@ -23,13 +23,13 @@ import (
 )
 
 const (
-	// embeddedAddress is the address of the embedded Temporal for pods.
+	// embeddedAddress is the address at which pods reach the embedded Temporal.
 	embeddedAddress = cluster.APIServerAddress + ":7234"
 	embeddedName    = "outrigger-temporal.kruise-system"
 )
 
-// volume creates a PersistentVolume that is a directory of the node. The server, which does not run as root, may
-// write into it.
+// volume creates a PersistentVolume in a directory of the node. Every user may write into the directory,
+// because the server does not run as root.
 func (s *site) volume(name string) {
 	s.t.Helper()
 	directory := s.t.TempDir()
@@ -49,7 +49,7 @@ spec:
 	})
 }
 
-// address returns the address at which the pod of Temporal accepts TLS.
+// address returns the address at which the pod of Temporal accepts TLS connections.
 func (s *site) address() string {
 	s.t.Helper()
 	return s.podIP() + ":7234"
@@ -75,8 +75,8 @@ func (s *site) list() string {
 	return s.run("temporal", args...)
 }
 
-// needsCertificate asserts that the network reaches Temporal only with TLS and a client certificate, and that a
-// forwarded port needs neither.
+// needsCertificate asserts that clients in the network reach Temporal only with TLS and a client certificate,
+// and that clients of a forwarded port need neither TLS nor a client certificate.
 func (s *site) needsCertificate() {
 	s.t.Helper()
 	for _, tls := range []string{"--tls=false", "--tls-disable-host-verification"} {
@@ -104,7 +104,7 @@ func (s *site) needsCertificate() {
 	assert.Contains(s.t, s.run("temporal", "workflow", "list", "--address="+address), "Rollout")
 }
 
-// runs returns the sorted ids of the runs of rollouts in the embedded Temporal.
+// runs returns the sorted run IDs of rollouts in the embedded Temporal.
 func (s *site) runs() []string {
 	s.t.Helper()
 	out := s.list()
@@ -118,7 +118,8 @@ func (s *site) runs() []string {
 	return ids
 }
 
-// restart deletes the pod of Temporal, and waits for the next one.
+// restart deletes the pod of Temporal, waits until the next pod is ready, and redirects service to the next
+// pod.
 func (s *site) restart(service *link.Link) {
 	s.t.Helper()
 	s.run("kubectl", "delete", "pod", "outrigger-temporal-0", "-n", "kruise-system")
@@ -126,11 +127,12 @@ func (s *site) restart(service *link.Link) {
 	service.Redirect(s.address())
 }
 
-// The history outlives the pod of the server, and rollouts outlive the history.
+// The history is kept after the pod of the server is deleted. A rollout continues even if the history is
+// lost.
 func TestTheEmbeddedTemporalRollsOut(t *testing.T) {
 	s := newSite(t)
 	s.volume("first")
-	// The node has no network of Services.
+	// Services have no network on this node, so a link replaces the Service.
 	service, err := link.OpenAt(s.ctx, embeddedAddress, "127.0.0.1:1")
 	require.NoError(t, err)
 	t.Cleanup(service.Close)

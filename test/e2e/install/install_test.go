@@ -16,10 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// within is long, because the machine may be busy.
+// within is long, because the machine may be overloaded.
 const within = 10 * time.Minute
 
-// site runs the commands of a user in a cluster without an installation.
+// site runs the commands of a user in a cluster in which Outrigger is not installed yet.
 type site struct {
 	t   *testing.T
 	ctx context.Context
@@ -35,7 +35,7 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// run runs a program as the admin, and returns what it printed.
+// run runs a program as the admin, requires that the program succeeds, and returns the output.
 func (s *site) run(program string, args ...string) string {
 	s.t.Helper()
 	out, err := s.try(program, args...)
@@ -89,7 +89,7 @@ spec:
       - {name: app, image: ` + app + `}
 `
 
-// works checks that a sidecar is injected and upgraded.
+// works asserts that a sidecar is injected and upgraded.
 func (s *site) works() {
 	s.t.Helper()
 	s.apply(set)
@@ -119,7 +119,7 @@ func (s *site) upgrade(image string) {
 	require.Equal(s.t, strings.Repeat(image+" ", 4), s.images())
 }
 
-// isGone checks what an uninstallation leaves, and removes that as well.
+// isGone asserts which objects remain after an uninstallation, and removes the remaining objects.
 func (s *site) isGone() {
 	s.t.Helper()
 	assert.NotContains(s.t, s.run("kubectl", "get", "deployments,services", "-n", "kruise-system", "-o", "name"), "outrigger")

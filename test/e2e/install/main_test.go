@@ -27,16 +27,16 @@ const (
 	repository = "docker.io/local/"
 
 	app, v1, v2 = repository + "app:1", repository + "side:v1", repository + "side:v2"
-	// released is the image that the chart names.
+	// released is the repository of the image in the chart.
 	released = "ghcr.io/outrigger/outrigger"
 	// temporal is the image of the embedded Temporal.
 	temporal = repository + "temporal:1"
-	// temporalAddress is the address of Temporal for pods.
+	// temporalAddress is the address at which pods reach Temporal.
 	temporalAddress = cluster.APIServerAddress + ":7233"
 )
 
-// node is a cluster with a real node and without an installation. All tests of this package share
-// it.
+// node is a cluster with a real node, in which Outrigger is not installed. All tests of this package use
+// node.
 var node *cluster.Cluster
 
 func TestMain(m *testing.M) {
@@ -56,8 +56,8 @@ func run(m *testing.M, state string) int {
 	return m.Run()
 }
 
-// start runs the control plane and the node. A failure ends the process, and with
-// it everything that was started.
+// start runs the control plane and the node. If start fails, the process ends, and the kernel kills all
+// started processes.
 func start(state string) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
@@ -81,7 +81,8 @@ func start(state string) (err error) {
 	return forward()
 }
 
-// forward makes the API server and Temporal, which listen on localhost, reachable from pods.
+// forward makes the API server and Temporal reachable from pods, because both servers listen only on
+// localhost.
 func forward() error {
 	config, err := node.RESTConfig()
 	if err != nil {

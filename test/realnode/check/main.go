@@ -1,4 +1,4 @@
-// Command check prints what this machine lacks to run a real node.
+// Command check prints the requirements of a real node that this machine lacks.
 package main
 
 import (

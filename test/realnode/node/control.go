@@ -16,7 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// siteFile contains the site as JSON. The process of the node keeps the file locked.
+// siteFile is the path of the file that contains the site as JSON. The process of the node keeps the file
+// locked.
 const siteFile = programs + "/running.json"
 
 var (
@@ -24,8 +25,8 @@ var (
 	errStarts     = errors.New("the node still starts: try again")
 )
 
-// lockSite locks the file of the site. how is LOCK_EX, which waits until the node has ended, or LOCK_EX
-// with LOCK_NB, which fails with EWOULDBLOCK while the node runs.
+// lockSite locks siteFile. If how is LOCK_EX, lockSite waits until the node has ended. If how also contains
+// LOCK_NB, lockSite returns EWOULDBLOCK while the node runs.
 func lockSite(how int) (*os.File, error) {
 	file, err := os.OpenFile(siteFile, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
@@ -38,8 +39,7 @@ func lockSite(how int) (*os.File, error) {
 	return file, nil
 }
 
-// running returns the content of siteFile, which describes the running node. It returns errNotRunning if
-// no node runs.
+// running returns the site of the running node. If no node runs, running returns errNotRunning.
 func running() (found site, err error) {
 	file, err := lockSite(unix.LOCK_EX | unix.LOCK_NB)
 	if err == nil {
@@ -71,8 +71,8 @@ func (s *site) write(file *os.File) error {
 	return nil
 }
 
-// up starts the node in a new session, and returns once the node is ready. The process of the node
-// inherits the lock of the site.
+// up starts the node in a new session, and returns when the node is ready. The process of the node inherits
+// the lock of the file.
 func up(out io.Writer) error {
 	lock, err := lockSite(unix.LOCK_EX | unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
@@ -105,7 +105,7 @@ func up(out io.Writer) error {
 	if err := process.Start(); err != nil {
 		return fmt.Errorf("start the node: %w", err)
 	}
-	// An interrupted start leaves a node that make node-down stops.
+	// The process ID is written first, so that make node-down can stop the node after an interrupted start.
 	ready := site{PID: process.Process.Pid}
 	if err := ready.write(lock); err != nil {
 		return err
@@ -126,7 +126,7 @@ func up(out io.Writer) error {
 	return err
 }
 
-// shell replaces this process by a shell, or by a command, in the namespaces of the node.
+// shell replaces this process by command, or by a shell, in the namespaces of the node.
 func shell(command []string) error {
 	node, err := running()
 	if err != nil {
@@ -169,14 +169,15 @@ func childOf(pid int) (string, error) {
 	}
 	for _, list := range lists {
 		children, err := os.ReadFile(list)
-		if err == nil && len(strings.Fields(string(children))) > 0 { // a thread may have ended
+		if err == nil && len(strings.Fields(string(children))) > 0 { // A thread may have ended.
 			return strings.Fields(string(children))[0], nil
 		}
 	}
 	return "", fmt.Errorf("process %d has no child: the node ends", pid)
 }
 
-// down stops the node, and waits until all its processes have ended.
+// down stops the node, and waits until all processes of the node have ended. If no node runs, down does
+// nothing.
 func down() error {
 	node, err := running()
 	if errors.Is(err, errNotRunning) {

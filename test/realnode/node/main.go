@@ -1,5 +1,5 @@
-// Command node keeps a real node running: a control plane, Temporal, Outrigger, containerd, a kubelet
-// and a registry, in namespaces of their own (docs/real-node.md).
+// Command node keeps a real node running: a control plane, Temporal, Outrigger, containerd, a kubelet and a
+// registry, in separate namespaces (docs/real-node.md).
 package main
 
 import (
@@ -17,7 +17,7 @@ func main() {
 	enter := &cobra.Command{Use: "shell [command...]", Short: "Run a shell or a command in the namespaces of the node", RunE: func(_ *cobra.Command, args []string) error {
 		return shell(args)
 	}}
-	enter.Flags().SetInterspersed(false) // the flags belong to the command
+	enter.Flags().SetInterspersed(false) // The flags belong to the command that shell runs.
 	root.AddCommand(
 		enter,
 		&cobra.Command{Use: "up", Short: "Start the node, and leave it running", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {

@@ -28,7 +28,8 @@ func node(t *testing.T, args ...string) string {
 	return out
 }
 
-// layer writes the layer of an image with the program of the tests and another file.
+// layer writes a layer of an image that contains the program of the tests and a file with content, and
+// returns the path.
 func layer(t *testing.T, content string) (file string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "layer.tar")
@@ -47,8 +48,8 @@ func layer(t *testing.T, content string) (file string) {
 	return file
 }
 
-// imageOf pushes an image with this content under the tag latest, starts a pod with this tag, and returns
-// the ID of the image that the pod runs.
+// imageOf pushes an image with content under the tag latest, starts a pod with this tag, and returns the
+// image ID of the container.
 func imageOf(t *testing.T, pod, content string) string {
 	t.Helper()
 	const image = registry + "/team/app:latest"
@@ -65,7 +66,7 @@ func TestANodeWhoseStartWasInterruptedIsStopped(t *testing.T) {
 	starting := exec.CommandContext(t.Context(), filepath.Join(programs, "node"), "up")
 	require.NoError(t, starting.Start())
 	require.Eventually(t, func() bool {
-		// running would lock the file, which fails the start.
+		// The function running is not used, because it locks the file, and the start would fail.
 		data, err := os.ReadFile(siteFile)
 		return err == nil && len(data) > 0
 	}, time.Minute, 10*time.Millisecond)

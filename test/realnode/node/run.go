@@ -20,27 +20,27 @@ import (
 )
 
 const (
-	// runCommand runs the node in the foreground.
+	// runCommand is the name of the command that runs the node in the foreground.
 	runCommand = "run"
 	bin        = "bin"
 	programs   = bin + "/node"
 	// registry is the address of the registry inside the namespaces. containerd uses plain HTTP for
 	// localhost.
 	registry = "localhost:5000"
-	// startLimit bounds the start of all processes.
+	// startLimit limits the start of all processes.
 	startLimit = 5 * time.Minute
 )
 
-// site describes a node that runs.
+// site describes a running node.
 type site struct {
-	// PID is the process outside of the namespaces, whose end ends all processes of the node.
+	// PID is the process outside of the namespaces. When this process ends, all processes of the node end.
 	PID int
 	// State is the directory of all files of the node.
 	State                string
 	Kubeconfig, Temporal string
 }
 
-// run runs the node until the process is stopped. Once everything is ready, run writes the site to
+// run runs the node until the process is stopped. When all processes are ready, run writes the site to
 // stdout.
 func run() error {
 	ctrllog.SetLogger(logr.Discard())
@@ -84,10 +84,10 @@ func runInside(state string) error {
 	if err := json.NewEncoder(os.Stdout).Encode(ready); err != nil {
 		return fmt.Errorf("report that the node is ready: %w", err)
 	}
-	select {} // the process outside of the namespaces stops this process
+	select {} // The process outside of the namespaces stops this process.
 }
 
-// startRegistry runs a registry, for images that are pushed to the node.
+// startRegistry runs a registry, to which users push images for the node.
 func startRegistry(ctx context.Context, stack *cluster.Cluster, folder, state string) error {
 	images := filepath.Join(state, "registry")
 	if err := os.MkdirAll(images, 0o755); err != nil {
@@ -106,7 +106,7 @@ func startRegistry(ctx context.Context, stack *cluster.Cluster, folder, state st
 	})
 }
 
-// images are an app, two versions of a sidecar, and what each pod needs.
+// images returns the images of an app, of two versions of a sidecar, and of the pause container.
 func images() (all []realnode.Image) {
 	for _, name := range []string{realnode.PauseImage, "docker.io/local/app:1", "docker.io/local/side:v1", "docker.io/local/side:v2"} {
 		all = append(all, realnode.Image{
