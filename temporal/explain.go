@@ -49,8 +49,8 @@ func Explain(err error) (cause, remedy string) {
 	return "", ""
 }
 
-// WithoutSecrets returns the text of an error, for a log or a heartbeat. If Explain knows the error, the text
-// contains only the cause and the remedy, because a server may quote rejected credentials.
+// WithoutSecrets returns the text of an error, for a log or a heartbeat. If Explain returns a cause, the text
+// contains only the cause and the remedy, because a server may quote rejected credentials in the error.
 func WithoutSecrets(err error) string {
 	if cause, remedy := Explain(err); cause != "" {
 		return fmt.Sprintf("%s (%s)", cause, remedy)

@@ -50,9 +50,9 @@ func FleetRollout(ctx context.Context, c client.Client, set string) (protocol.Fl
 	return readRollout(ctx, c, protocol.FleetWorkflowID(set))
 }
 
-// readRollout reads the state of a rollout. The workflow does not know about an activity that fails and is
-// retried, for example because the provider of a gate is unavailable. Therefore, readRollout adds the failure
-// of a measurement to the message of the state.
+// readRollout reads the state of a rollout. The state of the workflow does not contain the failure of an
+// activity that is retried, for example because the provider of a gate is unavailable. Therefore, readRollout
+// adds the failure of a measurement to the message of the state.
 func readRollout(ctx context.Context, c client.Client, id string) (state protocol.FleetState, err error) {
 	if err := readFleet(ctx, c, id, &state); err != nil || state.Phase != protocol.FleetRolling || state.Reached == nil {
 		return state, err

@@ -233,7 +233,7 @@ func (h *host) start(fatal chan<- error) (stop func(), err error) {
 	}, nil
 }
 
-// startSelecting starts the worker that runs the workflows and the read-only activities.
+// startSelecting starts the worker that runs the workflows and the activities that do not write pods.
 func (h *host) startSelecting(fatal chan<- error) (stop func(), err error) {
 	selecting := sdk.New(h.client, h.taskQueue, h.sdkOptions(h.options.MaxConcurrentSelects, fatal))
 	selecting.RegisterWorkflowWithOptions(workflows.Rollout, workflow.RegisterOptions{Name: protocol.RolloutWorkflow})

@@ -30,8 +30,8 @@ const (
 	RemoveMemberUpdate = "remove"
 	FreezeUpdate       = "freeze"
 	UnfreezeUpdate     = "unfreeze"
-	// These are the activities of a fleet. Any member executes FleetPlan and FleetGate. Each of the other
-	// activities is executed by the member that the activity is about.
+	// These are the activities of a fleet. Any member executes FleetPlan and FleetGate. Only the member that
+	// an activity affects executes the other activities.
 	FleetPlanActivity     = "FleetPlan"
 	FleetRolloutActivity  = "FleetRollout"
 	FleetRollbackActivity = "FleetRollback"
@@ -283,7 +283,8 @@ type FleetResult struct {
 type FleetStepRequest struct {
 	Approval
 	Stage string `json:"stage,omitempty"`
-	// Hash is the hash of the content that the request is about. Empty means the current content.
+	// Hash is the hash of the content to which the request applies. If Hash is empty, the request applies to
+	// the current content.
 	Hash string `json:"hash,omitempty"`
 }
 

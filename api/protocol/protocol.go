@@ -52,7 +52,7 @@ func WorkflowID(name string, uid types.UID) string {
 	return fmt.Sprintf("sidecarset/%s/%s", name, uid)
 }
 
-// WriteTaskQueue returns the task queue of the activities that write pods. Workflow tasks and read-only
+// WriteTaskQueue returns the task queue of the activities that write pods. Workflow tasks and other
 // activities use taskQueue itself. Therefore, the tasks of one queue do not wait for the tasks of the other
 // queue.
 func WriteTaskQueue(taskQueue string) string { return taskQueue + "/write" }
@@ -325,7 +325,7 @@ type NextBatchInput struct {
 	// Stage is the Stage of the run, if any. NextBatch reads the next step from the RolloutPolicy
 	// if Stage has no step.
 	Stage *Stage `json:"stage,omitempty"`
-	// Stages is set by workflows that know stages, freezes and windows. If Stages is not set, the phase is
+	// Stages is set by workflows that support stages, freezes and windows. If Stages is not set, the phase is
 	// Waiting while a stage, a freeze or a window prevents upgrades. During a rolling update of the workers,
 	// a workflow of an older version may request a plan from a newer worker.
 	Stages bool `json:"stages,omitempty"`
@@ -475,7 +475,7 @@ type RejectedPod struct {
 
 // The workflow and the activities depend on these timings.
 const (
-	// NextBatchPoll limits the time for which NextBatch waits until the run has something to do.
+	// NextBatchPoll limits the time for which NextBatch waits for pods to upgrade or a change of the phase.
 	NextBatchPoll = 5 * time.Minute
 	// UpgradeBatchLimit limits the time of one batch, including throttling by the API server.
 	UpgradeBatchLimit = 10 * time.Minute

@@ -204,8 +204,9 @@ func (s *Stage) HasStep() bool { return s != nil && !s.Done && s.Step != nil }
 // BakeEnd returns the time at which the bake time of a reached step is over.
 func (s *Stage) BakeEnd() time.Time { return s.Reached.Add(s.Step.Bake) }
 
-// Wait returns the phase of the run at the time now, and a message that names the bake time, the gate or the
-// approval for which the run waits. Otherwise, the phase is PhaseProgressing.
+// Wait returns the phase of the run at the time now, and a message. If a reached step waits for the bake
+// time, a gate or an approval, the phase and the message describe this wait. Otherwise, the phase is
+// PhaseProgressing, and the message is the title of the step.
 func (s *Stage) Wait(now time.Time) (phase Phase, message string) {
 	switch {
 	case s.Reached == nil || s.Step == nil:
