@@ -50,8 +50,8 @@ type Options struct {
 	TemporalUI string
 	// If LeaderElect is set, only one of several operators reconciles at a time.
 	LeaderElect bool
-	// WorkerCheckInterval is the time between two checks of the workers while the workers respond (SPEC
-	// §8.10).
+	// WorkerCheckInterval is the time between two checks of the workers while the workers respond
+	// (SPEC §8.10).
 	WorkerCheckInterval time.Duration
 	// Fleet is set in a member of a fleet, whose rollouts need permits.
 	Fleet bool

@@ -13,8 +13,8 @@ func permitOf(p *pass) *protocol.Permit {
 	return p.run.Permit
 }
 
-// recordPermit copies the permit of the run to status, so that the permit is kept if the run is lost (SPEC
-// 12.5.3). recordPermit ignores a permit for other content.
+// recordPermit copies the permit of the run to status, so that the permit is kept if the run is lost
+// (SPEC 12.5.3). recordPermit ignores a permit for other content.
 func recordPermit(p *pass) {
 	permit := p.out.permit
 	if permit == nil || !rolloutStarted(p.set) || permit.Hash != p.set.Annotations[v1alpha1.HashAnnotation] {

@@ -73,8 +73,8 @@ func (s *statusStep) reconcile(ctx context.Context, p *pass) error {
 
 func (s *statusStep) forget(name string) { s.metrics.forget(name) }
 
-// recordStage copies the stage of the run to status, so that the stage is kept if the run is lost (SPEC
-// 11.4.1). A run of another generation does not change status.
+// recordStage copies the stage of the run to status, so that the stage is kept if the run is lost
+// (SPEC 11.4.1). A run of another generation does not change status.
 func recordStage(p *pass) {
 	if p.out.stage != nil && p.out.stage.Generation == p.set.Generation && rolloutStarted(p.set) {
 		stage.ToStatus(p.set, p.out.stage)
