@@ -106,7 +106,7 @@ func (s *shared) ofSet(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// reader returns the model that a command prints. It may return both a model and an error.
+// reader returns the model that a command prints. A reader may return both a model and an error.
 type reader func(ctx context.Context, c *cluster, args []string) (model, error)
 
 // prints adds the output flags to cmd, and makes cmd print the model that read returns.

@@ -28,7 +28,7 @@ type Sources struct {
 	// Temporal is a client with TemporalOptions.
 	Temporal        sdk.Client
 	TemporalOptions temporal.Options
-	// TemporalUI is the URL of the Temporal UI. If it is empty, the links from the operator are used.
+	// TemporalUI is the URL of the Temporal UI. If TemporalUI is empty, Status returns the link in the status.
 	TemporalUI      string
 	SystemNamespace string
 }
@@ -42,7 +42,7 @@ func NewModels(from Sources) *Models {
 	}
 }
 
-// List returns all SidecarSets, sorted by name, as list --watch does.
+// List returns the summaries of all SidecarSets, sorted by name, with the same data as list --watch.
 func (m *Models) List(ctx context.Context, now time.Time) (view.Summaries, error) {
 	sets, err := m.cluster.sets(ctx)
 	if err != nil {

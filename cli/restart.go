@@ -105,8 +105,8 @@ func (r *restarter) read(ctx context.Context) (*view.Restart, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A pod that the webhook is not called for gets no sidecars when it is recreated, so such a pod is not
-	// evicted.
+	// The webhook is required, because a pod for which the webhook is not called must not be evicted: the
+	// recreated pod would get no sidecars.
 	installed, err := kube.PodWebhook(ctx, r)
 	if err != nil {
 		return nil, explain(err, "get the webhook of pods")

@@ -104,8 +104,9 @@ func (r *stepRequest) flags() (flags string) {
 	return flags
 }
 
-// currentStep returns the stage with the current step, as the run reports the stage. If the run does not
-// respond, currentStep returns the stage in the status of the SidecarSet.
+// currentStep returns the current stage according to the run. If the run does not respond, currentStep
+// returns the stage in the status of the SidecarSet. If the stage has no current step, or if no run is open,
+// currentStep returns an error.
 func (r *runs) currentStep(ctx context.Context, set *v1alpha1.SidecarSet) (*protocol.Stage, error) {
 	status, answers, err := r.reach(ctx, set)
 	if err != nil {

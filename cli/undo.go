@@ -146,8 +146,8 @@ func imagesOf(spec *v1alpha1.SidecarSetSpec) map[string]string {
 	return found
 }
 
-// restore replaces the content, the custom version and the change cause of a SidecarSet. If restore kept the
-// custom version or the change cause of other content, the operator would add it to the restored revision.
+// restore replaces the content, the custom version and the change cause of a SidecarSet. The operator would
+// add a custom version or a change cause of other content to the restored revision.
 func restore(set *unstructured.Unstructured, fields map[string]any, customVersion, changeCause string) error {
 	label := []string{"metadata", "labels", v1alpha1.CustomVersionLabel}
 	unstructured.RemoveNestedField(set.Object, label...)

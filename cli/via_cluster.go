@@ -37,7 +37,8 @@ func viaCluster(command string) string {
 }
 
 // act creates a RolloutAction for a SidecarSet, and waits for the end of the RolloutAction. If the
-// RolloutAction does not end in time, act deletes the RolloutAction, so that it has no effect later.
+// RolloutAction does not end in time, act deletes the RolloutAction, so that the RolloutAction has no effect
+// later.
 func (s *shared) act(ctx context.Context, c *cluster, name string, spec outriggerv1.RolloutActionSpec) (model, error) {
 	set, err := c.set(ctx, name)
 	if err != nil {

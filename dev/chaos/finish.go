@@ -77,8 +77,8 @@ func (w *fixture) finish(ctx context.Context) error {
 	return w.checkRuns(ctx)
 }
 
-// upgradeCrashed starts a rollout after as many apps of each Deployment have crashed as maxUnavailable
-// allows. The apps crash after an upgrade has completed, so their pods use no slots (SPEC §7.5).
+// upgradeCrashed starts a rollout after more pods of each SidecarSet have crashed than maxUnavailable allows.
+// The pods crash after their upgrade has completed, so the pods use no slots (SPEC §7.5).
 func (w *fixture) upgradeCrashed(ctx context.Context) error {
 	if err := w.unmark(ctx, forEver); err != nil {
 		return err

@@ -38,7 +38,7 @@ const (
 	// supersededWithin is the maximum delay before newer content is delivered in the same round.
 	deliveredWithin  = 3 * time.Second
 	supersededWithin = 15 * time.Second
-	// Remove is the kind of the fault that removes a cluster from the fleet, and adds it again.
+	// Remove is the kind of the fault that removes a cluster from the fleet and adds the cluster again.
 	Remove Kind = "remove"
 	// CutTemporal is the kind of the fault that cuts a cluster off from Temporal.
 	CutTemporal Kind = "cut-temporal"

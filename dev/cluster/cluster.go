@@ -57,7 +57,7 @@ type Cluster struct {
 	// Temporal is a client of the Temporal of the cluster.
 	Temporal sdk.Client
 
-	// webhookURL is the URL of the webhook. If it is empty, the webhook uses a free port.
+	// webhookURL is the URL of the webhook. If webhookURL is empty, the webhook uses a free port.
 	webhookURL string
 	// attached is true if the control plane is not part of this Cluster.
 	attached bool

@@ -132,8 +132,8 @@ func (w *Watch) Expect(image string) {
 	w.changedBy("expectation")
 }
 
-// Worst returns the largest number of pods that were in flight at once, and the event at which
-// this number was reached.
+// Worst returns the largest number of pods in flight at the same time, and the event at which this number was
+// reached.
 func (w *Watch) Worst() (inFlight int, event string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

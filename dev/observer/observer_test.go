@@ -303,8 +303,8 @@ func TestObjectsAreDecodedAsTheAPIServerStoresThem(t *testing.T) {
 }
 
 // If the kubelet sets Ready back to False with the earlier transition time, the pod does not count as having
-// been ready (SPEC §7.5). If the pod serves again, the slot counts only after a delay, because a writer may
-// not have observed the condition yet.
+// been ready (SPEC §7.5). If the pod serves again, the pod counts from this time on, because a writer may not
+// have observed the condition yet.
 func TestAReadyConditionWithdrawnByTheKubeletDoesNotCount(t *testing.T) {
 	since := func(at time.Time) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) { pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(at) }

@@ -119,7 +119,7 @@ func TestForbiddenImports(t *testing.T) {
 		"cmd/kubectl-sidecarset": {{module + "/workflows", module + "/activities"}, processes},
 		// The packages of dev run the roles as child processes.
 		"dev": {processes},
-		// The observer is independent of the roles, and shares no code with them.
+		// The observer must not depend on the roles, and must not share code with the roles.
 		"dev/observer": {{module + "/internal", module + "/kube", module + "/api/protocol", module + "/workflows", module + "/activities"}, processes},
 	}
 	for path, one := range packages(t) {

@@ -24,9 +24,10 @@ const (
 	maxFactor = 1.5
 )
 
-// BenchmarkTwentyPodsFiveUnavailable measures a rollout on a real node. Before and after the rollout, it
-// measures a baseline with the same pods, which is the time that the kubelet needs without Outrigger. Each
-// upgrade uses a new image, because the kubelet delays the start of an image that a pod had before.
+// BenchmarkTwentyPodsFiveUnavailable measures a rollout on a real node. Before and after the rollout, the
+// benchmark measures a baseline with the same pods, which is the time that the kubelet needs without
+// Outrigger. Each upgrade uses a new image, because the kubelet delays the start of an image that a pod had
+// before.
 func BenchmarkTwentyPodsFiveUnavailable(b *testing.B) {
 	s := newEnvironment(b, maxUnavailable, nil)
 	s.deploy(baselinePods, v1)

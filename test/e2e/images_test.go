@@ -16,7 +16,7 @@ const (
 	empty  = repository + "server:empty"
 	// absent is an image that is not on the node and cannot be pulled.
 	absent = repository + "side:absent"
-	// slow is the image of a sidecar that needs ten seconds until it is ready.
+	// slow is the image of a sidecar that becomes ready after ten seconds.
 	slow = repository + "server:slow"
 )
 

@@ -55,8 +55,8 @@ func TestARollingRestartDelaysNoRollout(t *testing.T) {
 }
 
 // timeouts returns the timed-out tasks in the history of the newest run. If the server lacks the capability
-// WorkerPollCompleteOnShutdown, the server may dispatch a workflow task to a poll that is being closed. A
-// worker cannot prevent such a timeout, so timeouts omits it.
+// WorkerPollCompleteOnShutdown, the server may dispatch a workflow task to a poll that is being closed.
+// timeouts omits the timeout of such a task, because a worker cannot prevent this timeout.
 func (s *scenario) timeouts() (found []string) {
 	s.t.Helper()
 	namespace, err := stack.temporal.WorkflowService().DescribeNamespace(s.ctx, &workflowservice.DescribeNamespaceRequest{Namespace: cluster.TemporalNamespace})

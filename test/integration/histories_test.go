@@ -57,8 +57,9 @@ func replayHistories(ctx context.Context) error {
 		if len(events.Events) < minReplayed {
 			continue
 		}
-		// ReplayWorkflowExecution of the SDK is not used. This function fails for a run with a pending workflow
-		// task, because it replays in the namespace of the run instead of ReplayNamespace.
+		// ReplayWorkflowExecution of the SDK is not used. For a run with a pending workflow task,
+		// ReplayWorkflowExecution fails, because ReplayWorkflowExecution replays in the namespace of the run
+		// instead of ReplayNamespace.
 		err = replayer.ReplayWorkflowHistoryWithOptions(nil, events, worker.ReplayWorkflowHistoryOptions{
 			OriginalExecution: workflow.Execution{ID: run.Execution.WorkflowId, RunID: run.Execution.RunId}})
 		if err != nil {

@@ -23,7 +23,7 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// The test kills every process and starts it again during the freeze.
+// The test kills and restarts every process during the freeze.
 func TestLargeFreezeStops300SidecarSets(t *testing.T) {
 	const sets, pods = 300, 4
 	ctx, cancel := context.WithTimeout(t.Context(), 12*time.Minute)

@@ -81,9 +81,9 @@ func (c *conditions) widen(app string) {
 	require.NoError(c.t, c.kube.Patch(c.t.Context(), wanted, client.MergeFrom(live)))
 }
 
-// The test creates 10,000 pods, each immediately after the creation of its SidecarSet, and counts the pods
-// for which the API server does not call the webhook. For comparison, the test also counts these pods if the
-// admission does not wait, and counts the pods without sidecars if the webhook runs without
+// The test creates 100 SidecarSets, and 100 pods immediately after the creation of each SidecarSet. The test
+// counts the pods for which the API server does not call the webhook. For comparison, the test also counts
+// these pods if the admission does not wait, and counts the pods without sidecars if the webhook runs without
 // --match-conditions.
 func TestLargeMatchConditionsAreFollowedBeforeTheFirstPod(t *testing.T) {
 	own, direct := startControlPlane(t, admissionregistrationv1.AddToScheme)

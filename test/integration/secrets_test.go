@@ -35,7 +35,7 @@ import (
 // secret is a part of every value that must not leave the SidecarSet, its revisions and its pods.
 const secret = "hunter2"
 
-// withSecrets sets secret in every field of a SidecarSet that can contain it.
+// withSecrets sets the secret in every field of a SidecarSet that can contain a secret.
 func withSecrets(set *v1alpha1.SidecarSet) {
 	set.Annotations = map[string]string{"example.com/token": secret + "-annotation"}
 	set.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: secret + "-pull"}}

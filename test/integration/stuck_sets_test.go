@@ -54,8 +54,8 @@ func TestARunEndsOnceItsLastPodsAreReady(t *testing.T) {
 	s.awaitPhase(protocol.PhaseComplete)
 }
 
-// stuckSets creates n SidecarSets with an image that cannot be pulled in the first upgraded pod, and returns
-// the workflow IDs.
+// stuckSets creates n SidecarSets with two pods each, and starts rollouts of an image that cannot be pulled.
+// When the rollouts wait, stuckSets returns the workflow IDs.
 func (s *scenario) stuckSets(n int) (ids []string) {
 	s.t.Helper()
 	var sets []*v1alpha1.SidecarSet

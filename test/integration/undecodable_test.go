@@ -48,7 +48,7 @@ func TestSpec5_31_TheAPIServerAcceptsNothingThatNoClientDecodes(t *testing.T) {
 }
 
 // create creates a SidecarSet in a dry run, and returns the error of the API server. If the API server
-// accepts the SidecarSet, create asserts that a client can decode it.
+// accepts the SidecarSet, create asserts that a client can decode the SidecarSet.
 func create(t *testing.T, direct client.Client, version string, value specValue) (rejection string) {
 	t.Helper()
 	object := &unstructured.Unstructured{Object: map[string]any{"spec": value.spec}}

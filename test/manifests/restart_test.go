@@ -134,8 +134,8 @@ func (s *service) pass(client net.Conn) {
 	_, _ = io.Copy(client, replica)
 }
 
-// start starts a replica. After the replica becomes unready, it serves for much longer than routeDelay,
-// because an overloaded machine may read the readiness late.
+// start starts a replica. After the replica becomes unready, the replica serves for much longer than
+// routeDelay, because an overloaded machine may read the readiness late.
 func (s *service) start(c *cluster.Cluster, name string, flags ...string) {
 	s.t.Helper()
 	role, err := c.StartRole(s.t.Context(), name, append(flags, "--url=", "--shutdown-delay-duration=10s")...)

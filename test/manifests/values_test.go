@@ -56,7 +56,6 @@ func TestSpec4_16_MatchConditionsAreOffByDefault(t *testing.T) {
 	}
 }
 
-// The message contains the path of a typo, so that a user finds the line in the values file.
 func TestFeatureGatesAreTheOnesOfTheWebhook(t *testing.T) {
 	const gate = "SidecarSetPatchPodMetadataDefaultsAllowed=true"
 	all := rendered(t, "--set=featureGates="+gate)
@@ -67,6 +66,7 @@ func TestFeatureGatesAreTheOnesOfTheWebhook(t *testing.T) {
 	}
 }
 
+// The message contains the path of a typo, so that a user finds the line in the values file.
 func TestTheErrorOfATypoNamesItsPlace(t *testing.T) {
 	for values, message := range map[string]string{
 		"temporal.tls.secretname=mtls":         `at '/temporal/tls': additional properties 'secretname' not allowed`,

@@ -80,7 +80,7 @@ func copyProcessors(name string) error {
 // emptyWithin is the timeout for the removal of ended processes from a control group.
 const emptyWithin = 10 * time.Second
 
-// removeControlGroups removes the control group name and all control groups in it.
+// removeControlGroups removes the control group name and all control groups below.
 func removeControlGroups(name string) error {
 	roots, err := hierarchies()
 	if err != nil {

@@ -85,8 +85,7 @@ func again(ctx context.Context, state string) (int, error) {
 	return 0, nil
 }
 
-// cleanUp removes the control groups and the state directory, because the kernel does not remove them with
-// the namespaces.
+// cleanUp removes the control groups and the state directory, because the kernel removes only the namespaces.
 func cleanUp(state string, keepLogs bool) error {
 	failed := removeControlGroups(controlGroup(state))
 	entries, err := os.ReadDir(state)
@@ -137,7 +136,7 @@ func mountOwn() error {
 }
 
 // kernelSettings returns the settings in /proc/sys that a kubelet requires and that are shared by all
-// namespaces. The kubelet does not write these settings if they already have the required values.
+// namespaces. The kubelet does not write a setting that already has the required value.
 func kernelSettings() map[string]string {
 	return map[string]string{
 		"vm/overcommit_memory":      "1",

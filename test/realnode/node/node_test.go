@@ -66,7 +66,8 @@ func TestANodeWhoseStartWasInterruptedIsStopped(t *testing.T) {
 	starting := exec.CommandContext(t.Context(), filepath.Join(programs, "node"), "up")
 	require.NoError(t, starting.Start())
 	require.Eventually(t, func() bool {
-		// The function running is not used, because it locks the file, and the start would fail.
+		// The test does not call running, because running locks the file, and the lock would make the start
+		// fail.
 		data, err := os.ReadFile(siteFile)
 		return err == nil && len(data) > 0
 	}, time.Minute, 10*time.Millisecond)
