@@ -76,8 +76,8 @@ func (c *cluster) webhookFault(ctx context.Context, fault view.Fault, sets ...v1
 	return view.Fault{}
 }
 
-// correct corrects fault with the answers of runs, because the answers are newer than the Lease (SPEC
-// 8.10.5).
+// correct corrects fault with the answers of runs, because the answers are newer than the Lease
+// (SPEC 8.10.5).
 func (c *cluster) correct(ctx context.Context, fault view.Fault, runs ...view.RunInput) view.Fault {
 	answered := slices.ContainsFunc(runs, func(run view.RunInput) bool { return run.Status != nil })
 	silent := slices.ContainsFunc(runs, func(run view.RunInput) bool { return run.NotResponding })
