@@ -6,6 +6,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -28,7 +29,7 @@ func MissingKind(err error) bool {
 // image is updated before the ClusterRole. OptionalCache returns nil in a cluster without the definition of
 // the kind, because a watch of a missing kind never starts. With a namespace, the cache contains only objects
 // of this namespace.
-func OptionalCache(mgr manager.Manager, kind schema.GroupVersionKind, namespaces ...string) (cache.Cache, error) {
+func OptionalCache(mgr manager.Manager, kind schema.GroupVersionKind, namespace string) (cache.Cache, error) {
 	_, err := mgr.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
 	if meta.IsNoMatchError(err) {
 		return nil, nil
@@ -39,7 +40,7 @@ func OptionalCache(mgr manager.Manager, kind schema.GroupVersionKind, namespaces
 	o := cache.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), DefaultTransform: cache.TransformStripManagedFields(),
 	}
-	for _, namespace := range namespaces {
+	if namespace != metav1.NamespaceAll {
 		o.DefaultNamespaces = map[string]cache.Config{namespace: {}}
 	}
 	watched, err := cache.New(mgr.GetConfig(), o)

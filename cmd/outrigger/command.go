@@ -53,7 +53,7 @@ func newCommand() *cobra.Command {
 
 func (f *flags) add(root *cobra.Command) {
 	set := root.PersistentFlags()
-	set.StringVar(&f.Kubeconfig, "kubeconfig", "", "kubeconfig `file`; empty: the cluster of this pod, then $KUBECONFIG and ~/.kube/config")
+	set.StringVar(&f.Kubeconfig, "kubeconfig", "", "kubeconfig `file`; empty: $KUBECONFIG or ~/.kube/config, or else the cluster of this pod")
 	set.StringVar(&f.SystemNamespace, "namespace", v1alpha1.DefaultSystemNamespace, "system `namespace`, which contains revisions, configuration and Leases")
 	set.Float32Var(&f.QPS, "kube-api-qps", 200, "requests per second to the API server, on average")
 	set.IntVar(&f.Burst, "kube-api-burst", 400, "requests to the API server in a burst")

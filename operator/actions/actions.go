@@ -56,7 +56,7 @@ type Controller struct {
 // AddTo adds the controller to a manager. In a cluster without the definition of RolloutActions, AddTo
 // adds nothing.
 func (c *Controller) AddTo(mgr manager.Manager) error {
-	watched, err := kube.OptionalCache(mgr, outriggerv1.GroupVersion.WithKind("RolloutAction"))
+	watched, err := kube.OptionalCache(mgr, outriggerv1.GroupVersion.WithKind("RolloutAction"), metav1.NamespaceAll)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -43,7 +44,7 @@ type Writer struct {
 // nothing. If the definition is installed later, the operator must restart to write the status of
 // RolloutPolicies.
 func AddTo(mgr manager.Manager, direct client.Client, evictions Evictions, metrics *Metrics, evicting *Evicting) error {
-	policies, err := kube.OptionalCache(mgr, outriggerv1.GroupVersion.WithKind("RolloutPolicy"))
+	policies, err := kube.OptionalCache(mgr, outriggerv1.GroupVersion.WithKind("RolloutPolicy"), metav1.NamespaceAll)
 	if err != nil {
 		return err
 	}
