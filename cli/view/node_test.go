@@ -192,3 +192,16 @@ func TestWhyNamesANodeThatIsNotReadyWithoutARollout(t *testing.T) {
 	assert.NotContains(t, why.Text(Style{Now: noon}), "node node-1 of")
 	assert.Contains(t, why.Text(Style{Now: noon}), "its node node-1 is NotReady")
 }
+
+// The pod was upgraded to the former version long ago.
+func TestSpec7_2_APodThatWaitsForItsNodeShowsNoEarlierWrite(t *testing.T) {
+	in := input(t)
+	in.Set.Status.Conditions = nil
+	in.Pods = []*corev1.Pod{pod(t, "a", "agent:v1", written(t, 720*time.Hour, ""), func(p *corev1.Pod) {
+		p.Status.ContainerStatuses[1] = corev1.ContainerStatus{Name: "agent", Image: "agent:v1", ImageID: "id-taken", Ready: true}
+		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.ContainersReady, Status: corev1.ConditionTrue})
+	})}
+	text := textOf(t, in)
+	assert.Contains(t, text, "a  Settling, its node does not respond")
+	assert.NotContains(t, text, "written")
+}

@@ -107,12 +107,15 @@ func newPod(pod *rollout.Pod, version *podstate.Version, rejection string) Pod {
 	default:
 		p.Phase = PodOld
 	}
-	waitsForNode := pod.NodeLost && pod.Consistent && !pod.Updated
-	if p.Phase == PodFailing || p.tone() == Busy && !waitsForNode {
+	if p.Phase == PodFailing || p.tone() == Busy && !waitsForNode(pod) {
 		p.Since = writtenAt(pod.Pod, version.Set)
 	}
 	return p
 }
+
+// waitsForNode reports whether a pod waits only until its node responds. The time of an earlier write says
+// nothing about such a pod.
+func waitsForNode(pod *rollout.Pod) bool { return pod.NodeLost && pod.Consistent && !pod.Updated }
 
 // updatedPhase returns the phase and the reason of an updated pod that has not converged.
 func updatedPhase(pod *rollout.Pod, version *podstate.Version) (phase PodPhase, reason string) {
