@@ -24,8 +24,7 @@ import (
 	"github.com/outrigger/outrigger/kube/watches"
 )
 
-// testCluster is an API server with a SidecarSet and pods. The cache of testCluster shows the pods as of the
-// last sync.
+// testCluster contains Activities with a fake API server, a SidecarSet and pods.
 type testCluster struct {
 	*Activities
 	t     testing.TB

@@ -168,8 +168,9 @@ func TestAnAttemptCatchesUpWithTheLostAttempt(t *testing.T) {
 	assert.Zero(t, result.Skipped)
 }
 
-// Thousands of reads would delay the rollout. A later read would not find more writes with certainty, because
-// requests of the lost attempt may arrive at any time.
+// catchUp reads only the pods that the cache does not show yet, because thousands of reads would delay the
+// rollout. A read of every pod would still miss writes, because a request of the lost attempt may arrive
+// after the read.
 func TestAnAttemptReadsOnlyPodsThatTheCacheIsBehindWith(t *testing.T) {
 	var read []string
 	reads := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {

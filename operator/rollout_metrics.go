@@ -20,7 +20,7 @@ type rolloutMetrics struct {
 	sets  map[string]rolloutMetric
 }
 
-// rolloutMetric is the part of one SidecarSet in the totals.
+// rolloutMetric contains the values that one SidecarSet adds to the totals.
 type rolloutMetric struct {
 	generation    int64
 	phase         protocol.Phase

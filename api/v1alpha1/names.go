@@ -95,8 +95,8 @@ const (
 	ConditionProgressing = "Progressing"
 	ConditionAvailable   = "Available"
 	ConditionDegraded    = "Degraded"
-	// ConditionInjected is False while some matching pods are not injected, or while new pods would not be
-	// injected.
+	// ConditionInjected is False while matching pods are not injected, or while new pods would not be
+	// injected. A paused injection does not set ConditionInjected to False.
 	ConditionInjected = "Injected"
 	// ConditionReady is True once the rollout of the generation has ended, or if the update type is
 	// NotUpdate. ConditionStalled is True while the rollout cannot end unless a user changes something (SPEC

@@ -231,8 +231,7 @@ func (h *harness) countFailed(err error) bool {
 	return failed
 }
 
-// createPods creates the same number of pods for each SidecarSet. createPods returns once the pods are ready
-// and the status of the SidecarSets counts the pods.
+// createPods returns once the pods are ready and all runs have ended.
 func (h *harness) createPods(ctx context.Context) error {
 	podsEach := h.bench.pods / len(h.sets)
 	h.pods = len(h.sets) * podsEach

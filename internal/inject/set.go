@@ -30,7 +30,7 @@ type sidecar struct {
 	*v1alpha1.SidecarContainer
 	// resources is nil without a resourcesPolicy.
 	resources *resourcesPolicy
-	// env are the variables of the sidecar and IS_INJECTED.
+	// env contains the variables of the sidecar, and IS_INJECTED.
 	env []corev1.EnvVar
 }
 

@@ -79,8 +79,7 @@ func historyLimit(set *v1alpha1.SidecarSet) int {
 	return max(int(*set.Spec.RevisionHistoryLimit), 1)
 }
 
-// usedBy returns a function that reports whether any of the pods has a revision. Pods with annotations that
-// cannot be parsed have no revision.
+// usedBy returns a function that reports whether one of the pods has the given revision.
 func usedBy(pods []*corev1.Pod, set string, all []*appsv1.ControllerRevision) func(*appsv1.ControllerRevision) bool {
 	hashOf := map[string]string{}
 	for _, revision := range all {

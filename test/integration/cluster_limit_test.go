@@ -150,11 +150,11 @@ func (f *limitedCluster) complete(limit int) {
 	}
 }
 
-// progresses waits until by more pods are upgraded.
-func (f *limitedCluster) progresses(by int) {
+// progresses waits until n more pods are upgraded.
+func (f *limitedCluster) progresses(n int) {
 	f.t.Helper()
 	before := f.watched.View().Updated
-	f.await(func(v observer.View) bool { return v.Updated >= before+by })
+	f.await(func(v observer.View) bool { return v.Updated >= before+n })
 }
 
 // The number of pods in flight never exceeds the cluster-wide limit, with many rollouts in progress and when

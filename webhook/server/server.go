@@ -33,7 +33,7 @@ type Options struct {
 	Registerer prometheus.Registerer
 }
 
-// Server answers API servers over HTTPS, and rejects other clients.
+// Server answers API servers over HTTPS. With a ClientCAFile, Server rejects other clients.
 type Server struct {
 	log         logr.Logger
 	certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
