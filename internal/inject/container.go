@@ -76,12 +76,13 @@ func (a app) container(name string) *corev1.Container {
 // before appending, because the sidecar is shared.
 func (a app) inject(s sidecar) (*corev1.Container, error) {
 	built := new(s.Container)
-	built.Env = addMissingEnv(s.env, a.transferred(s.TransferEnv))
+	added := a.transferred(s.TransferEnv)
 	if s.ShareVolumePolicy.Type == v1alpha1.ShareVolumePolicyEnabled {
 		mounts, needed := a.sharedMounts(built.VolumeMounts)
 		built.VolumeMounts = mounts
-		built.Env = addMissingEnv(built.Env, needed)
+		added = append(added, needed...)
 	}
+	built.Env = addMissingEnv(s.env, added)
 	if s.ShareVolumeDevicePolicy != nil && s.ShareVolumeDevicePolicy.Type == v1alpha1.ShareVolumePolicyEnabled {
 		built.VolumeDevices = a.sharedDevices(built.VolumeDevices)
 	}
@@ -97,28 +98,56 @@ func (a app) inject(s sidecar) (*corev1.Container, error) {
 
 // sharedMounts returns a list of mounts followed by the mounts of the app containers at paths that have no
 // mount yet (SPEC §4.5). sharedMounts also returns the variables that the subPathExpr of the added mounts
-// reference.
-func (a app) sharedMounts(mounts []corev1.VolumeMount) ([]corev1.VolumeMount, []corev1.EnvVar) {
+// reference. A mount is left out if envFrom may define one of these variables.
+func (a app) sharedMounts(mounts []corev1.VolumeMount) ([]corev1.VolumeMount, []appVariable) {
 	mounts = slices.Clip(mounts)
-	var needed []corev1.EnvVar
+	var needed []appVariable
 	for _, source := range a.containers {
 		mounts = slices.Grow(mounts, len(source.VolumeMounts))
 		for _, mount := range source.VolumeMounts {
 			if slices.ContainsFunc(mounts, func(m corev1.VolumeMount) bool { return samePath(m.MountPath, mount.MountPath) }) {
 				continue
 			}
+			variables, shareable := subPathVariables(&mount, source)
+			if !shareable {
+				continue
+			}
 			mounts = append(mounts, mount)
-			needed = append(needed, referenced(mount.SubPathExpr, source.Env)...)
+			needed = append(needed, variables...)
 		}
 	}
 	return mounts, needed
 }
 
+// subPathVariables returns the variables that the subPathExpr of a mount of an app container references.
+// shareable is false if envFrom may define one of these variables, because a sidecar gets no variables of
+// envFrom.
+func subPathVariables(mount *corev1.VolumeMount, of *corev1.Container) (variables []appVariable, shareable bool) {
+	variables, complete := referenced(mount.SubPathExpr, of)
+	return variables, complete || len(of.EnvFrom) == 0
+}
+
+// unsharedMounts describes the mounts of the app containers that sharedMounts leaves out because of envFrom.
+func (a app) unsharedMounts() (mounts []string) {
+	for _, source := range a.containers {
+		for i := range source.VolumeMounts {
+			if _, shareable := subPathVariables(&source.VolumeMounts[i], source); !shareable {
+				mounts = append(mounts, fmt.Sprintf("container %s: the mount at %s", source.Name, source.VolumeMounts[i].MountPath))
+			}
+		}
+	}
+	return mounts
+}
+
+// sharedDevices returns a list of devices followed by the devices of the app containers whose paths and
+// volumes are not in the list yet. Kubernetes permits only one device of a volume in a container.
 func (a app) sharedDevices(devices []corev1.VolumeDevice) []corev1.VolumeDevice {
 	devices = slices.Clip(devices)
 	for _, source := range a.containers {
 		for _, device := range source.VolumeDevices {
-			if !slices.ContainsFunc(devices, func(d corev1.VolumeDevice) bool { return samePath(d.DevicePath, device.DevicePath) }) {
+			if !slices.ContainsFunc(devices, func(d corev1.VolumeDevice) bool {
+				return d.Name == device.Name || samePath(d.DevicePath, device.DevicePath)
+			}) {
 				devices = append(devices, device)
 			}
 		}

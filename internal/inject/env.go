@@ -3,6 +3,7 @@ package inject
 import (
 	"regexp"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -24,10 +25,29 @@ func SupportedSourceField(fieldPath string) bool {
 	return fieldPath == nameField || keyedField.MatchString(fieldPath)
 }
 
+// appVariable is a variable of an app container, for a sidecar.
+type appVariable struct {
+	corev1.EnvVar
+	// of is the app container, and index is the position of the variable in this container.
+	of    *corev1.Container
+	index int
+}
+
+// variableOf returns a variable of an app container. A resourceFieldRef without a container name refers to
+// the container that has the variable, so variableOf sets the name of the app container.
+func variableOf(of *corev1.Container, index int) appVariable {
+	variable := of.Env[index]
+	if from := variable.ValueFrom; from != nil && from.ResourceFieldRef != nil && from.ResourceFieldRef.ContainerName == "" {
+		variable.ValueFrom = from.DeepCopy()
+		variable.ValueFrom.ResourceFieldRef.ContainerName = of.Name
+	}
+	return appVariable{variable, of, index}
+}
+
 // transferred returns the variables of app containers that a sidecar requests. Missing
 // containers and variables are skipped (SPEC §4.6).
-func (a app) transferred(wanted []v1alpha1.TransferEnvVar) []corev1.EnvVar {
-	var found []corev1.EnvVar
+func (a app) transferred(wanted []v1alpha1.TransferEnvVar) []appVariable {
+	var found []appVariable
 	for i := range wanted {
 		source := a.container(a.sourceName(&wanted[i]))
 		if source == nil {
@@ -35,7 +55,7 @@ func (a app) transferred(wanted []v1alpha1.TransferEnvVar) []corev1.EnvVar {
 		}
 		for _, name := range wantedNames(&wanted[i]) {
 			if index := envIndex(source.Env, name); index >= 0 {
-				found = append(found, source.Env[index])
+				found = append(found, variableOf(source, index))
 			}
 		}
 	}
@@ -69,35 +89,39 @@ func (a app) sourceName(wanted *v1alpha1.TransferEnvVar) string {
 	return a.pod.Annotations[parts[2]]
 }
 
-// referenced returns the variables that an expression references as $(NAME). Each variable comes after the
-// variables that the value of the variable references, because the kubelet expands a value only with
-// earlier variables.
-func referenced(expression string, env []corev1.EnvVar) []corev1.EnvVar {
+// referenced returns the variables of an app container that an expression references as $(NAME), and the
+// variables that the values of these variables reference. The kubelet expands a value only with earlier
+// variables. complete is false if the container has no variable for a reference.
+func referenced(expression string, of *corev1.Container) (found []appVariable, complete bool) {
 	if expression == "" {
-		return nil
+		return nil, true
 	}
-	positions := make(map[string][]int, len(env))
-	for index := range env {
-		positions[env[index].Name] = append(positions[env[index].Name], index)
+	positions := make(map[string][]int, len(of.Env))
+	for index := range of.Env {
+		positions[of.Env[index].Name] = append(positions[of.Env[index].Name], index)
 	}
-	var found []corev1.EnvVar
+	complete = true
 	visited := map[int]bool{}
 	var visit func(value string, before int)
 	visit = func(value string, before int) {
 		for _, match := range reference.FindAllStringSubmatch(value, -1) {
+			if match[1] == "" {
+				continue // an escaped dollar sign
+			}
 			earlier, _ := slices.BinarySearch(positions[match[1]], before)
-			if match[1] == "" || earlier == 0 {
+			if earlier == 0 {
+				complete = false
 				continue
 			}
 			if index := positions[match[1]][earlier-1]; !visited[index] {
 				visited[index] = true
-				visit(env[index].Value, index)
-				found = append(found, env[index])
+				visit(of.Env[index].Value, index)
+				found = append(found, variableOf(of, index))
 			}
 		}
 	}
-	visit(expression, len(env))
-	return found
+	visit(expression, len(of.Env))
+	return found, complete
 }
 
 // envIndex returns the index of the last variable with a name, or -1. The kubelet uses the last variable.
@@ -110,15 +134,55 @@ func envIndex(env []corev1.EnvVar, name string) int {
 	return -1
 }
 
-// addMissingEnv appends the variables of more whose names do not exist in env.
-func addMissingEnv(env, more []corev1.EnvVar) []corev1.EnvVar {
-	env = slices.Grow(env, len(more))
+// addMissingEnv returns env followed by the variables of more whose names do not exist in env. If several
+// variables of more have one name, the first of them is added. addMissingEnv does not change env.
+func addMissingEnv(env []corev1.EnvVar, more []appVariable) []corev1.EnvVar {
+	var missing []appVariable
 	for _, variable := range more {
-		if envIndex(env, variable.Name) < 0 {
-			env = append(env, variable)
+		isSame := func(known appVariable) bool { return known.Name == variable.Name }
+		if envIndex(env, variable.Name) < 0 && !slices.ContainsFunc(missing, isSame) {
+			missing = append(missing, variable)
 		}
 	}
+	env = slices.Grow(slices.Clip(env), len(missing))
+	for _, variable := range inReferenceOrder(missing) {
+		env = append(env, variable.EnvVar)
+	}
 	return env
+}
+
+// inReferenceOrder returns variables in their order, but each variable after the variables that its value
+// references, if these variables are earlier in the app container, too. Otherwise, the kubelet would not
+// expand the value in the sidecar (SPEC §4.6). The names of the variables are unique.
+func inReferenceOrder(variables []appVariable) []appVariable {
+	positions := make(map[string]int, len(variables))
+	references := false
+	for i := range variables {
+		positions[variables[i].Name] = i
+		references = references || strings.Contains(variables[i].Value, "$(")
+	}
+	if !references {
+		return variables
+	}
+	ordered, visited := make([]appVariable, 0, len(variables)), make([]bool, len(variables))
+	var visit func(at int)
+	visit = func(at int) {
+		if visited[at] {
+			return
+		}
+		visited[at] = true
+		one := &variables[at]
+		for _, match := range reference.FindAllStringSubmatch(one.Value, -1) {
+			if before, ok := positions[match[1]]; ok && variables[before].of == one.of && variables[before].index < one.index {
+				visit(before)
+			}
+		}
+		ordered = append(ordered, *one)
+	}
+	for at := range variables {
+		visit(at)
+	}
+	return ordered
 }
 
 // setEnv replaces the last variable with the same name, or appends the variable. setEnv may change env.

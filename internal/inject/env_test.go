@@ -5,8 +5,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/fixture"
 )
 
@@ -28,4 +30,67 @@ func TestSpec4_15_NoVariablesOfAPodStallInjection(t *testing.T) {
 	app.VolumeMounts = []corev1.VolumeMount{{Name: "logs", MountPath: "/logs", SubPathExpr: "$(V200)"}}
 	injected := injectInto(t, fixture.Pod(app), fixture.SidecarSet("s", fixture.Sidecar("side", sharing)))
 	assert.Len(t, injected.Spec.Containers[0].Env, 202)
+}
+
+// The kubelet expands a value only with earlier variables.
+func TestSpec4_6_ACopiedVariableComesAfterTheVariablesThatItReferences(t *testing.T) {
+	app := fixture.Container("app")
+	app.Env = []corev1.EnvVar{env("POD_NS", "shop"), env("LOG_DIR", "$(POD_NS)/logs"), env("BEFORE", "$(LATE)"), env("LATE", "x")}
+	app.VolumeMounts = []corev1.VolumeMount{{Name: "logs", MountPath: "/logs", SubPathExpr: "$(LOG_DIR)"}}
+	for name, wanted := range map[string][]string{"only the directory": {"LOG_DIR"}, "all, sorted by name": {"LOG_DIR", "POD_NS"}} {
+		side := fixture.Sidecar("side", sharing)
+		side.TransferEnv = []v1alpha1.TransferEnvVar{{SourceContainerName: "app", EnvNames: wanted}}
+		injected := injectInto(t, fixture.Pod(app), fixture.SidecarSet("s", side))
+		assert.Equal(t, []corev1.EnvVar{env("IS_INJECTED", "true"), env("POD_NS", "shop"), env("LOG_DIR", "$(POD_NS)/logs")}, injected.Spec.Containers[0].Env, name)
+	}
+	side := fixture.Sidecar("side")
+	side.TransferEnv = []v1alpha1.TransferEnvVar{{SourceContainerName: "app", EnvNames: []string{"BEFORE", "LATE"}}}
+	injected := injectInto(t, fixture.Pod(app), fixture.SidecarSet("s", side))
+	assert.Equal(t, []corev1.EnvVar{env("IS_INJECTED", "true"), env("BEFORE", "$(LATE)"), env("LATE", "x")}, injected.Spec.Containers[0].Env, "the app container does not expand the value either")
+}
+
+// Without a container name, a resourceFieldRef refers to the container that has the variable.
+func TestSpec4_6_ACopiedResourceFieldRefNamesTheAppContainer(t *testing.T) {
+	app := fixture.Container("app")
+	limit := func(container string) corev1.EnvVar {
+		return corev1.EnvVar{Name: "MEM", ValueFrom: &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{ContainerName: container, Resource: "limits.memory"}}}
+	}
+	app.Env = []corev1.EnvVar{limit("")}
+	side := fixture.Sidecar("side")
+	side.TransferEnv = []v1alpha1.TransferEnvVar{{SourceContainerName: "app", EnvName: "MEM"}}
+	pod := fixture.Pod(app)
+	injected := injectInto(t, pod, fixture.SidecarSet("s", side))
+	assert.Equal(t, "app", injected.Spec.Containers[0].Env[1].ValueFrom.ResourceFieldRef.ContainerName)
+	assert.Empty(t, injected.Spec.Containers[1].Env[0].ValueFrom.ResourceFieldRef.ContainerName, "the app container does not change")
+}
+
+// A sidecar gets no variables of envFrom, so the kubelet could not start it.
+func TestSpec4_5_AMountThatNeedsAVariableOfEnvFromIsNotShared(t *testing.T) {
+	app := fixture.Container("app")
+	app.EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "cfg"}}}}
+	app.Env = []corev1.EnvVar{env("DIR", "$(REGION)/x"), env("OWN", "y")}
+	app.VolumeMounts = []corev1.VolumeMount{
+		{Name: "a", MountPath: "/a", SubPathExpr: "$(REGION)"}, {Name: "b", MountPath: "/b", SubPathExpr: "$(DIR)"},
+		{Name: "c", MountPath: "/c", SubPathExpr: "$(OWN)/$$(REGION)"}, {Name: "d", MountPath: "/d"},
+	}
+	pod := fixture.Pod(app)
+	injection, err := Pod(pod, prepareAll(t, fixture.SidecarSet("s", fixture.Sidecar("side", sharing))), noon)
+	require.NoError(t, err)
+	assert.Equal(t, []string{
+		"container app: the mount at /a is not shared with SidecarSet s, because envFrom may define a variable of its subPathExpr",
+		"container app: the mount at /b is not shared with SidecarSet s, because envFrom may define a variable of its subPathExpr",
+	}, injection.Warnings())
+	injected := injectInto(t, pod, fixture.SidecarSet("s", fixture.Sidecar("side", sharing)))
+	assert.Equal(t, app.VolumeMounts[2:], injected.Spec.Containers[0].VolumeMounts)
+}
+
+// Kubernetes rejects two devices of one volume in a container.
+func TestSpec4_5_OneDeviceOfAVolumeIsShared(t *testing.T) {
+	first, second := fixture.Container("app"), fixture.Container("app2")
+	first.VolumeDevices = []corev1.VolumeDevice{{Name: "disk", DevicePath: "/dev/a"}}
+	second.VolumeDevices = []corev1.VolumeDevice{{Name: "disk", DevicePath: "/dev/b"}}
+	side := fixture.Sidecar("side")
+	side.ShareVolumeDevicePolicy = &v1alpha1.ShareVolumePolicy{Type: v1alpha1.ShareVolumePolicyEnabled}
+	injected := injectInto(t, fixture.Pod(first, second), fixture.SidecarSet("s", side))
+	assert.Equal(t, first.VolumeDevices, injected.Spec.Containers[0].VolumeDevices)
 }
