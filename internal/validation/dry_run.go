@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -52,11 +53,21 @@ func NewDryRunPod(spec map[string]any) *DryRunPod {
 		pod.Spec["containers"] = []any{placeholder(initContainers)}
 	}
 	pod.set("initContainers", inits)
+	if slices.ContainsFunc(slices.Concat(containers, initContainers), isUnmasked) {
+		// Kubernetes accepts such a container only in a pod with its own user namespace.
+		pod.Spec["hostUsers"] = false
+	}
 	for _, list := range []string{"volumes", "imagePullSecrets"} {
 		items, _ := spec[list].([]any)
 		pod.set(list, items)
 	}
 	return pod
+}
+
+// isUnmasked reports whether a container has the unmasked /proc.
+func isUnmasked(container map[string]any) bool {
+	context, _ := container["securityContext"].(map[string]any)
+	return context["procMount"] == string(corev1.UnmaskedProcMount)
 }
 
 func (p *DryRunPod) set(list string, items []any) {

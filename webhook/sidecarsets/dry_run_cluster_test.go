@@ -70,6 +70,8 @@ const valid = `{containers: [{name: a, image: b}]}`
 func (a *environment) answers() {
 	for spec, want := range map[string][]string{
 		valid: nil,
+		// Kubernetes accepts an unmasked /proc only in a pod with its own user namespace.
+		`{containers: [{name: a, image: b, securityContext: {procMount: Unmasked}}]}`:                                                           nil,
 		`{containers: [{name: a, image: b, fieldOfTheFuture: 1}], volumes: [{name: v, sourceOfTheFuture: {}}]}`:                                 nil,
 		`{initContainers: [{name: app, image: b}]}`:                                                                                             nil,
 		`{containers: [{name: h, image: b, ports: [{containerPort: 1}], upgradeStrategy: {upgradeType: HotUpgrade, hotUpgradeEmptyImage: e}}]}`: nil,
