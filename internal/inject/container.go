@@ -98,45 +98,22 @@ func (a app) inject(s sidecar) (*corev1.Container, error) {
 
 // sharedMounts returns a list of mounts followed by the mounts of the app containers at paths that have no
 // mount yet (SPEC §4.5). sharedMounts also returns the variables that the subPathExpr of the added mounts
-// reference. A mount is left out if envFrom may define one of these variables.
+// reference.
 func (a app) sharedMounts(mounts []corev1.VolumeMount) ([]corev1.VolumeMount, []appVariable) {
 	mounts = slices.Clip(mounts)
 	var needed []appVariable
 	for _, source := range a.containers {
 		mounts = slices.Grow(mounts, len(source.VolumeMounts))
+		variables := references{of: source}
 		for _, mount := range source.VolumeMounts {
 			if slices.ContainsFunc(mounts, func(m corev1.VolumeMount) bool { return samePath(m.MountPath, mount.MountPath) }) {
 				continue
 			}
-			variables, shareable := subPathVariables(&mount, source)
-			if !shareable {
-				continue
-			}
 			mounts = append(mounts, mount)
-			needed = append(needed, variables...)
+			needed = append(needed, variables.referencedBy(mount.SubPathExpr)...)
 		}
 	}
 	return mounts, needed
-}
-
-// subPathVariables returns the variables that the subPathExpr of a mount of an app container references.
-// shareable is false if envFrom may define one of these variables, because a sidecar gets no variables of
-// envFrom.
-func subPathVariables(mount *corev1.VolumeMount, of *corev1.Container) (variables []appVariable, shareable bool) {
-	variables, complete := referenced(mount.SubPathExpr, of)
-	return variables, complete || len(of.EnvFrom) == 0
-}
-
-// unsharedMounts describes the mounts of the app containers that sharedMounts leaves out because of envFrom.
-func (a app) unsharedMounts() (mounts []string) {
-	for _, source := range a.containers {
-		for i := range source.VolumeMounts {
-			if _, shareable := subPathVariables(&source.VolumeMounts[i], source); !shareable {
-				mounts = append(mounts, fmt.Sprintf("container %s: the mount at %s", source.Name, source.VolumeMounts[i].MountPath))
-			}
-		}
-	}
-	return mounts
 }
 
 // sharedDevices returns a list of devices followed by the devices of the app containers whose paths and

@@ -89,39 +89,44 @@ func (a app) sourceName(wanted *v1alpha1.TransferEnvVar) string {
 	return a.pod.Annotations[parts[2]]
 }
 
-// referenced returns the variables of an app container that an expression references as $(NAME), and the
-// variables that the values of these variables reference. The kubelet expands a value only with earlier
-// variables. complete is false if the container has no variable for a reference.
-func referenced(expression string, of *corev1.Container) (found []appVariable, complete bool) {
+// references finds the variables of an app container that expressions reference as $(NAME).
+type references struct {
+	of *corev1.Container
+	// positions contains the positions of the variables of each name. found contains the positions of the
+	// variables that were returned.
+	positions map[string][]int
+	found     map[int]bool
+}
+
+// referencedBy returns the variables that an expression references, and the variables that the values of
+// these variables reference. Each variable comes after the variables that its value references, because the
+// kubelet expands a value only with earlier variables. A variable of an earlier call is not returned again.
+func (r *references) referencedBy(expression string) (variables []appVariable) {
 	if expression == "" {
-		return nil, true
+		return nil
 	}
-	positions := make(map[string][]int, len(of.Env))
-	for index := range of.Env {
-		positions[of.Env[index].Name] = append(positions[of.Env[index].Name], index)
+	if r.positions == nil {
+		r.positions, r.found = make(map[string][]int, len(r.of.Env)), map[int]bool{}
+		for index := range r.of.Env {
+			r.positions[r.of.Env[index].Name] = append(r.positions[r.of.Env[index].Name], index)
+		}
 	}
-	complete = true
-	visited := map[int]bool{}
 	var visit func(value string, before int)
 	visit = func(value string, before int) {
 		for _, match := range reference.FindAllStringSubmatch(value, -1) {
-			if match[1] == "" {
-				continue // an escaped dollar sign
-			}
-			earlier, _ := slices.BinarySearch(positions[match[1]], before)
-			if earlier == 0 {
-				complete = false
+			earlier, _ := slices.BinarySearch(r.positions[match[1]], before)
+			if match[1] == "" || earlier == 0 {
 				continue
 			}
-			if index := positions[match[1]][earlier-1]; !visited[index] {
-				visited[index] = true
-				visit(of.Env[index].Value, index)
-				found = append(found, variableOf(of, index))
+			if index := r.positions[match[1]][earlier-1]; !r.found[index] {
+				r.found[index] = true
+				visit(r.of.Env[index].Value, index)
+				variables = append(variables, variableOf(r.of, index))
 			}
 		}
 	}
-	visit(expression, len(of.Env))
-	return found, complete
+	visit(expression, len(r.of.Env))
+	return variables
 }
 
 // envIndex returns the index of the last variable with a name, or -1. The kubelet uses the last variable.
@@ -152,7 +157,7 @@ func addMissingEnv(env []corev1.EnvVar, more []appVariable) []corev1.EnvVar {
 }
 
 // inReferenceOrder returns variables in their order, but each variable after the variables that its value
-// references, if these variables are earlier in the app container, too. Otherwise, the kubelet would not
+// references, if the app container has earlier variables of these names. Otherwise, the kubelet would not
 // expand the value in the sidecar (SPEC §4.6). The names of the variables are unique.
 func inReferenceOrder(variables []appVariable) []appVariable {
 	positions := make(map[string]int, len(variables))
@@ -173,7 +178,7 @@ func inReferenceOrder(variables []appVariable) []appVariable {
 		visited[at] = true
 		one := &variables[at]
 		for _, match := range reference.FindAllStringSubmatch(one.Value, -1) {
-			if before, ok := positions[match[1]]; ok && variables[before].of == one.of && variables[before].index < one.index {
+			if before, ok := positions[match[1]]; ok && envIndex(one.of.Env[:one.index], match[1]) >= 0 {
 				visit(before)
 			}
 		}

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -49,6 +48,34 @@ func TestSpec4_6_ACopiedVariableComesAfterTheVariablesThatItReferences(t *testin
 	assert.Equal(t, []corev1.EnvVar{env("IS_INJECTED", "true"), env("BEFORE", "$(LATE)"), env("LATE", "x")}, injected.Spec.Containers[0].Env, "the app container does not expand the value either")
 }
 
+// The variable that a value references may be copied from another app container.
+func TestSpec4_6_TheOrderOfReferencesAppliesAcrossContainers(t *testing.T) {
+	first, second := fixture.Container("app"), fixture.Container("app2")
+	first.Env = []corev1.EnvVar{env("POD", "web-1")}
+	first.VolumeMounts = []corev1.VolumeMount{{Name: "a", MountPath: "/a", SubPathExpr: "$(POD)"}}
+	second.Env = []corev1.EnvVar{env("POD", "web-1"), env("DIR", "$(POD)/x")}
+	second.VolumeMounts = []corev1.VolumeMount{{Name: "b", MountPath: "/b", SubPathExpr: "$(DIR)"}}
+	side := fixture.Sidecar("side", sharing)
+	side.TransferEnv = []v1alpha1.TransferEnvVar{{SourceContainerName: "app2", EnvName: "DIR"}}
+	injected := injectInto(t, fixture.Pod(first, second), fixture.SidecarSet("s", side))
+	assert.Equal(t, []corev1.EnvVar{env("IS_INJECTED", "true"), env("POD", "web-1"), env("DIR", "$(POD)/x")}, injected.Spec.Containers[0].Env)
+}
+
+// Each mount references all variables.
+func TestSpec4_15_NoMountsOfAPodStallInjection(t *testing.T) {
+	app := fixture.Container("app")
+	app.Env = []corev1.EnvVar{env("V0", "x")}
+	for i := range 1000 {
+		app.Env = append(app.Env, env(fmt.Sprintf("V%d", i+1), fmt.Sprintf("$(V%d)", i)))
+		app.VolumeMounts = append(app.VolumeMounts, corev1.VolumeMount{Name: "logs", MountPath: fmt.Sprintf("/logs/%d", i), SubPathExpr: "$(V1000)"})
+	}
+	variables := references{of: &app}
+	assert.Len(t, variables.referencedBy("$(V1000)"), 1001)
+	assert.Empty(t, variables.referencedBy("$(V1000)"))
+	injected := injectInto(t, fixture.Pod(app), fixture.SidecarSet("s", fixture.Sidecar("side", sharing)))
+	assert.Len(t, injected.Spec.Containers[0].Env, 1002)
+}
+
 // Without a container name, a resourceFieldRef refers to the container that has the variable.
 func TestSpec4_6_ACopiedResourceFieldRefNamesTheAppContainer(t *testing.T) {
 	app := fixture.Container("app")
@@ -62,26 +89,6 @@ func TestSpec4_6_ACopiedResourceFieldRefNamesTheAppContainer(t *testing.T) {
 	injected := injectInto(t, pod, fixture.SidecarSet("s", side))
 	assert.Equal(t, "app", injected.Spec.Containers[0].Env[1].ValueFrom.ResourceFieldRef.ContainerName)
 	assert.Empty(t, injected.Spec.Containers[1].Env[0].ValueFrom.ResourceFieldRef.ContainerName, "the app container does not change")
-}
-
-// A sidecar gets no variables of envFrom, so the kubelet could not start it.
-func TestSpec4_5_AMountThatNeedsAVariableOfEnvFromIsNotShared(t *testing.T) {
-	app := fixture.Container("app")
-	app.EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "cfg"}}}}
-	app.Env = []corev1.EnvVar{env("DIR", "$(REGION)/x"), env("OWN", "y")}
-	app.VolumeMounts = []corev1.VolumeMount{
-		{Name: "a", MountPath: "/a", SubPathExpr: "$(REGION)"}, {Name: "b", MountPath: "/b", SubPathExpr: "$(DIR)"},
-		{Name: "c", MountPath: "/c", SubPathExpr: "$(OWN)/$$(REGION)"}, {Name: "d", MountPath: "/d"},
-	}
-	pod := fixture.Pod(app)
-	injection, err := Pod(pod, prepareAll(t, fixture.SidecarSet("s", fixture.Sidecar("side", sharing))), noon)
-	require.NoError(t, err)
-	assert.Equal(t, []string{
-		"container app: the mount at /a is not shared with SidecarSet s, because envFrom may define a variable of its subPathExpr",
-		"container app: the mount at /b is not shared with SidecarSet s, because envFrom may define a variable of its subPathExpr",
-	}, injection.Warnings())
-	injected := injectInto(t, pod, fixture.SidecarSet("s", fixture.Sidecar("side", sharing)))
-	assert.Equal(t, app.VolumeMounts[2:], injected.Spec.Containers[0].VolumeMounts)
 }
 
 // Kubernetes rejects two devices of one volume in a container.

@@ -162,7 +162,7 @@ func (p *insertions) sortByName() {
 
 // warn adds a warning for each container that the author of the pod wrote and that a sidecar replaces (SPEC
 // §4.2). If sets is not empty, warn also adds a warning for each other container with the variable of
-// injected containers, and for each mount that the sidecars of sets do not share (SPEC §4.5).
+// injected containers (SPEC §4.5).
 func (i *Injection) warn(own app, injectedBy map[string]string, sets []*Set) {
 	for _, container := range own.replaced {
 		i.warnings = append(i.warnings, fmt.Sprintf("container %s: a container of SidecarSet %s replaces it", container, injectedBy[container]))
@@ -172,13 +172,6 @@ func (i *Injection) warn(own app, injectedBy map[string]string, sets []*Set) {
 			i.warnings = append(i.warnings, fmt.Sprintf("container %s: because of its variable %s, its volumes, variables and resources are not shared with SidecarSet %s",
 				container, v1alpha1.InjectedEnv, joinedNames(sets)))
 		}
-	}
-	sharing := slices.DeleteFunc(slices.Clone(sets), func(set *Set) bool { return !set.sharesVolumes() })
-	if len(sharing) == 0 {
-		return
-	}
-	for _, mount := range own.unsharedMounts() {
-		i.warnings = append(i.warnings, fmt.Sprintf("%s is not shared with SidecarSet %s, because envFrom may define a variable of its subPathExpr", mount, joinedNames(sharing)))
 	}
 }
 

@@ -34,12 +34,6 @@ type sidecar struct {
 	env []corev1.EnvVar
 }
 
-// sharesVolumes reports whether a sidecar of the SidecarSet gets the mounts of the app containers.
-func (s *Set) sharesVolumes() bool {
-	shares := func(one sidecar) bool { return one.ShareVolumePolicy.Type == v1alpha1.ShareVolumePolicyEnabled }
-	return slices.ContainsFunc(s.containers, shares) || slices.ContainsFunc(s.initContainers, shares)
-}
-
 func (s sidecar) hot() bool { return isHot(s.SidecarContainer) }
 
 func isHot(c *v1alpha1.SidecarContainer) bool {
