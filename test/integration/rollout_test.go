@@ -182,7 +182,7 @@ func TestTwoEditsASecondApartLeaveOneRunAndTheNewerWins(t *testing.T) {
 
 func TestSignalsPauseAndResumeAlsoWithoutAnyInput(t *testing.T) {
 	t.Parallel()
-	s := newScenario(t, 10, nil)
+	s := newKubeletScenario(t, 10, map[string]string{readyAfter: "2s"}, nil)
 	s.upgradeTo("side:v2")
 	s.await(func(v observer.View) bool { return v.Updated >= 2 })
 	out, err := temporal(s.ctx, "workflow", "signal", "--workflow-id", s.workflow(), "--name", protocol.PauseSignal)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -206,12 +207,25 @@ func newNamedScenario(t *testing.T, name string, n int32, kubelet map[string]str
 	require.NoError(t, err)
 	s.watched.Expect("side:v1")
 	if n > 0 {
+		s.awaitInjection()
 		pods := deployment(name, n)
 		pods.Spec.Template.Annotations = kubelet
 		require.NoError(t, stack.kube.Create(ctx, pods))
 		s.await(observer.Converged(int(n)))
 	}
 	return s
+}
+
+// awaitInjection waits until the webhook has observed the SidecarSet. A pod that is created earlier gets no
+// sidecar. At first, the namespace may lack its service account.
+func (s *scenario) awaitInjection() {
+	s.t.Helper()
+	s.poll("the webhook to observe the SidecarSet", func() (bool, error) {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "probe", Labels: map[string]string{"app": s.name}}}
+		pod.Spec.Containers = []corev1.Container{{Name: "app", Image: "app:1"}}
+		err := stack.kube.Create(s.ctx, pod, client.DryRunAll)
+		return err == nil && slices.Contains(strings.Split(pod.Annotations[v1alpha1.InjectedListAnnotation], ","), s.name), nil
+	})
 }
 
 func (s *scenario) clean() {
