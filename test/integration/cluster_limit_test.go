@@ -82,10 +82,7 @@ func (f *limitedCluster) add(name string, pods int32, kubelet map[string]string)
 	f.sets = append(f.sets, set)
 	app := deployment(name, pods)
 	app.Namespace, app.Name, app.Spec.Template.Annotations = f.name, name, kubelet
-	f.poll("the webhook to know "+name, func() (bool, error) {
-		containers, err := tryPod(f.ctx, f.name, name)
-		return len(containers) == 2, err
-	})
+	f.awaitInjection(name)
 	require.NoError(f.t, stack.kube.Create(f.ctx, app))
 }
 

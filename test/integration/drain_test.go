@@ -56,7 +56,9 @@ func TestARollingRestartDelaysNoRollout(t *testing.T) {
 
 // timeouts returns the timed-out tasks in the history of the newest run. If the server lacks the capability
 // WorkerPollCompleteOnShutdown, the server may dispatch a workflow task to a poll that is being closed.
-// timeouts omits the timeout of such a task, because a worker cannot prevent this timeout.
+// timeouts omits the timeout of such a task, because a worker cannot prevent this timeout. timeouts also omits
+// a task that waited in the sticky queue of a worker for a second, because a busy machine may suspend the
+// worker for this time. The server then dispatches the task to any worker.
 func (s *scenario) timeouts() (found []string) {
 	s.t.Helper()
 	namespace, err := stack.temporal.WorkflowService().DescribeNamespace(s.ctx, &workflowservice.DescribeNamespaceRequest{Namespace: cluster.TemporalNamespace})
@@ -69,7 +71,6 @@ func (s *scenario) timeouts() (found []string) {
 		switch event.EventType {
 		case enums.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT:
 			timeout := event.GetWorkflowTaskTimedOutEventAttributes().TimeoutType
-			// A busy worker may leave a task in its sticky queue for a second. Any worker then gets the task.
 			if mayBeCut && timeout == enums.TIMEOUT_TYPE_START_TO_CLOSE || timeout == enums.TIMEOUT_TYPE_SCHEDULE_TO_START {
 				return
 			}

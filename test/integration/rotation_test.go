@@ -43,10 +43,7 @@ func TestCertificatesRotateWithoutAFailedRequest(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScenario(t, 0, nil)
-			s.poll("pods to be injected", func() (bool, error) {
-				containers, err := tryPod(s.ctx, s.name, s.name)
-				return len(containers) == 2, err
-			})
+			s.awaitInjection(s.name)
 			before := served(t)
 			hammer := s.hammer(8)
 			begin(s)

@@ -207,7 +207,7 @@ func newNamedScenario(t *testing.T, name string, n int32, kubelet map[string]str
 	require.NoError(t, err)
 	s.watched.Expect("side:v1")
 	if n > 0 {
-		s.awaitInjection()
+		s.awaitInjection(name)
 		pods := deployment(name, n)
 		pods.Spec.Template.Annotations = kubelet
 		require.NoError(t, stack.kube.Create(ctx, pods))
@@ -216,15 +216,13 @@ func newNamedScenario(t *testing.T, name string, n int32, kubelet map[string]str
 	return s
 }
 
-// awaitInjection waits until the webhook has observed the SidecarSet. A pod that is created earlier gets no
-// sidecar. At first, the namespace may lack its service account.
-func (s *scenario) awaitInjection() {
+// awaitInjection waits until the webhook has observed the SidecarSet whose name is the label app of its pods. A
+// pod that is created earlier gets no sidecar. At first, the namespace may lack its service account.
+func (s *scenario) awaitInjection(set string) {
 	s.t.Helper()
-	s.poll("the webhook to observe the SidecarSet", func() (bool, error) {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "probe", Labels: map[string]string{"app": s.name}}}
-		pod.Spec.Containers = []corev1.Container{{Name: "app", Image: "app:1"}}
-		err := stack.kube.Create(s.ctx, pod, client.DryRunAll)
-		return err == nil && slices.Contains(strings.Split(pod.Annotations[v1alpha1.InjectedListAnnotation], ","), s.name), nil
+	s.poll("the webhook to observe "+set, func() (bool, error) {
+		pod, err := dryRunPod(s.ctx, s.name, set)
+		return err == nil && slices.Contains(strings.Split(pod.Annotations[v1alpha1.InjectedListAnnotation], ","), set), nil
 	})
 }
 

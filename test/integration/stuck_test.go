@@ -173,7 +173,8 @@ func TestSpec7_8_EvictedAndFailedPodsStopNoOther(t *testing.T) {
 func TestSpec7_8_PodsOnADeadNodeStopNoOther(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t, 8, nil)
-	// The nodes of two pods are lost, so no kubelet reports the status of these pods.
+	// Two pods have the phase Unknown, which Kubernetes does not set for lost nodes any more. The test
+	// TestSpec7_2_PodsOfALostNodeAreUpgradedOnceTheNodeResponds has the conditions that Kubernetes sets.
 	pods := s.pods()
 	for i := range 2 {
 		s.patchPodStatus(&pods[i], `{"status":{"conditions":[{"type":"Ready","status":"False","reason":"NodeStatusUnknown","lastTransitionTime":"2020-01-01T00:00:00Z"}],"phase":"Unknown"}}`)

@@ -15,13 +15,19 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// tryPod creates a pod in a dry run and returns the names of the containers.
-func tryPod(ctx context.Context, namespace, app string) ([]string, error) {
+// dryRunPod creates a pod with the label app in a dry run, and returns the pod after admission.
+func dryRunPod(ctx context.Context, namespace, app string) (*corev1.Pod, error) {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "probe", Labels: map[string]string{"app": app}},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app:1"}}},
 	}
 	err := stack.kube.Create(ctx, pod, client.DryRunAll)
+	return pod, err
+}
+
+// tryPod creates a pod in a dry run and returns the names of the containers.
+func tryPod(ctx context.Context, namespace, app string) ([]string, error) {
+	pod, err := dryRunPod(ctx, namespace, app)
 	var names []string
 	for _, c := range pod.Spec.Containers {
 		names = append(names, c.Name)
