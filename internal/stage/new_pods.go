@@ -33,8 +33,23 @@ func upgrades(set *v1alpha1.SidecarSet) bool {
 	if set.Spec.UpdateStrategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType {
 		return false
 	}
+	return progressingReason(set) != v1alpha1.ReasonNotUpgradablePods
+}
+
+// Complete reports whether status shows that no pod of the current generation remains to be upgraded or
+// recreated.
+func Complete(set *v1alpha1.SidecarSet) bool {
+	return progressingReason(set) == v1alpha1.ReasonRolloutComplete
+}
+
+// progressingReason returns the reason of the condition Progressing of the current generation. Before the
+// operator has observed the generation, the result is empty.
+func progressingReason(set *v1alpha1.SidecarSet) string {
 	progressing := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionProgressing)
-	return progressing == nil || progressing.ObservedGeneration != set.Generation || progressing.Reason != v1alpha1.ReasonNotUpgradablePods
+	if progressing == nil || progressing.ObservedGeneration != set.Generation {
+		return ""
+	}
+	return progressing.Reason
 }
 
 // NewPods returns the share of the new pods that get the current content of a SidecarSet with a

@@ -32,6 +32,8 @@ type compiledSet struct {
 	// former is the revision that new pods get in place of the newest content. If all new pods get the
 	// newest content, former is nil.
 	former *v1alpha1.GoodRevision
+	// complete is set if no pod of the current generation remains to be upgraded or recreated.
+	complete bool
 	// quarantined is set if no new pod gets the newest content, because the rollout of the newest content
 	// failed.
 	quarantined bool
@@ -59,6 +61,7 @@ func compile(set *v1alpha1.SidecarSet) *compiledSet {
 		return compiled
 	}
 	compiled.former = stage.Former(completed, completed.Annotations[v1alpha1.HashAnnotation])
+	compiled.complete = stage.Complete(completed)
 	compiled.permitted = fleet.Permitted(completed, nil)
 	compiled.quarantined = stage.QuarantineOf(completed) != nil
 	compiled.newest, compiled.newestErr = prepareNewest(completed)

@@ -192,6 +192,34 @@ func TestSpec11_5_AFormerRevisionThatConflictsRejectsNoPod(t *testing.T) {
 	}
 }
 
+// A workload that deletes its last old pod before it creates the next pod matches no pod in between.
+func TestSpec11_5_WithoutPodsContentThatCannotBeUpgradedInPlaceIsNotWithheld(t *testing.T) {
+	withArgs := func(s *v1alpha1.SidecarSet) { s.Spec.Containers[0].Args = []string{"--old"} }
+	complete := func(set *v1alpha1.SidecarSet, generation int64) {
+		set.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Reason: v1alpha1.ReasonRolloutComplete, ObservedGeneration: generation}}
+	}
+	for _, c := range []struct {
+		name  string
+		more  func(*v1alpha1.SidecarSet)
+		when  func(*v1alpha1.SidecarSet)
+		image string
+	}{
+		{"images differ", func(*v1alpha1.SidecarSet) {}, func(set *v1alpha1.SidecarSet) { complete(set, 2) }, "side:v1"},
+		{"arguments differ", withArgs, func(set *v1alpha1.SidecarSet) { complete(set, 2) }, "side:v2"},
+		{"status is of the former generation", withArgs, func(set *v1alpha1.SidecarSet) { complete(set, 1) }, "side:v1"},
+		{"the rollout is not complete", withArgs, func(*v1alpha1.SidecarSet) {}, "side:v1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			set, good := editedSet(t, "s", "side", c.more)
+			inStep(set, protocol.Stage{Generation: 2, Policy: "steps", Steps: 2, Step: &protocol.Step{UpTo: intstr.FromInt32(1)}})
+			set.Status.MatchedPods = 0
+			c.when(set)
+			handler := handlerFor(t, interceptor.Funcs{}, []client.Object{good}, set)
+			assert.Equal(t, c.image, injectedPod(t, handler, "request").Spec.Containers[0].Image)
+		})
+	}
+}
+
 func TestSpec11_5_ARevisionThatCannotBeListedRejectsNoPod(t *testing.T) {
 	failing := interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 		if _, ok := list.(*appsv1.ControllerRevisionList); ok {

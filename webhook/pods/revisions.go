@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/inject"
 	"github.com/outrigger/outrigger/internal/revision"
 	"github.com/outrigger/outrigger/webhook/fallback"
@@ -150,7 +151,9 @@ func (h *Handler) livePinned(ctx context.Context, set *compiledSet, missing erro
 
 // former returns the former revision. If the former revision is missing, or if revisions cannot be
 // listed or read, former returns the newest content, because a policy must not stop the creation of
-// pods.
+// pods. former also returns the newest content if no pods remain, and a pod with the former revision could
+// not be upgraded in place (SPEC 11.5.5). Otherwise, a workload that deletes its last old pod before the
+// workload creates the next pod would never get the newest content.
 func (h *Handler) former(ctx context.Context, set *compiledSet) (*inject.Set, error) {
 	sorted, err := h.revisionsOf(ctx, set)
 	if err != nil {
@@ -166,7 +169,14 @@ func (h *Handler) former(ctx context.Context, set *compiledSet) (*inject.Set, er
 		h.sets.log.Error(err, "a new pod gets the newest content: the last good revision cannot be read", "sidecarset", set.name)
 		return set.newest, set.newestErr
 	}
+	if set.complete && !set.quarantined && set.newestErr == nil && !sameWithoutImages(recorded, set.newest) {
+		return set.newest, nil
+	}
 	return recorded, nil
+}
+
+func sameWithoutImages(a, b *inject.Set) bool {
+	return a.Annotations[v1alpha1.HashWithoutImageAnnotation] == b.Annotations[v1alpha1.HashWithoutImageAnnotation]
 }
 
 func (h *Handler) revisionsOf(ctx context.Context, set *compiledSet) ([]*appsv1.ControllerRevision, error) {
