@@ -9,6 +9,7 @@ import (
 	"io"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -78,10 +79,14 @@ func (d *demo) show(ctx context.Context) error {
 }
 
 func (d *demo) inject(ctx context.Context) error {
-	for _, file := range []string{"sidecarset.yaml", "deployment.yaml"} {
-		if err := d.apply(ctx, file); err != nil {
-			return err
-		}
+	if err := d.apply(ctx, "sidecarset.yaml"); err != nil {
+		return err
+	}
+	if err := d.awaitInjection(ctx); err != nil {
+		return err
+	}
+	if err := d.apply(ctx, "deployment.yaml"); err != nil {
+		return err
 	}
 	d.watched.Expect(before)
 	if _, err := d.watched.Await(ctx, observer.Converged(pods)); err != nil {
@@ -96,6 +101,21 @@ func (d *demo) inject(ctx context.Context) error {
 		return err
 	}
 	d.workflow = "sidecarset/" + set + "/" + uid
+	return nil
+}
+
+// awaitInjection waits until the webhook has observed the SidecarSet. Pods that are created earlier get no
+// sidecar.
+func (d *demo) awaitInjection(ctx context.Context) error {
+	var last error
+	err := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		var containers string
+		containers, last = d.kubectl(ctx, nil, "run", "probe", "--image=nginx", "--labels=app=nginx", "--dry-run=server", "-o", "jsonpath={.spec.containers[*].name}")
+		return slices.Contains(strings.Fields(containers), "sidecar1"), nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait until the webhook injects sidecar1: %w", errors.Join(context.Cause(ctx), last))
+	}
 	return nil
 }
 
