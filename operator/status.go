@@ -98,7 +98,7 @@ func recordFormerRevision(p *pass) {
 		return
 	}
 	good := v1alpha1.GoodRevision{Revision: p.former.Name, Hash: p.former.Annotations[v1alpha1.HashAnnotation], ResourceVersion: coversNoUpgrade}
-	if last := was.LastGoodRevision(); good.Hash == "" || good.Hash == p.set.Annotations[v1alpha1.HashAnnotation] || last != nil && last.Hash == good.Hash {
+	if last := was.LastGoodRevision(); good.Hash == "" || good.Hash == p.set.Annotations[v1alpha1.HashAnnotation] || last != nil && last.Hash == good.Hash && last.Revision == good.Revision {
 		return
 	}
 	for _, known := range was.GoodRevisions {

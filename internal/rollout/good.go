@@ -21,14 +21,14 @@ func (p *Plan) MayHaveEnded() bool {
 
 // EndToRecord reports whether status must record the end of the rollout. According to the plan, the rollout
 // has ended or may have ended, but status does not show this end: the content is not the content of the last
-// good revision, or was rolled out again after the last recorded end. Content is good only if a ready pod has
-// the content.
+// good revision, or was rolled out again after the last recorded end. The hash does not cover all fields of a
+// revision, so the revisions are compared, too. Content is good only if a ready pod has the content.
 func EndToRecord(set *v1alpha1.SidecarSet, version *podstate.Version, plan *Plan, pods []Pod) bool {
 	if !plan.Ended() && !plan.MayHaveEnded() || plan.Counts.UpdatedReady == 0 {
 		return false
 	}
 	last := set.Status.LastGoodRevision()
-	if last == nil || last.Hash != version.Hash {
+	if last == nil || last.Hash != version.Hash || last.Revision != set.Status.LatestRevision {
 		return true
 	}
 	for i := range pods {

@@ -15,7 +15,7 @@ func TestSpec7_5_TheEndOfARolloutIsRecordedOnce(t *testing.T) {
 	upgraded := podstate.State{Updated: true, UpgradedInPlace: true, Consistent: true, Ready: true}
 	recorded := upgraded
 	recorded.RolloutEnded = true
-	is := []v1alpha1.GoodRevision{{Hash: "taken over"}, {Hash: "new", ResourceVersion: "8"}}
+	is := []v1alpha1.GoodRevision{{Hash: "taken over"}, {Revision: "s-2", Hash: "new", ResourceVersion: "8"}}
 	for name, c := range map[string]struct {
 		phase protocol.Phase
 		ready int
@@ -35,9 +35,10 @@ func TestSpec7_5_TheEndOfARolloutIsRecordedOnce(t *testing.T) {
 		"recorded, upgraded again since": {protocol.PhaseComplete, 1, is, upgraded, true, protocol.Counts{}},
 		"recorded of content before":     {protocol.PhaseComplete, 1, []v1alpha1.GoodRevision{{Hash: "old", ResourceVersion: "9"}, is[1]}, recorded, true, protocol.Counts{}},
 		"only taken over":                {protocol.PhaseComplete, 1, []v1alpha1.GoodRevision{{Hash: "new"}}, recorded, true, protocol.Counts{}},
+		"only volumes have changed":      {protocol.PhaseComplete, 1, []v1alpha1.GoodRevision{{Revision: "s-1", Hash: "new", ResourceVersion: "8"}}, recorded, true, protocol.Counts{}},
 	} {
 		set := &v1alpha1.SidecarSet{}
-		set.Status.GoodRevisions = c.good
+		set.Status.GoodRevisions, set.Status.LatestRevision = c.good, "s-2"
 		plan := &Plan{Phase: c.phase, Counts: c.left}
 		plan.Counts.UpdatedReady = c.ready
 		got := EndToRecord(set, &podstate.Version{Hash: "new"}, plan, []Pod{{State: c.pod}})
