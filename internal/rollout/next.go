@@ -98,7 +98,7 @@ func (p *planner) run() error {
 func (p *planner) phase() protocol.Phase {
 	counts := &p.plan.Counts
 	switch {
-	case p.strategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType && counts.Migrating == 0:
+	case p.strategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType && !p.migrates():
 		return protocol.PhaseNotUpdate
 	case p.strategy.Paused && counts.Remaining > 0:
 		return protocol.PhasePaused
@@ -125,10 +125,16 @@ func (p *planner) stepReached() bool {
 	return p.stage.Reached != nil || p.plan.allowed == 0 && counts.Converging == 0 && !p.migratesToVersion()
 }
 
-// migrates reports whether the rollout waits for a hot upgrade. A rollback waits only for hot upgrades to the
-// version of the rollback.
+// migrates reports whether the rollout waits for a hot upgrade. A hot upgrade to an earlier version may never
+// migrate, so such a pod counts only if its standby twin can be reset. A rollback waits only for hot upgrades
+// to the version of the rollback (SPEC 7.7.6).
 func (p *planner) migrates() bool {
-	return p.plan.Counts.Migrating > 0 && (p.quarantine == nil || p.migratesToVersion())
+	if p.quarantine != nil {
+		return p.migratesToVersion()
+	}
+	return p.plan.Counts.Migrating > 0 && slices.ContainsFunc(p.pods, func(pod Pod) bool {
+		return pod.Migrating && (pod.Updated || pod.Migrated)
+	})
 }
 
 // migratesToVersion reports whether a pod is in a hot upgrade to the version. A pod that was unavailable

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/podstate"
 )
 
@@ -116,6 +117,30 @@ func TestSpec7_8_APodThatWaitsDoesNotStopAStep(t *testing.T) {
 	plan, err = NextInStage(unavailable(intstr.FromInt32(9)), pods, nil, step(intstr.FromInt32(1)))
 	require.NoError(t, err)
 	assert.Equal(t, protocol.PhaseStepReached, plan.Phase)
+}
+
+// The content differs in more than images, and the new twin of an earlier version crashes. Such a rollout
+// upgrades no pod, so recreated pods get the newest content.
+func TestSpec7_7_AHotUpgradeToAnEarlierVersionKeepsNoRolloutOpen(t *testing.T) {
+	crashing := old
+	crashing.Migrating, crashing.Upgradable, crashing.Ready = true, false, false
+	recreate := old
+	recreate.Upgradable = false
+	for _, stage := range []*protocol.Stage{nil, step(intstr.FromInt32(1))} {
+		set := unavailable(intstr.FromInt32(9))
+		plan, err := NextInStage(set, matched(crashing, updated, recreate), nil, stage)
+		require.NoError(t, err)
+		assert.Equal(t, protocol.PhaseComplete, plan.Phase)
+		set.Spec.UpdateStrategy.Type = v1alpha1.NotUpdateSidecarSetStrategyType
+		plan, err = NextInStage(set, matched(crashing, updated, recreate), nil, stage)
+		require.NoError(t, err)
+		assert.Equal(t, protocol.PhaseNotUpdate, plan.Phase)
+		crashed := crashing
+		crashed.Migrated = true
+		plan, err = NextInStage(set, matched(crashed, updated, recreate), nil, stage)
+		require.NoError(t, err)
+		assert.Equal(t, protocol.PhaseWaiting, plan.Phase, "the standby twin can be reset")
+	}
 }
 
 // The update selector leaves out pod a, whose hot upgrade to an earlier version does not end.
