@@ -220,6 +220,24 @@ func TestSpec11_5_WithoutPodsContentThatCannotBeUpgradedInPlaceIsNotWithheld(t *
 	}
 }
 
+// A pod of a Job may end before its upgrade.
+func TestSpec11_5_WithoutPodsThePodsOfJobsGetTheNewestContent(t *testing.T) {
+	set, good := edited(t)
+	inStep(set, protocol.Stage{Generation: 2, Policy: "steps", Steps: 2, Step: &protocol.Step{UpTo: intstr.FromInt32(1)}})
+	set.Status.MatchedPods = 0
+	set.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Reason: v1alpha1.ReasonRolloutComplete, ObservedGeneration: 2}}
+	handler := handlerFor(t, interceptor.Funcs{}, []client.Object{good}, set)
+	compiled := handler.sets.informed.compiled.Matching(fixture.Pod().Labels)
+	require.Len(t, compiled, 1)
+	for kind, image := range map[string]string{"Job": "side:v2", "ReplicaSet": "side:v1"} {
+		pod := fixture.Pod()
+		pod.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Controller: new(true)}}
+		version, _, err := handler.version(t.Context(), "request", pod, compiled[0])
+		require.NoError(t, err)
+		assert.Equal(t, image, version.Spec.Containers[0].Image, kind)
+	}
+}
+
 func TestSpec11_5_ARevisionThatCannotBeListedRejectsNoPod(t *testing.T) {
 	failing := interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 		if _, ok := list.(*appsv1.ControllerRevisionList); ok {

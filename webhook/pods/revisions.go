@@ -96,7 +96,7 @@ func (h *Handler) version(ctx context.Context, request types.UID, pod *corev1.Po
 		version, err = h.pinned(ctx, set)
 		return version, false, err
 	case set.former != nil && !h.newPods(set).Includes(pod, request):
-		version, err = h.former(ctx, set)
+		version, err = h.former(ctx, set, pod)
 		return version, !set.quarantined, err
 	}
 	return set.newest, false, set.newestErr
@@ -151,10 +151,10 @@ func (h *Handler) livePinned(ctx context.Context, set *compiledSet, missing erro
 
 // former returns the former revision. If the former revision is missing, or if revisions cannot be
 // listed or read, former returns the newest content, because a policy must not stop the creation of
-// pods. former also returns the newest content if no pods remain, and a pod with the former revision could
-// not be upgraded in place (SPEC 11.5.5). Otherwise, a workload that deletes its last old pod before the
+// pods. former also returns the newest content if no pods remain, and the pod could not be upgraded in place
+// or may end before its upgrade (SPEC 11.5.5). Otherwise, a workload that deletes its last old pod before the
 // workload creates the next pod would never get the newest content.
-func (h *Handler) former(ctx context.Context, set *compiledSet) (*inject.Set, error) {
+func (h *Handler) former(ctx context.Context, set *compiledSet, pod *corev1.Pod) (*inject.Set, error) {
 	sorted, err := h.revisionsOf(ctx, set)
 	if err != nil {
 		h.sets.log.Error(err, "a new pod gets the newest content: the last good revision cannot be listed", "sidecarset", set.name)
@@ -169,10 +169,15 @@ func (h *Handler) former(ctx context.Context, set *compiledSet) (*inject.Set, er
 		h.sets.log.Error(err, "a new pod gets the newest content: the last good revision cannot be read", "sidecarset", set.name)
 		return set.newest, set.newestErr
 	}
-	if set.complete && !set.quarantined && set.newestErr == nil && !sameWithoutImages(recorded, set.newest) {
+	if set.complete && !set.quarantined && set.newestErr == nil && (ofJob(pod) || !sameWithoutImages(recorded, set.newest)) {
 		return set.newest, nil
 	}
 	return recorded, nil
+}
+
+func ofJob(pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	return owner != nil && owner.Kind == "Job"
 }
 
 func sameWithoutImages(a, b *inject.Set) bool {
