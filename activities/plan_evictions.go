@@ -19,7 +19,6 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/eviction"
 	"github.com/outrigger/outrigger/internal/fleet"
-	"github.com/outrigger/outrigger/internal/inject"
 	"github.com/outrigger/outrigger/internal/match"
 	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/internal/revision"
@@ -346,8 +345,9 @@ func (a *Activities) notEvictable(set *v1alpha1.SidecarSet, installed *admission
 	if a.Fleet != nil && !fleet.Permitted(set, nil) {
 		return fleet.AwaitingPermit, nil
 	}
-	if stage.Former(set, set.Annotations[v1alpha1.HashAnnotation]) != nil {
-		if share, err := stage.NewPods(set, policies); err != nil || share != inject.AllPods() {
+	// Once no pods remain, a new pod that gets the former content is upgraded in place (SPEC 11.5.5).
+	if stage.Former(set, set.Annotations[v1alpha1.HashAnnotation]) != nil && !stage.Complete(set) {
+		if share, err := stage.NewPods(set, policies); err != nil || share.Part < share.Of || share.Of == 0 {
 			return "new pods of SidecarSet " + set.Name + " do not get its newest content yet", err
 		}
 	}

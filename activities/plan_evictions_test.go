@@ -185,6 +185,10 @@ func TestSpec13_1_PodsAreEvictedOnlyForContentThatNewPodsGet(t *testing.T) {
 	assert.Empty(t, reason(), "no rollout has ended before")
 	set.Status.GoodRevisions = []v1alpha1.GoodRevision{{Revision: "logs-1", Hash: "former", ResourceVersion: "1"}}
 	assert.Equal(t, "new pods of SidecarSet logs do not get its newest content yet", reason())
-	set.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Reason: v1alpha1.ReasonNotUpgradablePods, ObservedGeneration: 2}}
-	assert.Empty(t, reason())
+	for _, noPodWaits := range []string{v1alpha1.ReasonNotUpgradablePods, v1alpha1.ReasonRolloutComplete} {
+		set.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Reason: noPodWaits, ObservedGeneration: 2}}
+		assert.Empty(t, reason(), noPodWaits)
+	}
+	set.Status.Conditions, set.Status.Rollout.Stage.UpTo = nil, new(intstr.FromString("100%"))
+	assert.Empty(t, reason(), "the last step gives the content to all new pods")
 }

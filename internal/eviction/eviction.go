@@ -118,7 +118,7 @@ type planner struct {
 	// remaining counts the pods that have to be recreated. left counts the remaining pods that are never
 	// evicted.
 	remaining, left int
-	// candidates counts the pairs of an owner and a SidecarSet for which pods may be evicted, now or later.
+	// candidates counts the pairs of an owner and a SidecarSet whose pods may be evicted in this rotation.
 	candidates int
 	// waits counts the remaining pods by the reason for which the pods are not evicted now.
 	waits map[string]int
@@ -171,11 +171,15 @@ func (p *planner) choose() {
 			pods := bySet[set]
 			p.remaining += len(pods)
 			pods = slices.DeleteFunc(pods, func(pod *Pod) bool {
-				if pod.Waits != "" {
-					p.left++
-					p.waits[pod.Waits]++
+				why := pod.Waits
+				if why == "" && !of.recreates(pod) {
+					why = "no controller recreates the pods"
 				}
-				return pod.Waits != ""
+				if why != "" {
+					p.left++
+					p.waits[why]++
+				}
+				return why != ""
 			})
 			if len(pods) == 0 {
 				continue
@@ -187,7 +191,7 @@ func (p *planner) choose() {
 			if len(chosen) > 0 {
 				p.take(of, set, chosen)
 			}
-			if p.candidate(of, set) {
+			if p.candidate(of, set, pods) {
 				p.candidates++
 			}
 		}
@@ -221,10 +225,18 @@ func (p *planner) evictedFor(pod *Pod) string {
 	return pod.Outdated[0]
 }
 
-// candidate reports whether pods of an owner may be evicted for a SidecarSet as soon as the limits permit
-// the eviction.
-func (p *planner) candidate(of *owner, set string) bool {
-	return of.recreates() && p.Sets[set].Waits == "" && !p.failed(of.Owner) && !p.halted(set)
+// candidate reports whether pods of an owner may be evicted for a SidecarSet as soon as other evictions end. A
+// better canary, and a limit of the owner that has no slot, exclude the owner from the current rotation.
+func (p *planner) candidate(of *owner, set string, pods []*Pod) bool {
+	if p.Sets[set].Waits != "" || p.failed(of.Owner) || p.halted(set) || !p.proven(set) && p.betterCanary(of, set) {
+		return false
+	}
+	return len(p.limitPerOwner(of, pods, 1)) > 0
+}
+
+// betterCanary reports whether the first eviction for a SidecarSet waits for another owner.
+func (p *planner) betterCanary(of *owner, set string) bool {
+	return p.State.Rotations < healthyRotations && p.healthier(of, set)
 }
 
 // healthier reports whether the owner has unready pods, and another owner has only ready pods. The other
@@ -232,10 +244,10 @@ func (p *planner) candidate(of *owner, set string) bool {
 // content is no evidence about the newest content.
 func (p *planner) healthier(of *owner, set string) bool {
 	return !of.healthy() && slices.ContainsFunc(p.owners, func(other *owner) bool {
-		if !other.recreates() || !other.healthy() || p.failed(other.Owner) || p.Stuck[other.Owner] {
+		if !other.healthy() || p.failed(other.Owner) || p.Stuck[other.Owner] {
 			return false
 		}
-		return slices.ContainsFunc(other.pods, func(pod *Pod) bool { return p.evictedFor(pod) == set && pod.Waits == "" })
+		return slices.ContainsFunc(other.pods, func(pod *Pod) bool { return p.evictedFor(pod) == set && pod.Waits == "" && other.recreates(pod) })
 	})
 }
 
@@ -245,9 +257,6 @@ func (p *planner) chooseOf(of *owner, name string, pods []*Pod) (chosen []*Pod, 
 	set := p.Sets[name]
 	proven := p.proven(name)
 	switch {
-	case !of.recreates():
-		p.left += len(pods)
-		return nil, "no controller recreates the pods"
 	case set.Waits != "":
 		return nil, set.Waits
 	case p.failed(of.Owner):
@@ -256,7 +265,7 @@ func (p *planner) chooseOf(of *owner, name string, pods []*Pod) (chosen []*Pod, 
 		return nil, "evictions for SidecarSet " + name + " are halted"
 	case p.inFlight(of.Owner):
 		return nil, "the replacement of another pod of their owner is not ready"
-	case !proven && (p.podsInFlight(name) > 0 || p.State.Rotations < healthyRotations && p.healthier(of, name)):
+	case !proven && (p.podsInFlight(name) > 0 || p.betterCanary(of, name)):
 		return nil, "the first eviction for SidecarSet " + name + " has no ready replacement yet"
 	case p.waiting() >= maxInFlight:
 		return nil, "other replacements are not ready"

@@ -315,6 +315,20 @@ func TestSpec13_2_RejectedEvictionsStopNoOtherOwner(t *testing.T) {
 	assert.Equal(t, idleWait, c.step().Wait)
 }
 
+// An owner that cannot be tried does not delay the fallback to another canary.
+func TestSpec13_2_OwnersThatCannotBeTriedDelayNoFallback(t *testing.T) {
+	c := newCluster(1)
+	for i := range 50 {
+		c.add("ReplicaSet", fmt.Sprintf("owner%02d", i), "logs", false)
+	}
+	c.addOld("protected", 1)
+	c.rejects["protected"] = true
+	for range 10 {
+		c.step()
+	}
+	assert.NotEmpty(t, c.evicted)
+}
+
 func TestSpec13_2_ASidecarSetThatWaits(t *testing.T) {
 	c := newCluster(1)
 	c.addOld("a", 1)
@@ -411,6 +425,23 @@ func TestSpec13_1_PodsThatEndByThemselvesAreNotEvicted(t *testing.T) {
 	plan := c.step()
 	assert.Empty(t, plan.Evict)
 	assert.Equal(t, "1 pod has to be recreated; 1 pod is not evicted: no controller recreates the pods", plan.Message)
+
+	// A custom resource controls servers and workers that end by themselves.
+	for _, ready := range []bool{true, false} {
+		c = newCluster(2)
+		server, worker := c.add("TFJob", "train", "logs", true).UID, c.add("TFJob", "train", "logs", ready).UID
+		c.pods[1].Spec.RestartPolicy = corev1.RestartPolicyNever
+		plan := c.step()
+		require.Len(t, plan.Evict, 1)
+		assert.Equal(t, server, plan.Evict[0].Pods[0].UID)
+		assert.Empty(t, plan.Left)
+		c.prove()
+		for range 5 {
+			for _, e := range c.step().Evict {
+				assert.NotEqual(t, worker, e.Pods[0].UID)
+			}
+		}
+	}
 }
 
 // A SidecarSet is recreated under the same name between two plans. The generation is 1 again.

@@ -57,11 +57,11 @@ func rank(pod *Pod) int {
 	return 0
 }
 
-// recreates reports whether the controller creates another pod after an eviction, and the eviction loses no
-// work. Pods that end by themselves, such as the pods of Jobs, would start their work again. A node does
-// not recreate the mirror of a static pod.
-func (o *owner) recreates() bool {
-	switch o.pods[0].Spec.RestartPolicy {
+// recreates reports whether the controller creates another pod after the eviction of pod, and the eviction loses
+// no work. Pods that end by themselves, such as the pods of Jobs, would start their work again. The pods of a
+// custom resource may have different restart policies. A node does not recreate the mirror of a static pod.
+func (o *owner) recreates(pod *Pod) bool {
+	switch pod.Spec.RestartPolicy {
 	case corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure:
 		return false
 	}

@@ -47,7 +47,7 @@ func (p *planner) leftSets() (left []string) {
 	for _, of := range p.owners {
 		for _, pod := range of.pods {
 			for _, set := range pod.Outdated {
-				evictable[set] = evictable[set] || of.recreates()
+				evictable[set] = evictable[set] || of.recreates(pod)
 			}
 		}
 	}
