@@ -202,9 +202,12 @@ func faultNext(set, reason, message string) string {
 	return "; check it: kubectl sidecarset check"
 }
 
-// recreateCommand returns a text with the next command. If the first pod that is not upgradable has a
+// recreateCommand returns a text with the next command. Without a permit, no command helps. If the first pod that is not upgradable has a
 // controller, the command recreates the pods. Otherwise, the command explains the pods.
 func recreateCommand(p *pass) string {
+	if p.awaitsPermit() {
+		return "recreated pods get the former version until the fleet permits the content"
+	}
 	for _, pod := range p.pods {
 		if pod.UID != p.plan.NotUpgradable[0].UID {
 			continue

@@ -91,6 +91,12 @@ func TestARestartIsRejectedIfRecreatedPodsWouldNotGetTheNewestVersion(t *testing
 		"SidecarSet logs: spec.injectionStrategy.revision is set": func(in *Input) {
 			in.Set.Spec.InjectionStrategy.Revision = &v1alpha1.SidecarSetInjectRevision{RevisionName: new("logs-1")}
 		},
+		"the content is quarantined: recreated pods would get the revision of the rollback (kubectl sidecarset retry logs)": func(in *Input) {
+			in.Set.Status.Rollout = &v1alpha1.RolloutStatus{Quarantine: &v1alpha1.RolloutQuarantine{Hash: in.Set.Annotations[v1alpha1.HashAnnotation]}}
+		},
+		"the rollout waits for a permit of the fleet: recreated pods would get the former content (kubectl sidecarset permit logs)": func(in *Input) {
+			in.Set.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Status: "False", Reason: v1alpha1.ReasonAwaitingPermit, ObservedGeneration: in.Set.Generation}}
+		},
 		"the webhook of pods is not installed, is not activated, or does not answer": func(in *Input) { in.Webhook.Absent = true },
 		"or does not answer: recreated":                                              func(in *Input) { in.Webhook.Installed = &admissionv1.MutatingWebhook{} },
 		"match conditions of the webhook of pods (ours) may leave out recreated pods": func(in *Input) {
