@@ -42,6 +42,8 @@ type State struct {
 	UpgradedToVersion bool
 	// Failed pods have a container that the newest upgrade changed and that cannot start.
 	Failed bool
+	// NotStarted pods have an upgrade in progress that changed only containers that have never started.
+	NotStarted bool
 	// Crashes is the highest number of restarts of a container that the newest upgrade changed. The restart
 	// by which the kubelet took the upgrade does not count.
 	Crashes int32
@@ -77,9 +79,10 @@ func (s *State) UnavailableByUpgrade() bool {
 
 // Waits reports whether a pod cannot be upgraded yet because its previous upgrade is in progress, or
 // because its node does not respond (SPEC §7.2). A failed pod does not wait, so that another upgrade can
-// fix the pod.
+// fix the pod. A pod whose containers have never started may never start, and another upgrade interrupts
+// nothing.
 func (s *State) Waits() bool {
-	return !s.Updated && !s.Failed && (!s.Consistent || s.Migrated || s.NodeLost)
+	return !s.Updated && !s.Failed && !s.NotStarted && (!s.Consistent || s.Migrated || s.NodeLost)
 }
 
 // Of compares a pod with the version. An annotation that cannot be parsed is an error. The error
@@ -112,6 +115,7 @@ func (v *Version) OfRecord(pod *corev1.Pod, read *record.Record) State {
 	}
 	pending := Pending(pod, newest)
 	state.Consistent, state.Failed = len(pending) == 0 || state.RolloutEnded, failed(pod, newest)
+	state.NotStarted = notStarted(pod, pending)
 	state.Crashes = crashes(pod, newest)
 	state.Migrating = len(standbys) > 0
 	state.Migrated = state.Migrating && onlyOf(standbys, pending) && othersReady(pod, standbys)
@@ -215,6 +219,18 @@ func failed(pod *corev1.Pod, newest record.State) bool {
 		}
 	}
 	return false
+}
+
+// notStarted reports whether all containers in pending had never started when they were changed, and have not
+// started since, for example because no node has room for the pod.
+func notStarted(pod *corev1.Pod, pending map[string]record.ContainerStatus) bool {
+	for name, before := range pending {
+		_, status := changed(pod, name)
+		if before.ImageID != "" || status != nil && (status.ImageID != "" || status.State.Running != nil) {
+			return false
+		}
+	}
+	return len(pending) > 0
 }
 
 // crashes returns the highest number of restarts of a container since the newest upgrade, without the restart

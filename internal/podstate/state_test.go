@@ -1,6 +1,7 @@
 package podstate
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -203,6 +204,31 @@ func TestFailedUpgradesAreRecognised(t *testing.T) {
 		}))
 		require.NoError(t, err)
 		assert.Equal(t, failed, got.Failed, reason)
+	}
+}
+
+// No node has room for the pod, or an init container crashes. An earlier upgrade of the pod never takes effect.
+func TestSpec7_2_APodWhoseContainersHaveNeverStartedDoesNotWait(t *testing.T) {
+	for name, c := range map[string]struct {
+		before, after string
+		running, want bool
+	}{
+		"never started":           {"", "", false, false},
+		"has started since":       {"", "id-2", true, true},
+		"runs without an imageID": {"", "", true, true},
+		"had started before":      {"id-1", "", false, true},
+	} {
+		got, err := version().Of(upgraded(func(p *corev1.Pod, s *corev1.ContainerStatus) {
+			p.Annotations[v1alpha1.InPlaceUpdateStateAnnotation] = fmt.Sprintf(`{"s":{"revision":"newer","updateTimestamp":"2024-01-02T12:00:00Z",
+				"lastContainerStatuses":{"side":{"imageID":%q,"restartCount":0}}}}`, c.before)
+			p.Annotations[v1alpha1.HashAnnotation] = `{"s":{"hash":"newer"}}`
+			s.ImageID, s.Image, s.Ready, s.RestartCount, s.State = c.after, "side:other", false, 0, corev1.ContainerState{}
+			if c.running {
+				s.State.Running = &corev1.ContainerStateRunning{}
+			}
+		}))
+		require.NoError(t, err)
+		assert.Equal(t, c.want, got.Waits(), "%s: %+v", name, got)
 	}
 }
 
