@@ -18,13 +18,14 @@ import (
 var errForeignRevision = errors.New("belongs to another SidecarSet")
 
 // target returns the SidecarSet with the content that the pods get, or nil if set is nil. During a rollback,
-// the content comes from a former revision (SPEC §11.12). Otherwise, target returns set.
+// the content comes from a former revision (SPEC §11.12). Otherwise, target returns set. Other content ends a
+// rollback, and after a restore of etcd, a generation with other content may have the same number.
 func (a *Activities) target(ctx context.Context, set *v1alpha1.SidecarSet, current *protocol.Stage) (*v1alpha1.SidecarSet, error) {
 	if set == nil {
 		return nil, nil
 	}
 	q := stage.RollsBack(current, set.Generation)
-	if q == nil {
+	if q == nil || q.Hash != set.Annotations[v1alpha1.HashAnnotation] {
 		return set, nil
 	}
 	recorded, err := a.revision(ctx, set, q.Revision)

@@ -41,6 +41,11 @@ func Target(set *v1alpha1.SidecarSet, recorded *appsv1.ControllerRevision) (*v1a
 	return target, nil
 }
 
+// isTarget reports whether set is a result of Target for the rollback of q.
+func isTarget(set *v1alpha1.SidecarSet, q *protocol.Quarantine) bool {
+	return set.Status.LatestRevision == q.Revision && set.Status.ObservedGeneration == set.Generation
+}
+
 // carried returns the stage of an earlier generation for the next generation if the content is the same, and
 // the earlier rollout was aborted or is rolled back. Otherwise, carried returns the first stage of the next
 // generation, which keeps Retried if the content is the same.

@@ -94,10 +94,17 @@ func TestSpec11_12_AStageOfOtherContentWithTheSameGenerationEnds(t *testing.T) {
 	assert.True(t, Decided(set, s))
 }
 
-// During a rollback, the plan reads the SidecarSet with the content of the former revision.
+// During a rollback, the plan reads the SidecarSet with the content of the former revision. After a restore of
+// etcd, the generation of the rollback may have other content.
 func TestSpec11_12_ARollbackKeepsItsQuarantine(t *testing.T) {
 	set, s := edge(), quarantined("bad")
+	set.Annotations = map[string]string{v1alpha1.HashAnnotation: "better"}
+	assert.False(t, Decided(set, s))
+	other, err := Resolve(set, s, nil)
+	require.NoError(t, err)
+	assert.Equal(t, &protocol.Stage{Generation: 4, Hash: "better", Done: true}, other)
 	set.Annotations = map[string]string{v1alpha1.HashAnnotation: "good"}
+	set.Status.LatestRevision, set.Status.ObservedGeneration = "edge-old", set.Generation
 	assert.True(t, Decided(set, s))
 	same, err := Resolve(set, s, nil)
 	require.NoError(t, err)

@@ -95,13 +95,16 @@ func Decided(set *v1alpha1.SidecarSet, current *protocol.Stage) bool {
 
 // describes reports whether a stage belongs to the current generation of a completed SidecarSet. The hashes
 // are compared, because after a restore of etcd, a generation with other content may have the same number.
-// The hashes are not compared during a rollback, because the SidecarSet then has the content of the former
-// revision.
+// During a rollback, the SidecarSet may be the result of Target, which has the content of the former revision.
 func describes(set *v1alpha1.SidecarSet, s *protocol.Stage) bool {
 	if s == nil || s.Generation != set.Generation {
 		return false
 	}
-	return s.Quarantine != nil || s.Hash == "" || s.Hash == set.Annotations[v1alpha1.HashAnnotation]
+	hash := set.Annotations[v1alpha1.HashAnnotation]
+	if q := s.Quarantine; q != nil {
+		return q.Hash == hash || isTarget(set, q)
+	}
+	return s.Hash == "" || s.Hash == hash
 }
 
 // Steps returns the steps of a policy. The windows and the other limits also apply after the last step, so a
