@@ -260,3 +260,38 @@ func (s *rolloutSuite) TestANewerGenerationEndsTheResetInProgress() {
 	s.Equal(int64(2), next.Generation)
 	s.True(next.Progress.Migrating)
 }
+
+// Conditions are written while the run waits to continue, and another pod migrates meanwhile.
+func (s *rolloutSuite) TestSpec7_7_NoResetBatchOutlivesItsRun() {
+	var awaiting, marking []byte
+	ended := 0
+	s.env.SetOnActivityCanceledListener(func(info *activity.Info) {
+		if info.ActivityType.Name == protocol.ResetBatchActivity {
+			ended++
+		}
+	})
+	s.env.RegisterActivityWithOptions(func(ctx context.Context, _ protocol.AwaitMigrationInput) (protocol.AwaitMigrationResult, error) {
+		awaiting = activity.GetInfo(ctx).TaskToken
+		return protocol.AwaitMigrationResult{}, activity.ErrResultPending
+	}, activity.RegisterOptions{Name: protocol.AwaitMigrationActivity})
+	s.env.RegisterActivityWithOptions(func(context.Context, protocol.ResetBatchInput) (protocol.ResetBatchResult, error) {
+		return protocol.ResetBatchResult{}, activity.ErrResultPending
+	}, activity.RegisterOptions{Name: protocol.ResetBatchActivity})
+	s.env.RegisterActivityWithOptions(func(ctx context.Context, _ protocol.WriteUpgradableConditionsInput) (protocol.WriteUpgradableConditionsResult, error) {
+		marking = activity.GetInfo(ctx).TaskToken
+		return protocol.WriteUpgradableConditionsResult{}, activity.ErrResultPending
+	}, activity.RegisterOptions{Name: protocol.WriteUpgradableConditionsActivity})
+	s.answers(hotBatch("a"), protocol.NextBatchResult{Phase: protocol.PhaseWaiting, TrueConditions: []protocol.PodReference{pod("a")}})
+	s.waits()
+	s.env.RegisterDelayedCallback(func() {
+		s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 2})
+	}, time.Minute)
+	s.env.RegisterDelayedCallback(func() {
+		s.NoError(s.env.CompleteActivity(awaiting, protocol.AwaitMigrationResult{Pods: []protocol.PodReference{pod("a")}, Pending: 1}, nil))
+	}, 2*time.Minute)
+	s.env.RegisterDelayedCallback(func() {
+		s.NoError(s.env.CompleteActivity(marking, protocol.WriteUpgradableConditionsResult{}, nil))
+	}, 3*time.Minute)
+	s.True(s.continued().Progress.Migrating)
+	s.Equal(1, ended)
+}

@@ -301,13 +301,7 @@ func countWritten(written []protocol.WrittenPod) (n int) {
 // continueAsNew ends a running reset batch, and continues as a new run. The new run keeps the pause, the pods
 // that were written last, and the identity in the Lease.
 func (r *run) continueAsNew(ctx workflow.Context) (protocol.RolloutResult, error) {
-	if r.migration.writing {
-		r.migration.end()
-	}
-	if err := workflow.Await(ctx, func() bool { return !r.migration.writing }); err != nil {
-		return protocol.RolloutResult{}, err
-	}
-	if err := workflow.Await(ctx, func() bool { return !r.conditions.running }); err != nil {
+	if err := r.endWrites(ctx); err != nil {
 		return protocol.RolloutResult{}, err
 	}
 	// Signals that have arrived during these waits are read here. Otherwise, these signals would be lost. No
@@ -333,6 +327,26 @@ func (r *run) continueAsNew(ctx workflow.Context) (protocol.RolloutResult, error
 		}
 	}
 	return r.result(), workflow.NewContinueAsNewError(ctx, protocol.RolloutWorkflow, next)
+}
+
+// endWrites ends a running reset batch, and waits until no pod is written. Another reset batch may begin while
+// conditions are written.
+func (r *run) endWrites(ctx workflow.Context) error {
+	for first := true; r.migration.writing || r.conditions.running; first = false {
+		if !first && workflow.GetVersion(ctx, "end each reset batch", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+			return nil
+		}
+		if r.migration.writing {
+			r.migration.end()
+		}
+		if err := workflow.Await(ctx, func() bool { return !r.migration.writing }); err != nil {
+			return err
+		}
+		if err := workflow.Await(ctx, func() bool { return !r.conditions.running }); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (r *run) result() protocol.RolloutResult {
