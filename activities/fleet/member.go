@@ -126,7 +126,7 @@ func (m *Member) advance(ctx context.Context, local *localRun, permit protocol.P
 		return protocol.FleetResult{State: protocol.ClusterCompleted}, nil
 	case !local.current():
 		return result, nil // the operator has not started the run of the generation yet
-	case failed && local.attempt() >= permit.Attempt:
+	case failed && (local.attempt() >= permit.Attempt || permit.Attempt == 1 && local.judged()):
 		return protocol.FleetResult{State: protocol.ClusterFailed, Reason: reason, Attempt: local.attempt()}, nil
 	case !failed && local.ended():
 		return protocol.FleetResult{State: protocol.ClusterCompleted}, nil
@@ -146,6 +146,7 @@ func (m *Member) advance(ctx context.Context, local *localRun, permit protocol.P
 	if err != nil {
 		return result, err
 	}
+	permit.NotAfter = m.notAfter()
 	return result, m.update(ctx, local, protocol.PermitUpdate, permit)
 }
 
@@ -435,14 +436,19 @@ func (l *localRun) forgotten() bool {
 func (l *localRun) recorded() bool { return l.good() || l.set.Status.MatchedPods == 0 }
 
 // good reports whether the rollout of the current content is the rollout that ended last.
-func (l *localRun) good() bool {
-	good := l.set.Status.LastGoodRevision()
-	return good != nil && good.Hash == l.hash()
-}
+func (l *localRun) good() bool { return good(l.set) }
 
 func (l *localRun) quarantined() bool {
 	s := l.status.Stage
 	return s != nil && s.Quarantine != nil && s.Quarantine.Hash == l.hash()
+}
+
+// judged reports whether the current content has failed in this cluster, even if the fleet has given no permit.
+// The first permit of the fleet retries no rollback and no permit of a user. A pause of earlier content does
+// not concern the current content.
+func (l *localRun) judged() bool {
+	permit := l.status.Permit
+	return l.quarantined() || permit != nil && permit.Hash == l.hash() || fleet.Recorded(l.set) != nil
 }
 
 func (l *localRun) aborting() bool { return l.status.Stage != nil && l.status.Stage.Aborted != nil }

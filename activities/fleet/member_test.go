@@ -38,6 +38,8 @@ type cluster struct {
 	// updates are the names of the updates that the run has received. refused are the updates that the run
 	// rejects.
 	updates []string
+	// given is the permit that the run has received last.
+	given   protocol.Permit
 	refused map[string]bool
 	// state is the state of the rollout in the fleet.
 	state protocol.FleetState
@@ -61,6 +63,9 @@ func newCluster(t *testing.T, conditions ...metav1.Condition) *cluster {
 			return nil, errors.New("refused")
 		}
 		c.updates = append(c.updates, o.UpdateName)
+		if o.UpdateName == protocol.PermitUpdate {
+			c.given = o.Args[0].(protocol.Permit)
+		}
 		handle := &mocks.WorkflowUpdateHandle{}
 		handle.On("Get", mock.Anything, mock.Anything).Return(nil)
 		return handle, nil
@@ -225,6 +230,7 @@ func TestSpec12_4_AClusterThatReturnsGetsNoPermitForFailedContent(t *testing.T) 
 	_, err := c.advance(1)
 	require.NoError(t, err)
 	assert.Equal(t, []string{protocol.PermitUpdate}, c.updates)
+	assert.WithinDuration(t, time.Now(), c.given.NotAfter, time.Hour, "Temporal may deliver the permit after an outage of all workers")
 }
 
 // The fleet adds names to the reason of a user, so the reason may be longer than a run accepts.
@@ -252,6 +258,37 @@ func TestSpec12_4_ARetryOfTheFleetRetriesTheRunFirst(t *testing.T) {
 	_, err = c.advance(2)
 	require.NoError(t, err)
 	assert.Equal(t, []string{protocol.RetryUpdate, protocol.PermitUpdate}, c.updates)
+}
+
+// A user has aborted the rollout before the first permit of the fleet, or the permit of a user has failed.
+func TestSpec12_4_TheFirstPermitOfTheFleetRetriesNothing(t *testing.T) {
+	quarantined := &protocol.Stage{Generation: 3, Quarantine: &protocol.Quarantine{Reason: "bad"}}
+	byPolicy := protocol.PauseByPolicy("edge", "bad")
+	for name, status := range map[string]protocol.RolloutStatus{
+		"aborted": {Phase: protocol.PhaseQuarantined, Stage: quarantined},
+		"permitted by a user and paused by policy": {Phase: protocol.PhasePaused, Pause: &byPolicy, Permit: &protocol.Permit{By: "ann"}},
+	} {
+		c := newCluster(t)
+		c.reachable(nil)
+		quarantined.Quarantine.Hash, status.Generation = c.hash, 3
+		if status.Permit != nil {
+			status.Permit.Hash = c.hash
+		}
+		c.run(&status)
+		result, err := c.advance(1)
+		require.NoError(t, err, name)
+		assert.Equal(t, protocol.FleetResult{State: protocol.ClusterFailed, Reason: "bad"}, result, name)
+		assert.Empty(t, c.updates, name)
+		_, err = c.advance(2)
+		require.NoError(t, err, name)
+		assert.Len(t, c.updates, 2, name)
+	}
+	c := newCluster(t)
+	c.reachable(nil)
+	c.run(&protocol.RolloutStatus{Generation: 3, Phase: protocol.PhasePaused, Pause: &byPolicy})
+	_, err := c.advance(1)
+	require.NoError(t, err)
+	assert.Equal(t, []string{protocol.ResumeUpdate, protocol.PermitUpdate}, c.updates, "earlier content has failed")
 }
 
 // The fleet retries right after an abort. The run has received the abort, and has not begun to roll back.

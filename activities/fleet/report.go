@@ -63,8 +63,8 @@ type Reporter struct {
 
 // report is the last report about a SidecarSet.
 type report struct {
-	hash string
-	at   time.Time
+	content protocol.FleetContent
+	at      time.Time
 	// own is set if a user of the cluster permitted the content.
 	own bool
 }
@@ -147,14 +147,14 @@ func (r *Reporter) reportAll(ctx context.Context, sets []*v1alpha1.SidecarSet) e
 func (r *Reporter) report(ctx context.Context, set *v1alpha1.SidecarSet) error {
 	content := protocol.FleetContent{
 		Member: r.Self.UID, Hash: set.Annotations[v1alpha1.HashAnnotation], Settled: fleet.Permitted(set, nil),
-		NotUpdate: set.Spec.UpdateStrategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType,
+		Good: good(set), NotUpdate: set.Spec.UpdateStrategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType,
 	}
 	last, now := r.reported[set.UID], r.Clock.Now()
 	interval := r.confirmInterval(content.Settled, now)
 	_, unanswered := r.unanswered.LoadAndDelete(set.Name)
 	permit := fleet.Recorded(set)
 	own := permit != nil && permit.Attempt == 0
-	if last.hash == content.Hash && now.Sub(last.at) < interval && !unanswered && own == last.own {
+	if last.content == content && now.Sub(last.at) < interval && !unanswered && own == last.own {
 		return nil
 	}
 	known, err := r.inform(ctx, set, content, own)
@@ -164,8 +164,14 @@ func (r *Reporter) report(ctx context.Context, set *v1alpha1.SidecarSet) error {
 		}
 		return err
 	}
-	r.reported[set.UID] = report{content.Hash, now, own}
+	r.reported[set.UID] = report{content, now, own}
 	return nil
+}
+
+// good reports whether the rollout of the content of a completed SidecarSet is the rollout that ended last.
+func good(set *v1alpha1.SidecarSet) bool {
+	last := set.Status.LastGoodRevision()
+	return last != nil && last.Hash == set.Annotations[v1alpha1.HashAnnotation]
 }
 
 // inform sends content if the fleet does not know content, and reports whether the fleet knows content

@@ -57,7 +57,7 @@ type Permit struct {
 	Stage string `json:"stage,omitempty"`
 	// Attempt increases with each retry of the content. Attempt is 0 in a permit of a user.
 	Attempt int `json:"attempt,omitempty"`
-	// By and Reason belong to a permit of a user. The update with such a permit is rejected after NotAfter.
+	// By and Reason belong to a permit of a user. The run rejects the update with the permit after NotAfter.
 	By       string    `json:"by,omitempty"`
 	Reason   string    `json:"reason,omitempty"`
 	NotAfter time.Time `json:"notAfter,omitzero"`
@@ -93,6 +93,8 @@ type FleetContent struct {
 	Hash   string `json:"hash"`
 	// Settled is set if the content needs no permit in the member (SPEC 12.5.4).
 	Settled bool `json:"settled,omitempty"`
+	// Good is set if the rollout of the content is the rollout that ended last in the member.
+	Good bool `json:"good,omitempty"`
 	// NotUpdate is set if the SidecarSet upgrades no pods. The rollout of such a SidecarSet ends without a permit.
 	NotUpdate bool `json:"notUpdate,omitempty"`
 	// Own is the approval of the user that permitted the content in this member, if the fleet has not

@@ -279,3 +279,46 @@ func TestSpec12_2_AStageWaitsForRollbacksOfEarlierContent(t *testing.T) {
 	Finish(s, "canary", protocol.FleetResult{State: protocol.ClusterSuperseded}, step.Until)
 	assert.Equal(t, []string{"canary"}, Next(s, step.Until).Start)
 }
+
+// A failed cluster may be within failure.maxFailedClusters. A user of the cluster then completes the rollout, or
+// recreates the SidecarSet.
+func TestSpec12_4_AFailedClusterBeginsAgainOnceItsRolloutIsCompleted(t *testing.T) {
+	failed := protocol.FleetResult{State: protocol.ClusterFailed, Reason: "bad"}
+	good := protocol.FleetContent{Member: "bad", Hash: "h1", Settled: true, Good: true}
+	for name, c := range map[string]struct {
+		content protocol.FleetContent
+		change  func(*protocol.FleetState)
+		state   protocol.FleetClusterState
+	}{
+		"completed":       {good, func(*protocol.FleetState) {}, protocol.ClusterPending},
+		"lost its permit": {protocol.FleetContent{Member: "bad", Hash: "h1"}, func(*protocol.FleetState) {}, protocol.ClusterPending},
+		"never permitted": {protocol.FleetContent{Member: "bad", Hash: "h1"}, func(s *protocol.FleetState) { s.Clusters["bad"].Settled = false }, protocol.ClusterFailed},
+		"still failed":    {protocol.FleetContent{Member: "bad", Hash: "h1", Settled: true}, func(*protocol.FleetState) {}, protocol.ClusterFailed},
+		"older rules":     {good, func(s *protocol.FleetState) { s.Rules = 2 }, protocol.ClusterFailed},
+		"paused":          {good, func(s *protocol.FleetState) { s.Phase = protocol.FleetPaused }, protocol.ClusterFailed},
+	} {
+		s := rolling(outriggerv1.FleetPause)
+		s.Spec.Failure.MaxFailedClusters = 1
+		Finish(s, "bad", failed, time.Now())
+		require.Equal(t, protocol.FleetRolling, s.Phase)
+		s.Clusters["bad"].Settled = true
+		c.change(s)
+		if c.state == protocol.ClusterPending {
+			assert.False(t, Knows(s.Clusters["bad"], c.content), name)
+		}
+		Report(s, c.content, time.Now())
+		assert.Equal(t, c.state, s.Clusters["bad"].State, name)
+	}
+}
+
+// An abort rolls back the clusters that need no permit, so the fleet has to know these clusters.
+func TestSpec12_4_AMemberReportsThatItNeedsNoPermit(t *testing.T) {
+	content := protocol.FleetContent{Member: "next", Hash: "h1", Settled: true}
+	s := rolling(outriggerv1.FleetPause)
+	assert.False(t, Knows(s.Clusters["next"], content))
+	Report(s, content, time.Now())
+	assert.True(t, Knows(s.Clusters["next"], content))
+	Abort(s, protocol.Approval{}, time.Now())
+	assert.Contains(t, due(s), "next")
+	assert.True(t, Knows(&protocol.FleetCluster{Hash: "h1", State: protocol.ClusterRolledBack}, content), "the permit stays in status")
+}

@@ -16,8 +16,9 @@ import (
 // wait for rollbacks of earlier content, and does not repeat its bake time. A new run of the workflow does
 // not know which clusters are running. In versions 0 and 1, the result of a rollout ends a rollback that is
 // due but has not begun. An abort begins rollbacks in progress again. A completed cluster whose SidecarSet
-// upgrades no pods begins again after each report.
-const NewestRules = 2
+// upgrades no pods begins again after each report. In versions 0 to 2, only a retry of the fleet begins a failed
+// cluster again.
+const NewestRules = 3
 
 // Step is the next step of a rollout over many clusters.
 type Step struct {

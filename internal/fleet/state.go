@@ -30,9 +30,7 @@ const (
 // Report records the content of a cluster, and returns the effect (SPEC §12.3). Content that failed does
 // not supersede the current content. Other content supersedes the current content in two cases: the content
 // needs a permit and no cluster has reported the content before, or the cluster had the current content
-// until then. Otherwise, the cluster is behind. A skipped or superseded cluster with the current content
-// begins again. A completed cluster that needs a permit again, for example because its API server was
-// restored, begins again, too.
+// until then. Otherwise, the cluster is behind. beginsAgain names the clusters that begin again.
 func Report(s *protocol.FleetState, content protocol.FleetContent, now time.Time) Effect {
 	cluster, known := s.Clusters[content.Member]
 	if !known {
@@ -42,12 +40,11 @@ func Report(s *protocol.FleetState, content protocol.FleetContent, now time.Time
 		}
 		s.Clusters[content.Member] = cluster
 	}
-	former := cluster.Hash
+	former, again := cluster.Hash, beginsAgain(s, cluster, content)
 	cluster.Hash, cluster.Settled = content.Hash, content.Settled
 	recordOwn(s, cluster, content, now)
 	if content.Hash == s.Hash {
-		switch again := cluster.State == protocol.ClusterCompleted && !content.Settled && (s.Rules < 2 || !content.NotUpdate); {
-		case again, cluster.State == protocol.ClusterSkipped, cluster.State == protocol.ClusterSuperseded:
+		if again {
 			cluster.State, cluster.Reason = protocol.ClusterPending, ""
 		}
 		return Joined
@@ -60,6 +57,28 @@ func Report(s *protocol.FleetState, content protocol.FleetContent, now time.Time
 	supersede(s, content.Hash)
 	note(s, protocol.FleetEvent{Time: now, Hash: s.Hash, What: "began", Cluster: title(cluster, content.Member)})
 	return Superseded
+}
+
+// beginsAgain reports whether a cluster with the current content begins again. Skipped and superseded clusters
+// begin again. A completed cluster begins again if the cluster needs a permit again, for example because its
+// API server was restored. While the fleet rolls the content out, a failed cluster begins again once a user of
+// the cluster has completed the rollout, or if the cluster has lost its permit.
+func beginsAgain(s *protocol.FleetState, cluster *protocol.FleetCluster, content protocol.FleetContent) bool {
+	switch cluster.State {
+	case protocol.ClusterSkipped, protocol.ClusterSuperseded:
+		return true
+	case protocol.ClusterCompleted:
+		return !content.Settled && (s.Rules < 2 || !content.NotUpdate)
+	case protocol.ClusterFailed:
+		rolls := s.Phase == protocol.FleetRolling || s.Phase == protocol.FleetThrough
+		return s.Rules > 2 && rolls && (content.Good || lostPermit(cluster, content))
+	}
+	return false
+}
+
+// lostPermit reports whether a cluster needed no permit at its last report, and needs a permit now.
+func lostPermit(cluster *protocol.FleetCluster, content protocol.FleetContent) bool {
+	return cluster.Settled && cluster.Hash == content.Hash && !content.Settled
 }
 
 // recordOwn records the permit of a user of the cluster, if any.
@@ -79,11 +98,16 @@ func Knows(cluster *protocol.FleetCluster, content protocol.FleetContent) bool {
 	if (cluster.Own == nil) != (content.Own == nil) {
 		return false
 	}
+	if content.Settled && !cluster.Settled && cluster.State != protocol.ClusterRolledBack {
+		return false // an abort also rolls back the clusters that need no permit
+	}
 	switch cluster.State {
 	case protocol.ClusterSkipped, protocol.ClusterSuperseded:
 		return false
 	case protocol.ClusterCompleted:
 		return content.Settled || content.NotUpdate
+	case protocol.ClusterFailed:
+		return !content.Good && !lostPermit(cluster, content)
 	}
 	return true
 }

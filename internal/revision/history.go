@@ -49,16 +49,17 @@ func NumberFor(revision *appsv1.ControllerRevision, sorted []*appsv1.ControllerR
 
 // Expendable returns the revisions that exceed the history limit, the oldest first. The result never contains
 // the revision with the name current, revisions of pods, the revision that injection is pinned to, or the
-// last good revision, which new pods of a rollout in steps may get (SPEC §6.6, §11.5).
+// last two good revisions. New pods of a rollout in steps may get the last good revision, and a fleet may roll
+// the last good revision back (SPEC §6.6, §11.5, §12.4).
 func Expendable(set *v1alpha1.SidecarSet, sorted []*appsv1.ControllerRevision, current string, pods []*corev1.Pod) []*appsv1.ControllerRevision {
 	excess := len(sorted) - historyLimit(set)
 	if excess <= 0 {
 		return nil
 	}
 	pinned, _ := FindPinned(set, sorted)
-	used, good := usedBy(pods, set.Name, sorted), set.Status.LastGoodRevision()
+	used, good := usedBy(pods, set.Name, sorted), lastGood(set, 2)
 	kept := func(candidate *appsv1.ControllerRevision) bool {
-		return candidate.Name == current || candidate == pinned || used(candidate) || good != nil && candidate.Name == good.Revision
+		return candidate.Name == current || candidate == pinned || used(candidate) || slices.Contains(good, candidate.Name)
 	}
 	var expendable []*appsv1.ControllerRevision
 	for _, candidate := range sorted {
@@ -70,6 +71,16 @@ func Expendable(set *v1alpha1.SidecarSet, sorted []*appsv1.ControllerRevision, c
 		}
 	}
 	return expendable
+}
+
+// lastGood returns the names of at most limit revisions whose rollout has ended, the newest first.
+func lastGood(set *v1alpha1.SidecarSet, limit int) (names []string) {
+	for _, good := range set.Status.GoodRevisions {
+		if good.ResourceVersion != "" && len(names) < limit {
+			names = append(names, good.Revision)
+		}
+	}
+	return names
 }
 
 func historyLimit(set *v1alpha1.SidecarSet) int {
