@@ -22,6 +22,9 @@ const (
 	applyWithin = 40 * time.Second
 	applyAgain  = 300 * time.Millisecond
 	attemptTime = 15 * time.Second
+	// readyWithin limits the time until a process is ready again. A busy machine needs half a minute for an API
+	// server.
+	readyWithin = 3 * time.Minute
 	// throttledRPS is the rate limit of a throttled Temporal. This limit is too low for any rollout.
 	throttledRPS = "3"
 	throttled    = "temporal-throttled"
@@ -96,9 +99,13 @@ func (w *fixture) disturbProcess(ctx context.Context, f Fault) error {
 }
 
 // restart starts a process, and retries until the process is ready. A role exits if the role cannot reach the
-// API server, and a process may need longer than attemptTime to be ready.
-func (w *fixture) restart(ctx context.Context, process string) error {
-	return w.insist(ctx, func(context.Context) error { return w.StartAgain(ctx, process) })
+// API server.
+func (w *fixture) restart(ctx context.Context, process string) (err error) {
+	_ = wait.PollUntilContextTimeout(ctx, applyAgain, readyWithin, true, func(ctx context.Context) (bool, error) {
+		err = w.StartAgain(ctx, process)
+		return err == nil, nil
+	}) // The error of the last attempt is more precise.
+	return err
 }
 
 // supervise restarts roles that exit without a fault, until ctx ends.

@@ -191,6 +191,12 @@ func (d *fleetDemo) rollOut(ctx context.Context) error {
 		if err := m.apply(ctx, "fleet.yaml"); err != nil {
 			return err
 		}
+		if err := m.awaitInjection(ctx, "edge", "proxy"); err != nil {
+			return err
+		}
+		if err := m.apply(ctx, "edge.yaml"); err != nil {
+			return err
+		}
 	}
 	if err := d.awaitFleet(ctx, protocol.FleetThrough, nil); err != nil {
 		return err

@@ -82,7 +82,7 @@ func (d *demo) inject(ctx context.Context) error {
 	if err := d.apply(ctx, "sidecarset.yaml"); err != nil {
 		return err
 	}
-	if err := d.awaitInjection(ctx); err != nil {
+	if err := d.awaitInjection(ctx, "nginx", "sidecar1"); err != nil {
 		return err
 	}
 	if err := d.apply(ctx, "deployment.yaml"); err != nil {
@@ -104,17 +104,17 @@ func (d *demo) inject(ctx context.Context) error {
 	return nil
 }
 
-// awaitInjection waits until the webhook has observed the SidecarSet. Pods that are created earlier get no
-// sidecar.
-func (d *demo) awaitInjection(ctx context.Context) error {
+// awaitInjection waits until the webhook injects a sidecar into pods with a label app. Pods that are created before
+// the webhook has observed the SidecarSet get no sidecar.
+func (d *demo) awaitInjection(ctx context.Context, app, sidecar string) error {
 	var last error
 	err := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		var containers string
-		containers, last = d.kubectl(ctx, nil, "run", "probe", "--image=nginx", "--labels=app=nginx", "--dry-run=server", "-o", "jsonpath={.spec.containers[*].name}")
-		return slices.Contains(strings.Fields(containers), "sidecar1"), nil
+		containers, last = d.kubectl(ctx, nil, "run", "probe", "--image=nginx", "--labels=app="+app, "--dry-run=server", "-o", "jsonpath={.spec.containers[*].name}")
+		return slices.Contains(strings.Fields(containers), sidecar), nil
 	})
 	if err != nil {
-		return fmt.Errorf("wait until the webhook injects sidecar1: %w", errors.Join(context.Cause(ctx), last))
+		return fmt.Errorf("wait until the webhook injects %s: %w", sidecar, errors.Join(context.Cause(ctx), last))
 	}
 	return nil
 }
@@ -234,15 +234,17 @@ func (d *demo) signal(ctx context.Context, name, reason string) error {
 // awaitPhase queries the run until the run is in the given phase.
 func (d *demo) awaitPhase(ctx context.Context, phase protocol.Phase) error {
 	var status protocol.RolloutStatus
+	var last error
 	err := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		answer, err := d.Temporal.QueryWorkflow(ctx, d.workflow, "", protocol.StatusQuery)
 		if err == nil {
 			err = answer.Get(&status)
 		}
-		return status.Phase == phase, err
+		last = err
+		return err == nil && status.Phase == phase, nil
 	})
 	if err != nil {
-		return fmt.Errorf("wait until the run is %s, it is %q: %w (%w)", phase, status.Phase, err, context.Cause(ctx))
+		return fmt.Errorf("wait until the run is %s, it is %q: %w", phase, status.Phase, errors.Join(context.Cause(ctx), last))
 	}
 	d.detail("the run reports %s: %s", status.Phase, status.Message)
 	return nil
