@@ -38,7 +38,7 @@ import (
 
 const (
 	// soon is the timeout for changes that happen without further action of the test.
-	soon = 30 * time.Second
+	soon = 3 * time.Minute
 	tick = 50 * time.Millisecond
 )
 

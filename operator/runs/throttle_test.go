@@ -26,7 +26,7 @@ import (
 // soon is the timeout for changes that happen without further action of the test. tick is the polling
 // interval.
 const (
-	soon = 30 * time.Second
+	soon = 3 * time.Minute
 	tick = 50 * time.Millisecond
 )
 

@@ -180,15 +180,7 @@ spec:
   updateStrategy: {maxUnavailable: 2}
   containers: [{name: agent, image: "agent:v1"}]
 `), "apply", "-f", "-")
-	pod := named(`
-apiVersion: v1
-kind: Pod
-metadata: {name: NAME, namespace: default, labels: {app: NAME}}
-spec: {containers: [{name: app, image: "app:1"}]}
-`)
-	require.Eventually(t, func() bool {
-		return strings.Contains(kubectl(t, pod, "create", "--dry-run=server", "-o", "yaml", "-f", "-"), "agent:v1")
-	}, 3*time.Minute, 100*time.Millisecond)
+	awaitInjection(t, name)
 	kubectl(t, named(`
 apiVersion: apps/v1
 kind: Deployment
@@ -201,6 +193,14 @@ spec:
     spec: {containers: [{name: app, image: "app:1"}]}
 `), "apply", "-f", "-")
 	eventually(t, []string{"status", name}, "6 of 6 updated, 6 of them ready", "Status:    Complete\n")
+}
+
+// awaitInjection waits until the webhook injects the container agent into pods with the label app=<name>.
+func awaitInjection(t *testing.T, name string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		return strings.Contains(kubectl(t, "", "run", "probe", "--image=app:1", "--labels=app="+name, "--dry-run=server", "-o", "yaml"), "agent:v1")
+	}, 3*time.Minute, 100*time.Millisecond)
 }
 
 func setImage(t *testing.T, name, image string) {
@@ -218,8 +218,8 @@ func TestARolloutFromTheFirstLookToTheUndo(t *testing.T) {
 		{"op":"add","path":"/metadata/annotations/kubernetes.io~1change-cause","value":"a typing error"}]`)
 	eventually(t, []string{"status", "logs"}, "2 of 6 updated", "Failing", "ImagePullBackOff", "deployment/logs in default", "current  agent=agent:bad")
 	eventually(t, []string{"status", "logs", "-o", "json"}, "; 2 with a sidecar that cannot start, such as default/logs-")
-	_, err := sidecarset(t, "status", "logs", "--watch", "--timeout=500ms")
-	require.EqualError(t, err, "the rollout of SidecarSet logs has not ended after 500ms")
+	_, err := sidecarset(t, "status", "logs", "--watch", "--timeout=10s")
+	require.EqualError(t, err, "the rollout of SidecarSet logs has not ended after 10s")
 	assert.Contains(t, shows(t, "why", "logs"), "all slots are used: 2 pods unavailable (maxUnavailable 2)")
 	assert.Contains(t, shows(t, "list", "--outdated"), "Old")
 
@@ -322,6 +322,7 @@ spec: {policyName: NAME, validationActions: [Deny]}
 func TestWhyAPodLacksASet(t *testing.T) {
 	kubectl(t, "", "create", "namespace", "quiet")
 	kubectl(t, "", "label", "namespace", "quiet", "outrigger.io/injection=disabled")
+	kubectl(t, "", "wait", "serviceaccount/default", "-n", "quiet", "--for=create", "--timeout=3m")
 	kubectl(t, "", "run", "lonely", "-n", "quiet", "--image=app:1", "--labels=app=lonely")
 	kubectl(t, "", "run", "lonely", "--image=app:1", "--labels=app=lonely")
 	kubectl(t, `

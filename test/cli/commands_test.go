@@ -43,7 +43,9 @@ metadata: {name: nodeless}
 spec:
   selector: {matchLabels: {app: nodeless}}
   containers: [{name: agent, image: "agent:v1"}]
----
+`, "apply", "-f", "-")
+	awaitInjection(t, "nodeless")
+	kubectl(t, `
 apiVersion: v1
 kind: Node
 metadata: {name: deleted}
@@ -196,7 +198,7 @@ func TestRestartRecreatesPodsWithinTheirDisruptionBudget(t *testing.T) {
 	kubectl(t, "", "create", "poddisruptionbudget", "again", "--selector=app=again,pod-template-hash", "--min-available=100%")
 	kubectl(t, "", "wait", "poddisruptionbudget/again", "--for=jsonpath={.status.expectedPods}=6", "--timeout=3m")
 	assert.Equal(t, 6, strings.Count(shows(t, "restart", "again", "--dry-run=server"), " is rejected: Cannot evict pod"))
-	out, err := sidecarset(t, "restart", "again", "--timeout=5s")
+	out, err := sidecarset(t, "restart", "again", "--timeout=30s")
 	require.ErrorContains(t, err, "disruption budget")
 	assert.NotContains(t, out, "\nevicted ")
 	kubectl(t, "", "delete", "poddisruptionbudget", "again")

@@ -19,8 +19,8 @@ func TestARolloutIsFrozenAndUnfrozen(t *testing.T) {
 	eventually(t, []string{"status", "frosty"}, "Status:    Frozen\n", "Frozen:    by RolloutFreeze friday: sales\n", "Next:      kubectl sidecarset unfreeze friday\n")
 	eventually(t, []string{"list"}, " Frozen ")
 	assert.Contains(t, shows(t, "why", "frosty"), "frozen by RolloutFreeze friday: sales (kubectl sidecarset unfreeze friday)\n")
-	out, err := sidecarset(t, "status", "frosty", "-w", "--timeout=1s")
-	require.EqualError(t, err, "the rollout of SidecarSet frosty has not ended after 1s")
+	out, err := sidecarset(t, "status", "frosty", "-w", "--timeout=10s")
+	require.EqualError(t, err, "the rollout of SidecarSet frosty has not ended after 10s")
 	assert.Contains(t, out, "sidecarset/frosty: Frozen, frozen by RolloutFreeze friday: sales; ")
 
 	_, err = sidecarset(t, "unfreeze", "monday")

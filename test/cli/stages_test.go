@@ -37,8 +37,8 @@ func TestARolloutIsApprovedAndPromoted(t *testing.T) {
 		"Next:      kubectl sidecarset approve edge\n")
 	eventually(t, []string{"list"}, "AwaitingApproval (step 1 of 3) ")
 	assert.Contains(t, shows(t, "why", "edge"), "  step 1 of 3 (canary) waits for approval (kubectl sidecarset approve edge)\n")
-	out, err := sidecarset(t, "status", "edge", "-w", "--timeout=1s")
-	require.EqualError(t, err, "the rollout of SidecarSet edge has not ended after 1s")
+	out, err := sidecarset(t, "status", "edge", "-w", "--timeout=10s")
+	require.EqualError(t, err, "the rollout of SidecarSet edge has not ended after 10s")
 	assert.Contains(t, out, "; kubectl sidecarset approve edge\n")
 	_, err = sidecarset(t, "restart", "edge")
 	require.ErrorContains(t, err, "the rollout is in progress")
@@ -90,8 +90,7 @@ rules:
 - {apiGroups: [apps.kruise.io], resources: [sidecarsets], verbs: [get, list]}
 - {apiGroups: [""], resources: [pods], verbs: [get, list]}
 `, "apply", "-f", "-")
-	limited := shows(t, "status", "gone", "--as=gone")
-	assert.Contains(t, limited, "Step:      1 of 1, RolloutPolicy gone\n           ● step 1: baking, ")
+	eventually(t, []string{"status", "gone", "--as=gone"}, "Step:      1 of 1, RolloutPolicy gone\n           ● step 1: baking, ")
 
 	kubectl(t, "", "patch", "sidecarset", "gone", "--type=merge", "-p", `{"spec":{"updateStrategy":{"paused":true}}}`)
 	eventually(t, []string{"status", "gone"}, "Status:    Paused", "5 to go", "● step 1: paused (up to 1 pod, bakes 60m)")

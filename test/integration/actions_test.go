@@ -258,7 +258,10 @@ func TestSpec11_13_OnlyReleaseManagersApprove(t *testing.T) {
 		return ann.Create(t.Context(), a, client.DryRunAll)
 	}
 	s := &scenario{t: t, ctx: t.Context()}
-	s.poll("the policy", func() (bool, error) { return create(outriggerv1.VerbApprove) != nil, nil })
+	s.poll("the policy", func() (bool, error) {
+		err := create(outriggerv1.VerbApprove)
+		return err != nil && strings.Contains(err.Error(), "only the group release-managers"), nil
+	})
 	for _, verb := range []outriggerv1.RolloutVerb{outriggerv1.VerbApprove, outriggerv1.VerbPromote, outriggerv1.VerbResume, outriggerv1.VerbAbort} {
 		err := create(verb, "developers")
 		require.True(t, apierrors.IsForbidden(err), "%v", err)

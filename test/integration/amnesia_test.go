@@ -16,7 +16,7 @@ import (
 
 // Temporal loses the runs of a paused rollout, of a rolled back rollout, and of a rollout in a bake time.
 func TestPausesQuarantinesAndStepsOutliveTemporalsDatabase(t *testing.T) {
-	s := newScenario(t, 8, nil)
+	s := newScenario(t, 8, nil).slow("4s")
 	s.upgradeTo("side:v2")
 	s.await(func(v observer.View) bool { return v.Updated >= 2 })
 	pause := protocol.Pause{By: "ann", Reason: "errors in the logs"}

@@ -157,7 +157,7 @@ func (f *limitedCluster) progresses(n int) {
 // The number of pods in flight never exceeds the cluster-wide limit, with many rollouts in progress and when
 // the leading worker is lost.
 func TestSpec7_5_TheClusterWideLimitHoldsDuringFailuresOfWorkers(t *testing.T) {
-	f := newLimitedCluster(t, "limit", 6, 12, 7, time.Second, map[string]string{readyAfter: "1s"})
+	f := newLimitedCluster(t, "limit", 6, 16, 7, time.Second, map[string]string{readyAfter: "2s"})
 	f.upgradeAll("side:v2")
 	f.progresses(14)
 	leader := f.leader("")
@@ -195,7 +195,7 @@ func TestSpec7_5_SidecarSetsShareASmallClusterWideLimit(t *testing.T) {
 
 // A paused SidecarSet uses slots only until its pods are ready.
 func TestSpec7_5_APausedSidecarSetReleasesItsShareOfTheClusterWideLimit(t *testing.T) {
-	f := newLimitedCluster(t, "paused", 2, 6, 3, 0, map[string]string{readyAfter: "3s"})
+	f := newLimitedCluster(t, "paused", 2, 6, 3, 0, map[string]string{readyAfter: "6s"})
 	f.upgrade(0, "side:v2")
 	f.watched.Expect("side:v2")
 	f.await(func(v observer.View) bool { return v.Updated >= 3 })

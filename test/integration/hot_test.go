@@ -124,7 +124,7 @@ func TestSpec7_7_ARejectedResetStopsNoOtherAndIsRetried(t *testing.T) {
 
 func TestSpec7_1_PauseDoesNotStopResetsOfHotUpgrades(t *testing.T) {
 	t.Parallel()
-	s := newHotScenario(t, 6)
+	s := newHotScenario(t, 6).slow("4s")
 	s.upgradeTo("side:v2")
 	s.poll("the first pods to migrate", func() (bool, error) { return len(s.twins()) > 1, nil })
 	s.edit(`[{"op":"add","path":"/spec/updateStrategy/paused","value":true}]`)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -42,6 +43,16 @@ func (c *conditions) create(labels map[string]string) (int, error) {
 	}
 	err := c.kube.Create(c.t.Context(), pod, client.DryRunAll)
 	return len(pod.Spec.Containers), err
+}
+
+// awaitInjection waits until pods with labels are injected. The match condition selects the pods at once, and the
+// webhook observes the SidecarSet with a delay.
+func (c *conditions) awaitInjection(labels map[string]string) {
+	c.t.Helper()
+	require.Eventually(c.t, func() bool {
+		n, err := c.create(labels)
+		return err == nil && n == 2
+	}, 3*time.Minute, 50*time.Millisecond)
 }
 
 func (c *conditions) configuration() *admissionregistrationv1.MutatingWebhookConfiguration {
@@ -121,9 +132,7 @@ func TestSpec4_16_MatchConditionsFollowTheSidecarSets(t *testing.T) {
 	require.NoError(t, direct.Update(ctx, largest, client.DryRunAll), "the API server accepts the largest expression")
 
 	require.NoError(t, direct.Create(ctx, setFor("a", "app", "a")))
-	n, err = c.create(map[string]string{"app": "a"})
-	require.NoError(t, err)
-	assert.Equal(t, 2, n, "the first pod after the SidecarSet")
+	c.awaitInjection(map[string]string{"app": "a"})
 
 	scoped := setFor("b", "app", "b")
 	scoped.Spec.Namespace = "apps"
@@ -133,18 +142,14 @@ func TestSpec4_16_MatchConditionsFollowTheSidecarSets(t *testing.T) {
 	}
 	require.NoError(t, direct.Create(ctx, scoped), "the API server compiles the expression")
 	selected := map[string]string{"app": "b", "tier": "a.b_c", "example.com/on": ""}
-	n, err = c.create(selected)
-	require.NoError(t, err)
-	assert.Equal(t, 2, n)
+	c.awaitInjection(selected)
 
 	// The match condition also contains an updated selector at once.
 	moved := &v1alpha1.SidecarSet{}
 	require.NoError(t, direct.Get(ctx, client.ObjectKey{Name: "a"}, moved))
 	moved.Spec.Selector.MatchLabels["app"] = "moved"
 	require.NoError(t, direct.Update(ctx, moved))
-	n, err = c.create(map[string]string{"app": "moved"})
-	require.NoError(t, err)
-	assert.Equal(t, 2, n)
+	c.awaitInjection(map[string]string{"app": "moved"})
 
 	require.NoError(t, stackOf.Stop("webhook"))
 	for _, labels := range []map[string]string{nil, {"app": "c"}, {"app": "b", "tier": "web", "example.com/on": "", "off": ""}} {
@@ -161,8 +166,10 @@ func TestSpec4_16_MatchConditionsFollowTheSidecarSets(t *testing.T) {
 	assert.Contains(t, c.documented(stackOf.Kubeconfig, "kubectl get mutatingwebhookconfiguration"), match.ConditionName)
 	c.documented(stackOf.Kubeconfig, "kubectl patch mutatingwebhookconfiguration outrigger -p '{\"webhooks\": [{")
 	require.Empty(t, c.expression(), "removed by hand")
-	_, err = c.create(nil)
-	require.ErrorContains(t, err, "failed calling webhook", "without the condition, every pod waits")
+	require.Eventually(t, func() bool {
+		_, err := c.create(nil)
+		return err != nil && strings.Contains(err.Error(), "failed calling webhook")
+	}, 3*time.Minute, 50*time.Millisecond, "without the condition, every pod waits")
 	removed := c.configuration()
 	restored := removed.DeepCopy()
 	restored.Webhooks[0].MatchConditions = followed.Webhooks[0].MatchConditions
@@ -172,7 +179,5 @@ func TestSpec4_16_MatchConditionsFollowTheSidecarSets(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, c.expression(), "the flag is off")
 	assert.NotContains(t, c.configuration().Annotations, "outrigger.io/match-conditions-widened")
-	n, err = c.create(map[string]string{"app": "moved"})
-	require.NoError(t, err)
-	assert.Equal(t, 2, n)
+	c.awaitInjection(map[string]string{"app": "moved"})
 }

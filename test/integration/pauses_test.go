@@ -75,7 +75,7 @@ func TestAPauseIsNeverLostBetweenGenerations(t *testing.T) {
 
 func TestAPauseOutlivesItsRun(t *testing.T) {
 	t.Parallel()
-	s := newScenario(t, 10, nil)
+	s := newScenario(t, 10, nil).slow("4s")
 	s.upgradeTo("side:v2")
 	s.await(func(v observer.View) bool { return v.Updated >= 2 })
 	pause := protocol.Pause{By: "ann", Reason: "errors in the logs"}
@@ -140,7 +140,7 @@ func TestAPausedSetThatIsDeletedEndsItsRun(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newScenario(t, 8, nil)
+			s := newScenario(t, 8, nil).slow("4s")
 			s.upgradeTo("side:v2")
 			s.await(func(v observer.View) bool { return v.Updated >= 2 })
 			pause(s)

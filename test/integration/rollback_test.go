@@ -109,7 +109,7 @@ func TestSpec11_12_ARollbackGoesToTheRevisionWhoseEndStatusHasJustShown(t *testi
 	s := newRollbackScenario(t, 6)
 	s.upgradeTo("side:v2")
 	s.awaitReason(v1alpha1.ReasonRolloutComplete)
-	s.upgradeTo("side:v3")
+	s.slow("4s").upgradeTo("side:v3")
 	s.await(func(v observer.View) bool { return v.Updated >= 1 })
 	_, err := s.requestStep(protocol.AbortUpdate, 0)
 	require.NoError(t, err)

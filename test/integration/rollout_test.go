@@ -71,6 +71,7 @@ func TestNewPodsGetTheNewImageDuringARollout(t *testing.T) {
 	s := newScenario(t, 2, func(set *v1alpha1.SidecarSet) { set.Spec.UpdateStrategy.Paused = true })
 	s.upgradeTo("side:v2")
 	s.awaitPhase(protocol.PhasePaused)
+	s.poll("the webhook to observe the edit", func() (bool, error) { return sidecars(s.dryRun(1))["side:v2"] == 1, nil })
 	s.scale(5)
 	view := s.await(func(v observer.View) bool { return v.Pods == 5 && v.Ready == 5 })
 	assert.Equal(t, 3, view.Updated)
@@ -236,7 +237,7 @@ func TestAPauseEndsTheBatchInProgressWhichReportsItsWrites(t *testing.T) {
 
 func TestDeletedSetEndsItsRun(t *testing.T) {
 	t.Parallel()
-	s := newScenario(t, 10, nil)
+	s := newScenario(t, 10, nil).slow("4s")
 	s.upgradeTo("side:v2")
 	s.await(func(v observer.View) bool { return v.Updated >= 2 })
 	require.NoError(t, stack.kube.Delete(s.ctx, s.set))

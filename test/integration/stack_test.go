@@ -3,6 +3,7 @@ package integration
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -174,6 +175,16 @@ func newKubeletScenario(t *testing.T, n int32, kubelet map[string]string, change
 	return newNamedScenario(t, scenarioName(t), n, kubelet, change)
 }
 
+// slow makes the pods become ready after a time from now on, so that a rollout lasts until the test has acted.
+func (s *scenario) slow(after string) *scenario {
+	s.t.Helper()
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, readyAfter, after))
+	for _, pod := range s.pods() {
+		require.NoError(s.t, stack.kube.Patch(s.ctx, &pod, patch))
+	}
+	return s
+}
+
 // scenarioName returns the name of the only scenario of a test.
 func scenarioName(t *testing.T) string {
 	name := strings.ToLower(strings.NewReplacer("_", "-", "/", "-").Replace(strings.TrimPrefix(t.Name(), "Test")))
@@ -183,7 +194,7 @@ func scenarioName(t *testing.T) string {
 // newNamedScenario creates a scenario like newKubeletScenario, for tests with several scenarios.
 func newNamedScenario(t *testing.T, name string, n int32, kubelet map[string]string, change func(*v1alpha1.SidecarSet)) *scenario {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	t.Cleanup(cancel)
 	s := &scenario{t: t, ctx: ctx, name: name}
 	require.NoError(t, stack.kube.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
@@ -206,8 +217,10 @@ func newNamedScenario(t *testing.T, name string, n int32, kubelet map[string]str
 	}
 	require.NoError(t, err)
 	s.watched.Expect("side:v1")
-	if n > 0 {
+	if s.set.Spec.Selector.MatchLabels["app"] == name && s.set.Spec.NamespaceSelector == nil {
 		s.awaitInjection(name)
+	}
+	if n > 0 {
 		pods := deployment(name, n)
 		pods.Spec.Template.Annotations = kubelet
 		require.NoError(t, stack.kube.Create(ctx, pods))
@@ -220,10 +233,21 @@ func newNamedScenario(t *testing.T, name string, n int32, kubelet map[string]str
 // pod that is created earlier gets no sidecar. At first, the namespace may lack its service account.
 func (s *scenario) awaitInjection(set string) {
 	s.t.Helper()
-	s.poll("the webhook to observe "+set, func() (bool, error) {
-		pod, err := dryRunPod(s.ctx, s.name, set)
-		return err == nil && slices.Contains(strings.Split(pod.Annotations[v1alpha1.InjectedListAnnotation], ","), set), nil
+	require.NoError(s.t, awaitInjection(s.ctx, stack.kube, s.name, set, set))
+}
+
+// awaitInjection is the method awaitInjection for any cluster and namespace.
+func awaitInjection(ctx context.Context, kube client.Client, namespace, app, set string) error {
+	var last error
+	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		var pod *corev1.Pod
+		pod, last = dryRunPodIn(ctx, kube, namespace, app)
+		return last == nil && slices.Contains(strings.Split(pod.Annotations[v1alpha1.InjectedListAnnotation], ","), set), nil
 	})
+	if err != nil {
+		return fmt.Errorf("wait for the webhook to observe SidecarSet %s: %w", set, errors.Join(err, last))
+	}
+	return nil
 }
 
 func (s *scenario) clean() {

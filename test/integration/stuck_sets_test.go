@@ -69,6 +69,7 @@ func (s *scenario) stuckSets(n int) (ids []string) {
 		s.t.Cleanup(func() {
 			require.NoError(s.t, client.IgnoreNotFound(stack.kube.Delete(context.WithoutCancel(s.ctx), set)))
 		})
+		s.awaitInjection(name)
 		pods := deployment(name, 2)
 		pods.Namespace, pods.Name = s.name, name
 		require.NoError(s.t, stack.kube.Create(s.ctx, pods))

@@ -47,7 +47,7 @@ func (s *scenario) rejecting(pod, container string) {
 // whose value contains says.
 func (s *scenario) rejectingBecause(pod, container, message, says string) {
 	s.t.Helper()
-	s.rejectingWhere(fmt.Sprintf("object.metadata.name == '%s'", pod), pod, container, message, says)
+	s.rejectingWhere(fmt.Sprintf("object.metadata.namespace == '%s' && object.metadata.name == '%s'", s.name, pod), pod, container, message, says)
 }
 
 // rejectingWhere creates a ValidatingAdmissionPolicy for all pods that match the CEL expression condition.

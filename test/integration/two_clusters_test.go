@@ -59,9 +59,11 @@ func (s *scenario) startOtherCluster(n int32) *otherCluster {
 	o.watched, err = observer.WatchPods(s.ctx, config, s.name, "app="+s.name, "side")
 	require.NoError(t, err)
 	o.watched.Expect("side:v1")
-	for _, object := range []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name}}, o.set, deployment(s.name, n)} {
+	for _, object := range []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name}}, o.set} {
 		require.NoError(t, o.kube.Create(s.ctx, object))
 	}
+	require.NoError(t, awaitInjection(s.ctx, o.kube, s.name, s.name, s.name))
+	require.NoError(t, o.kube.Create(s.ctx, deployment(s.name, n)))
 	_, err = o.watched.Await(s.ctx, observer.Converged(int(n)))
 	require.NoError(t, err)
 	return o

@@ -17,11 +17,16 @@ import (
 
 // dryRunPod creates a pod with the label app in a dry run, and returns the pod after admission.
 func dryRunPod(ctx context.Context, namespace, app string) (*corev1.Pod, error) {
+	return dryRunPodIn(ctx, stack.kube, namespace, app)
+}
+
+// dryRunPodIn is dryRunPod for any cluster.
+func dryRunPodIn(ctx context.Context, kube client.Client, namespace, app string) (*corev1.Pod, error) {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "probe", Labels: map[string]string{"app": app}},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app:1"}}},
 	}
-	err := stack.kube.Create(ctx, pod, client.DryRunAll)
+	err := kube.Create(ctx, pod, client.DryRunAll)
 	return pod, err
 }
 

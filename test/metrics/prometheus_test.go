@@ -30,6 +30,9 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
+// soon is the timeout for changes that happen without further action of the test.
+const soon = 5 * time.Minute
+
 // needsAFault contains the queries that return series only after a fault.
 var needsAFault = map[string]string{
 	`temporal_request_failure_total`:                    "no call fails",
@@ -71,7 +74,7 @@ func TestQueriesOverALiveRollout(t *testing.T) {
 				found, err := ask(ctx, queries, expression)
 				require.NoError(c, err)
 				assert.Empty(c, found)
-			}, time.Minute, time.Second, "%s fires though nothing is wrong", where)
+			}, soon, time.Second, "%s fires though nothing is wrong", where)
 		case needsAFault[selectors(expression)[0]] == "":
 			awaitSamples(t, queries, where, expression)
 		default:
@@ -133,7 +136,7 @@ func awaitSamples(t *testing.T, queries prometheus.API, where, expression string
 			}
 		}
 		assert.NotZero(c, numbers, "%v", found)
-	}, time.Minute, 200*time.Millisecond, "%s: %s", where, expression)
+	}, soon, 200*time.Millisecond, "%s: %s", where, expression)
 }
 
 // startPrometheus starts a Prometheus that scrapes the roles every three seconds, and returns a client.
@@ -170,7 +173,7 @@ func startPrometheus(ctx context.Context, t *testing.T, roles []cluster.Role) pr
 		require.NoError(c, err)
 		require.Len(c, up, 1)
 		assert.Equal(c, len(roles), int(up[0].Value))
-	}, time.Minute, 100*time.Millisecond, "Prometheus does not scrape every role; see %s", log.Name())
+	}, soon, 100*time.Millisecond, "Prometheus does not scrape every role; see %s", log.Name())
 	return queries
 }
 
@@ -198,6 +201,11 @@ func rollOut(ctx context.Context, t *testing.T, stack *cluster.Cluster) {
 	set.Spec.Containers = []v1alpha1.SidecarContainer{{Container: corev1.Container{Name: "agent", Image: "agent:v1"}}}
 	set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(2))
 	require.NoError(t, kubernetes.Create(ctx, set))
+	require.Eventually(t, func() bool {
+		probe := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probe", Labels: labels}}
+		probe.Spec.Containers = []corev1.Container{{Name: "app", Image: "app:1"}}
+		return kubernetes.Create(ctx, probe, client.DryRunAll) == nil && len(probe.Spec.Containers) == 2
+	}, soon, 100*time.Millisecond, "the webhook does not observe the SidecarSet")
 	require.NoError(t, kubernetes.Create(ctx, &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "nginx"},
 		Spec: appsv1.DeploymentSpec{
@@ -213,8 +221,8 @@ func rollOut(ctx context.Context, t *testing.T, stack *cluster.Cluster) {
 		assert.Equal(c, set.Generation, set.Status.ObservedGeneration)
 		assert.EqualValues(c, pods, set.Status.UpdatedReadyPods)
 	}
-	require.EventuallyWithT(t, converged, time.Minute, 100*time.Millisecond)
+	require.EventuallyWithT(t, converged, soon, 100*time.Millisecond)
 	patch := []byte(`[{"op":"replace","path":"/spec/containers/0/image","value":"agent:v2"}]`)
 	require.NoError(t, kubernetes.Patch(ctx, set, client.RawPatch("application/json-patch+json", patch)))
-	require.EventuallyWithT(t, converged, time.Minute, 100*time.Millisecond)
+	require.EventuallyWithT(t, converged, soon, 100*time.Millisecond)
 }

@@ -92,14 +92,15 @@ func (s *scenario) awaitCondition() {
 	s.awaitPods("ready, and upgradable as far as they say", corev1.PodReady, v1alpha1.UpgradableCondition)
 }
 
-// awaitPods waits until all conditions are True in all pods.
+// awaitPods waits until all conditions are True in all pods, and all containers run the images of their pods. The
+// kubelet restarts the standby twin of a hot sidecar after the end of the rollout.
 func (s *scenario) awaitPods(what string, conditions ...corev1.PodConditionType) {
 	s.t.Helper()
 	s.await("all pods to be "+what, func() error {
 		waiting := 0
 		pods := s.pods()
 		for i := range pods {
-			if slices.ContainsFunc(conditions, func(kind corev1.PodConditionType) bool { return !holds(&pods[i], kind) }) {
+			if !runsImages(&pods[i]) || slices.ContainsFunc(conditions, func(kind corev1.PodConditionType) bool { return !holds(&pods[i], kind) }) {
 				waiting++
 			}
 		}
@@ -107,6 +108,12 @@ func (s *scenario) awaitPods(what string, conditions ...corev1.PodConditionType)
 			return fmt.Errorf("%d of %d pods are not", waiting, len(pods))
 		}
 		return nil
+	})
+}
+
+func runsImages(pod *corev1.Pod) bool {
+	return !slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
+		return !slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == c.Name && s.Image == c.Image })
 	})
 }
 
