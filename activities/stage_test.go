@@ -252,3 +252,12 @@ func TestSpec11_1_AMissingDefinitionIsNotRequestedByEachPlan(t *testing.T) {
 	plan()
 	assert.EqualValues(t, 2, lists.Load())
 }
+
+// etcd was restored, and the generation of the rollback now has other content.
+func TestSpec11_12_OtherContentWithTheSameGenerationIsNotRolledBack(t *testing.T) {
+	set := &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: "s", Generation: 2, Annotations: map[string]string{v1alpha1.HashAnnotation: "better"}}}
+	rollback := &protocol.Stage{Generation: 2, Quarantine: &protocol.Quarantine{Hash: "bad", Revision: "s-1"}}
+	target, err := (&Activities{}).target(t.Context(), set, rollback)
+	require.NoError(t, err)
+	assert.Same(t, set, target)
+}

@@ -70,7 +70,7 @@ func TestSpec6_GoingBackRenumbers(t *testing.T) {
 	assert.Equal(t, int64(5), NumberFor(sorted[2], sorted), "the newest keeps its number")
 }
 
-func TestSpec6_HistoryLimitKeepsUsedAndPinned(t *testing.T) {
+func TestSpec6_HistoryLimitKeepsUsedPinnedAndGood(t *testing.T) {
 	five := func() []*appsv1.ControllerRevision {
 		return []*appsv1.ControllerRevision{recorded(1, "x"), recorded(2, "a"), recorded(3, "a"), recorded(4, ""), recorded(5, "")}
 	}
@@ -81,8 +81,11 @@ func TestSpec6_HistoryLimitKeepsUsedAndPinned(t *testing.T) {
 		limit *int32
 		pin   *v1alpha1.SidecarSetInjectRevision
 		pods  []*corev1.Pod
+		good  []v1alpha1.GoodRevision
 		want  []string
 	}{
+		{name: "the last two good revisions", limit: new(int32(1)), want: []string{"r1", "r3", "r4"}, good: []v1alpha1.GoodRevision{
+			{Revision: "r4"}, {Revision: "r5", ResourceVersion: "9"}, {Revision: "r2", ResourceVersion: "5"}, {Revision: "r1", ResourceVersion: "4"}}},
 		{name: "default limit is ten", want: []string{}},
 		{name: "at the limit", limit: new(int32(5)), want: []string{}},
 		{name: "oldest go first", limit: new(int32(3)), want: []string{"r1", "r2"}},
@@ -102,7 +105,7 @@ func TestSpec6_HistoryLimitKeepsUsedAndPinned(t *testing.T) {
 	} {
 		s := set("proxy:v5")
 		s.Spec.RevisionHistoryLimit = c.limit
-		s.Spec.InjectionStrategy.Revision = c.pin
+		s.Spec.InjectionStrategy.Revision, s.Status.GoodRevisions = c.pin, c.good
 		assert.Equal(t, c.want, names(Expendable(s, five(), "r5", c.pods)), c.name)
 	}
 }
