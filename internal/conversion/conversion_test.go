@@ -98,6 +98,23 @@ func TestOnlyTheNewestWordCounts(t *testing.T) {
 			`{metadata: {annotations: {outrigger.io/v1alpha1-scope: web}}}`,
 			`{}`,
 		},
+		"a namespace written again": {
+			`{spec: {namespace: web, namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: web}}}}`,
+			`{spec: {namespace: web}}`,
+		},
+		"another namespace": {
+			`{spec: {namespace: shop, namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: web}}}}`,
+			`{spec: {namespace: shop}}`,
+		},
+		"another namespace with a selector": {
+			`{metadata: {annotations: {outrigger.io/v1alpha1-scope: '{"namespace":"web","namespaceSelector":{"matchLabels":{"a":"b"}}}'}}, spec: {namespace: shop,
+				namespaceSelector: {matchLabels: {a: b}, matchExpressions: [{key: kubernetes.io/metadata.name, operator: In, values: [web]}]}}}`,
+			`{spec: {namespace: shop, namespaceSelector: {matchLabels: {a: b}}}}`,
+		},
+		"a namespace beside a selector of v1beta1": {
+			`{spec: {namespace: shop, namespaceSelector: {matchLabels: {a: b}}}}`,
+			`{spec: {namespace: shop, namespaceSelector: {matchLabels: {a: b}}}}`,
+		},
 		"kubectl label on an object read as v1beta1": {
 			`{metadata: {labels: {apps.kruise.io/sidecarset-custom-version: v3}}, spec: {selector: {}, customVersion: v2}}`,
 			`{metadata: {labels: {apps.kruise.io/sidecarset-custom-version: v3}}, spec: {selector: {}}}`,

@@ -115,12 +115,13 @@ func namespaceToSelector(object map[string]any) {
 }
 
 // selectorToNamespace replaces the selector by the scope. selectorToNamespace ignores an annotation that
-// does not match the selector, because a client has changed the selector since the annotation was written.
+// does not match the selector, because a client has changed the selector since the annotation was written. A client
+// that writes spec.namespace in v1beta1 replaces the namespace of the scope.
 func selectorToNamespace(object map[string]any) {
 	annotation, _ := child(object, "metadata", "annotations")[v1beta1.V1alpha1ScopeAnnotation].(string)
 	remove(object, "metadata", "annotations", v1beta1.V1alpha1ScopeAnnotation)
 	spec := child(object, "spec")
-	if _, named := spec[namespaceField]; named || spec == nil {
+	if spec == nil {
 		return
 	}
 	written := scopeOf(spec[selectorField])
@@ -128,6 +129,14 @@ func selectorToNamespace(object map[string]any) {
 		if selector, valid := recorded.selector(); valid && reflect.DeepEqual(selector, spec[selectorField]) {
 			written = recorded
 		}
+	}
+	if value, named := spec[namespaceField]; named {
+		namespace, isString := value.(string)
+		if _, limited := written[namespaceField]; !limited || !isString || namespace == "" {
+			return
+		}
+		written = maps.Clone(written)
+		written[namespaceField] = namespace
 	}
 	written.replaceIn(spec)
 }
