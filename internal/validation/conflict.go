@@ -17,6 +17,12 @@ import (
 // the same pods (SPEC §5). others may include the SidecarSet itself. revisions must include the
 // revisions to which the injection of all these SidecarSets is pinned.
 func ValidateConflicts(set *v1alpha1.SidecarSet, others []v1alpha1.SidecarSet, revisions []appsv1.ControllerRevision) field.ErrorList {
+	return validateConflicts(set, others, revisions, false)
+}
+
+// validateConflicts is ValidateConflicts. If all is set, the result contains the conflicts of each content. Otherwise,
+// the result contains the conflicts of a pinned revision that the current content does not have.
+func validateConflicts(set *v1alpha1.SidecarSet, others []v1alpha1.SidecarSet, revisions []appsv1.ControllerRevision, all bool) field.ErrorList {
 	var errs field.ErrorList
 	ours := contentsOf(set, revisions)
 	for i := range others {
@@ -29,7 +35,7 @@ func ValidateConflicts(set *v1alpha1.SidecarSet, others []v1alpha1.SidecarSet, r
 		for _, mine := range ours {
 			for _, other := range theirs {
 				for _, found := range conflicts(mine, other) {
-					if !reported[found.subject] {
+					if all || !reported[found.subject] {
 						reported[found.subject] = true
 						errs = append(errs, mine.report(found))
 					}

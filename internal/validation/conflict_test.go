@@ -98,6 +98,15 @@ func TestSpec5_PinnedRevisionsConflictToo(t *testing.T) {
 	require.Equal(t, "spec.injectionStrategy.revision", fields(ratchet.Rejected()))
 	assert.Contains(t, ratchet.Rejected()[0].Message, "container gone of that revision: SidecarSet plain injects a container of this name")
 
+	// A user repairs the current content of a pinned SidecarSet.
+	both := read(t, base, `{metadata: {name: other}, spec: {containers: [{name: gone, image: x}, {name: new, image: x}]}}`)
+	ours = pinTo(t, both, older)
+	repaired := both.DeepCopy()
+	repaired.Spec.Containers = repaired.Spec.Containers[1:]
+	ratchet = NewRatchet(repaired, both)
+	ratchet.Conflicts([]v1alpha1.SidecarSet{*plain}, ours)
+	assert.Empty(t, ratchet.Rejected())
+
 	// An existing conflict does not cause the rejection of a pin to an older revision.
 	stuck := read(t, base, `{metadata: {name: plain}, spec: {containers: [{name: agent, image: x}]}}`)
 	ratchet = NewRatchet(edited, old)

@@ -71,7 +71,8 @@ func (r *Ratchet) PinnedAmong(others []v1alpha1.SidecarSet) []string {
 func (r *Ratchet) Conflicts(others []v1alpha1.SidecarSet, revisions []appsv1.ControllerRevision) {
 	r.found = append(r.found, ValidateConflicts(r.set, others, revisions)...)
 	if r.old != nil && sameScope(&r.set.Spec, &r.old.Spec) {
-		r.before = append(r.before, ValidateConflicts(r.old, others, revisions)...)
+		// An update may remove a conflict of the current content that a pinned revision keeps.
+		r.before = append(r.before, validateConflicts(r.old, others, revisions, true)...)
 	}
 }
 

@@ -264,6 +264,7 @@ func TestSpec5_APinHasANameOrAVersion(t *testing.T) {
 func TestSpec5_MetadataKeysAreValidAndGivenOnce(t *testing.T) {
 	rejections{
 		`{annotations: {a: b}}, {annotations: {a: c}}`:          `spec.patchPodMetadata[1].annotations[a]: FieldValueDuplicate`,
+		`{annotations: {Example.com/Key: c}}`:                   ``,
 		`{annotations: {"a b": c}}`:                             `spec.patchPodMetadata[0].annotations[a b]: FieldValueInvalid`,
 		`{annotations: {a: "{"}, patchPolicy: MergePatchJson}`:  `spec.patchPodMetadata[0].annotations[a]: FieldValueInvalid`,
 		`{annotations: {a: "{}"}, patchPolicy: MergePatchJson}`: ``,

@@ -18,18 +18,22 @@ func Warnings(set *v1alpha1.SidecarSet) []string {
 		warnings = append(warnings, "spec.updateStrategy.maxUnavailable: with 0, no ready pod is upgraded; raise it to roll out")
 	}
 	for i := range set.Spec.Containers {
-		warnings = append(warnings, imageWarning("containers", i, set.Spec.Containers[i].Image)...)
+		c := &set.Spec.Containers[i]
+		warnings = append(warnings, imageWarning(fmt.Sprintf("containers[%d].image", i), c.Image)...)
+		if c.UpgradeStrategy.UpgradeType == v1alpha1.SidecarContainerHotUpgrade {
+			warnings = append(warnings, imageWarning(fmt.Sprintf("containers[%d].upgradeStrategy.hotUpgradeEmptyImage", i), c.UpgradeStrategy.HotUpgradeEmptyImage)...)
+		}
 	}
 	for i := range set.Spec.InitContainers {
-		warnings = append(warnings, imageWarning("initContainers", i, set.Spec.InitContainers[i].Image)...)
+		warnings = append(warnings, imageWarning(fmt.Sprintf("initContainers[%d].image", i), set.Spec.InitContainers[i].Image)...)
 	}
 	return warnings
 }
 
 // imageWarning warns of an image that the API server accepts, and that no node can pull.
-func imageWarning(list string, i int, image string) []string {
+func imageWarning(field, image string) []string {
 	if !strings.ContainsAny(image, " \t\n") {
 		return nil
 	}
-	return []string{fmt.Sprintf("spec.%s[%d].image: %q contains a blank, so no node can pull it; remove the blank", list, i, image)}
+	return []string{fmt.Sprintf("spec.%s: %q contains a blank, so no node can pull it; remove the blank", field, image)}
 }

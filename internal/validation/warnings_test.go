@@ -53,9 +53,11 @@ func TestSpec5_ImagesWithABlankAreWarnedOf(t *testing.T) {
 	set := &v1alpha1.SidecarSet{}
 	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
 	set.Spec.Containers = []v1alpha1.SidecarContainer{{Container: corev1.Container{Image: "c: v1"}}, {Container: corev1.Container{Image: "c:v1"}}}
+	set.Spec.Containers[1].UpgradeStrategy = v1alpha1.SidecarContainerUpgradeStrategy{UpgradeType: v1alpha1.SidecarContainerHotUpgrade, HotUpgradeEmptyImage: "empty: v1"}
 	set.Spec.InitContainers = []v1alpha1.SidecarContainer{{Container: corev1.Container{Image: "a b"}}}
 	assert.Equal(t, []string{
 		`spec.containers[0].image: "c: v1" contains a blank, so no node can pull it; remove the blank`,
+		`spec.containers[1].upgradeStrategy.hotUpgradeEmptyImage: "empty: v1" contains a blank, so no node can pull it; remove the blank`,
 		`spec.initContainers[0].image: "a b" contains a blank, so no node can pull it; remove the blank`,
 	}, Warnings(set))
 }
