@@ -98,6 +98,12 @@ func TestSpec3_AnUnreadableNamespaceRejectsThePod(t *testing.T) {
 	assert.Equal(t, int32(http.StatusInternalServerError), response.Result.Code)
 	assert.Equal(t, "SidecarSet s: look up namespace default for its namespaceSelector: cache is broken", response.Result.Message)
 
+	paused, elsewhere := inProduction("s"), inProduction("s")
+	paused.Spec.InjectionStrategy.Paused, elsewhere.Spec.Namespace = true, "other"
+	for _, set := range []*v1alpha1.SidecarSet{paused, elsewhere} {
+		assert.True(t, admitted(t, handlerFor(t, failing, nil, set), fixture.Pod()).Allowed, "the SidecarSet cannot inject the pod")
+	}
+
 	response = admitted(t, handlerFor(t, interceptor.Funcs{}, nil, inProduction("s")), fixture.Pod())
 	assert.False(t, response.Allowed)
 	assert.Contains(t, response.Result.Message, `namespaces "default" not found`)
