@@ -78,13 +78,13 @@ func (a app) inject(s sidecar) (*corev1.Container, error) {
 	built := new(s.Container)
 	added := a.transferred(s.TransferEnv)
 	if s.ShareVolumePolicy.Type == v1alpha1.ShareVolumePolicyEnabled {
-		mounts, needed := a.sharedMounts(built.VolumeMounts)
+		mounts, needed := a.sharedMounts(built)
 		built.VolumeMounts = mounts
 		added = append(added, needed...)
 	}
 	built.Env = addMissingEnv(s.env, added)
 	if s.ShareVolumeDevicePolicy != nil && s.ShareVolumeDevicePolicy.Type == v1alpha1.ShareVolumePolicyEnabled {
-		built.VolumeDevices = a.sharedDevices(built.VolumeDevices)
+		built.VolumeDevices = a.sharedDevices(built)
 	}
 	if s.resources != nil {
 		resources, err := s.resources.compute(a)
@@ -96,17 +96,18 @@ func (a app) inject(s sidecar) (*corev1.Container, error) {
 	return built, nil
 }
 
-// sharedMounts returns a list of mounts followed by the mounts of the app containers at paths that have no
-// mount yet (SPEC §4.5). sharedMounts also returns the variables that the subPathExpr of the added mounts
-// reference.
-func (a app) sharedMounts(mounts []corev1.VolumeMount) ([]corev1.VolumeMount, []appVariable) {
-	mounts = slices.Clip(mounts)
+// sharedMounts returns the mounts of a sidecar followed by the mounts of the app containers at paths that have no
+// mount yet (SPEC §4.5). Kubernetes permits neither a path nor a volume in both mounts and devices. sharedMounts
+// also returns the variables that the subPathExpr of the added mounts reference.
+func (a app) sharedMounts(into *corev1.Container) ([]corev1.VolumeMount, []appVariable) {
+	mounts := slices.Clip(into.VolumeMounts)
 	var needed []appVariable
 	for _, source := range a.containers {
 		mounts = slices.Grow(mounts, len(source.VolumeMounts))
 		variables := references{of: source}
 		for _, mount := range source.VolumeMounts {
-			if slices.ContainsFunc(mounts, func(m corev1.VolumeMount) bool { return samePath(m.MountPath, mount.MountPath) }) {
+			if slices.ContainsFunc(mounts, func(m corev1.VolumeMount) bool { return samePath(m.MountPath, mount.MountPath) }) ||
+				slices.ContainsFunc(into.VolumeDevices, func(d corev1.VolumeDevice) bool { return clash(mount, d) }) {
 				continue
 			}
 			mounts = append(mounts, mount)
@@ -116,20 +117,24 @@ func (a app) sharedMounts(mounts []corev1.VolumeMount) ([]corev1.VolumeMount, []
 	return mounts, needed
 }
 
-// sharedDevices returns a list of devices followed by the devices of the app containers whose paths and
-// volumes are not in the list yet. Kubernetes permits only one device of a volume in a container.
-func (a app) sharedDevices(devices []corev1.VolumeDevice) []corev1.VolumeDevice {
-	devices = slices.Clip(devices)
+// sharedDevices returns the devices of a sidecar followed by the devices of the app containers whose paths and
+// volumes the sidecar does not use yet. Kubernetes permits only one device of a volume in a container.
+func (a app) sharedDevices(into *corev1.Container) []corev1.VolumeDevice {
+	devices := slices.Clip(into.VolumeDevices)
 	for _, source := range a.containers {
 		for _, device := range source.VolumeDevices {
 			if !slices.ContainsFunc(devices, func(d corev1.VolumeDevice) bool {
 				return d.Name == device.Name || samePath(d.DevicePath, device.DevicePath)
-			}) {
+			}) && !slices.ContainsFunc(into.VolumeMounts, func(m corev1.VolumeMount) bool { return clash(m, device) }) {
 				devices = append(devices, device)
 			}
 		}
 	}
 	return devices
+}
+
+func clash(mount corev1.VolumeMount, device corev1.VolumeDevice) bool {
+	return mount.Name == device.Name || samePath(mount.MountPath, device.DevicePath)
 }
 
 func samePath(a, b string) bool { return path.Clean(a) == path.Clean(b) }

@@ -100,4 +100,16 @@ func TestSpec4_5_OneDeviceOfAVolumeIsShared(t *testing.T) {
 	side.ShareVolumeDevicePolicy = &v1alpha1.ShareVolumePolicy{Type: v1alpha1.ShareVolumePolicyEnabled}
 	injected := injectInto(t, fixture.Pod(first, second), fixture.SidecarSet("s", side))
 	assert.Equal(t, first.VolumeDevices, injected.Spec.Containers[0].VolumeDevices)
+
+	// A path and a volume may be a mount or a device of a container, but not both.
+	first.VolumeDevices, first.VolumeMounts = nil, []corev1.VolumeMount{{Name: "files", MountPath: "/data"}}
+	second.VolumeDevices = []corev1.VolumeDevice{{Name: "disk", DevicePath: "/data"}, {Name: "own", DevicePath: "/dev/own"}}
+	side.ShareVolumePolicy.Type = v1alpha1.ShareVolumePolicyEnabled
+	side.VolumeMounts = []corev1.VolumeMount{{Name: "own", MountPath: "/own"}}
+	injected = injectInto(t, fixture.Pod(first, second), fixture.SidecarSet("s", side))
+	assert.Equal(t, []corev1.VolumeMount{side.VolumeMounts[0], first.VolumeMounts[0]}, injected.Spec.Containers[0].VolumeMounts)
+	assert.Empty(t, injected.Spec.Containers[0].VolumeDevices)
+	side.VolumeMounts, side.VolumeDevices = nil, []corev1.VolumeDevice{{Name: "raw", DevicePath: "/data"}}
+	injected = injectInto(t, fixture.Pod(first), fixture.SidecarSet("s", side))
+	assert.Empty(t, injected.Spec.Containers[0].VolumeMounts)
 }
