@@ -153,17 +153,15 @@ func degraded(p *pass) condition {
 	case p.fault != runs.Fault{}:
 		return yes(p.fault.Reason, p.fault.Message+faultNext(p.set.Name, p.fault.Reason, p.fault.Message))
 	case p.rollsBack():
-		return yes(v1alpha1.ReasonQuarantined, rolledBack(p.quarantine, p.plan.Phase == protocol.PhaseQuarantined)+
-			"; apply other content, or retry this content: kubectl sidecarset retry "+p.set.Name)
-	case p.broken.Count > 0:
+		return quarantined(p)
+	case p.broken.Count > 0 && (p.broken.Newest > 0 || !p.leavesPods()):
 		return yes(p.broken.Reason, fmt.Sprintf("%d of %d pods have a sidecar that cannot start, such as %s (%s)%s",
 			p.broken.Count, counts.Matched, p.broken.Example, p.broken.Detail, brokenNext(p)))
 	case p.unreadable.Count > 0:
 		return yes(v1alpha1.ReasonUnreadablePods, fmt.Sprintf("%d pods are neither counted nor upgraded until their annotations are corrected or they are recreated, such as %s (%s); list them: kubectl sidecarset list --outdated",
 			p.unreadable.Count, p.unreadable.Example, p.unreadable.Cause))
 	case p.plan.Phase != protocol.PhaseNotUpdate && counts.NotUpgradable > 0:
-		return yes(v1alpha1.ReasonNotUpgradablePods, fmt.Sprintf("%d of %d pods differ in more than images and keep their version until they are recreated, such as %s; %s",
-			counts.NotUpgradable, counts.Matched, p.plan.NotUpgradable[0], recreateCommand(p)))
+		return notUpgradable(p)
 	case p.outdatedHashes:
 		return yes(v1alpha1.ReasonOutdatedHashes, "no webhook was called when the SidecarSet was stored: the content was not validated, and the hash annotations do not match the content; "+
 			"the rollout uses the content; to write the hashes after the webhook is available: kubectl patch sidecarset "+p.set.Name+" --type=merge -p '{}'")
@@ -171,11 +169,27 @@ func degraded(p *pass) condition {
 	return no(v1alpha1.ReasonAsExpected, "")
 }
 
+func quarantined(p *pass) condition {
+	return yes(v1alpha1.ReasonQuarantined, rolledBack(p.quarantine, p.plan.Phase == protocol.PhaseQuarantined)+
+		"; apply other content, or retry this content: kubectl sidecarset retry "+p.set.Name)
+}
+
+func notUpgradable(p *pass) condition {
+	counts := p.plan.Counts
+	return yes(v1alpha1.ReasonNotUpgradablePods, fmt.Sprintf("%d of %d pods differ in more than images and keep their version until they are recreated, such as %s; %s",
+		counts.NotUpgradable, counts.Matched, p.plan.NotUpgradable[0], recreateCommand(p)))
+}
+
+// leavesPods reports whether the rollout has ended, and has left pods that cannot be upgraded in place.
+func (p *pass) leavesPods() bool {
+	return p.plan.Phase != protocol.PhaseNotUpdate && p.plan.Counts.NotUpgradable > 0 && !p.unfinished()
+}
+
 // brokenNext returns the text about the next step if sidecars cannot start. The text suggests an undo only
 // if a broken pod has the newest content.
 func brokenNext(p *pass) string {
 	if p.broken.Newest == 0 {
-		return "; none of them has the newest content yet"
+		return "; none of them has the newest content yet: kubectl sidecarset why " + p.set.Name
 	}
 	return "; go back: kubectl sidecarset undo " + p.set.Name
 }
@@ -202,11 +216,12 @@ func faultNext(set, reason, message string) string {
 	return "; check it: kubectl sidecarset check"
 }
 
-// recreateCommand returns a text with the next command. Without a permit, no command helps. If the first pod that is not upgradable has a
-// controller, the command recreates the pods. Otherwise, the command explains the pods.
+// recreateCommand returns a text with the next command. While recreated pods get former content, the command permits
+// the newest content. If the first pod that is not upgradable has a controller, the command recreates the pods.
+// Otherwise, the command explains the pods.
 func recreateCommand(p *pass) string {
-	if p.awaitsPermit() {
-		return "recreated pods get the former version until the fleet permits the content"
+	if p.awaitsPermit() && stage.Former(p.set, p.set.Annotations[v1alpha1.HashAnnotation]) != nil {
+		return "recreated pods get the former version until the fleet permits the content: kubectl sidecarset permit " + p.set.Name + " --reason TEXT"
 	}
 	for _, pod := range p.pods {
 		if pod.UID != p.plan.NotUpgradable[0].UID {

@@ -117,7 +117,7 @@ func TestSpec8_ConditionsGiveOneExactReason(t *testing.T) {
 		{name: "sidecar of earlier content cannot start", started: generation,
 			seen:        observation{plan: plan(protocol.PhaseWaiting, half), broken: rollout.BrokenPods{Count: 1, Reason: podstate.ImagePullBackOff, Example: "shop/p", Detail: "d"}},
 			progressing: condition{yes, "WaitingForPods", "message"}, available: almost,
-			degraded: condition{yes, "ImagePullBackOff", "1 of 4 pods have a sidecar that cannot start, such as shop/p (d); none of them has the newest content yet"}},
+			degraded: condition{yes, "ImagePullBackOff", "1 of 4 pods have a sidecar that cannot start, such as shop/p (d); none of them has the newest content yet: kubectl sidecarset why mesh"}},
 		{name: "stored while the webhook was not called", started: generation, seen: observation{plan: plan(protocol.PhaseWaiting, half), outdatedHashes: true},
 			progressing: condition{yes, "WaitingForPods", "message"}, available: almost,
 			degraded: condition{yes, "OutdatedHashes", "no webhook was called when the SidecarSet was stored: the content was not validated, and the hash annotations do not match the content; " +
@@ -184,6 +184,7 @@ func TestTheFaultOfAnOperatorThatRestartedLacksTheNextStep(t *testing.T) {
 	for _, want := range []runs.Fault{{Reason: "WorkerUnavailable", Message: "nobody"}, {Reason: "RolloutFailing", Message: "fails"},
 		{Reason: "RolloutFailing", Message: "fails: RolloutPolicy p1: windows[0]: timeZone: unknown time zone Mars/X"}} {
 		p := &pass{set: setAt(generation), observation: observation{fault: want}}
+		p.set.Status.ObservedGeneration = generation
 		setConditions(p)
 		assert.Equal(t, want, faultOf(p.set))
 	}

@@ -106,7 +106,8 @@ func pauseBegan(before, after *v1alpha1.SidecarSet, was, is string) bool {
 // pauseEnded reports whether a pause ended, even if status shows the end of the pause only after an
 // outage of Temporal.
 func pauseEnded(before, after *v1alpha1.SidecarSet, was, is string) bool {
-	if is == v1alpha1.ReasonPaused || isTemporalReason(is) {
+	// A pause in force is not shown if no pod remains.
+	if is == v1alpha1.ReasonPaused || isTemporalReason(is) || pauseIn(after) != nil || after.Spec.UpdateStrategy.Paused {
 		return false
 	}
 	return was == v1alpha1.ReasonPaused || isTemporalReason(was) && pauseIn(before) != nil && pauseIn(after) == nil

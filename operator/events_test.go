@@ -111,6 +111,7 @@ func TestSpec8_EachPauseHasItsEvent(t *testing.T) {
 		{"it outlives an outage", status(unavailable, ann), status(paused, ann), nil},
 		{"another one after an outage", status(unavailable, ann), status(paused, bob), []string{"RolloutPaused"}},
 		{"paused during an outage", status(unavailable, nil), status(paused, nil), []string{"RolloutPaused"}},
+		{"no pod remains during the pause", status(paused, ann), status(v1alpha1.ReasonRolloutComplete, ann), []string{"RolloutComplete"}},
 		{"resumed during an outage", status(unavailable, ann), status(running, nil), []string{"RolloutResumed"}},
 		{"an outage without a pause", status(unavailable, nil), status(running, nil), nil},
 	} {

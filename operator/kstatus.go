@@ -12,16 +12,17 @@ import (
 // continues after the outage.
 func stalled(p *pass, degraded condition) condition {
 	switch degraded.reason {
-	case v1alpha1.ReasonInvalid, v1alpha1.ReasonRolloutFailing, v1alpha1.ReasonRunUnreadable, v1alpha1.ReasonQuarantined:
+	case v1alpha1.ReasonInvalid, v1alpha1.ReasonRolloutFailing, v1alpha1.ReasonRunUnreadable:
 		return yes(degraded.reason, degraded.message)
-	case v1alpha1.ReasonNotUpgradablePods:
-		if !p.unfinished() && !p.evicts {
-			return yes(degraded.reason, degraded.message)
-		}
-	case p.broken.Reason:
-		if p.stuck() {
-			return yes(degraded.reason, degraded.message)
-		}
+	}
+	// Another problem may be the reason of Degraded.
+	switch {
+	case p.rollsBack():
+		return quarantined(p)
+	case p.leavesPods() && !p.evicts:
+		return notUpgradable(p)
+	case degraded.reason == p.broken.Reason && p.stuck():
+		return yes(degraded.reason, degraded.message)
 	}
 	return no(v1alpha1.ReasonAsExpected, "")
 }

@@ -109,6 +109,8 @@ func TestSpec8_8_ToolsThatWaitReadTheStateOfARollout(t *testing.T) {
 		{"the last pod is bad", observation{plan: plan(protocol.PhaseWaiting, last), broken: broken(1)}, "ImagePullBackOff", status.FailedStatus, "Degraded"},
 		{"a bad pod in a rollout that has ended", observation{plan: plan(protocol.PhaseComplete, all), broken: broken(1)}, "RolloutComplete", status.CurrentStatus, "Healthy"},
 		{"pods are left that cannot be upgraded", observation{plan: plan(protocol.PhaseComplete, left)}, "NotUpgradablePods", status.FailedStatus, "Degraded"},
+		{"their sidecars crash", observation{plan: plan(protocol.PhaseComplete, left), broken: rollout.BrokenPods{Count: 2, Reason: podstate.ImagePullBackOff, Example: "shop/p"}}, "NotUpgradablePods", status.FailedStatus, "Degraded"},
+		{"another pod is unreadable", observation{plan: plan(protocol.PhaseComplete, left), unreadable: rollout.UnreadablePods{Count: 1}}, "NotUpgradablePods", status.FailedStatus, "Degraded"},
 		{"they are evicted", observation{plan: plan(protocol.PhaseComplete, left), evicts: true}, "NotUpgradablePods", status.InProgressStatus, "Progressing"},
 		{"they are left to the end", observation{plan: plan(protocol.PhaseProgressing, left)}, "RolloutInProgress", status.InProgressStatus, "Progressing"},
 		{"invalid", observation{invalid: errors.New("no hash")}, "Invalid", status.InProgressStatus, "Progressing"},

@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflow/v1"
 	"go.temporal.io/sdk/converter"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -234,6 +235,22 @@ func TestSpec7_2_CountsOfAGenerationFollowItsConditions(t *testing.T) {
 	clock.SetTime(at)
 	set.Status.ObservedGeneration = generation
 	assert.Zero(t, delay(seen), "written already")
+}
+
+// The user has corrected an image that an admission policy rejects.
+func TestSpec8_4_AStartForgetsTheRejectionsOfTheFormerGeneration(t *testing.T) {
+	set := setAt(generation)
+	set.Status.ObservedGeneration = generation - 1
+	set.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionDegraded, Reason: v1alpha1.ReasonRolloutFailing}}
+	assert.Empty(t, faultOf(set))
+
+	state := runState{started: generation - 1, waits: "old", fleetFault: "old", fault: runs.Fault{Reason: v1alpha1.ReasonRolloutFailing}}
+	state.recordStart(generation, time.Unix(1000, 0))
+	assert.Empty(t, state.fault)
+	assert.Empty(t, state.waits+state.fleetFault)
+	state.fault = runs.Fault{Reason: v1alpha1.ReasonRolloutFailing}
+	state.recordStart(generation, time.Unix(1001, 0))
+	assert.NotEmpty(t, state.fault, "another run of the same generation")
 }
 
 func TestCorrectionsBecomeRare(t *testing.T) {

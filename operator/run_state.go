@@ -154,7 +154,15 @@ func (s *runState) observeGeneration(generation int64, now time.Time) {
 // if status does not show the result of the last read.
 func (s *runState) readRunAgain(now time.Time) { s.ended, s.end.nextAt = 0, now }
 
+// recordStart records the start of a rollout. Rejected pods and waits of an earlier generation do not concern the
+// rollout.
 func (s *runState) recordStart(generation int64, now time.Time) {
+	if s.started != generation {
+		s.waits, s.fleetFault = "", ""
+		if s.fault.Reason == v1alpha1.ReasonRolloutFailing {
+			s.fault, s.faultMayChange = runs.Fault{}, false
+		}
+	}
 	s.started, s.start, s.checkedAt, s.checkInterval = generation, outcome{}, now, runs.Backoff(minCheckInterval)
 	s.ended, s.end, s.rejected = 0, endCheck{}, nil
 	s.endedAt, s.correctedAt, s.correctionBackoff = time.Time{}, now, runs.Backoff(minCorrectionBackoff)
@@ -301,10 +309,15 @@ func (s *runState) recordFault(found runs.Fault, sure bool, now time.Time) {
 	}
 }
 
-// faultOf reads the fault from the status of a SidecarSet.
+// faultOf reads the fault from the status of a SidecarSet. Rejected pods of an earlier generation are no fault.
 func faultOf(set *v1alpha1.SidecarSet) runs.Fault {
 	switch degraded := reasonAndMessage(set, v1alpha1.ConditionDegraded); degraded.reason {
-	case v1alpha1.ReasonWorkerUnavailable, v1alpha1.ReasonRolloutFailing, v1alpha1.ReasonRunUnreadable:
+	case v1alpha1.ReasonRolloutFailing:
+		if set.Status.ObservedGeneration != set.Generation {
+			return runs.Fault{}
+		}
+		fallthrough
+	case v1alpha1.ReasonWorkerUnavailable, v1alpha1.ReasonRunUnreadable:
 		return runs.Fault{Reason: degraded.reason, Message: strings.TrimSuffix(degraded.message, faultNext(set.Name, degraded.reason, degraded.message))}
 	}
 	return runs.Fault{}
