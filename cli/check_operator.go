@@ -8,6 +8,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/ptr"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -62,7 +63,7 @@ func (i *installation) behind(ctx context.Context) (behind *v1alpha1.SidecarSet,
 		if err := i.List(ctx, &sets); err != nil {
 			return false, err
 		}
-		at := slices.IndexFunc(sets.Items, func(set v1alpha1.SidecarSet) bool { return set.Status.ObservedGeneration != set.Generation })
+		at := slices.IndexFunc(sets.Items, notObserved)
 		if at < 0 {
 			behind = nil
 			return true, nil
@@ -71,4 +72,12 @@ func (i *installation) behind(ctx context.Context) (behind *v1alpha1.SidecarSet,
 		return false, nil
 	})
 	return behind, err
+}
+
+// notObserved reports whether the operator has not observed the newest generation of a SidecarSet. The operator ignores
+// a SidecarSet that is being deleted. For an invalid SidecarSet, only the conditions contain the generation.
+func notObserved(set v1alpha1.SidecarSet) bool {
+	progressing := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionProgressing)
+	invalid := progressing != nil && progressing.Reason == v1alpha1.ReasonInvalid && progressing.ObservedGeneration == set.Generation
+	return set.DeletionTimestamp == nil && set.Status.ObservedGeneration != set.Generation && !invalid
 }

@@ -220,6 +220,12 @@ func TestCheckWaitsForASignOfLifeOfTheOperator(t *testing.T) {
 	got = part(t, "operator", limited, lease, behind)
 	assert.Equal(t, view.Check{Part: "operator", State: view.CheckFailed, Message: "generation 2 of SidecarSet logs is not observed for 5s: " +
 		"namespace kruise-system has no Deployment of the operator: start its process outside of the cluster again (on a local stack: make start ROLE=operator), or install it"}, got)
+	deleted, invalid := behind.DeepCopy(), behind.DeepCopy()
+	deleted.DeletionTimestamp, deleted.Finalizers = new(metav1.Now()), []string{"example.com/wait"}
+	invalid.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Reason: v1alpha1.ReasonInvalid, ObservedGeneration: behind.Generation}}
+	for _, set := range []*v1alpha1.SidecarSet{deleted, invalid} {
+		assert.Equal(t, view.CheckOK, part(t, "operator", renewing, lease, set).State, "the operator cannot observe the generation")
+	}
 	assert.Equal(t, view.CheckUnknown, part(t, "operator", interceptor.Funcs{}, observed, namespace("kruise-system")).State, "the operator may run without leader election")
 	assert.Equal(t, view.Check{Part: "operator", State: view.CheckFailed, Message: "namespace kruise-system does not exist: name the namespace of the operator with --system-namespace"},
 		part(t, "operator", interceptor.Funcs{}, observed))

@@ -101,8 +101,8 @@ func (r *runs) rowOf(run *workflow.WorkflowExecutionInfo) view.RunRow {
 	return row
 }
 
-// changes returns the pauses, resumes, approvals, promotions, aborts and retries of the run in row, and adds
-// the images of the run to row. If senders and reasons cannot be decoded, unreadable is the cause.
+// changes returns the pauses, resumes, approvals, promotions, aborts and retries of the run in row, and the permits of
+// users, and adds the images of the run to row. If senders and reasons cannot be decoded, unreadable is the cause.
 func (r *runs) changes(ctx context.Context, set *v1alpha1.SidecarSet, row *view.RunRow) (found []view.Change, unreadable, err error) {
 	run := row.RunID
 	err = r.events(ctx, set, run, func(event *history.HistoryEvent) {
@@ -121,6 +121,12 @@ func (r *runs) changes(ctx context.Context, set *v1alpha1.SidecarSet, row *view.
 			var request protocol.StepRequest
 			unread = r.decode(payload, &request)
 			change.By, change.Reason = cmp.Or(request.By, identity), detailsOf(action, request, unread)
+		case protocol.PermitUpdate:
+			var permit protocol.Permit
+			if unread = r.decode(payload, &permit); unread == nil && permit.By == "" {
+				return // the fleet has given the permit
+			}
+			change.By, change.Reason = cmp.Or(permit.By, identity), permit.Reason
 		default:
 			return
 		}
@@ -139,6 +145,8 @@ func pastOf(action string) string {
 		return "aborted"
 	case protocol.RetryUpdate:
 		return "retried"
+	case protocol.PermitUpdate:
+		return "permitted"
 	}
 	return action + "d"
 }

@@ -128,16 +128,18 @@ func (in *Input) recreatable() error {
 	case stage.QuarantineOf(in.Set) != nil:
 		return errors.New("the content is quarantined: recreated pods would get the revision of the rollback (kubectl sidecarset retry " + in.Set.Name + ")")
 	case in.awaitsPermit():
-		return errors.New("the rollout waits for a permit of the fleet: recreated pods would get the former content (kubectl sidecarset permit " + in.Set.Name + ")")
+		return errors.New("the rollout waits for a permit of the fleet: recreated pods would get the former content (kubectl sidecarset permit " + in.Set.Name + " --reason TEXT)")
 	case in.Webhook.Absent, in.Webhook.Installed != nil && len(in.Webhook.Installed.Rules) == 0, condition != nil && condition.Reason == v1alpha1.ReasonWebhookUnavailable:
 		return errors.New("the webhook of pods is not installed, is not activated, or does not answer: recreated pods would have no sidecars (kubectl sidecarset check)")
 	}
 	return nil
 }
 
+// awaitsPermit reports whether new pods get former content until the fleet permits the newest content.
 func (in *Input) awaitsPermit() bool {
 	progressing := meta.FindStatusCondition(in.Set.Status.Conditions, v1alpha1.ConditionProgressing)
-	return progressing != nil && progressing.ObservedGeneration == in.Set.Generation && progressing.Reason == v1alpha1.ReasonAwaitingPermit
+	awaits := progressing != nil && progressing.ObservedGeneration == in.Set.Generation && progressing.Reason == v1alpha1.ReasonAwaitingPermit
+	return awaits && stage.Former(in.Set, in.Set.Annotations[v1alpha1.HashAnnotation]) != nil
 }
 
 // rolloutEnded returns an error if the rollout is in progress or paused. A rollout in progress may make pods

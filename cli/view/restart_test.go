@@ -94,7 +94,8 @@ func TestARestartIsRejectedIfRecreatedPodsWouldNotGetTheNewestVersion(t *testing
 		"the content is quarantined: recreated pods would get the revision of the rollback (kubectl sidecarset retry logs)": func(in *Input) {
 			in.Set.Status.Rollout = &v1alpha1.RolloutStatus{Quarantine: &v1alpha1.RolloutQuarantine{Hash: in.Set.Annotations[v1alpha1.HashAnnotation]}}
 		},
-		"the rollout waits for a permit of the fleet: recreated pods would get the former content (kubectl sidecarset permit logs)": func(in *Input) {
+		"the rollout waits for a permit of the fleet: recreated pods would get the former content (kubectl sidecarset permit logs --reason TEXT)": func(in *Input) {
+			in.Set.Status.GoodRevisions = []v1alpha1.GoodRevision{{Revision: "logs-1", Hash: "former", ResourceVersion: "1"}}
 			in.Set.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Status: "False", Reason: v1alpha1.ReasonAwaitingPermit, ObservedGeneration: in.Set.Generation}}
 		},
 		"the webhook of pods is not installed, is not activated, or does not answer": func(in *Input) { in.Webhook.Absent = true },
