@@ -112,6 +112,7 @@ func (n *nextBatch) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result 
 	if err != nil {
 		return result, 0, err
 	}
+	n.awaitResets(&plan)
 	if n.input.Paused {
 		return protocol.NextBatchResult{Phase: protocol.PhasePaused, Message: plan.Message, Counts: plan.Counts}, 0, nil
 	}
@@ -222,6 +223,14 @@ func (n *nextBatch) postponeConditions(plan *rollout.Plan, again time.Duration) 
 // batchDelay returns the time to wait for more pods before the plan is returned. The time is zero if the plan
 // has enough pods for a batch. While no pod can be upgraded, batchDelay returns the time until the next
 // check.
+// awaitResets keeps a plan that has ended in phase Waiting while the run resets standby twins or waits for pods to
+// migrate. A pod whose hot upgrade to an earlier version does not end keeps the plan only until the migration sleeps.
+func (n *nextBatch) awaitResets(plan *rollout.Plan) {
+	if plan.Counts.Migrating > 0 && !n.input.MigrationIdle && (plan.Ended() || plan.Phase == protocol.PhaseNotUpdate) {
+		plan.Phase = protocol.PhaseWaiting
+	}
+}
+
 func (n *nextBatch) batchDelay(plan *rollout.Plan) time.Duration {
 	switch {
 	case len(plan.FalseConditions) > 0:

@@ -115,7 +115,7 @@ func (v *Version) OfRecord(pod *corev1.Pod, read *record.Record) State {
 	}
 	pending := Pending(pod, newest)
 	state.Consistent, state.Failed = len(pending) == 0 || state.RolloutEnded, failed(pod, newest)
-	state.NotStarted = notStarted(pod, pending)
+	state.NotStarted = len(pending) > 0 && notStarted(pod, newest)
 	state.Crashes = crashes(pod, newest)
 	state.Migrating = len(standbys) > 0
 	state.Migrated = state.Migrating && onlyOf(standbys, pending) && othersReady(pod, standbys)
@@ -221,16 +221,16 @@ func failed(pod *corev1.Pod, newest record.State) bool {
 	return false
 }
 
-// notStarted reports whether all containers in pending had never started when they were changed, and have not
+// notStarted reports whether all containers that the newest upgrade changed had never started before, and have not
 // started since, for example because no node has room for the pod.
-func notStarted(pod *corev1.Pod, pending map[string]record.ContainerStatus) bool {
-	for name, before := range pending {
+func notStarted(pod *corev1.Pod, newest record.State) bool {
+	for name, before := range newest.LastContainerStatuses {
 		_, status := changed(pod, name)
 		if before.ImageID != "" || status != nil && (status.ImageID != "" || status.State.Running != nil) {
 			return false
 		}
 	}
-	return len(pending) > 0
+	return true
 }
 
 // crashes returns the highest number of restarts of a container since the newest upgrade, without the restart
