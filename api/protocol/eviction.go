@@ -129,7 +129,7 @@ type EvictionPlan struct {
 	Remaining int `json:"remaining,omitempty"`
 	// Left names the SidecarSets that have outdated pods, but no outdated pod that may be evicted.
 	Left []string `json:"left,omitempty"`
-	// Owners counts the owners with pods that may be evicted, now or later.
+	// Owners counts the owners with pods that may be evicted in this rotation.
 	Owners  int           `json:"owners,omitempty"`
 	Overdue bool          `json:"overdue,omitempty"`
 	Message string        `json:"message,omitempty"`
