@@ -220,9 +220,6 @@ func (n *nextBatch) postponeConditions(plan *rollout.Plan, again time.Duration) 
 	return again
 }
 
-// batchDelay returns the time to wait for more pods before the plan is returned. The time is zero if the plan
-// has enough pods for a batch. While no pod can be upgraded, batchDelay returns the time until the next
-// check.
 // awaitResets keeps a plan that has ended in phase Waiting while the run resets standby twins or waits for pods to
 // migrate. A pod whose hot upgrade to an earlier version does not end keeps the plan only until the migration sleeps.
 func (n *nextBatch) awaitResets(plan *rollout.Plan) {
@@ -231,6 +228,9 @@ func (n *nextBatch) awaitResets(plan *rollout.Plan) {
 	}
 }
 
+// batchDelay returns the time to wait for more pods before the plan is returned. The time is zero if the plan
+// has enough pods for a batch. While no pod can be upgraded, batchDelay returns the time until the next
+// check.
 func (n *nextBatch) batchDelay(plan *rollout.Plan) time.Duration {
 	switch {
 	case len(plan.FalseConditions) > 0:
