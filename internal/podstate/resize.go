@@ -214,10 +214,8 @@ func (v *Version) ResizeObstacle(pod *corev1.Pod) string {
 func (v *Version) judgeResources(state *State, pod *corev1.Pod, read *record.Record) {
 	hash, unfinished := read.HashesWithoutImage[v.Set].Hash, unfinishedResize(read, v.Set)
 	state.Resizing = v.resizeWait(pod, read) != ""
-	// If the resize restarts a container, the pod is not ready before the upgrade is written. All amounts are
-	// written in one request. While the API server rejects this request, the resize restarts nothing.
-	unwritten := read.Resizes[v.Set] == v.Hash && len(v.Resizes(pod)) > 0
-	state.ResizeRestarts = (state.Resizing || unfinished && !unwritten && !Ready(pod)) && v.mayRestart(pod)
+	// If the resize restarts a container, the pod is not ready before the upgrade is written.
+	state.ResizeRestarts = (state.Resizing || unfinished && !Ready(pod)) && v.mayRestart(pod)
 	if !v.NeedsResize(read) {
 		state.Upgradable = true
 		return

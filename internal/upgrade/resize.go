@@ -42,10 +42,6 @@ func resizePatches(pod *corev1.Pod, target Target) (patches ResizePatches, err e
 		// unfinished resize.
 		patches.Begin, err = beginResize(pod, target, read)
 		return patches, err
-	case !podstate.Ready(pod) && !target.OfRecord(pod, read).UnavailableBefore:
-		// The API server has rejected the resize, and the pod is not ready for another reason since then.
-		patches.Begin, err = beginResize(pod, target, read)
-		return patches, err
 	}
 	patches.Resize, err = guarded(pod, nil, resizedContainers(resizes))
 	return patches, err

@@ -132,25 +132,3 @@ func TestSpec7_9_TheBeginOfAResizeRecordsAPodThatIsNotReady(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, apply(t, pod, patches.Begin).Annotations, v1alpha1.UnavailableSinceAnnotation)
 }
-
-// The API server has rejected the resize of a ready pod, and the app of the pod has crashed since then.
-func TestSpec7_9_ARejectedResizeRecordsAPodThatIsNotReadyAnyMore(t *testing.T) {
-	target := hotTarget("envoy:1", "77")
-	target.Hash, target.HashWithoutImage, target.ResizableHashes = "new", "blank-2", []string{"blank", "blank-2"}
-	target.Sidecars[0].Resources = fixture.Memory("96Mi")
-	pod := hotPod()
-	pod.Spec.Containers[1].Resources = fixture.Memory("64Mi")
-	patches, err := Resize(pod, target)
-	require.NoError(t, err)
-	pod = apply(t, pod, patches.Begin)
-	pod.Status.Conditions[0].Status = corev1.ConditionFalse
-	patches, err = Resize(pod, target)
-	require.NoError(t, err)
-	require.Nil(t, patches.Resize)
-	pod = apply(t, pod, patches.Begin)
-	assert.Contains(t, pod.Annotations, v1alpha1.UnavailableSinceAnnotation)
-	patches, err = Resize(pod, target)
-	require.NoError(t, err)
-	assert.Nil(t, patches.Begin)
-	assert.NotNil(t, patches.Resize)
-}
