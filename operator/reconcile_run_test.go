@@ -238,19 +238,22 @@ func TestSpec7_2_CountsOfAGenerationFollowItsConditions(t *testing.T) {
 }
 
 // The user has corrected an image that an admission policy rejects.
-func TestSpec8_4_AStartForgetsTheRejectionsOfTheFormerGeneration(t *testing.T) {
+func TestSpec8_4_AGenerationForgetsTheRejectionsOfTheFormerGeneration(t *testing.T) {
 	set := setAt(generation)
 	set.Status.ObservedGeneration = generation - 1
 	set.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionDegraded, Reason: v1alpha1.ReasonRolloutFailing}}
 	assert.Empty(t, faultOf(set))
 
-	state := runState{started: generation - 1, waits: "old", fleetFault: "old", fault: runs.Fault{Reason: v1alpha1.ReasonRolloutFailing}}
-	state.recordStart(generation, time.Unix(1000, 0))
+	failing := runs.Fault{Reason: v1alpha1.ReasonRolloutFailing}
+	state := runState{observed: generation - 1, waits: "old", fleetFault: "old", fault: failing}
+	state.observeGeneration(generation, time.Unix(1000, 0))
 	assert.Empty(t, state.fault)
 	assert.Empty(t, state.waits+state.fleetFault)
-	state.fault = runs.Fault{Reason: v1alpha1.ReasonRolloutFailing}
-	state.recordStart(generation, time.Unix(1001, 0))
-	assert.NotEmpty(t, state.fault, "another run of the same generation")
+	for _, observed := range []int64{generation, 0} {
+		state = runState{observed: observed, fault: failing}
+		state.observeGeneration(generation, time.Unix(1001, 0))
+		assert.Equal(t, failing, state.fault, "the same generation, also after a restart of the operator")
+	}
 }
 
 func TestCorrectionsBecomeRare(t *testing.T) {

@@ -145,24 +145,24 @@ type endCheck struct {
 }
 
 func (s *runState) observeGeneration(generation int64, now time.Time) {
-	if s.observed != generation {
-		s.observed, s.observedAt = generation, now
+	if s.observed == generation {
+		return
 	}
+	if s.observed != 0 {
+		// Rejected pods and waits of the former generation do not concern this generation.
+		s.waits, s.fleetFault = "", ""
+		if s.fault.Reason == v1alpha1.ReasonRolloutFailing {
+			s.fault, s.faultMayChange = runs.Fault{}, false
+		}
+	}
+	s.observed, s.observedAt = generation, now
 }
 
 // readRunAgain causes the next pass of a finished SidecarSet to read the run again. readRunAgain is called
 // if status does not show the result of the last read.
 func (s *runState) readRunAgain(now time.Time) { s.ended, s.end.nextAt = 0, now }
 
-// recordStart records the start of a rollout. Rejected pods and waits of an earlier generation do not concern the
-// rollout.
 func (s *runState) recordStart(generation int64, now time.Time) {
-	if s.started != generation {
-		s.waits, s.fleetFault = "", ""
-		if s.fault.Reason == v1alpha1.ReasonRolloutFailing {
-			s.fault, s.faultMayChange = runs.Fault{}, false
-		}
-	}
 	s.started, s.start, s.checkedAt, s.checkInterval = generation, outcome{}, now, runs.Backoff(minCheckInterval)
 	s.ended, s.end, s.rejected = 0, endCheck{}, nil
 	s.endedAt, s.correctedAt, s.correctionBackoff = time.Time{}, now, runs.Backoff(minCorrectionBackoff)
