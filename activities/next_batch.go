@@ -112,13 +112,13 @@ func (n *nextBatch) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result 
 	if err != nil {
 		return result, 0, err
 	}
-	n.awaitResets(&plan)
 	if n.input.Paused {
 		return protocol.NextBatchResult{Phase: protocol.PhasePaused, Message: plan.Message, Counts: plan.Counts}, 0, nil
 	}
 	if result, ended, err := n.withoutPods(ctx, set, population, &plan); err != nil || ended {
 		return result, 0, err
 	}
+	n.awaitResets(&plan)
 	again = n.migrationDelay(&plan, n.batchDelay(&plan))
 	if again == 0 && (plan.Phase == protocol.PhaseWaiting || len(plan.Pods) > 0) || plan.Phase == protocol.PhaseStepReached || plan.Phase == protocol.PhaseQuarantined {
 		if err := n.confirm(set, population, &plan); err != nil {
@@ -220,7 +220,7 @@ func (n *nextBatch) postponeConditions(plan *rollout.Plan, again time.Duration) 
 	return again
 }
 
-// awaitResets keeps a plan that has ended in phase Waiting while the run resets standby twins or waits for pods to
+// awaitResets gives an ended plan the phase Waiting while the run resets standby twins or waits for pods to
 // migrate. A pod whose hot upgrade to an earlier version does not end keeps the plan only until the migration sleeps.
 func (n *nextBatch) awaitResets(plan *rollout.Plan) {
 	if plan.Counts.Migrating > 0 && !n.input.MigrationIdle && (plan.Ended() || plan.Phase == protocol.PhaseNotUpdate) {

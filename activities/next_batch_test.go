@@ -13,6 +13,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/rollout"
 )
 
 // notReady makes a pod unready. An unready pod needs no slot, so a plan selects the pod for any
@@ -284,5 +285,26 @@ func TestNextBatchGivesTheLeaseBackOnceNothingIsLeft(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, c.stay, left != nil)
 		})
+	}
+}
+
+// The reset batch of the run may write until the next heartbeat of the batch.
+func TestSpec7_7_ARunDoesNotEndBesideItsResetBatch(t *testing.T) {
+	for _, c := range []struct {
+		before    protocol.Phase
+		migrating int
+		idle      bool
+		want      protocol.Phase
+	}{
+		{protocol.PhaseComplete, 1, false, protocol.PhaseWaiting},
+		{protocol.PhaseNotUpdate, 1, false, protocol.PhaseWaiting},
+		{protocol.PhaseComplete, 1, true, protocol.PhaseComplete},
+		{protocol.PhaseComplete, 0, false, protocol.PhaseComplete},
+		{protocol.PhaseFrozen, 1, false, protocol.PhaseFrozen},
+	} {
+		n := &nextBatch{input: protocol.NextBatchInput{MigrationIdle: c.idle}}
+		plan := rollout.Plan{Phase: c.before, Counts: protocol.Counts{Migrating: c.migrating}}
+		n.awaitResets(&plan)
+		assert.Equal(t, c.want, plan.Phase, "%+v", c)
 	}
 }

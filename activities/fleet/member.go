@@ -444,8 +444,8 @@ func (l *localRun) quarantined() bool {
 }
 
 // judged reports whether the current content has failed in this cluster, even if the fleet has given no permit.
-// The first permit of the fleet retries no rollback and no permit of a user. A pause of earlier content does
-// not concern the current content.
+// The first attempt of the fleet neither retries nor resumes such content. A pause of earlier content does not
+// concern the current content.
 func (l *localRun) judged() bool {
 	permit := l.status.Permit
 	return l.quarantined() || permit != nil && permit.Hash == l.hash() || fleet.Recorded(l.set) != nil
