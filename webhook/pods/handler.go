@@ -140,14 +140,12 @@ func (h *Handler) rejected(sets []*compiledSet, err error, response admission.Re
 
 func (h *Handler) injected(sets []*compiledSet, injection *inject.Injection) {
 	for _, set := range sets {
-		if !set.paused() {
-			set.metrics.injected.Inc()
-		}
+		set.metrics.injected.Inc()
 	}
 	h.metrics.containers.Add(float64(injection.Containers()))
 }
 
-// matching returns the SidecarSets that select the pod (SPEC §3). If the namespace cannot be
+// matching returns the SidecarSets that select and inject the pod (SPEC §3). If the namespace cannot be
 // read, matching returns an error, and does not treat the pod as not matched. The last returned
 // SidecarSet is then the cause of the error.
 func (h *Handler) matching(ctx context.Context, index *setIndex, pod *corev1.Pod) (matching []*compiledSet, err error) {

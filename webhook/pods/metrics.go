@@ -9,7 +9,7 @@ import (
 const (
 	resultInjected = "injected"
 	resultRejected = "refused"
-	// resultUnmatched means that no SidecarSet matches the pod.
+	// resultUnmatched means that no SidecarSet injects the pod.
 	resultUnmatched = "unmatched"
 )
 

@@ -40,9 +40,6 @@ type resolved struct {
 func (h *Handler) resolve(ctx context.Context, request types.UID, pod *corev1.Pod, sets []*compiledSet) (resolved, error) {
 	r := resolved{versions: make([]*inject.Set, 0, len(sets))}
 	for _, set := range sets {
-		if set.paused() {
-			continue
-		}
 		version, isFormer, err := h.version(ctx, request, pod, set)
 		if err != nil {
 			return resolved{}, inject.SetError{Set: set.name, Err: err}
@@ -149,11 +146,11 @@ func (h *Handler) livePinned(ctx context.Context, set *compiledSet, missing erro
 	return found.(*appsv1.ControllerRevision), nil
 }
 
-// former returns the former revision. If the former revision is missing, or if revisions cannot be
-// listed or read, former returns the newest content, because a policy must not stop the creation of
-// pods. former also returns the newest content if no pod remains to be upgraded or recreated, and the new pod
-// could not be upgraded in place or may end before its upgrade (SPEC 11.5.5). Otherwise, a workload that deletes its last old pod before the
-// workload creates the next pod would never get the newest content.
+// former returns the former revision. If the former revision is missing, or if revisions cannot be listed or read,
+// former returns the newest content, because a policy must not stop the creation of pods. former also returns the
+// newest content if no pod remains to be upgraded or recreated, and the new pod could not be upgraded in place or may
+// end before its upgrade (SPEC 11.5.5). Otherwise, a workload that deletes its last old pod before the workload
+// creates the next pod would never get the newest content.
 func (h *Handler) former(ctx context.Context, set *compiledSet, pod *corev1.Pod) (*inject.Set, error) {
 	sorted, err := h.revisionsOf(ctx, set)
 	if err != nil {
