@@ -21,7 +21,7 @@ func ValidateConflicts(set *v1alpha1.SidecarSet, others []v1alpha1.SidecarSet, r
 }
 
 // validateConflicts is ValidateConflicts. If all is set, the result contains the conflicts of each content. Otherwise,
-// the result contains the conflicts of a pinned revision that the current content does not have.
+// the result contains each conflict once, even if several contents have the conflict.
 func validateConflicts(set *v1alpha1.SidecarSet, others []v1alpha1.SidecarSet, revisions []appsv1.ControllerRevision, all bool) field.ErrorList {
 	var errs field.ErrorList
 	ours := contentsOf(set, revisions)
