@@ -345,9 +345,10 @@ func (a *Activities) notEvictable(set *v1alpha1.SidecarSet, installed *admission
 	if a.Fleet != nil && !fleet.Permitted(set, nil) {
 		return fleet.AwaitingPermit, nil
 	}
-	// Once no pods remain, a new pod that gets the former content is upgraded in place (SPEC 11.5.5).
-	if stage.Former(set, set.Annotations[v1alpha1.HashAnnotation]) != nil && !stage.Complete(set) {
-		if share, err := stage.NewPods(set, policies); err != nil || share.Part < share.Of || share.Of == 0 {
+	// Once no pod remains to be upgraded or recreated, a new pod with the former content is upgraded in place
+	// (SPEC 11.5.5).
+	if stage.Former(set) != nil && !stage.Complete(set) {
+		if share, err := stage.NewPods(set, policies); err != nil || !share.All() {
 			return "new pods of SidecarSet " + set.Name + " do not get its newest content yet", err
 		}
 	}

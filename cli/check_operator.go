@@ -8,7 +8,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/ptr"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -77,7 +76,6 @@ func (i *installation) behind(ctx context.Context) (behind *v1alpha1.SidecarSet,
 // notObserved reports whether the operator has not observed the newest generation of a SidecarSet. The operator ignores
 // a SidecarSet that is being deleted. For an invalid SidecarSet, only the conditions contain the generation.
 func notObserved(set v1alpha1.SidecarSet) bool {
-	progressing := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionProgressing)
-	invalid := progressing != nil && progressing.Reason == v1alpha1.ReasonInvalid && progressing.ObservedGeneration == set.Generation
+	invalid := set.ProgressingReason() == v1alpha1.ReasonInvalid
 	return set.DeletionTimestamp == nil && set.Status.ObservedGeneration != set.Generation && !invalid
 }

@@ -220,7 +220,7 @@ func faultNext(set, reason, message string) string {
 // the newest content. If the first pod that is not upgradable has a controller, the command recreates the pods.
 // Otherwise, the command explains the pods.
 func recreateCommand(p *pass) string {
-	if p.awaitsPermit() && stage.Former(p.set, p.set.Annotations[v1alpha1.HashAnnotation]) != nil {
+	if p.awaitsPermit() && stage.Former(p.set) != nil {
 		return "recreated pods get the former version until the fleet permits the content: kubectl sidecarset permit " + p.set.Name + " --reason TEXT"
 	}
 	for _, pod := range p.pods {

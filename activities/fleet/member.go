@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/outrigger/outrigger/api/protocol"
@@ -420,11 +419,7 @@ func (l *localRun) forgotten() bool {
 	if l.set == nil || !l.missing {
 		return false
 	}
-	progressing := meta.FindStatusCondition(l.set.Status.Conditions, v1alpha1.ConditionProgressing)
-	if progressing == nil || progressing.ObservedGeneration != l.set.Generation {
-		return false
-	}
-	switch progressing.Reason {
+	switch l.set.ProgressingReason() {
 	case v1alpha1.ReasonRolloutComplete, v1alpha1.ReasonPartitionReached, v1alpha1.ReasonNotUpgradablePods, v1alpha1.ReasonNotUpdate:
 		return true
 	}
@@ -436,7 +431,7 @@ func (l *localRun) forgotten() bool {
 func (l *localRun) recorded() bool { return l.good() || l.set.Status.MatchedPods == 0 }
 
 // good reports whether the rollout of the current content is the rollout that ended last.
-func (l *localRun) good() bool { return good(l.set) }
+func (l *localRun) good() bool { return l.set.Status.IsLastGood(l.hash()) }
 
 func (l *localRun) quarantined() bool {
 	s := l.status.Stage

@@ -145,9 +145,10 @@ func (r *Reporter) reportAll(ctx context.Context, sets []*v1alpha1.SidecarSet) e
 // report sends the content of a completed SidecarSet if the content has changed or must be confirmed, and the
 // fleet does not know the content.
 func (r *Reporter) report(ctx context.Context, set *v1alpha1.SidecarSet) error {
+	hash := set.Annotations[v1alpha1.HashAnnotation]
 	content := protocol.FleetContent{
-		Member: r.Self.UID, Hash: set.Annotations[v1alpha1.HashAnnotation], Settled: fleet.Permitted(set, nil),
-		Good: good(set), NotUpdate: set.Spec.UpdateStrategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType,
+		Member: r.Self.UID, Hash: hash, Settled: fleet.Permitted(set, nil),
+		Good: set.Status.IsLastGood(hash), NotUpdate: set.Spec.UpdateStrategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType,
 	}
 	last, now := r.reported[set.UID], r.Clock.Now()
 	interval := r.confirmInterval(content.Settled, now)
@@ -166,12 +167,6 @@ func (r *Reporter) report(ctx context.Context, set *v1alpha1.SidecarSet) error {
 	}
 	r.reported[set.UID] = report{content, now, own}
 	return nil
-}
-
-// good reports whether the rollout of the content of a completed SidecarSet is the rollout that ended last.
-func good(set *v1alpha1.SidecarSet) bool {
-	last := set.Status.LastGoodRevision()
-	return last != nil && last.Hash == set.Annotations[v1alpha1.HashAnnotation]
 }
 
 // inform sends content if the fleet does not know content, and reports whether the fleet knows content

@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
@@ -52,6 +53,22 @@ type GoodRevision struct {
 	// entry does not cover later upgrades. If resourceVersion is empty, the entry covers only pods that
 	// Outrigger has not upgraded.
 	ResourceVersion string `json:"resourceVersion,omitempty"`
+}
+
+// ProgressingReason returns the reason of the condition Progressing of the current generation. Before the operator has
+// observed the generation, the result is empty.
+func (s *SidecarSet) ProgressingReason() string {
+	progressing := meta.FindStatusCondition(s.Status.Conditions, ConditionProgressing)
+	if progressing == nil || progressing.ObservedGeneration != s.Generation {
+		return ""
+	}
+	return progressing.Reason
+}
+
+// IsLastGood reports whether the content with a hash is the content of the last good revision.
+func (s *SidecarSetStatus) IsLastGood(hash string) bool {
+	last := s.LastGoodRevision()
+	return last != nil && last.Hash == hash
 }
 
 // LastGoodRevision returns the newest good revision that has a resourceVersion, or nil.

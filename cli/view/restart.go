@@ -137,9 +137,7 @@ func (in *Input) recreatable() error {
 
 // awaitsPermit reports whether new pods get former content until the fleet permits the newest content.
 func (in *Input) awaitsPermit() bool {
-	progressing := meta.FindStatusCondition(in.Set.Status.Conditions, v1alpha1.ConditionProgressing)
-	awaits := progressing != nil && progressing.ObservedGeneration == in.Set.Generation && progressing.Reason == v1alpha1.ReasonAwaitingPermit
-	return awaits && stage.Former(in.Set, in.Set.Annotations[v1alpha1.HashAnnotation]) != nil
+	return in.Set.ProgressingReason() == v1alpha1.ReasonAwaitingPermit && stage.Former(in.Set) != nil
 }
 
 // rolloutEnded returns an error if the rollout is in progress or paused. A rollout in progress may make pods

@@ -100,12 +100,8 @@ func (w *fixture) disturbProcess(ctx context.Context, f Fault) error {
 
 // restart starts a process, and retries until the process is ready. A role exits if the role cannot reach the
 // API server.
-func (w *fixture) restart(ctx context.Context, process string) (err error) {
-	_ = wait.PollUntilContextTimeout(ctx, applyAgain, readyWithin, true, func(ctx context.Context) (bool, error) {
-		err = w.StartAgain(ctx, process)
-		return err == nil, nil
-	}) // The error of the last attempt is more precise.
-	return err
+func (w *fixture) restart(ctx context.Context, process string) error {
+	return retry(ctx, readyWithin, func(ctx context.Context) error { return w.StartAgain(ctx, process) })
 }
 
 // supervise restarts roles that exit without a fault, until ctx ends.
@@ -223,11 +219,18 @@ func (w *fixture) label(ctx context.Context, f Fault, from, to string) error {
 
 // insist calls do until do succeeds, for at most applyWithin. insist retries, because other faults may
 // interfere.
-func (w *fixture) insist(ctx context.Context, do func(context.Context) error) (err error) {
-	_ = wait.PollUntilContextTimeout(ctx, applyAgain, applyWithin, true, func(ctx context.Context) (bool, error) {
+func (w *fixture) insist(ctx context.Context, do func(context.Context) error) error {
+	return retry(ctx, applyWithin, func(ctx context.Context) error {
 		attempt, done := context.WithTimeout(ctx, attemptTime)
 		defer done()
-		err = do(attempt)
+		return do(attempt)
+	})
+}
+
+// retry calls do until do succeeds, for at most within. retry returns the error of the last attempt.
+func retry(ctx context.Context, within time.Duration, do func(context.Context) error) (err error) {
+	_ = wait.PollUntilContextTimeout(ctx, applyAgain, within, true, func(ctx context.Context) (bool, error) {
+		err = do(ctx)
 		return err == nil, nil
 	}) // The error of the last attempt is more precise.
 	return err

@@ -188,13 +188,7 @@ func (m *fleetMember) startRoles(ctx context.Context) error {
 func (d *fleetDemo) rollOut(ctx context.Context) error {
 	for _, m := range d.members {
 		m.watched.Expect("proxy:v1")
-		if err := m.apply(ctx, "fleet.yaml"); err != nil {
-			return err
-		}
-		if err := m.awaitInjection(ctx, "edge", "proxy"); err != nil {
-			return err
-		}
-		if err := m.apply(ctx, "edge.yaml"); err != nil {
+		if err := m.deploy(ctx, "fleet.yaml", "edge.yaml", "edge", "proxy"); err != nil {
 			return err
 		}
 	}

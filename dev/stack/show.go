@@ -79,13 +79,7 @@ func (d *demo) show(ctx context.Context) error {
 }
 
 func (d *demo) inject(ctx context.Context) error {
-	if err := d.apply(ctx, "sidecarset.yaml"); err != nil {
-		return err
-	}
-	if err := d.awaitInjection(ctx, "nginx", "sidecar1"); err != nil {
-		return err
-	}
-	if err := d.apply(ctx, "deployment.yaml"); err != nil {
+	if err := d.deploy(ctx, "sidecarset.yaml", "deployment.yaml", "nginx", "sidecar1"); err != nil {
 		return err
 	}
 	d.watched.Expect(before)
@@ -102,6 +96,17 @@ func (d *demo) inject(ctx context.Context) error {
 	}
 	d.workflow = "sidecarset/" + set + "/" + uid
 	return nil
+}
+
+// deploy applies a SidecarSet, and then a Deployment with the label app, whose pods get the sidecar.
+func (d *demo) deploy(ctx context.Context, set, deployment, app, sidecar string) error {
+	if err := d.apply(ctx, set); err != nil {
+		return err
+	}
+	if err := d.awaitInjection(ctx, app, sidecar); err != nil {
+		return err
+	}
+	return d.apply(ctx, deployment)
 }
 
 // awaitInjection waits until the webhook injects a sidecar into pods with a label app. Pods that are created before

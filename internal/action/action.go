@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
@@ -115,14 +114,13 @@ func Target(a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet, run Run) (ta
 // described the rollout yet, wait is the reason. If the rollout does not wait for a permit, rejected is the
 // reason.
 func needsPermit(set *v1alpha1.SidecarSet) (wait, rejected string) {
-	progressing := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionProgressing)
-	switch {
-	case progressing == nil || progressing.ObservedGeneration != set.Generation:
+	switch set.ProgressingReason() {
+	case "":
 		return "the operator has not described the rollout yet" + seeStatus(set), ""
-	case progressing.Reason != v1alpha1.ReasonAwaitingPermit:
-		return "", "the rollout does not wait for a permit of a fleet" + seeStatus(set)
+	case v1alpha1.ReasonAwaitingPermit:
+		return "", ""
 	}
-	return "", ""
+	return "", "the rollout does not wait for a permit of a fleet" + seeStatus(set)
 }
 
 // stepOf returns the number of the current step, from 1. If the action cannot be for the current step, step

@@ -29,8 +29,7 @@ func Permitted(set *v1alpha1.SidecarSet, granted *protocol.Permit) bool {
 	if granted != nil && granted.Hash == hash || Recorded(set) != nil {
 		return true
 	}
-	good := set.Status.LastGoodRevision()
-	return good != nil && good.Hash == hash
+	return set.Status.IsLastGood(hash)
 }
 
 // Recorded returns the permit in the status of a completed SidecarSet for the content of the SidecarSet, or

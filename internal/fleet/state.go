@@ -30,7 +30,7 @@ const (
 // Report records the content of a cluster, and returns the effect (SPEC §12.3). Content that failed does
 // not supersede the current content. Other content supersedes the current content in two cases: the content
 // needs a permit and no cluster has reported the content before, or the cluster had the current content
-// until then. Otherwise, the cluster is behind. beginsAgain names the clusters that begin again.
+// until then. Otherwise, the cluster is behind. A cluster for which beginsAgain returns true becomes pending.
 func Report(s *protocol.FleetState, content protocol.FleetContent, now time.Time) Effect {
 	cluster, known := s.Clusters[content.Member]
 	if !known {

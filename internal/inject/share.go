@@ -31,13 +31,16 @@ func ShareOf(pods *intstr.IntOrString, matched int32) (Share, error) {
 	return Share{Part: int64(max(percent, 0)), Of: 100}, nil
 }
 
+// All reports whether the share is the share of all pods.
+func (s Share) All() bool { return s.Part > 0 && s.Part >= s.Of }
+
 // Includes reports whether the share includes a new pod. request is the UID of the admission
 // request (SPEC 4.11.8).
 func (s Share) Includes(pod *corev1.Pod, request types.UID) bool {
 	switch {
 	case s.Part <= 0:
 		return false
-	case s.Part >= s.Of:
+	case s.All():
 		return true
 	}
 	return podHash(pod, request)%uint64(s.Of) < uint64(s.Part)

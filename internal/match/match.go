@@ -87,9 +87,12 @@ func (s Scope) OneNamespace() string { return s.namespace }
 // NeedsNamespaceLabels reports whether Namespace needs the labels of the namespace.
 func (s Scope) NeedsNamespaceLabels() bool { return s.namespaces != nil }
 
+// MayContain reports whether a namespace is in scope with suitable labels.
+func (s Scope) MayContain(name string) bool { return s.namespace == "" || s.namespace == name }
+
 // Namespace reports whether a namespace with these labels is in scope.
 func (s Scope) Namespace(name string, namespaceLabels map[string]string) bool {
-	if s.namespace != "" && s.namespace != name {
+	if !s.MayContain(name) {
 		return false
 	}
 	return s.namespaces == nil || s.namespaces.Matches(labels.Set(namespaceLabels))

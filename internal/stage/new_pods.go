@@ -3,7 +3,6 @@ package stage
 import (
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
@@ -15,13 +14,13 @@ import (
 // §11.5). During and after a rollback, Former returns the revision of the rollback, also for the pods
 // that get no pinned revision. Otherwise, Former returns the last good revision. Former returns nil
 // if no RolloutPolicy can withhold the current content from a new pod, or if no good revision exists.
-// hash is the hash of the current content.
-func Former(set *v1alpha1.SidecarSet, hash string) *v1alpha1.GoodRevision {
+// set is completed.
+func Former(set *v1alpha1.SidecarSet) *v1alpha1.GoodRevision {
 	if q := QuarantineOf(set); q != nil {
 		return &v1alpha1.GoodRevision{Revision: q.Revision}
 	}
 	good := set.Status.LastGoodRevision()
-	if good == nil || good.Hash == hash || set.Spec.InjectionStrategy.Revision != nil || !upgrades(set) {
+	if good == nil || good.Hash == set.Annotations[v1alpha1.HashAnnotation] || set.Spec.InjectionStrategy.Revision != nil || !upgrades(set) {
 		return nil
 	}
 	return good
@@ -33,23 +32,13 @@ func upgrades(set *v1alpha1.SidecarSet) bool {
 	if set.Spec.UpdateStrategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType {
 		return false
 	}
-	return progressingReason(set) != v1alpha1.ReasonNotUpgradablePods
+	return set.ProgressingReason() != v1alpha1.ReasonNotUpgradablePods
 }
 
 // Complete reports whether status shows that no pod of the current generation remains to be upgraded or
 // recreated.
 func Complete(set *v1alpha1.SidecarSet) bool {
-	return progressingReason(set) == v1alpha1.ReasonRolloutComplete
-}
-
-// progressingReason returns the reason of the condition Progressing of the current generation. Before the
-// operator has observed the generation, the result is empty.
-func progressingReason(set *v1alpha1.SidecarSet) string {
-	progressing := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionProgressing)
-	if progressing == nil || progressing.ObservedGeneration != set.Generation {
-		return ""
-	}
-	return progressing.Reason
+	return set.ProgressingReason() == v1alpha1.ReasonRolloutComplete
 }
 
 // NewPods returns the share of the new pods that get the current content of a SidecarSet with a

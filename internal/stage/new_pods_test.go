@@ -107,7 +107,8 @@ func TestSpec11_5_TheFormerRevisionIsTheLastGoodOne(t *testing.T) {
 			set := edge()
 			set.Status.GoodRevisions = []v1alpha1.GoodRevision{good}
 			c.change(set)
-			assert.Equal(t, c.former, Former(set, c.hash))
+			set.Annotations = map[string]string{v1alpha1.HashAnnotation: c.hash}
+			assert.Equal(t, c.former, Former(set))
 		})
 	}
 }

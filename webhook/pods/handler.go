@@ -151,7 +151,7 @@ func (h *Handler) injected(sets []*compiledSet, injection *inject.Injection) {
 func (h *Handler) matching(ctx context.Context, index *setIndex, pod *corev1.Pod) (matching []*compiledSet, err error) {
 	var labels map[string]string
 	for _, candidate := range index.matching(pod.Labels) {
-		if one := candidate.scope.OneNamespace(); candidate.paused() || one != "" && one != pod.Namespace {
+		if candidate.paused() || !candidate.scope.MayContain(pod.Namespace) {
 			continue // a SidecarSet that cannot inject the pod needs no look-up
 		}
 		if candidate.scope.NeedsNamespaceLabels() && labels == nil {

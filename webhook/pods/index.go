@@ -60,7 +60,7 @@ func compile(set *v1alpha1.SidecarSet) *compiledSet {
 		compiled.newestErr = err
 		return compiled
 	}
-	compiled.former = stage.Former(completed, completed.Annotations[v1alpha1.HashAnnotation])
+	compiled.former = stage.Former(completed)
 	compiled.complete = stage.Complete(completed)
 	compiled.permitted = fleet.Permitted(completed, nil)
 	compiled.quarantined = stage.QuarantineOf(completed) != nil

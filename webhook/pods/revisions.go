@@ -14,6 +14,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/inject"
+	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/internal/revision"
 	"github.com/outrigger/outrigger/webhook/fallback"
 )
@@ -173,8 +174,8 @@ func (h *Handler) former(ctx context.Context, set *compiledSet, pod *corev1.Pod)
 }
 
 func ofJob(pod *corev1.Pod) bool {
-	owner := metav1.GetControllerOfNoCopy(pod)
-	return owner != nil && owner.Kind == "Job"
+	kind, _ := podstate.Owner(pod)
+	return kind == "Job"
 }
 
 func sameWithoutImages(a, b *inject.Set) bool {
