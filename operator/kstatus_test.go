@@ -165,6 +165,8 @@ func TestSpec11_12_ToolsThatWaitFailDuringAndAfterARollback(t *testing.T) {
 		requireWaitState(t, p, "Quarantined", status.FailedStatus, "Degraded")
 		assert.EqualValues(t, 1, p.set.Status.UpdatedPods, "updated pods have the content of the SidecarSet")
 		assert.Contains(t, meta.FindStatusCondition(p.set.Status.Conditions, v1alpha1.ConditionDegraded).Message, "kubectl sidecarset retry ")
+		p.fault = runs.Fault{Reason: v1alpha1.ReasonWorkerUnavailable, Message: "nobody"}
+		requireWaitState(t, p, "Quarantined", status.FailedStatus, "Degraded")
 	}
 }
 

@@ -142,4 +142,15 @@ func TestTheStatusOfASetIsCountedUntilItIsGone(t *testing.T) {
 	assert.Equal(t, 1, totals.faults[v1alpha1.ReasonRolloutFailing])
 	r.forget("one")
 	assert.Zero(t, metrics.rollouts.totals().counts)
+
+	// A finalizer keeps the SidecarSet after its deletion.
+	require.NoError(t, status.reconcile(t.Context(), &pass{before: set.DeepCopy(), set: set, observation: *moving(1), out: failing}))
+	require.NotZero(t, metrics.rollouts.totals().counts)
+	kept := fixture.SidecarSet("one")
+	kept.DeletionTimestamp, kept.Finalizers = new(metav1.Now()), []string{"example.com/wait"}
+	r.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(kept).Build()
+	p, err := r.begin(t.Context(), "one")
+	require.NoError(t, err)
+	assert.Nil(t, p)
+	assert.Zero(t, metrics.rollouts.totals().counts)
 }
