@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -79,7 +80,7 @@ func (s *scenario) pods() []corev1.Pod {
 	return list.Items
 }
 
-// awaitReady waits until all pods are ready. Afterwards, no kubelet writes the pods.
+// awaitReady waits until all pods are ready.
 func (s *scenario) awaitReady() {
 	s.t.Helper()
 	s.awaitPods("ready", corev1.PodReady)
@@ -121,14 +122,29 @@ func holds(pod *corev1.Pod, kind corev1.PodConditionType) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind && c.Status == corev1.ConditionTrue })
 }
 
-// versions returns the resourceVersions of all pods. Each write of a pod changes the resourceVersion.
-func (s *scenario) versions() map[string]string {
+// contents returns all pods without the fields that the kubelets write. The simulated kubelet sometimes
+// repeats a write, because the kubelet receives the events of other writes late.
+func (s *scenario) contents() map[string]corev1.Pod {
 	s.t.Helper()
-	versions := map[string]string{}
+	contents := map[string]corev1.Pod{}
 	for _, pod := range s.pods() {
-		versions[pod.Name] = pod.ResourceVersion
+		pod.ResourceVersion, pod.ManagedFields = "", nil
+		pod.Status = corev1.PodStatus{Conditions: slices.DeleteFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type != v1alpha1.UpgradableCondition
+		})}
+		contents[pod.Name] = pod
 	}
-	return versions
+	return contents
+}
+
+// sameContents asserts that the contents of all pods are still those of before.
+func (s *scenario) sameContents(before map[string]corev1.Pod, message string) {
+	s.t.Helper()
+	now := s.contents()
+	assert.Len(s.t, now, len(before), message)
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		require.Equal(s.t, before[name], now[name], "%s: %s", name, message)
+	}
 }
 
 // awaitComplete waits until the status of each SidecarSet shows that all pods are updated and ready, and that
