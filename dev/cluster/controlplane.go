@@ -45,11 +45,18 @@ func idleControllers() []string {
 	}
 }
 
+// serverEnvironment makes the garbage collectors of the servers run less often. With the default, these
+// collectors use more than a third of the processor time of the tests.
+func serverEnvironment() []string {
+	return []string{"GOGC=400"}
+}
+
 func (c *Cluster) etcdSpec() process.Spec {
 	client, peer := c.EtcdURL(), "http://"+loopback(c.at.etcdPeer)
 	return process.Spec{
 		Name: Etcd,
 		Path: c.binary("etcd"),
+		Env:  serverEnvironment(),
 		Args: []string{
 			"--data-dir=" + filepath.Join(c.options.Dir, etcdDir),
 			"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
@@ -86,14 +93,14 @@ func (c *Cluster) apiServerSpec() process.Spec {
 		flags = append(flags, "--enable-aggregator-routing=true")
 	}
 	return process.Spec{
-		Name: APIServer, Path: c.binary("kube-apiserver"), Args: flags,
+		Name: APIServer, Path: c.binary("kube-apiserver"), Args: flags, Env: serverEnvironment(),
 		Ready: answers("https://" + loopback(c.at.apiServer) + "/readyz"),
 	}
 }
 
 func (c *Cluster) controllerManagerSpec() process.Spec {
 	return process.Spec{
-		Name: ControllerManager, Path: c.binary("kube-controller-manager"),
+		Name: ControllerManager, Path: c.binary("kube-controller-manager"), Env: serverEnvironment(),
 		Args: []string{
 			"--kubeconfig=" + c.kubeconfigFile(ControllerManager),
 			"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", c.at.controllerManager), "--cert-dir=" + c.certificate(""),
@@ -112,7 +119,7 @@ func (c *Cluster) controllerManagerSpec() process.Spec {
 
 func (c *Cluster) schedulerSpec() process.Spec {
 	return process.Spec{
-		Name: Scheduler, Path: c.binary("kube-scheduler"),
+		Name: Scheduler, Path: c.binary("kube-scheduler"), Env: serverEnvironment(),
 		Args: []string{
 			"--kubeconfig=" + c.kubeconfigFile(Scheduler),
 			"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", c.at.scheduler), "--cert-dir=" + c.certificate(""),
@@ -125,7 +132,7 @@ func (c *Cluster) schedulerSpec() process.Spec {
 
 func (c *Cluster) kwokSpec() process.Spec {
 	return process.Spec{
-		Name: KWOK, Path: c.binary("kwok"),
+		Name: KWOK, Path: c.binary("kwok"), Env: serverEnvironment(),
 		Args: []string{
 			"--kubeconfig=" + c.kubeconfigFile(KWOK),
 			"--config=" + filepath.Join(c.options.Dir, stagesFile),

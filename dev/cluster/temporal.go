@@ -62,7 +62,7 @@ func (c *Cluster) startTemporal(ctx context.Context) error {
 
 func (c *Cluster) devServerSpec() process.Spec {
 	spec := process.Spec{
-		Name: Temporal, Path: c.binary("temporal"),
+		Name: Temporal, Path: c.binary("temporal"), Env: serverEnvironment(),
 		Args: []string{
 			"server", "start-dev",
 			"--db-filename", filepath.Join(c.options.Dir, temporalDB),

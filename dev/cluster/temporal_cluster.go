@@ -201,7 +201,7 @@ func (c *Cluster) temporalHostSpec(host *temporalHost) (process.Spec, error) {
 		return process.Spec{}, fmt.Errorf("write the configuration of %s: %w", host.name, err)
 	}
 	return process.Spec{
-		Name: host.name, Path: c.binary("temporal-server"),
+		Name: host.name, Path: c.binary("temporal-server"), Env: serverEnvironment(),
 		Args:  []string{"--root=" + c.options.Dir, "--config=" + temporalConfigDir, "--env=" + host.name, "--allow-no-auth", "start", "--service=" + host.service},
 		Ready: host.ready,
 	}, nil
