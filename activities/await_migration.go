@@ -10,9 +10,9 @@ import (
 
 // AwaitMigration waits until hot pods run the new image in all containers but the standby twin.
 // AwaitMigration returns these pods, so that the run can reset the standby twins (SPEC §7.7). Rejected pods
-// are returned only if no other pod can be reset. AwaitMigration returns no pods when no pod is migrating and
-// no pod is being upgraded, or when nothing has changed for idleTimeout. A stale cache is an error, and
-// Temporal retries the activity. A pause or a newer generation does not stop the activity, because a hot
+// are returned only if no other pod can be reset. No pods are returned while resets have no free slot.
+// AwaitMigration returns no pods when no pod is migrating and no pod is being upgraded, or when nothing has
+// changed for idleTimeout. A stale cache is an error, and Temporal retries the activity. A pause or a newer generation does not stop the activity, because a hot
 // upgrade that has begun finishes.
 func (a *Activities) AwaitMigration(ctx context.Context, input protocol.AwaitMigrationInput) (result protocol.AwaitMigrationResult, err error) {
 	defer keepHeartbeating(ctx, a.Clock)()
@@ -31,9 +31,10 @@ func (a *Activities) AwaitMigration(ctx context.Context, input protocol.AwaitMig
 		if len(result.Pods) == 0 {
 			result.Pods = found.migratedExcluded
 		}
-		if len(result.Pods) > 0 {
+		if len(result.Pods) > 0 && found.slots(nothingWritten) > 0 {
 			return 0, nil
 		}
+		result.Pods = nil
 		if result.Pending > 0 || input.Upgrading {
 			if left := idle.left(protocol.Counts{Migrating: found.pending}); left > 0 {
 				return left, nil
@@ -56,6 +57,22 @@ type migrating struct {
 	// list has at most MaxBatch pods.
 	migrated, migratedExcluded []protocol.PodReference
 }
+
+// slots returns the number of further pods that may be reset now. written reports whether the caller has
+// written the reset of a pod, because the cache may not show this write yet.
+func (m *migrating) slots(written func(protocol.PodReference) bool) int {
+	slots := max(m.maxUnavailable, 1)
+	for i := range m.population {
+		pod := &m.population[i]
+		// Pods that are unavailable after resets of earlier batches also take slots.
+		if pod.Migrating && written(pod.Reference()) || !pod.Migrating && pod.UnavailableByUpgrade() {
+			slots--
+		}
+	}
+	return max(slots, 0)
+}
+
+func nothingWritten(protocol.PodReference) bool { return false }
 
 func (a *Activities) findMigrating(ctx context.Context, recent *recentSet, excluded func(protocol.PodReference) bool) (found migrating, err error) {
 	set, err := recent.get(ctx)

@@ -144,18 +144,9 @@ func (b *resetBatch) others(found *migrating) (n int) {
 func (b *resetBatch) slots(found *migrating) int {
 	b.skippedMu.Lock()
 	defer b.skippedMu.Unlock()
-	slots := max(found.maxUnavailable, 1)
-	for i := range found.population {
-		pod := &found.population[i]
-		reference := pod.Reference()
-		// The cache may not show the writes of this batch yet. Pods that are unavailable after resets of
-		// earlier batches also take slots.
-		written := b.done[reference] && !b.refused[reference] && b.skipped[reference].IsZero()
-		if pod.Migrating && written || !pod.Migrating && pod.UnavailableByUpgrade() {
-			slots--
-		}
-	}
-	return max(slots, 0)
+	return found.slots(func(pod protocol.PodReference) bool {
+		return b.done[pod] && !b.refused[pod] && b.skipped[pod].IsZero()
+	})
 }
 
 func (b *resetBatch) isDone(pod protocol.PodReference) bool {

@@ -91,6 +91,42 @@ func TestAwaitMigration(t *testing.T) {
 	}
 }
 
+// A reset batch without a free slot would do nothing until its end, and the next reset batch, too.
+func TestSpec7_7_NoResetBatchStartsWithoutAFreeSlot(t *testing.T) {
+	set := hotSet()
+	set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(1))
+	restarting := hotPod("restarting")
+	cluster := newTestCluster(t, interceptor.Funcs{}, set, restarting, hotPod("migrated"))
+	cluster.Events = events.NewFakeRecorder(10)
+	lookOnce(t, cluster.resetBatchOf(protocol.ResetBatchInput{SidecarSet: webSetReference, Pods: []protocol.PodReference{refTo("restarting")}}))
+	cluster.sync()
+	await := func() (result protocol.AwaitMigrationResult) {
+		done := make(chan error, 1)
+		go func() {
+			done <- inActivity(t, nil, func(ctx context.Context) (err error) {
+				result, err = cluster.AwaitMigration(ctx, protocol.AwaitMigrationInput{SidecarSet: webSetReference})
+				return err
+			})
+		}()
+		require.Eventually(t, func() bool {
+			select {
+			case err := <-done:
+				return assert.NoError(t, err)
+			default:
+				cluster.clock.Step(heartbeatInterval)
+				return false
+			}
+		}, 10*time.Second, time.Millisecond)
+		return result
+	}
+	assert.Equal(t, protocol.AwaitMigrationResult{Pending: 1}, await())
+	cluster.edit(restarting, func() {
+		restarting.Status.ContainerStatuses[0] = corev1.ContainerStatus{Name: "side-1", Image: "empty:1", ImageID: "id-empty", RestartCount: 1, Ready: true}
+	})
+	cluster.sync()
+	assert.Equal(t, protocol.AwaitMigrationResult{Pods: []protocol.PodReference{refTo("migrated")}, Pending: 1}, await())
+}
+
 func TestSpec7_7_ResetEmptiesTheStandbyTwin(t *testing.T) {
 	refuse := interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
 		if o.GetName() == "b" {
