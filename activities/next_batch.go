@@ -175,7 +175,7 @@ func (n *nextBatch) withoutPods(ctx context.Context, set *v1alpha1.SidecarSet, p
 		return result, false, err
 	}
 	if reason == "" {
-		n.progressDue = rollout.ProgressDue(plan, n.resolved)
+		n.progressDue = rollout.ProgressDue(set, plan, n.resolved)
 		failure := rollout.Overdue(set, population, plan, n.resolved, n.input.Overdue)
 		if failure == nil {
 			return result, false, nil

@@ -15,10 +15,10 @@ const maxNamedUnready = 3
 
 // ProgressDue reports whether the progress deadline of a stage applies to a plan: pods can be upgraded now,
 // or the rollout waits for upgraded pods. The deadline does not apply while pods of other versions occupy all
-// slots, while another limit of the policy has no slot, or while the remaining pods are rejected or cannot be
-// upgraded yet (SPEC §11.6).
-func ProgressDue(plan *Plan, current *protocol.Stage) bool {
-	if current.ProgressDeadline() == 0 || plan.Phase != protocol.PhaseProgressing && plan.Phase != protocol.PhaseWaiting {
+// slots, while another limit of the policy has no slot, while the remaining pods are rejected or cannot be
+// upgraded yet, or while the spec pauses the rollout (SPEC §11.6).
+func ProgressDue(set *v1alpha1.SidecarSet, plan *Plan, current *protocol.Stage) bool {
+	if current.ProgressDeadline() == 0 || set.Spec.UpdateStrategy.Paused || plan.Phase != protocol.PhaseProgressing && plan.Phase != protocol.PhaseWaiting {
 		return false
 	}
 	counts := &plan.Counts
@@ -39,7 +39,7 @@ func ProgressDue(plan *Plan, current *protocol.Stage) bool {
 // Overdue returns the failure of a rollout whose progress deadline is over. The result is nil if the deadline
 // does not apply, or if a pod has become updated and ready since the run observed the stall.
 func Overdue(set *v1alpha1.SidecarSet, pods []Pod, plan *Plan, current *protocol.Stage, stall *protocol.Stall) *protocol.Failure {
-	if stall == nil || !ProgressDue(plan, current) || stall.Progressed(plan.Counts) {
+	if stall == nil || !ProgressDue(set, plan, current) || stall.Progressed(plan.Counts) {
 		return nil
 	}
 	failure := &protocol.Failure{Overdue: true, Reason: fmt.Sprintf("no pod became updated and ready within %s (progressDeadline); %s", shortened(current.Step.ProgressDeadline), unreadyPods(pods, plan))}

@@ -46,6 +46,7 @@ func TestSpec11_6_WhenTheProgressDeadlineApplies(t *testing.T) {
 		{"a reached step bakes or waits for its approval", withDeadline("50%"), nil, []podstate.State{updated, old}, false},
 		{"nothing remains", withDeadline("100%"), nil, []podstate.State{updated, updated}, false},
 		{"the spec is paused", withDeadline("100%"), paused, []podstate.State{restart, old}, false},
+		{"the spec is paused, and no pod is left to upgrade", withDeadline("100%"), paused, []podstate.State{updated, restart}, false},
 		{"promoted fully", done, nil, []podstate.State{restart, old}, false},
 		{"a rollback", quarantined, nil, []podstate.State{restart, old}, false},
 		{"no deadline", without, nil, []podstate.State{restart, old}, false},
@@ -59,7 +60,7 @@ func TestSpec11_6_WhenTheProgressDeadlineApplies(t *testing.T) {
 			pods := matched(c.pods...)
 			plan, err := NextInStage(set, pods, nil, c.stage)
 			require.NoError(t, err)
-			assert.Equal(t, c.due, ProgressDue(&plan, c.stage))
+			assert.Equal(t, c.due, ProgressDue(set, &plan, c.stage))
 			failure := Overdue(set, pods, &plan, c.stage, &protocol.Stall{Ready: plan.Counts.UpdatedReady})
 			assert.Equal(t, c.due, failure != nil)
 		})

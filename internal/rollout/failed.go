@@ -128,7 +128,8 @@ func Failure(set *v1alpha1.SidecarSet, pods []Pod, plan *Plan, current *protocol
 	if current != nil && current.Aborted != nil {
 		return aborted(set, current.Aborted), nil
 	}
-	if plan.Phase.Ended() || plan.Phase == protocol.PhasePaused {
+	// The phase of a paused rollout without pods to upgrade is PhaseWaiting.
+	if plan.Phase.Ended() || set.Spec.UpdateStrategy.Paused {
 		return nil, nil
 	}
 	if failed := gateFailure(set, current); failed != nil {

@@ -132,6 +132,7 @@ func TestSpec11_6_FailedPodsPauseNoRolloutThatUpgradesNoPods(t *testing.T) {
 	}{
 		{protocol.PhaseNotUpdate, func(s *v1alpha1.SidecarSetUpdateStrategy) { s.Type = v1alpha1.NotUpdateSidecarSetStrategyType }, serving(old, 1), false},
 		{protocol.PhasePaused, func(s *v1alpha1.SidecarSetUpdateStrategy) { s.Paused = true }, serving(old, 1), false},
+		{protocol.PhaseWaiting, func(s *v1alpha1.SidecarSetUpdateStrategy) { s.Paused = true }, serving(restart, 1), false},
 		{protocol.PhasePartitionReached, func(s *v1alpha1.SidecarSetUpdateStrategy) { s.Partition = ptr(intstr.FromInt32(1)) }, serving(old, 1), false},
 		{protocol.PhaseComplete, func(*v1alpha1.SidecarSetUpdateStrategy) {}, nil, false},
 		{protocol.PhaseProgressing, func(*v1alpha1.SidecarSetUpdateStrategy) {}, serving(old, 1), true},

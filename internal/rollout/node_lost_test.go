@@ -81,5 +81,5 @@ func TestSpec11_6_TheProgressDeadlineDoesNotApplyToPodsOnLostNodes(t *testing.T)
 	current := &protocol.Stage{Step: &protocol.Step{ProgressDeadline: time.Minute}}
 	plan, err := NextInStage(set, matched(lost, updated), nil, current)
 	require.NoError(t, err)
-	assert.False(t, ProgressDue(&plan, current))
+	assert.False(t, ProgressDue(set, &plan, current))
 }

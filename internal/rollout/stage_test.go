@@ -160,7 +160,7 @@ func TestSpec11_2_AHotUpgradeToAnotherVersionDoesNotStopAStep(t *testing.T) {
 	plan, err = NextInStage(unavailable(intstr.FromInt32(9)), []Pod{newPod("a", dead), newPod("b", updated), newPod("c", old)}, nil, stuck)
 	require.NoError(t, err)
 	assert.Equal(t, protocol.PhaseStepReached, plan.Phase)
-	assert.False(t, ProgressDue(&plan, stuck))
+	assert.False(t, ProgressDue(unavailable(intstr.FromInt32(9)), &plan, stuck))
 	dead.Migrated = true
 	plan, err = NextInStage(unavailable(intstr.FromInt32(9)), []Pod{newPod("a", dead), newPod("b", updated), newPod("c", old)}, nil, stuck)
 	require.NoError(t, err)

@@ -159,7 +159,7 @@ func (s *simulation) advance() error {
 		return err
 	}
 	if failure == nil {
-		s.stall = protocol.FollowStall(s.stall, rollout.ProgressDue(&plan, s.stage), plan.Counts, s.now)
+		s.stall = protocol.FollowStall(s.stall, rollout.ProgressDue(s.set, &plan, s.stage), plan.Counts, s.now)
 		failure = rollout.Overdue(s.set, s.pods, &plan, s.stage, s.overdue())
 	}
 	switch {
