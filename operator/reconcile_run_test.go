@@ -283,6 +283,15 @@ func TestSpec8_1_AfterARestoreOfEtcdTheNextGenerationIsStarted(t *testing.T) {
 	assert.Zero(t, states.of(set).started)
 }
 
+// Old pods that appear after the end of a rollout start another run, and this run may be lost, too.
+func TestSpec8_3_ALostRunIsRestartedAfterAnEarlierRunOfTheGenerationCompleted(t *testing.T) {
+	var state runState
+	now := time.Unix(1000, 0)
+	state.recordFinished(generation)
+	state.recordStart(generation, now)
+	assert.Zero(t, state.finished)
+}
+
 func TestSpec8_2_AWriteOfStatusThatFailedReadsAnEndedRunAgain(t *testing.T) {
 	now, state, set := time.Unix(1000, 0), &runState{}, setAt(generation)
 	run := &runs.Run{Generation: set.Generation, Status: enums.WORKFLOW_EXECUTION_STATUS_COMPLETED}

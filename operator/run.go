@@ -53,6 +53,7 @@ func (s *runStep) reconcile(ctx context.Context, p *pass) error {
 		p.state.recordFrozen(p.frozen())
 		if s.changed(p.set.Name) {
 			p.state.checkedAt = time.Time{}
+			p.state.readRunAgain(s.clock.Now())
 		}
 		delay = s.countsDelay(p)
 		call = s.start(ctx, p)

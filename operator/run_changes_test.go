@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/workflow/v1"
 	"go.temporal.io/sdk/converter"
@@ -58,6 +59,24 @@ func TestSpec11_12_AReportedStageIsReadBeforeTheNextCheck(t *testing.T) {
 	e.changes.add(set.Name)
 	e.observe(t, set.Name)
 	assert.Equal(t, described+1, e.described)
+}
+
+// A user may abort or resume a rollout whose pods have all converged.
+func TestSpec11_4_AReportedStageOfAFinishedRolloutIsReadAtOnce(t *testing.T) {
+	set := named("logs")
+	e := newSlowEnv(t, set)
+	e.slowTemporal.run = &workflow.WorkflowExecutionInfo{Status: enums.WORKFLOW_EXECUTION_STATUS_RUNNING}
+	set, _ = e.observe(t, set.Name) // The first pass starts the run.
+	finish := func() int {
+		p := &pass{before: set.DeepCopy(), set: set.DeepCopy(), now: e.clock.Now()}
+		p.plan = plan(protocol.PhaseComplete, protocol.Counts{Matched: 2, Updated: 2, UpdatedReady: 2})
+		require.NoError(t, e.reconcile(t.Context(), p))
+		return e.described
+	}
+	first := finish()
+	assert.Equal(t, first, finish(), "the next check of the run is not due")
+	e.changes.add(set.Name)
+	assert.Equal(t, first+1, finish())
 }
 
 func TestSpec11_3_TheEndOfABakeTimeRequeuesTheSidecarSet(t *testing.T) {

@@ -164,7 +164,7 @@ func (s *runState) readRunAgain(now time.Time) { s.ended, s.end.nextAt = 0, now 
 
 func (s *runState) recordStart(generation int64, now time.Time) {
 	s.started, s.start, s.checkedAt, s.checkInterval = generation, outcome{}, now, runs.Backoff(minCheckInterval)
-	s.ended, s.end, s.rejected = 0, endCheck{}, nil
+	s.finished, s.ended, s.end, s.rejected = 0, 0, endCheck{}, nil
 	s.endedAt, s.correctedAt, s.correctionBackoff = time.Time{}, now, runs.Backoff(minCorrectionBackoff)
 	s.wokenAt = time.Time{}
 }
