@@ -164,7 +164,11 @@ func (f *fleetCommand) readPolicy(stdin io.Reader) error {
 	if err != nil {
 		return fmt.Errorf("read the FleetPolicy: %w", err)
 	}
-	if err := yaml.UnmarshalStrict(data, &f.policy); err != nil {
+	document, err := onlyDocument(data)
+	if err == nil {
+		err = yaml.UnmarshalStrict(document, &f.policy)
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %w", f.file, err)
 	}
 	return fleet.Validate(&f.policy)

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -195,4 +196,13 @@ func TestTheEndOfAFreezeOfTheFleetIsAFutureTime(t *testing.T) {
 		root.SetArgs(append([]string{"fleet", "freeze"}, args...))
 		require.ErrorContains(t, root.ExecuteContext(t.Context()), want)
 	}
+}
+
+// The second document would be lost without a message, and its SidecarSets would roll out without stages.
+func TestSpec12_1_AFileWithSeveralFleetPoliciesIsRejected(t *testing.T) {
+	document := "apiVersion: outrigger.io/v1alpha1\nkind: FleetPolicy\nmetadata: {name: edge}\nspec: {sidecarSets: {matchNames: [edge-*]}, stages: [{name: all}]}\n"
+	f := &fleetCommand{file: "-"}
+	require.EqualError(t, f.readPolicy(strings.NewReader(document+"---\n"+document)), "-: it has several documents: give one document per file")
+	require.NoError(t, f.readPolicy(strings.NewReader("---\n"+document)))
+	assert.Equal(t, "edge", f.policy.Metadata.Name)
 }

@@ -95,7 +95,7 @@ func onlyDocument(data []byte) (document []byte, err error) {
 			return nil, err
 		case len(bytes.TrimSpace(next)) == 0:
 		case document != nil:
-			return nil, errors.New("it has several documents: give one RolloutPolicy")
+			return nil, errors.New("it has several documents: give one document per file")
 		default:
 			document = next
 		}

@@ -36,7 +36,7 @@ func TestASimulationRejectsWrongFlagsAndFiles(t *testing.T) {
 		"another format":    {[]string{"-f", valid, "--sidecarset=logs", "-o", "xml"}, `--output "xml": use text, json, yaml`},
 		"a missing file":    {[]string{"-f", "/absent.yaml", "--sidecarset=logs"}, "read the RolloutPolicy: open /absent.yaml: no such file or directory (correct --filename)"},
 		"another kind":      {[]string{"-f", file("apiVersion: v1\nkind: Pod\n"), "--sidecarset=logs"}, `the document is not a RolloutPolicy of outrigger.io/v1alpha1, but kind "Pod" of "v1": use the file of a RolloutPolicy`},
-		"several documents": {[]string{"-f", file(validPolicy + "---\n" + validPolicy), "--sidecarset=logs"}, "it has several documents: give one RolloutPolicy"},
+		"several documents": {[]string{"-f", file(validPolicy + "---\n" + validPolicy), "--sidecarset=logs"}, "it has several documents: give one document per file"},
 		"an unknown field":  {[]string{"-f", file(validPolicy + "  stepps: []\n"), "--sidecarset=logs"}, `unknown field "spec.stepps": correct the spelling (kubectl explain rolloutpolicy.spec)`},
 		"a repeated field":  {[]string{"-f", file(validPolicy + "  steps: []\n"), "--sidecarset=logs"}, `key "steps" already set in map`},
 		"no YAML":           {[]string{"-f", file("{"), "--sidecarset=logs"}, "read the RolloutPolicy in "},
