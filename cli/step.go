@@ -165,6 +165,9 @@ func (r *runs) explainStep(of *v1alpha1.SidecarSet, update string, request proto
 	switch {
 	case errors.Is(err, errUnread) && (update == protocol.AbortUpdate || update == protocol.RetryUpdate):
 		return fmt.Errorf("%w; the %s may still take effect once a worker runs, but only for generation %d", err, update, request.Generation)
+	case errors.Is(err, errUnread) && request.Full:
+		return fmt.Errorf("%w; the promotion of all steps may still take effect once a worker runs, but only for generation %d; to repeat it: kubectl sidecarset promote %s --full",
+			err, request.Generation, set)
 	case errors.Is(err, errUnread):
 		return fmt.Errorf("%w; the %s may still take effect once a worker runs, but only for step %d of generation %d; to repeat it: kubectl sidecarset %s %s --step %d",
 			err, what, step, request.Generation, update, set, step)

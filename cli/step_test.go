@@ -69,6 +69,9 @@ func TestTheErrorOfAnApprovalHasItsRemedy(t *testing.T) {
 	} {
 		require.EqualError(t, localRuns.explainStep(sidecarSet(t, "logs"), c.update, request, c.err), c.want)
 	}
+	request.Full = true
+	require.EqualError(t, localRuns.explainStep(sidecarSet(t, "logs"), protocol.PromoteUpdate, request, errUnread),
+		unread+"; the promotion of all steps may still take effect once a worker runs, but only for generation 3; to repeat it: kubectl sidecarset promote logs --full")
 }
 
 func TestTheAnswerNamesWhatTheRolloutWaitsFor(t *testing.T) {

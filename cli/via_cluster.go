@@ -14,6 +14,7 @@ import (
 
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/cli/view"
 	"github.com/outrigger/outrigger/internal/action"
 	"github.com/outrigger/outrigger/kube"
 )
@@ -61,7 +62,11 @@ func (s *shared) act(ctx context.Context, c *cluster, name string, spec outrigge
 	if spec.Verb == outriggerv1.VerbResume || spec.Verb == outriggerv1.VerbAbort {
 		set.Status.Rollout = nil // The status may still show the ended pause.
 	}
-	return stepAnswer{Name: set.Name, StepResult: protocol.StepResult{Message: a.Status.Message}, next: nextOfRollout(set)}, nil
+	next := nextOfRollout(set)
+	if spec.Verb == outriggerv1.VerbPause {
+		next = []string{"next: " + view.ResumeCommand(set.Name)} // The status may not show the pause yet.
+	}
+	return stepAnswer{Name: set.Name, StepResult: protocol.StepResult{Message: a.Status.Message}, next: next}, nil
 }
 
 // awaitAction waits for the end of a. If a is rejected or does not end in time, awaitAction returns an error.

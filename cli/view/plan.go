@@ -275,6 +275,8 @@ func (p *Plan) addStaying(in *PlanInput, matched []rollout.Pod, last *rollout.Pl
 		switch {
 		case !pod.Upgradable:
 			reason = known.whyNotInPlace(pod.Pod, &in.Set.Spec)
+		case last.Phase == protocol.PhaseQuarantined:
+			reason = "the content is quarantined (kubectl sidecarset retry " + in.Set.Name + ")"
 		case last.Phase == protocol.PhasePartitionReached:
 			reason = "kept by spec.updateStrategy.partition"
 		case last.Counts.Remaining > 0 && last.MaxUnavailable == 0:

@@ -10,6 +10,8 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/podstate"
+	"github.com/outrigger/outrigger/internal/rollout"
 )
 
 func TestARolledBackRolloutNamesTheRetry(t *testing.T) {
@@ -40,6 +42,15 @@ func TestARolledBackRolloutNamesTheRetry(t *testing.T) {
 		assert.False(t, done, "a retry has begun")
 		assert.True(t, Unfinished(in.Set))
 	}
+}
+
+func TestThePlanOfQuarantinedContentNamesTheRetry(t *testing.T) {
+	in := staged(t, 0, -1)
+	plan := &Plan{}
+	old := rollout.Pod{Pod: in.Pods[0], State: podstate.State{Upgradable: true}}
+	plan.addStaying(&PlanInput{Input: *in}, []rollout.Pod{old}, &rollout.Plan{Phase: protocol.PhaseQuarantined})
+	require.Len(t, plan.Stay, 1)
+	assert.Equal(t, "the content is quarantined (kubectl sidecarset retry logs)", plan.Stay[0].Reason)
 }
 
 func TestARollbackIsPlannedFromThePods(t *testing.T) {

@@ -19,7 +19,7 @@ func TestActionsNeedNoAccessToTemporal(t *testing.T) {
 	eventually(t, []string{"status", "acted"}, "Status:    Baking (step 2 of 2, ")
 	_, err := sidecarset(t, "approve", "acted", "--via-cluster", nowhere, "--step=1")
 	require.EqualError(t, err, "approve the rollout of SidecarSet acted: the action is for step 1, and the current step is step 2 of 2 (kubectl sidecarset status acted)")
-	assert.Contains(t, shows(t, "pause", "acted", "--via-cluster", nowhere, "--reason=lunch"), "sidecarset/acted: paused\n")
+	assert.Contains(t, shows(t, "pause", "acted", "--via-cluster", nowhere, "--reason=lunch"), "sidecarset/acted: paused\nnext: kubectl sidecarset resume acted\n")
 	eventually(t, []string{"status", "acted"}, "Paused:    ", "by admin: lunch")
 	assert.Contains(t, shows(t, "resume", "acted", "--via-cluster", nowhere), "sidecarset/acted: resumed\n")
 	assert.Contains(t, shows(t, "abort", "acted", "--via-cluster", nowhere), "generation 2 is aborted")
