@@ -319,9 +319,10 @@ func answered(err error) bool {
 }
 
 // isOtherServer reports whether a server does not speak the protocol of an API server, or answers with a web
-// page. The Go libraries have no types for these errors, so isOtherServer compares their texts.
+// page. The Go libraries have no types for these errors, so isOtherServer compares their texts. The last text
+// means that the server sent data before the request.
 func isOtherServer(err error) bool {
-	return slices.ContainsFunc([]string{"malformed HTTP", "server gave HTTP response to HTTPS client", "invalid character '<'"},
+	return slices.ContainsFunc([]string{"malformed HTTP", "server gave HTTP response to HTTPS client", "invalid character '<'", "readLoopPeekFailLocked: %!w(<nil>)"},
 		func(sign string) bool { return strings.Contains(err.Error(), sign) })
 }
 
