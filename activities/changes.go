@@ -102,6 +102,7 @@ func (a *Activities) setChanged(o any) {
 func (a *Activities) setDeleted(o any) {
 	if set, ok := lastState(o).(*v1alpha1.SidecarSet); ok {
 		a.populations.Forget(set.Name)
+		a.health.Forget(set.Name)
 		a.Changes.wake(set.Name)
 		if a.Deleted != nil {
 			a.Deleted.Add(set.Name)

@@ -21,6 +21,7 @@ func (a *Activities) observeHealth(set *v1alpha1.SidecarSet, population []rollou
 	if !stage.ObservesHealth(current) {
 		return 0
 	}
-	next = a.health.Observe(set.Name, set.Annotations[v1alpha1.HashAnnotation], population, current.Step, a.Clock.Now())
+	attempt := set.Annotations[v1alpha1.HashAnnotation] + "/" + current.Retried.UTC().Format(time.RFC3339)
+	next = a.health.Observe(set.Name, attempt, population, current.Step, a.Clock.Now())
 	return min(next, maxHealthWait)
 }

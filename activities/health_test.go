@@ -31,9 +31,20 @@ func TestSpec11_6_APodThatIsNotReadyFailsAfterTheTimeOfTheStep(t *testing.T) {
 	cluster.clock.Step(30 * time.Second)
 	assert.Equal(t, &protocol.Failure{Pods: 1, Reason: "1 pod failed after the upgrade, and 0 are allowed, such as d/a (not ready for 1m30s)"}, plan().Failure)
 
+	again := *input.Stage
+	again.Retried = cluster.clock.Now()
+	retry := protocol.NextBatchInput{SidecarSet: input.SidecarSet, Generation: 2, Stages: true, SkipTrueConditions: true, Stage: &again}
+	result, _, err := cluster.newNextBatch(retry).check(t.Context())
+	require.NoError(t, err)
+	assert.Nil(t, result.Failure, "a retry begins the time again")
+	cluster.clock.Step(90 * time.Second)
+	assert.Nil(t, plan().Failure, "the observations belong to one attempt")
+	cluster.clock.Step(90 * time.Second)
+	assert.NotNil(t, plan().Failure)
+
 	b := cluster.batchOf("b")
 	b.input.Stage = input.Stage
-	_, err := cluster.refills(b)
+	_, err = cluster.refills(b)
 	require.NoError(t, err)
 	assert.True(t, b.result().Failing)
 

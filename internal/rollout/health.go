@@ -28,7 +28,7 @@ const (
 func (i Illness) describe(step *protocol.Step) string {
 	switch i {
 	case UnreadyTooLong:
-		return "not ready for " + shortened(step.UnreadyFor)
+		return "not ready for " + Short(step.UnreadyFor)
 	case AppRestarted:
 		return fmt.Sprintf("the app restarted at least %d times", step.AppRestarts)
 	}
@@ -44,8 +44,8 @@ type Health struct {
 }
 
 type healthOfSet struct {
-	hash string
-	pods map[types.UID]observedHealth
+	rollout string
+	pods    map[types.UID]observedHealth
 }
 
 type observedHealth struct {
@@ -64,17 +64,17 @@ type observedHealth struct {
 	recovering time.Time
 }
 
-// Observe sets Unhealthy and Recovering of the pods of a SidecarSet. hash is the hash of the content of the
-// SidecarSet. next is the time until a pod may count as not ready for too long, or stops counting as
+// Observe sets Unhealthy and Recovering of the pods of a SidecarSet. rollout names the content of the SidecarSet
+// and the attempt to roll the content out, because a retry upgrades the same pods again. next is the time until a pod may count as not ready for too long, or stops counting as
 // recovering. next is 0 if there is no such pod.
-func (h *Health) Observe(set, hash string, pods []Pod, step *protocol.Step, now time.Time) (next time.Duration) {
+func (h *Health) Observe(set, rollout string, pods []Pod, step *protocol.Step, now time.Time) (next time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	earlier := h.sets[set]
-	if earlier.hash != hash {
+	if earlier.rollout != rollout {
 		earlier = healthOfSet{}
 	}
-	fresh := healthOfSet{hash: hash, pods: make(map[types.UID]observedHealth, len(pods))}
+	fresh := healthOfSet{rollout: rollout, pods: make(map[types.UID]observedHealth, len(pods))}
 	for i := range pods {
 		pod := &pods[i]
 		before, known := earlier.pods[pod.UID]

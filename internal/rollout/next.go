@@ -213,15 +213,19 @@ func (p *planner) selectPods(candidates []candidate) {
 // queued pod also takes slots of the policy, so that the queue contains pods of as many owners as possible.
 func (p *planner) selectWithSlots(candidates []candidate, maxQueued int) (later []protocol.SelectedPod) {
 	plan, slots := &p.plan, p.plan.OpenSlots
-	limits := plan.scope.limits(nil)
+	limits, waiting := plan.scope.limits(nil), 0
 	for i := range candidates {
 		pod := candidates[i].Pod
 		selected := protocol.SelectedPod{PodReference: pod.Reference()}
 		batchFull, queueFull := len(plan.Pods) >= MaxBatch, len(plan.Queued) >= maxQueued
+		chosen := len(plan.Pods) + len(plan.Queued)
 		switch {
-		case batchFull && queueFull, len(plan.Pods)+len(plan.Queued) >= plan.allowed:
+		case batchFull && queueFull, chosen >= plan.allowed, chosen+waiting >= plan.Counts.Remaining:
 			return later
-		case pod.Waits(), pod.InBackoff:
+		case pod.Waits():
+			waiting++ // A waiting pod keeps its place in the partition (SPEC §7.4.5).
+			continue
+		case pod.InBackoff:
 			continue
 		case p.rejected[selected.PodReference] && len(plan.Pods) > 0 && !p.rejected[plan.Pods[0].PodReference]:
 			// Rejected pods are upgraded only if no other pod can be upgraded (SPEC §7.8).

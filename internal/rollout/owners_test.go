@@ -58,6 +58,22 @@ func TestSpec11_9_OnePodOfEachOwner(t *testing.T) {
 	}
 }
 
+// With or without a policy, the partition allows the upgrade of two of four pods. Two pods wait for their
+// previous upgrades.
+func TestSpec7_4_WaitingPodsKeepTheirPlacesUnderAPolicy(t *testing.T) {
+	set := unavailable(intstr.FromInt32(9))
+	set.Spec.UpdateStrategy.Partition = new(intstr.FromInt32(2))
+	pods := []Pod{owned("a", "x", previous), owned("b", "x", previous), owned("c", "y", old), owned("d", "z", old)}
+	for name, current := range map[string]*protocol.Stage{"without": nil, "with": onePerOwner(intstr.FromString("100%"))} {
+		plan, err := NextInStage(set, pods, nil, current)
+		require.NoError(t, err)
+		assert.Equal(t, 2, plan.Counts.Remaining)
+		assert.Empty(t, plan.Pods, name)
+		assert.Empty(t, plan.Queued, name)
+		assert.Equal(t, protocol.PhaseWaiting, plan.Phase, name)
+	}
+}
+
 func TestSpec11_9_PodsOfOtherOwnersAreQueuedFirst(t *testing.T) {
 	pods := []Pod{owned("a", "x", restart), owned("z", "y", old)}
 	for i := range 2 * queuedPerSlot {
