@@ -1,12 +1,15 @@
 package cli
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
 
@@ -134,4 +137,13 @@ func TestPodsThatRolloutsLeaveOutAreOutdated(t *testing.T) {
 	why := s.shows("why", "sidecarset/logs")
 	assert.Contains(t, why, "2 pods are not managed, such as default/broken: ")
 	assert.NotContains(t, why, "no pod is injected with this SidecarSet")
+}
+
+// Gatekeeper, and webhooks of controller-runtime, deny requests with status 403.
+func TestADenialByAdmissionNamesNoRole(t *testing.T) {
+	sets := schema.GroupResource{Group: "apps.kruise.io", Resource: "sidecarsets"}
+	denied := explain(apierrors.NewForbidden(sets, "logs", errors.New("the registry is not allowed")), "patch SidecarSet logs")
+	require.EqualError(t, denied, `patch SidecarSet logs: not allowed: sidecarsets.apps.kruise.io "logs" is forbidden: the registry is not allowed`)
+	denied = explain(apierrors.NewForbidden(sets, "logs", errors.New(`User "ann" cannot patch resource "sidecarsets"`)), "patch SidecarSet logs")
+	require.ErrorContains(t, denied, "; ask for a role that grants that verb on that resource")
 }

@@ -286,6 +286,9 @@ func explain(err error, action string) error {
 	switch {
 	case kube.MissingKind(err):
 		return fmt.Errorf("%s: this cluster does not know SidecarSets (CRD sidecarsets.apps.kruise.io): is it the right one (--context), and is Outrigger installed in it?", action)
+	case apierrors.IsForbidden(err) && !strings.Contains(err.Error(), " cannot "):
+		// Admission also denies requests with status 403, and no role permits these requests.
+		return fmt.Errorf("%s: not allowed: %w", action, err)
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("%s: not allowed: %w; ask for a role that grants that verb on that resource", action, err)
 	case strings.Contains(err.Error(), "failed calling webhook"), strings.Contains(err.Error(), "conversion webhook"):
