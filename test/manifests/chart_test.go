@@ -308,6 +308,12 @@ func TestTheEmbeddedTemporalKeepsItsHistory(t *testing.T) {
 	assert.Equal(t, claim.Name, mount.Name)
 	assert.Contains(t, pod.Containers[0].Args, "--db-filename="+mount.MountPath+"/temporal.db")
 
+	assert.Contains(t, pod.Containers[0].Env, corev1.EnvVar{Name: "GOMEMLIMIT", Value: "850MiB"})
+	assert.Equal(t, "system-cluster-critical", pod.PriorityClassName)
+
+	pod = embedded(t, rendered(t, "--set=temporal.embedded.enabled=true,temporal.embedded.nodeSelector.pool=system,temporal.embedded.tolerations[0].operator=Exists")).Spec.Template.Spec
+	assert.Equal(t, map[string]string{"pool": "system"}, pod.NodeSelector)
+	assert.Equal(t, []corev1.Toleration{{Operator: corev1.TolerationOpExists}}, pod.Tolerations)
 	server = embedded(t, rendered(t, "--set=temporal.embedded.enabled=true,temporal.embedded.storage.storageClassName=fast"))
 	assert.Equal(t, "fast", *server.Spec.VolumeClaimTemplates[0].Spec.StorageClassName)
 	server = embedded(t, rendered(t, "--set=temporal.embedded.enabled=true,temporal.embedded.storage.size="))
