@@ -99,17 +99,11 @@ func (v *version) kept(matched int) int {
 	return min(kept, matched)
 }
 
-// scaled returns the value of a number, or of a percentage of total. scaled rounds a percentage up. For other
-// texts, which admission rejects, scaled returns 0.
+// scaled returns the value of a number, or of a percentage of total, rounded up. For other texts, which
+// admission rejects, scaled returns 0.
 func scaled(value *intstr.IntOrString, total int) int {
-	if value.Type == intstr.Int {
-		return int(value.IntVal)
-	}
-	percent := 0
-	if _, err := fmt.Sscanf(value.StrVal, "%d%%", &percent); err != nil {
-		return 0
-	}
-	return (total*percent + 99) / 100
+	n, _ := intstr.GetScaledValueFromIntOrPercent(value, total, true)
+	return n
 }
 
 // history contains all versions of the SidecarSets with the same name, including deleted and recreated

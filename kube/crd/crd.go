@@ -13,6 +13,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/api/v1beta1"
+	"github.com/outrigger/outrigger/internal/jsonpatch"
 )
 
 // Name is the name of the CustomResourceDefinition of SidecarSets.
@@ -34,7 +35,7 @@ func SuspendConversion(ctx context.Context, c client.Client) (bool, error) {
 	if err != nil || !Converts(definition) {
 		return false, err
 	}
-	suspend := operation{Op: "add", Path: "/spec/conversion", Value: apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}}
+	suspend := jsonpatch.Operation{Op: "add", Path: "/spec/conversion", Value: apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}}
 	return true, change(ctx, c, definition, append(missingFields(definition), suspend))
 }
 
@@ -66,22 +67,14 @@ func Converts(definition *apiextensionsv1.CustomResourceDefinition) bool {
 	return conversion != nil && conversion.Strategy == apiextensionsv1.WebhookConverter
 }
 
-// operation is an operation of a JSON patch. The patch does not change fields that this program does not
-// know.
-type operation struct {
-	Op    string `json:"op"`
-	Path  string `json:"path"`
-	Value any    `json:"value"`
-}
-
 // missingFields returns the operations that add to each version the field that only the
 // other version has.
-func missingFields(definition *apiextensionsv1.CustomResourceDefinition) []operation {
+func missingFields(definition *apiextensionsv1.CustomResourceDefinition) []jsonpatch.Operation {
 	others := map[string]string{v1alpha1.GroupVersion.Version: "customVersion", v1beta1.GroupVersion.Version: "namespace"}
 	if len(definition.Spec.Versions) < len(others) {
 		return nil
 	}
-	var missing []operation
+	var missing []jsonpatch.Operation
 	for i, version := range definition.Spec.Versions {
 		field, differs := others[version.Name]
 		if !differs || version.Schema == nil || version.Schema.OpenAPIV3Schema == nil {
@@ -92,20 +85,17 @@ func missingFields(definition *apiextensionsv1.CustomResourceDefinition) []opera
 		if _, known := spec.Properties[field]; known || preserved || !described || spec.Properties == nil {
 			continue
 		}
-		missing = append(missing, operation{
-			Op:    "add",
-			Path:  "/spec/versions/" + strconv.Itoa(i) + "/schema/openAPIV3Schema/properties/spec/properties/" + field,
-			Value: apiextensionsv1.JSONSchemaProps{Type: "string"},
-		})
+		missing = append(missing, jsonpatch.Add("/spec/versions/"+strconv.Itoa(i)+"/schema/openAPIV3Schema/properties/spec/properties/"+field,
+			apiextensionsv1.JSONSchemaProps{Type: "string"}))
 	}
 	return missing
 }
 
 // change applies the operations to the definition. The API server rejects the patch if the definition has
 // changed since the read.
-func change(ctx context.Context, c client.Client, definition *apiextensionsv1.CustomResourceDefinition, operations []operation) error {
-	exactly := operation{Op: "replace", Path: "/metadata/resourceVersion", Value: definition.ResourceVersion}
-	patch, err := json.Marshal(slices.Concat([]operation{exactly}, operations))
+func change(ctx context.Context, c client.Client, definition *apiextensionsv1.CustomResourceDefinition, operations []jsonpatch.Operation) error {
+	exactly := jsonpatch.Operation{Op: "replace", Path: "/metadata/resourceVersion", Value: definition.ResourceVersion}
+	patch, err := json.Marshal(slices.Concat([]jsonpatch.Operation{exactly}, operations))
 	if err != nil {
 		return fmt.Errorf("encode the patch of CustomResourceDefinition %s: %w", definition.Name, err)
 	}
