@@ -12,8 +12,8 @@ import (
 // AwaitMigration returns these pods, so that the run can reset the standby twins (SPEC §7.7). Rejected pods
 // are returned only if no other pod can be reset. No pods are returned while resets have no free slot.
 // AwaitMigration returns no pods when no pod is migrating and no pod is being upgraded, or when nothing has
-// changed for idleTimeout. A stale cache is an error, and Temporal retries the activity. A pause or a newer generation does not stop the activity, because a hot
-// upgrade that has begun finishes.
+// changed for idleTimeout. A stale cache is an error, and Temporal retries the activity. A pause or a newer
+// generation does not stop the activity, because a hot upgrade that has begun finishes.
 func (a *Activities) AwaitMigration(ctx context.Context, input protocol.AwaitMigrationInput) (result protocol.AwaitMigrationResult, err error) {
 	defer keepHeartbeating(ctx, a.Clock)()
 	set, rejected := a.recentSet(input.SidecarSet), input.Rejected.Set()
