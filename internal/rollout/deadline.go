@@ -42,7 +42,7 @@ func Overdue(set *v1alpha1.SidecarSet, pods []Pod, plan *Plan, current *protocol
 	if stall == nil || !ProgressDue(set, plan, current) || stall.Progressed(plan.Counts) {
 		return nil
 	}
-	failure := &protocol.Failure{Overdue: true, Reason: fmt.Sprintf("no pod became updated and ready within %s (progressDeadline); %s", Short(current.Step.ProgressDeadline), unreadyPods(pods, plan))}
+	failure := &protocol.Failure{Overdue: true, Reason: fmt.Sprintf("no pod became updated and ready within %s (progressDeadline); %s", FormatDuration(current.Step.ProgressDeadline), unreadyPods(pods, plan))}
 	if current.Step.Rollback {
 		rollBack(failure, set)
 	}
@@ -64,8 +64,8 @@ func unreadyPods(pods []Pod, plan *Plan) string {
 	return fmt.Sprintf("upgraded pods that are not ready: %d, such as %s", len(names), strings.Join(names[:min(len(names), maxNamedUnready)], ", "))
 }
 
-// Short formats a duration without the units at the end that are 0, such as 10m and 1h5m.
-func Short(d time.Duration) string {
+// FormatDuration formats a duration without the units at the end that are 0, such as 10m and 1h5m.
+func FormatDuration(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
 		text = strings.TrimSuffix(text, "0s")

@@ -28,7 +28,7 @@ const (
 func (i Illness) describe(step *protocol.Step) string {
 	switch i {
 	case UnreadyTooLong:
-		return "not ready for " + Short(step.UnreadyFor)
+		return "not ready for " + FormatDuration(step.UnreadyFor)
 	case AppRestarted:
 		return fmt.Sprintf("the app restarted at least %d times", step.AppRestarts)
 	}

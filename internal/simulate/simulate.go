@@ -280,7 +280,7 @@ func (s *simulation) awaitStep(plan *rollout.Plan) error {
 		s.stage = &reached
 		s.event(fmt.Sprintf("reached: %d of %d pods", plan.Counts.Updated, plan.Counts.Updated+plan.Counts.Remaining))
 		if reached.Step.Bake > 0 {
-			s.event("bake " + rollout.Short(reached.Step.Bake))
+			s.event("bake " + rollout.FormatDuration(reached.Step.Bake))
 		}
 	}
 	switch phase, _ := s.stage.Wait(s.now); {

@@ -16,7 +16,7 @@ func (r *Result) Text() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "Simulation of RolloutPolicy %s for SidecarSet %s, from %s; nothing is written\n", r.Policy, r.SidecarSet, r.Begin.UTC().Format(time.RFC3339))
 	fmt.Fprintf(&out, "%s, %d to upgrade, maxUnavailable %s (%s); a pod is ready %s after its upgrade\n",
-		plural(r.Pods, "pod"), r.ToUpgrade, r.MaxUnavailable, plural(r.MaxUnavailablePods, "pod"), rollout.Short(r.ColdRestart.Duration))
+		plural(r.Pods, "pod"), r.ToUpgrade, r.MaxUnavailable, plural(r.MaxUnavailablePods, "pod"), rollout.FormatDuration(r.ColdRestart.Duration))
 	if r.Hypothetical {
 		out.WriteString("No pod is to be upgraded now: the simulation upgrades all pods to a hypothetical new image\n")
 	}
@@ -31,7 +31,7 @@ func (r *Result) Text() string {
 		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\n", clock(event.After), event.Step, event.text())
 	}
 	_ = table.Flush()
-	fmt.Fprintf(&out, "\nTotal: %s, %s in %s; unavailable at most: %s\n", rollout.Short(r.Took.Duration), plural(r.Upgraded, "pod"), batches(r.Batches), r.Most.text())
+	fmt.Fprintf(&out, "\nTotal: %s, %s in %s; unavailable at most: %s\n", rollout.FormatDuration(r.Took.Duration), plural(r.Upgraded, "pod"), batches(r.Batches), r.Most.text())
 	return out.String()
 }
 
@@ -54,13 +54,13 @@ func (m *Most) text() string {
 	return text
 }
 
-func clock(after metav1.Duration) string { return "+" + rollout.Short(after.Duration) }
+func clock(after metav1.Duration) string { return "+" + rollout.FormatDuration(after.Duration) }
 
 func assumed(after time.Duration) string {
 	if after == 0 {
 		return "at once"
 	}
-	return "after " + rollout.Short(after)
+	return "after " + rollout.FormatDuration(after)
 }
 
 func plural(n int, noun string) string {
