@@ -45,8 +45,8 @@ func idleControllers() []string {
 	}
 }
 
-// serverEnvironment makes the garbage collectors of the servers run less often. With the default, these
-// collectors use more than a third of the processor time of the tests.
+// serverEnvironment makes the garbage collectors of the servers run less often, because processor time is
+// scarcer than memory.
 func serverEnvironment() []string {
 	return []string{"GOGC=400"}
 }
