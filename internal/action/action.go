@@ -22,8 +22,9 @@ const (
 	// An attempt that fails is retried after half the age of the action, within these limits.
 	firstRetry, lastRetry = time.Second, 30 * time.Second
 	// attempt is the time after which the run rejects the update of an attempt. The operator waits for the
-	// answer for less than this time, because the clocks of the operator and of the run may differ.
-	attempt = 10 * time.Second
+	// answer for five seconds. The rest allows for a difference between the clocks of the operator and of
+	// Temporal.
+	attempt = time.Minute
 )
 
 // Webhook is the name of the webhook that writes the user into an action.
@@ -153,7 +154,7 @@ func names(step intstr.IntOrString, s *protocol.Stage) bool {
 }
 
 // Request returns the name and the payload of the update for an action with a target. hash is the hash of
-// the content. The run rejects the update after some seconds, because the operator then sends the update
+// the content. The run rejects the update after a minute, because the operator has then sent the update
 // again. Otherwise, the update would take effect as soon as a worker runs, possibly after the action was
 // deleted.
 func Request(a *outriggerv1.RolloutAction, hash string, now time.Time) (update string, payload any) {

@@ -17,10 +17,12 @@ import (
 const updateTimeout = 5 * time.Second
 
 // These are the errors of an update without an answer. ErrNoRun means that the SidecarSet has no open
-// run, or that the run does not know the update.
+// run, or that the run does not know the update. errLate means that the run rejected the update because of
+// the time NotAfter.
 var (
 	ErrNoRun      = errors.New("the SidecarSet has no open run")
 	ErrUnanswered = errors.New(protocol.NoAnswer)
+	errLate       = errors.New("the run received the request too late; if this continues, compare the clocks of the operator and of Temporal")
 )
 
 // Answer is the answer of a run to an update.
@@ -32,7 +34,7 @@ type Answer struct {
 
 // Update sends an update to the open run of a SidecarSet, and waits at most updateTimeout for the answer. A
 // second update with the same id has no effect, and gets the same answer. An update that the run rejects as
-// late has no effect, and counts as unanswered.
+// late has no effect.
 func (c *Client) Update(ctx context.Context, set protocol.SetReference, name, id string, payload any) (Answer, error) {
 	return c.await(ctx, "UpdateWorkflowExecution", func(ctx context.Context, result any) error {
 		return temporal.Update(ctx, c.client, sdk.UpdateWorkflowOptions{
@@ -63,7 +65,7 @@ func (c *Client) await(ctx context.Context, name string, call func(ctx context.C
 	rejected, isAnswer := errors.AsType[*sdktemporal.ApplicationError](err)
 	switch {
 	case isAnswer && rejected.Type() == protocol.LateRequest:
-		err = ErrUnanswered
+		err = fmt.Errorf("%w: %s", errLate, rejected.Message())
 	case isAnswer:
 		result.Message, err = rejected.Message(), nil
 	case temporal.IsNotFound(err):
@@ -81,7 +83,7 @@ func (c *Client) await(ctx context.Context, name string, call func(ctx context.C
 // whether Temporal is unreachable, because a missing worker also causes a timeout.
 func (c *Client) explainUpdate(ctx context.Context, err error) error {
 	switch {
-	case errors.Is(err, ErrUnanswered):
+	case errors.Is(err, errLate):
 		return err
 	case IsThrottled(err):
 		c.recordAnswer(err)
