@@ -30,7 +30,7 @@ const (
 	unauthorizedGap = 2 * time.Minute
 	// showInterval is the minimum time between two updates of the output.
 	showInterval = 250 * time.Millisecond
-	// readInterval is the time between two reads of the run.
+	// readInterval is the time between two reads of the run, the policy and the Lease of the operator.
 	readInterval = 3 * time.Second
 	// After the pods have converged, the run is read every endInterval until the run ends. endTimeout limits
 	// this wait, because the rollout has succeeded even if no worker completes the run.
@@ -83,10 +83,14 @@ func (s *shared) watch(ctx context.Context, c *cluster, set *v1alpha1.SidecarSet
 	return err
 }
 
-// lines prints a line for each change.
+// lines prints a line for each change, and to the error output a line for each fault of the installation.
 func (s *shared) lines(ctx context.Context, name string, o output.Flag, follow follow) error {
-	last := ""
+	last, fault := "", ""
 	err := follow(ctx, func(rollout *view.Rollout) error {
+		if reason := rollout.Fault.Reason; reason != fault {
+			fault = reason
+			_, _ = fmt.Fprint(s.ErrOut, rollout.Fault.Line())
+		}
 		line := rollout.Line()
 		if line == last {
 			return nil
@@ -126,7 +130,9 @@ func (c *cluster) followScope(ctx context.Context, from *v1alpha1.SidecarSet, re
 			return errScopeChanged
 		}
 		if time.Since(read) >= readInterval {
-			also.run, also.policy, read = readRun(ctx, &set), c.policy(ctx, &set), time.Now()
+			also = c.reads(ctx, &set, readRun, time.Now())
+			also.nodes = view.Nodes{} // A watch must not read nodes every few seconds.
+			read = time.Now()
 		}
 		also.now = time.Now()
 		rollout, err := cached.rollout(ctx, &set, also)

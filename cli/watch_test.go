@@ -1,16 +1,20 @@
 package cli
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/cli/view"
+	"github.com/outrigger/outrigger/output"
 )
 
 func TestAWatchFailsEarlyIfAsked(t *testing.T) {
@@ -33,6 +37,23 @@ func TestAWatchFailsEarlyIfAsked(t *testing.T) {
 	rollout.Observed = false
 	ended, _ = early.reached(rollout)
 	assert.False(t, ended, "the condition is of the generation before")
+}
+
+func TestSpec8_10_AWatchNamesAFaultOnce(t *testing.T) {
+	var out, errOut bytes.Buffer
+	s := &shared{IOStreams: genericiooptions.IOStreams{Out: &out, ErrOut: &errOut}}
+	silent := func(seconds string) view.Fault {
+		return view.Fault{Reason: view.OperatorNotResponding, Message: "silent for " + seconds}
+	}
+	err := s.lines(t.Context(), "logs", output.Flag{}, func(_ context.Context, show func(*view.Rollout) error) error {
+		for _, fault := range []view.Fault{{}, silent("2s"), silent("5s"), {}, silent("3s")} {
+			require.NoError(t, show(&view.Rollout{Name: "logs", Observed: true, Headline: "Progressing", Message: "1 of 3", Fault: fault}))
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	assert.Equal(t, "Operator: silent for 2s\nOperator: silent for 3s\n", errOut.String())
+	assert.Equal(t, "sidecarset/logs: Progressing, 1 of 3\nsidecarset/logs: rollout ended\n", out.String())
 }
 
 func TestAWatchEndsWithTheRun(t *testing.T) {

@@ -454,6 +454,8 @@ func TestTheReasonOfAMissingUpgradeIsNamed(t *testing.T) {
 		s.Status.Conditions[0].Reason = v1alpha1.ReasonWorkerUnavailable
 	}))
 	assert.Contains(t, upgrade(pod(t, "p", "agent:v1", damaged), same), "not managed: its annotations cannot be read: ")
+	bare := upgrade(pod(t, "p", "agent:v1", damaged, func(p *corev1.Pod) { p.OwnerReferences = nil }), same)
+	assert.Contains(t, bare, "create it from a manifest without this annotation", "a copy of the pod has the same annotation")
 }
 
 // damaged makes the record of a pod unreadable.

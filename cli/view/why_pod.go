@@ -101,6 +101,15 @@ func (i *injection) reason() string {
 
 func (i *injection) recreate() string { return recreate(i.Pod, i.set.Name) }
 
+// recreateWithoutRecord returns the remedy for a pod whose record cannot be read. A copy of such a pod would
+// contain the same record.
+func (i *injection) recreateWithoutRecord() string {
+	if podstate.Controlled(i.Pod) {
+		return i.recreate()
+	}
+	return " (no controller recreates it: delete it, and create it from a manifest without this annotation)"
+}
+
 // thenRecreate returns the second command for a pod that was created while a setting prevented the injection.
 func (i *injection) thenRecreate() string { return "; then recreate the pod" + i.recreate() }
 
@@ -220,7 +229,7 @@ func (i *injection) upgrade() string {
 	state, err := version.Of(i.Pod)
 	switch {
 	case err != nil:
-		return "not managed: " + unreadableRecord + err.Error() + i.recreate()
+		return "not managed: " + unreadableRecord + err.Error() + i.recreateWithoutRecord()
 	case !match.Active(i.Pod):
 		return "not counted: it has ended, or is being deleted"
 	case i.scopeErr != nil || !i.scope.Labels(i.Pod.Labels) || !i.scope.Namespace(i.Pod.Namespace, i.NamespaceLabels):
