@@ -200,6 +200,7 @@ worker:
   podLabels: {team: a, app.kubernetes.io/component: other}
   podSpec: {nodeSelector: {pool: system}, topologySpreadConstraints: []}
 webhook:
+  annotations: {admissions.enforcer/disabled: "true"}
   pods: {failurePolicy: Ignore, timeoutSeconds: 3}
 `
 	file := t.TempDir() + "/values.yaml"
@@ -230,6 +231,30 @@ webhook:
 	assert.EqualValues(t, 3, hook["timeoutSeconds"])
 	was := shipped["MutatingWebhookConfiguration /outrigger"]["webhooks"].([]any)[0].(object)
 	assert.Equal(t, was["namespaceSelector"], hook["namespaceSelector"])
+	for _, configuration := range []string{"MutatingWebhookConfiguration /outrigger", "ValidatingWebhookConfiguration /outrigger"} {
+		assert.Equal(t, object{"admissions.enforcer/disabled": "true"}, all[configuration]["metadata"].(object)["annotations"])
+	}
+}
+
+// OpenShift rejects a pod with a user of its own choice.
+func TestTheClusterMaySetTheUserOfThePods(t *testing.T) {
+	none := "--set=temporal.embedded.securityContext.runAsUser=null,temporal.embedded.securityContext.runAsGroup=null,temporal.embedded.securityContext.fsGroup=null"
+	all := rendered(t, "--set=temporal.embedded.enabled=true,ui.enabled=true,temporal.setup.enabled=true", none)
+	users := object{"runAsNonRoot": true, "seccompProfile": object{"type": "RuntimeDefault"}}
+	for name, one := range all {
+		spec, _ := one["spec"].(object)
+		template, ok := spec["template"].(object)
+		if !ok {
+			continue
+		}
+		pod := template["spec"].(object)
+		assert.Equal(t, users, pod["securityContext"], name)
+		for _, container := range pod["containers"].([]any) {
+			assert.NotContains(t, container.(object)["securityContext"], "runAsUser", name)
+		}
+	}
+	require.Contains(t, all, "StatefulSet kruise-system/outrigger-temporal")
+	assert.EqualValues(t, 65532, *embedded(t, rendered(t, "--set=temporal.embedded.enabled=true")).Spec.Template.Spec.SecurityContext.FSGroup)
 }
 
 // Custom selectors and match conditions are added to the default selectors and match conditions. Without the

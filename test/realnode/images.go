@@ -27,6 +27,8 @@ type Image struct {
 	Command []string
 	// Env contains the environment variables of containers, as KEY=value.
 	Env []string
+	// User is the default user. Without a user, containers run as root.
+	User string
 }
 
 // write writes the image in the format of `docker save`.
@@ -37,7 +39,7 @@ func (i Image) write(to io.Writer) error {
 	}
 	config, err := json.Marshal(map[string]any{
 		"architecture": runtime.GOARCH, "os": "linux",
-		"config": map[string]any{"Entrypoint": i.Command, "Env": append([]string{"PATH=/"}, i.Env...)},
+		"config": map[string]any{"Entrypoint": i.Command, "Env": append([]string{"PATH=/"}, i.Env...), "User": i.User},
 		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer))}},
 	})
 	if err != nil {
