@@ -23,9 +23,18 @@ func Introduced(policy, stored *outriggerv1.RolloutPolicy) field.ErrorList {
 	}
 	var before []string
 	for _, problem := range problems(&stored.Spec) {
-		before = append(before, problem.Error())
+		before = append(before, withoutIndex(problem))
 	}
-	return slices.DeleteFunc(found, func(problem *field.Error) bool { return slices.Contains(before, problem.Error()) })
+	return slices.DeleteFunc(found, func(problem *field.Error) bool { return slices.Contains(before, withoutIndex(problem)) })
+}
+
+// withoutIndex returns the text of a problem without the index of its window, because an update may add and
+// remove other windows. The value in the text identifies the window.
+func withoutIndex(problem *field.Error) string {
+	if of, _, found := strings.Cut(problem.Field, "windows["); found {
+		return of + "windows: " + problem.ErrorBody()
+	}
+	return problem.Error()
 }
 
 // problems returns the errors for which a run would not begin a step.

@@ -55,4 +55,12 @@ func TestSpec11_1_AnUpdateMayKeepTheErrorsOfTheStoredPolicy(t *testing.T) {
 	found := Introduced(changed, stored)
 	require.Len(t, found, 1, "an earlier error hides no new error of the same gate")
 	assert.Equal(t, "spec.gates[errors].prometheus.success", found[0].Field)
+
+	stored = edge()
+	stored.Spec.Windows[0].TimeZone = "Europe/Brlin"
+	changed = stored.DeepCopy()
+	changed.Spec.Windows = append([]outriggerv1.RolloutWindow{{Schedule: "0 12 * * 6"}}, changed.Spec.Windows...)
+	assert.Empty(t, Introduced(changed, stored), "the window has another index now")
+	changed.Spec.Windows[0].TimeZone = "Europe/Brlin"
+	assert.Len(t, Introduced(changed, stored), 1)
 }

@@ -33,6 +33,8 @@ const (
 // depend on the version and the feature gates of the API server.
 type podDryRun struct {
 	client client.Client
+	// nested is set if the request to the webhook is itself a dry run, which must create no namespace.
+	nested bool
 }
 
 // causes returns the causes for which the API server rejects a pod with the containers and volumes of a raw
@@ -54,6 +56,9 @@ func (d podDryRun) causes(ctx context.Context, raw, before []byte, known []metav
 		}
 	}
 	err = d.tryPod(ctx, pod.Spec)
+	if apierrors.IsNotFound(err) && d.nested {
+		return nil, nil // The request that is no dry run creates the namespace.
+	}
 	if apierrors.IsNotFound(err) {
 		if err := d.ensureNamespace(ctx); err != nil {
 			return nil, err

@@ -79,7 +79,7 @@ func TestSpec5_OnlyPodValidationDecides(t *testing.T) {
 }
 
 // counted returns a podDryRun that counts the creations of pods in tries. The first creations get the
-// errors in answers. All later creations succeed.
+// errors in answers. All later creations succeed. An applied object adds 100.
 func counted(t *testing.T, tries *int, answers ...error) podDryRun {
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)
@@ -89,12 +89,13 @@ func counted(t *testing.T, tries *int, answers ...error) podDryRun {
 			applied.ApplyOptions(options)
 			assert.Equal(t, []string{metav1.DryRunAll}, applied.DryRun)
 			*tries++
-			if *tries <= len(answers) {
-				return answers[*tries-1]
+			if created := *tries % 100; created <= len(answers) {
+				return answers[created-1]
 			}
 			return nil
 		},
 		Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+			*tries += 100
 			return nil
 		},
 	}).Build()}
@@ -129,11 +130,18 @@ func TestAMissingNamespaceIsAppliedAndTheDryRunRetried(t *testing.T) {
 	tries := 0
 	_, err := counted(t, &tries, gone).causes(t.Context(), []byte(`{"spec":{"containers":[{"name":"a"}]}}`), nil, nil)
 	require.NoError(t, err)
-	assert.Equal(t, 2, tries)
+	assert.Equal(t, 202, tries, "a namespace, a quota and two pods")
+	tries = 0
+	nested := counted(t, &tries, gone)
+	nested.nested = true
+	causes, err := nested.causes(t.Context(), []byte(`{"spec":{"containers":[{"name":"a"}]}}`), nil, nil)
+	require.NoError(t, err)
+	assert.Empty(t, causes)
+	assert.Equal(t, 1, tries, "a dry run creates no namespace")
 	tries = 0
 	_, err = counted(t, &tries, gone, gone).causes(t.Context(), []byte(`{"spec":{"containers":[{"name":"a"}]}}`), nil, nil)
 	require.ErrorIs(t, err, gone)
-	assert.Equal(t, 2, tries)
+	assert.Equal(t, 202, tries)
 }
 
 func TestTheShippedNamespaceIsUsed(t *testing.T) {
