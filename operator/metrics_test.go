@@ -132,7 +132,7 @@ func TestTheStatusOfASetIsCountedUntilItIsGone(t *testing.T) {
 	metrics := newMetrics(prometheus.NewRegistry())
 	clock := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
 	client := fake.NewClientBuilder().WithScheme(scheme).Build()
-	status := &statusStep{statusWriter: &statusWriter{client: client, writes: metrics.statusWrites}, metrics: metrics.rollouts, evicts: evictsNothing}
+	status := &statusStep{statusWriter: &statusWriter{reported: &reports{}, client: client, writes: metrics.statusWrites}, metrics: metrics.rollouts, evicts: evictsNothing}
 	r := &reconciler{limiter: newEnqueueLimiter(clock), steps: []step{status}}
 	set := fixture.SidecarSet("one")
 	failing := outcome{fault: runs.Fault{Reason: v1alpha1.ReasonRolloutFailing}}

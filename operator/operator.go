@@ -123,7 +123,7 @@ func addController(ctx context.Context, mgr *kube.Manager, temporal *runs.Client
 		return err
 	}
 	clock, cache, live := clock.RealClock{}, mgr.GetClient(), mgr.GetAPIReader()
-	sets := &setLister{Reader: cache, namespace: namespace, limiter: newEnqueueLimiter(clock), uninjected: newUninjectedCache()}
+	sets := &setLister{Reader: cache, namespace: namespace, limiter: newEnqueueLimiter(clock), uninjected: newUninjectedCache(), reported: &reports{}}
 	webhook := &podWebhook{live: live, namespace: namespace, clock: clock}
 	probe := newWebhookProbe(webhook)
 	calls, orphans, changes := newCalls(), runs.NewOrphans(temporal, cache, live), newRunChanges()
@@ -136,7 +136,7 @@ func addController(ctx context.Context, mgr *kube.Manager, temporal *runs.Client
 		(&actions.Controller{Client: mgr.Direct, Runs: temporal, Changed: changes.add, Clock: clock}).AddTo(mgr)); err != nil {
 		return fmt.Errorf("set up the checks of runs, of the definition and of the webhook: %w", err)
 	}
-	status := &statusWriter{client: cache, writes: metrics.statusWrites}
+	status := &statusWriter{client: cache, writes: metrics.statusWrites, reported: sets.reported}
 	c, err := controller.New("sidecarset", mgr, controller.Options{
 		MaxConcurrentReconciles: concurrency,
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),

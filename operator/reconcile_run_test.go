@@ -305,7 +305,7 @@ func TestSpec8_2_AWriteOfStatusThatFailedReadsAnEndedRunAgain(t *testing.T) {
 			return errors.New("conflict")
 		},
 	}).Build()
-	step := &statusStep{statusWriter: &statusWriter{client: failing}, metrics: newRolloutMetrics(clocktesting.NewFakePassiveClock(now)), evicts: func(string) (bool, bool) { return false, true }}
+	step := &statusStep{statusWriter: &statusWriter{reported: &reports{}, client: failing}, metrics: newRolloutMetrics(clocktesting.NewFakePassiveClock(now)), evicts: func(string) (bool, bool) { return false, true }}
 	err := step.reconcile(t.Context(), &pass{set: set, before: setAt(0), state: state, now: now})
 	assert.ErrorContains(t, err, "conflict")
 	left, due := state.untilEndCheck(set.Generation, false, now)

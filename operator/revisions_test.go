@@ -159,7 +159,7 @@ func TestSpec7_9_ARevisionThatTheCacheMissedIsComparedLater(t *testing.T) {
 	set := fixture.SidecarSet("s", fixture.Sidecar("side"))
 	r := registrar(t)
 	require.NoError(t, r.client.Create(t.Context(), set))
-	r.status = &statusWriter{client: r.client, writes: prometheus.NewCounter(prometheus.CounterOpts{})}
+	r.status = &statusWriter{reported: &reports{}, client: r.client, writes: prometheus.NewCounter(prometheus.CounterOpts{})}
 	var all []*appsv1.ControllerRevision
 	for i, amount := range []string{"64Mi", "80Mi", "96Mi"} {
 		set.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(amount)}

@@ -125,7 +125,7 @@ func newSlowEnv(t *testing.T, sets ...*v1alpha1.SidecarSet) *slowEnv {
 			client: client, calls: newCalls(), states: &runStates{}, mismatched: func(string) bool { return false }, changed: changes.take, clock: clock,
 		},
 		status: &statusStep{
-			statusWriter: &statusWriter{client: builder.Build(), writes: metrics.statusWrites}, temporal: client, evicts: evictsNothing,
+			statusWriter: &statusWriter{reported: &reports{}, client: builder.Build(), writes: metrics.statusWrites}, temporal: client, evicts: evictsNothing,
 			recorder: &events.FakeRecorder{}, metrics: metrics.rollouts,
 		},
 		clock: clock, slowTemporal: slow,
@@ -352,7 +352,7 @@ func TestSpec8_2_ARunThatWasResumedIsNotPausedAgainByAnOlderStatus(t *testing.T)
 	assert.NotContains(t, env.signals, protocol.PauseSignal)
 }
 
-// A user resumes a finished, paused rollout long after the last change.
+// All pods are updated, but the run is still paused. A user resumes the run an hour later.
 func TestSpec8_2_AResumeIsMirroredAlsoWhenNothingIsLeftToDo(t *testing.T) {
 	pause, err := converter.GetDefaultDataConverter().ToPayload(protocol.Pause{By: "ann"})
 	require.NoError(t, err)

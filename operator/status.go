@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -71,7 +72,10 @@ func (s *statusStep) reconcile(ctx context.Context, p *pass) error {
 	return nil
 }
 
-func (s *statusStep) forget(name string) { s.metrics.forget(name) }
+func (s *statusStep) forget(name string) {
+	s.metrics.forget(name)
+	s.reported.forget(name)
+}
 
 // recordStage copies the stage of the run to status, so that the stage is kept if the run is lost
 // (SPEC 11.4.1). A run of another generation does not change status.
@@ -148,8 +152,9 @@ func describe(p *pass) {
 
 // statusWriter writes the status of SidecarSets.
 type statusWriter struct {
-	client client.Client
-	writes prometheus.Counter
+	client   client.Client
+	writes   prometheus.Counter
+	reported *reports
 }
 
 // write writes the status of set if it differs from the status of before. Afterwards, set
@@ -161,6 +166,7 @@ func (w *statusWriter) write(ctx context.Context, before, set *v1alpha1.SidecarS
 	// The response is read into a copy, because the response contains the stored content. The content of
 	// set is completed with defaults.
 	written := set.DeepCopy()
+	w.reported.record(before, written)
 	// A patch would omit counts of zero, but the CRD requires these counts.
 	if err := w.client.Status().Update(ctx, written); err != nil {
 		return fmt.Errorf("write the status of SidecarSet %s: %w", set.Name, err)
@@ -169,3 +175,31 @@ func (w *statusWriter) write(ctx context.Context, before, set *v1alpha1.SidecarS
 	w.writes.Inc()
 	return nil
 }
+
+// reports contains the newest status of each SidecarSet whose write changes only counts, and conditions
+// besides the reason of Progressing. No decision reads these fields, so the event of such a write requires no
+// reconcile.
+type reports struct{ byName sync.Map }
+
+// record is called before the write, because the event of the write may arrive before the answer.
+func (r *reports) record(before, after *v1alpha1.SidecarSet) {
+	was := before.Status
+	was.MatchedPods, was.UpdatedPods, was.ReadyPods, was.UpdatedReadyPods = after.Status.MatchedPods, after.Status.UpdatedPods, after.Status.ReadyPods, after.Status.UpdatedReadyPods
+	was.Conditions = after.Status.Conditions
+	reason := func(set *v1alpha1.SidecarSet) string {
+		return reasonAndMessage(set, v1alpha1.ConditionProgressing).reason
+	}
+	if equality.Semantic.DeepEqual(&was, &after.Status) && reason(before) == reason(after) {
+		r.byName.Store(after.Name, after.Status.DeepCopy())
+		return
+	}
+	r.forget(after.Name)
+}
+
+// is reports whether the status of set is the recorded status.
+func (r *reports) is(set *v1alpha1.SidecarSet) bool {
+	status, ok := r.byName.Load(set.Name)
+	return ok && equality.Semantic.DeepEqual(status, &set.Status)
+}
+
+func (r *reports) forget(name string) { r.byName.Delete(name) }

@@ -17,7 +17,7 @@ func TestTheStatusOfADeletedSetIsNoError(t *testing.T) {
 	require.NoError(t, err)
 	metrics := newMetrics(prometheus.NewRegistry())
 	status := &statusStep{
-		statusWriter: &statusWriter{client: fake.NewClientBuilder().WithScheme(scheme).Build(), writes: metrics.statusWrites},
+		statusWriter: &statusWriter{reported: &reports{}, client: fake.NewClientBuilder().WithScheme(scheme).Build(), writes: metrics.statusWrites},
 		evicts:       evictsNothing,
 		metrics:      metrics.rollouts,
 	}

@@ -54,7 +54,7 @@ func TestPodsAreScannedAgainOnlyAfterRelevantChanges(t *testing.T) {
 // Events of pods use the old selector until the index has the new selector. A scan with the new selector
 // may have ended before the index has the new selector.
 func TestPodsAreScannedAgainOnceASidecarSetIsIndexedAgain(t *testing.T) {
-	sets, set := &setLister{limiter: newEnqueueLimiter(clock.RealClock{}), uninjected: newUninjectedCache()}, fixture.SidecarSet("one")
+	sets, set := &setLister{limiter: newEnqueueLimiter(clock.RealClock{}), uninjected: newUninjectedCache(), reported: &reports{}}, fixture.SidecarSet("one")
 	sets.index(set)
 	changed := set.DeepCopy()
 	changed.Generation++
@@ -137,7 +137,7 @@ func newSetLister(t *testing.T, cached ...client.Object) *setLister {
 	require.NoError(t, err)
 	return &setLister{
 		Reader: fake.NewClientBuilder().WithScheme(scheme).WithObjects(cached...).Build(), namespace: "kruise-system",
-		limiter: newEnqueueLimiter(clock.RealClock{}), uninjected: newUninjectedCache(),
+		limiter: newEnqueueLimiter(clock.RealClock{}), uninjected: newUninjectedCache(), reported: &reports{},
 	}
 }
 

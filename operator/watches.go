@@ -67,14 +67,14 @@ func setEvents(sets *setLister, deleted func(*v1alpha1.SidecarSet)) handler.Type
 				// The watch missed the deletion of the old SidecarSet.
 				deleted(e.ObjectOld)
 			}
-			// A change of only the status is most likely a write of the operator, so the reconcile is delayed. The
-			// SidecarSet is still enqueued, because another client may have changed the status, and the reconcile
-			// corrects the status.
-			if onlyStatus(e.ObjectOld, e.ObjectNew) {
+			switch {
+			case !onlyStatus(e.ObjectOld, e.ObjectNew):
+				q.Add(request(e.ObjectNew.Name))
+			case !sets.reported.is(e.ObjectNew):
+				// The write of the operator contains more than a report, or another client has written the
+				// status, and the reconcile corrects the status.
 				q.AddAfter(request(e.ObjectNew.Name), minReconcileInterval)
-				return
 			}
-			q.Add(request(e.ObjectNew.Name))
 		},
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v1alpha1.SidecarSet], q queue) {
 			deleted(e.Object)
@@ -201,6 +201,7 @@ type setLister struct {
 	limiter    *enqueueLimiter
 	byLabels   match.Index[scopedSet]
 	uninjected *uninjectedCache
+	reported   *reports
 }
 
 // scopedSet is the part of a SidecarSet that the handlers of pod events need.

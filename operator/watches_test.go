@@ -87,6 +87,44 @@ func TestOwnStatusWritesAreNotUrgent(t *testing.T) {
 	}
 }
 
+func TestWrittenReportsCauseNoReconcile(t *testing.T) {
+	complete := observation{plan: plan(protocol.PhaseComplete, protocol.Counts{Matched: 2, Updated: 2, Ready: 2, UpdatedReady: 2})}
+	before := described("logs", generation, complete)
+	sets := &setLister{reported: &reports{}}
+	enqueued := func(after *v1alpha1.SidecarSet) []time.Duration {
+		q := newWaits()
+		defer q.ShutDown()
+		setEvents(sets, nil).Update(t.Context(), event.TypedUpdateEvent[*v1alpha1.SidecarSet]{ObjectOld: before, ObjectNew: after}, q)
+		return q.all
+	}
+	late := []time.Duration{minReconcileInterval}
+	report := before.DeepCopy()
+	report.Status.ReadyPods, report.Status.UpdatedReadyPods = 1, 1
+	report.Status.Conditions[0].Message = "one pod is not ready"
+	assert.Equal(t, late, enqueued(report), "another client has written the status")
+	sets.reported.record(before, report)
+	assert.Empty(t, enqueued(report))
+	other := report.DeepCopy()
+	other.Status.ReadyPods = 0
+	assert.Equal(t, late, enqueued(other), "another client has changed the written status")
+	sets.reported.forget("logs")
+	assert.Equal(t, late, enqueued(report))
+
+	for name, change := range map[string]func(*v1alpha1.SidecarSet){
+		"pause":    func(s *v1alpha1.SidecarSet) { s.Status.Rollout.Pause = &v1alpha1.RolloutPause{By: "ann"} },
+		"revision": func(s *v1alpha1.SidecarSet) { s.Status.LatestRevision = "logs-2" },
+		"progressing": func(s *v1alpha1.SidecarSet) {
+			s.Status.Conditions = described("logs", generation, observation{plan: plan(protocol.PhaseWaiting, complete.plan.Counts)}).Status.Conditions
+		},
+	} {
+		sets.reported.record(before, report)
+		after := before.DeepCopy()
+		change(after)
+		sets.reported.record(before, after)
+		assert.Equal(t, late, enqueued(after), name)
+	}
+}
+
 // described returns a SidecarSet with the status that a reconcile writes for seen.
 func described(name string, started int64, seen observation) *v1alpha1.SidecarSet {
 	set := setAt(started)
