@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"cmp"
 	"context"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -64,7 +62,7 @@ func (s *shared) requestRollback(ctx context.Context, c *cluster, name, update s
 		return nil, err
 	}
 	defer r.Close()
-	request.By, request.Generation = cmp.Or(c.user(ctx), os.Getenv("USER")), set.Generation
+	request.By, request.Generation = c.user(ctx), set.Generation
 	var result protocol.StepResult
 	_, _, err = r.reach(ctx, set)
 	if err == nil {

@@ -271,12 +271,12 @@ func (c *cluster) namespaceLabels(ctx context.Context) func(string) (map[string]
 	}
 }
 
-// user returns the name with which the API server authenticates the user, or an empty string if the name is
-// unknown.
+// user returns the name with which the API server authenticates the user. If the API server does not return
+// the name, user returns the name of the user of this machine.
 func (c *cluster) user(ctx context.Context) string {
 	review := &authenticationv1.SelfSubjectReview{}
-	if err := c.live.Create(ctx, review); err != nil {
-		return ""
+	if err := c.live.Create(ctx, review); err != nil || review.Status.UserInfo.Username == "" {
+		return os.Getenv("USER")
 	}
 	return review.Status.UserInfo.Username
 }

@@ -1,11 +1,9 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -161,7 +159,7 @@ func (s *shared) sender(ctx context.Context, c *cluster, update, reason string) 
 	if err != nil {
 		return nil, err
 	}
-	return &sender{r, update, protocol.Pause{By: cmp.Or(c.user(ctx), os.Getenv("USER")), Reason: reason}}, nil
+	return &sender{r, update, protocol.Pause{By: c.user(ctx), Reason: reason}}, nil
 }
 
 func (s *sender) send(ctx context.Context, set *v1alpha1.SidecarSet) (updateAnswer, error) {

@@ -1,11 +1,9 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -65,7 +63,7 @@ func (s *shared) requestStep(ctx context.Context, c *cluster, name, update strin
 	current, err := r.currentStep(ctx, set)
 	var result protocol.StepResult
 	if err == nil {
-		request.By, request.Generation, request.Step = cmp.Or(c.user(ctx), os.Getenv("USER")), current.Generation, current.Index
+		request.By, request.Generation, request.Step = c.user(ctx), current.Generation, current.Index
 		if request.number > 0 {
 			request.Step = request.number - 1
 		}

@@ -174,129 +174,11 @@ func (r *run) nextBatch(ctx workflow.Context) (next protocol.NextBatchResult, an
 	return next, true, r.show(ctx, next.Phase, next.Message)
 }
 
-func (r *run) upgradeBatch(ctx workflow.Context, next protocol.NextBatchResult) error {
-	r.progress.Batches++
-	r.log(ctx).Info("batch chosen", "batch", r.progress.Batches, "pods", len(next.Pods), "queued", len(next.Queued), "plan", next.Message)
-	result, err := r.upgrade(ctx, next)
-	if err != nil {
-		return fmt.Errorf("upgrade batch %d of generation %d: %w", r.progress.Batches, r.input.Generation, err)
-	}
-	r.logBatch(ctx, result)
-	r.progress.Upgraded += countWritten(result.Written)
-	r.progress.RejectedWrites += len(result.Rejected)
-	r.written(result.Written)
-	if next.Hot {
-		r.migrate(ctx)
-	}
-	r.quiet = result.Quiet
-	again := r.rejected().record(workflow.Now(ctx), references(result.Written), result.Rejected)
-	r.rejectedPods = recordRejected(r.rejectedPods, references(result.Written), result.Rejected)
-	workflow.SetCurrentDetails(ctx, r.details())
-	if result.Frozen {
-		// The next plan may come from a worker that does not observe the freeze yet.
-		return r.awaitSignalFor(ctx, skippedPause, waitFrozen)
-	}
-	if result.Failing {
-		// The next plan stops the rollout, unless the worker of the plan does not observe the failed pods
-		// yet.
-		return r.awaitSignalFor(ctx, skippedPause, waitFailing)
-	}
-	if again && len(result.Written) == 0 {
-		// The batch contained only rejected pods, because no other pod could be upgraded. The plan of the
-		// batch had the phase Progressing, so the phase is corrected here.
-		r.phase = protocol.PhaseWaiting
-		workflow.SetCurrentDetails(ctx, r.details())
-		return r.sleep(ctx, waitRejected)
-	}
-	return nil
-}
-
 // rejected returns the pods whose upgrade was rejected.
 func (r *run) rejected() rejections { return rejections{&r.progress.Rejected} }
 
 // rejectedConditions returns the pods whose condition was rejected.
 func (r *run) rejectedConditions() rejections { return rejections{&r.progress.RejectedConditions} }
-
-// written records the pods that a batch wrote. The cache must show these writes before the next plan. If the
-// batch has certainly written a pod, the writes of earlier batches are dropped, because a cache that shows a
-// later write also shows earlier writes. Each pod has one entry, because otherwise the list would grow with
-// each batch that is cancelled before a worker takes the batch. Only inputs contain the list, so replays do
-// not compare the list.
-func (r *run) written(pods []protocol.WrittenPod) {
-	if countWritten(pods) == 0 {
-		newest := map[protocol.PodReference]bool{}
-		for _, pod := range pods {
-			newest[pod.PodReference] = true
-		}
-		earlier := slices.DeleteFunc(slices.Clone(r.progress.Written), func(pod protocol.WrittenPod) bool { return newest[pod.PodReference] })
-		pods = slices.Concat(earlier, pods)
-	}
-	r.progress.Written = pods
-}
-
-// upgrade runs one batch. The batch continues while slots are released, and is cancelled when a signal
-// arrives.
-func (r *run) upgrade(ctx workflow.Context, next protocol.NextBatchResult) (result protocol.UpgradeBatchResult, err error) {
-	summary := fmt.Sprintf("upgrade batch %d: %d pods", r.progress.Batches, len(next.Pods))
-	if len(next.Queued) > 0 {
-		summary += fmt.Sprintf(", and of %d more as slots become free", len(next.Queued))
-	}
-	upgrading, end := workflow.WithCancel(batchOptions(ctx, summary))
-	defer end()
-	batch := workflow.ExecuteActivity(upgrading, protocol.UpgradeBatchActivity, protocol.UpgradeBatchInput{
-		SidecarSet: r.input.SidecarSet,
-		Generation: r.input.Generation,
-		Pods:       next.Pods,
-		Queued:     next.Queued,
-		Rejected:   r.asked,
-		Written:    r.progress.Written,
-		Run:        r.progress.Run,
-		Stage:      r.progress.Stage,
-	})
-	began := workflow.Now(ctx)
-	r.upgrading = true
-	defer func() { r.upgrading = false }()
-	if next.Hot {
-		// The slots of hot pods are only released by resets.
-		r.migrate(ctx)
-	}
-	if err := workflow.Await(ctx, func() bool { return batch.IsReady() || r.hasSignals() }); err != nil {
-		return result, err
-	}
-	if !batch.IsReady() {
-		end()
-	}
-	err = batch.Get(ctx, &result)
-	r.dropStallAfterOutage(ctx, began, result.Took)
-	if result.Limited {
-		r.progress.Stall = nil
-	}
-	if err != nil && upgrading.Err() != nil && ctx.Err() == nil {
-		// The result is unknown, because no worker ran or the worker was lost. A cancelled batch
-		// is not retried.
-		return protocol.UpgradeBatchResult{Written: possiblyWritten(next)}, nil
-	}
-	return result, err
-}
-
-// possiblyWritten lists the pods that a batch may have written.
-func possiblyWritten(batch protocol.NextBatchResult) []protocol.WrittenPod {
-	var written []protocol.WrittenPod
-	for _, pod := range slices.Concat(batch.Pods, batch.Queued) {
-		written = append(written, protocol.WrittenPod{PodReference: pod.PodReference})
-	}
-	return written
-}
-
-// countWritten counts the pods that were certainly written.
-func countWritten(written []protocol.WrittenPod) (n int) {
-	for _, pod := range written {
-		if pod.ResourceVersion != "" {
-			n++
-		}
-	}
-	return n
-}
 
 // continueAsNew ends a running reset batch, and continues as a new run. The new run keeps the pause, the pods
 // that were written last, and the identity in the Lease.
@@ -354,17 +236,6 @@ func (r *run) result() protocol.RolloutResult {
 		Phase: r.phase, Message: r.message, Counts: r.counts,
 		Batches: r.progress.Batches, Upgraded: r.progress.Upgraded,
 	}
-}
-
-func batchOptions(ctx workflow.Context, summary string) workflow.Context {
-	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		TaskQueue:           protocol.WriteTaskQueue(workflow.GetInfo(ctx).TaskQueueName),
-		StartToCloseTimeout: protocol.UpgradeBatchLimit,
-		HeartbeatTimeout:    protocol.HeartbeatTimeout,
-		Summary:             summary,
-		RetryPolicy:         retryForever(),
-		WaitForCancellation: true,
-	})
 }
 
 func pollOptions(ctx workflow.Context, summary string) workflow.Context {

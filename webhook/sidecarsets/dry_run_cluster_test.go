@@ -69,7 +69,7 @@ func (a *environment) ask(d podDryRun, spec string) ([]string, error) {
 const valid = `{containers: [{name: a, image: b}]}`
 
 func (a *environment) answers() {
-	// At first, the namespace may lack its service account, and the quota its status.
+	// A new namespace has no default service account yet, and a new ResourceQuota has no status yet.
 	stored := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: dryRunNamespace, Name: "real"}}
 	stored.Spec.Containers = []corev1.Container{{Name: "a", Image: "b"}}
 	require.Eventually(a.t, func() bool {

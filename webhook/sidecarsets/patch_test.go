@@ -13,7 +13,7 @@ import (
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
-// completed returns the object in raw after the patch of difference.
+// completed applies the JSON patch that difference returns to raw, and returns the patched object.
 func completed(t *testing.T, raw string) string {
 	t.Helper()
 	set := &v1alpha1.SidecarSet{}

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -95,7 +94,7 @@ func (v *Validator) compare(ctx context.Context, ratchet *validation.Ratchet, se
 // rejectedInDryRun returns the causes of the dry run. rejectedInDryRun omits causes that also apply to the
 // stored object, because the rules of the API server may have changed since the object was stored.
 func (v *Validator) rejectedInDryRun(ctx context.Context, req *admission.Request, ratchet *validation.Ratchet, known []metav1.StatusCause) ([]metav1.StatusCause, error) {
-	dryRun := podDryRun{client: v.Client, nested: ptr.Deref(req.DryRun, false)}
+	dryRun := podDryRun{client: v.Client, nested: isDryRun(req)}
 	found, err := dryRun.causes(ctx, req.Object.Raw, req.OldObject.Raw, known)
 	if len(found) == 0 || len(req.OldObject.Raw) == 0 {
 		return found, err
@@ -150,3 +149,5 @@ func (v *Validator) pinned(ctx context.Context, ratchet *validation.Ratchet, set
 	ratchet.Pinned(revisions)
 	return nil
 }
+
+func isDryRun(req *admission.Request) bool { return req.DryRun != nil && *req.DryRun }

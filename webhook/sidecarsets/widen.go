@@ -31,5 +31,3 @@ func selectedBy(set *v1alpha1.SidecarSet) match.Condition {
 	scope, _ := match.NewScope(&set.Spec)
 	return match.NewCondition(scope)
 }
-
-func isDryRun(req *admission.Request) bool { return req.DryRun != nil && *req.DryRun }
