@@ -22,9 +22,9 @@ import (
 )
 
 var (
-	// errEvictionsStopped is the reason for which an eviction is not sent.
+	// errEvictionsStopped is the reason why an eviction is not sent.
 	errEvictionsStopped = errors.New("the policy, the SidecarSet or a RolloutFreeze no longer permits the eviction")
-	// errChoiceTooOld is the reason for which an eviction is left to the next plan.
+	// errChoiceTooOld is the reason why an eviction is left to the next plan.
 	errChoiceTooOld = errors.New("the choice of the pod is too old")
 )
 
@@ -126,7 +126,7 @@ func (a *Activities) whyNotEvicted(ctx context.Context, input protocol.EvictPods
 	return a.notInjected(ctx, installed, e)
 }
 
-// notInjected returns the reason for which the replacements of the pods of e would get no sidecars, or an
+// notInjected returns the reason why the replacements of the pods of e would get no sidecars, or an
 // empty string.
 func (a *Activities) notInjected(ctx context.Context, installed *admissionregistrationv1.MutatingWebhook, e protocol.Eviction) (string, error) {
 	namespace := e.Owner.Namespace

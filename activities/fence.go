@@ -127,7 +127,7 @@ func (f *fence) read(ctx context.Context) (permission, error) {
 	return permission{set: set}, nil
 }
 
-// stopped returns the reason for which set allows no upgrade to the generation, or an empty reason.
+// stopped returns the reason why set allows no upgrade to the generation, or an empty reason.
 func (f *fence) stopped(set *v1alpha1.SidecarSet) stopped {
 	switch {
 	case set == nil:

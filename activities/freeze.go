@@ -58,7 +58,7 @@ func (n *nextBatch) freeze(ctx context.Context, set *v1alpha1.SidecarSet) (*outr
 	return stage.FreezeFor(set, n.resolved, freezes, n.Clock.Now()), nil
 }
 
-// frozen returns the reason for which no upgrade may start now, and the time until which the reason applies,
+// frozen returns the reason why no upgrade may start now, and the time until which the reason applies,
 // or nil if the time is not known. The reason is a RolloutFreeze, or that no window of the RolloutPolicy is
 // open. If upgrades may start, the reason is empty.
 func (n *nextBatch) frozen(ctx context.Context, set *v1alpha1.SidecarSet) (reason string, until *time.Time, err error) {

@@ -48,7 +48,7 @@ type prometheusAnswer struct {
 	} `json:"data"`
 }
 
-// numberOf returns the number in an answer of Prometheus, or the reason for which the answer has no number as
+// numberOf returns the number in an answer of Prometheus, or the reason why the answer has no number as
 // problem.
 func numberOf(status int, body []byte) (value float64, problem string) {
 	var answer prometheusAnswer
@@ -84,7 +84,7 @@ func numberOf(status int, body []byte) (value float64, problem string) {
 	return parseSample(sample)
 }
 
-// parseSample returns the value of sample, a pair of a time and a value, or the reason for which sample is
+// parseSample returns the value of sample, a pair of a time and a value, or the reason why sample is
 // invalid as problem.
 func parseSample(sample []any) (value float64, problem string) {
 	if len(sample) == 2 {

@@ -16,7 +16,7 @@ import (
 // NextBatch waits until pods can be upgraded to the generation. NextBatch returns these pods, or the reason
 // for which no pod can be upgraded. NextBatch writes no pod. At the end of a rollout, NextBatch releases the
 // Lease. While pods change, NextBatch waits at most for NextBatchPoll. Once nothing has changed for
-// idleTimeout, NextBatch returns the reason for which the rollout waits. A stale cache is an error, and
+// idleTimeout, NextBatch returns the reason why the rollout waits. A stale cache is an error, and
 // Temporal retries the activity.
 func (a *Activities) NextBatch(ctx context.Context, input protocol.NextBatchInput) (result protocol.NextBatchResult, err error) {
 	defer keepHeartbeating(ctx, a.Clock)()
@@ -221,7 +221,8 @@ func (n *nextBatch) postponeConditions(plan *rollout.Plan, again time.Duration) 
 }
 
 // awaitResets gives an ended plan the phase Waiting while the run resets standby twins or waits for pods to
-// migrate. A pod whose hot upgrade to an earlier version does not end keeps the plan only until the migration sleeps.
+// migrate. A pod whose hot upgrade to an earlier version does not end keeps the plan only until the migration
+// sleeps.
 func (n *nextBatch) awaitResets(plan *rollout.Plan) {
 	if plan.Counts.Migrating > 0 && !n.input.MigrationIdle && (plan.Ended() || plan.Phase == protocol.PhaseNotUpdate) {
 		plan.Phase = protocol.PhaseWaiting

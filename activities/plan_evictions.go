@@ -113,7 +113,7 @@ func evictingPolicy(policies []outriggerv1.RolloutPolicy, reference protocol.Pol
 	return nil
 }
 
-// notCalled is the reason for which pods are not evicted if the replacements would get no sidecars.
+// notCalled is the reason why pods are not evicted if the replacements would get no sidecars.
 const notCalled = "the API server does not call the webhook for their replacements"
 
 // evictionScan reads the SidecarSets of one policy and their pods from the cache.
@@ -324,7 +324,7 @@ func (s *evictionScan) add(pod *corev1.Pod, ready bool, set string, outdated boo
 	}
 }
 
-// waits returns the reason for which no pod may be evicted for a SidecarSet now, or an empty string.
+// waits returns the reason why no pod may be evicted for a SidecarSet now, or an empty string.
 func (s *evictionScan) waits(set *v1alpha1.SidecarSet, plan *rollout.Plan) (string, error) {
 	reason, err := s.notEvictable(set, s.installed, s.policies, s.freezes)
 	if err == nil && reason == "" && plan.Phase != protocol.PhaseComplete {
@@ -333,7 +333,7 @@ func (s *evictionScan) waits(set *v1alpha1.SidecarSet, plan *rollout.Plan) (stri
 	return reason, err
 }
 
-// notEvictable returns the reason for which the SidecarSet, its policy, a RolloutFreeze or the fleet permits
+// notEvictable returns the reason why the SidecarSet, its policy, a RolloutFreeze or the fleet permits
 // no evictions now, or an empty string.
 func (a *Activities) notEvictable(set *v1alpha1.SidecarSet, installed *admissionregistrationv1.MutatingWebhook, policies []outriggerv1.RolloutPolicy, freezes []outriggerv1.RolloutFreeze) (string, error) {
 	if reason := rollout.OldWhenRecreated(set, installed); reason != "" {
@@ -364,7 +364,7 @@ func (a *Activities) notEvictable(set *v1alpha1.SidecarSet, installed *admission
 	return closed, err
 }
 
-// staysOutdated returns the reason for which the rollout of a SidecarSet does not bring all pods to the
+// staysOutdated returns the reason why the rollout of a SidecarSet does not bring all pods to the
 // newest content, or an empty string.
 func staysOutdated(set *v1alpha1.SidecarSet) string {
 	strategy := &set.Spec.UpdateStrategy

@@ -76,7 +76,7 @@ type decision struct {
 	more, resize bool
 	// set is the SidecarSet from which the patch was created.
 	set *v1alpha1.SidecarSet
-	// rejection is the reason for which no patch can be created for this pod.
+	// rejection is the reason why no patch can be created for this pod.
 	rejection error
 }
 
@@ -101,7 +101,7 @@ func (c change) stillWanted(ctx context.Context, decided decision) error {
 	return nil
 }
 
-// apply writes a change to one pod, or records the reason for which the pod is not written. If the pod has
+// apply writes a change to one pod, or records the reason why the pod is not written. If the pod has
 // changed since the read, apply reads the pod again and decides again, for at most attempts conflicts. If
 // apply returns an error, the result is invalid.
 func (w *writer) apply(ctx context.Context, reference protocol.PodReference, outcome *outcome, c change) (podResult, error) {
@@ -262,7 +262,7 @@ func denied(err error) bool {
 		strings.Contains(message, "ValidatingAdmissionPolicy '") && strings.Contains(message, " denied request")
 }
 
-// reason returns the reason for which a write was rejected. reason omits the message of the server, because
+// reason returns the reason why a write was rejected. reason omits the message of the server, because
 // the message may quote the pod and must not enter the history.
 func reason(err error) string {
 	text := string(apierrors.ReasonForError(err))
@@ -382,7 +382,7 @@ func (o *outcome) undone(pod protocol.PodReference, reason string) {
 	o.lost[pod] = true
 }
 
-// stop records the reason for which a batch ended, if err is the error stopped, and whether err is the error
+// stop records the reason why a batch ended, if err is the error stopped, and whether err is the error
 // frozen.
 func (o *outcome) stop(err error) {
 	var reason stopped

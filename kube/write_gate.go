@@ -31,7 +31,7 @@ type guardedWrite struct {
 	mu                sync.Mutex
 	onWire, cancelled bool
 	arrived           bool
-	// rejection is the error of the check that ran when the connection read the body.
+	// rejection is the error of the second check, which runs when the transport reads the request body.
 	rejection error
 }
 

@@ -115,7 +115,7 @@ type observation struct {
 	unreadable rollout.UnreadablePods
 	// uninjected contains the pods that match but lack the sidecars.
 	uninjected uninjectedPods
-	// webhookFault is the reason for which new pods are not injected. webhookFault is empty if new pods are
+	// webhookFault is the reason why new pods are not injected. webhookFault is empty if new pods are
 	// injected.
 	webhookFault string
 	// pause is set while the run is paused by signal, as of the last check.
@@ -233,7 +233,7 @@ type outcome struct {
 	fault   runs.Fault
 	// waits is the message of a run that waits for a slot of a domain or of a PodDisruptionBudget.
 	waits string
-	// fleetFault is the reason for which the workers cannot receive a permit of the fleet.
+	// fleetFault is the reason why the workers cannot receive a permit of the fleet.
 	fleetFault string
 	// rejected is the newest error of Temporal that concerns only the run of this SidecarSet.
 	rejected error

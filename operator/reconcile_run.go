@@ -209,7 +209,7 @@ func (s *runStep) reconcileOpenRun(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// readWait records the reason for which a sleeping run waits, if the pods do not show the reason. If the
+// readWait records the reason why a sleeping run waits, if the pods do not show the reason. If the
 // run does not answer, the condition shows the plan of the operator.
 func (s *runStep) readWait(ctx context.Context, p *pass) {
 	p.state.waits = ""

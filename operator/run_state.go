@@ -125,7 +125,7 @@ type runState struct {
 	// waits is the message of a run that waits for a slot of a domain or of a PodDisruptionBudget. The
 	// operator reads neither nodes nor budgets, so the plan of the operator does not show this wait.
 	waits string
-	// fleetFault is the reason for which the workers cannot receive a permit of the fleet. The operator has
+	// fleetFault is the reason why the workers cannot receive a permit of the fleet. The operator has
 	// no connection to the fleet.
 	fleetFault string
 	// rejected is the newest error of Temporal that concerns only the run of this SidecarSet.

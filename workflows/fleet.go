@@ -201,8 +201,9 @@ func (f *fleetRun) begin(ctx workflow.Context, uid, activity string) {
 	})
 }
 
-// unanswered returns the result of a cluster whose activity ended with err. A cluster without a worker within
-// the time within is skipped. After any other error, the rollout in the cluster has failed.
+// unanswered returns the result of a cluster whose activity ended with err. If no worker of the cluster
+// starts the activity within the duration within, the cluster is skipped. Any other error means that the
+// rollout in the cluster has failed.
 func unanswered(err error, within time.Duration) protocol.FleetResult {
 	var timeout *temporal.TimeoutError
 	if errors.As(err, &timeout) && timeout.TimeoutType() == enums.TIMEOUT_TYPE_SCHEDULE_TO_START {

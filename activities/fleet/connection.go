@@ -50,7 +50,7 @@ func NewConnection(registerer prometheus.Registerer) *Connection {
 	}
 }
 
-// Fault returns the reason for which the connection fails, with a remedy. Fault returns an empty string while
+// Fault returns the reason why the connection fails, with a remedy. Fault returns an empty string while
 // the connection works, and before the first call.
 func (c *Connection) Fault() string {
 	c.mu.Lock()

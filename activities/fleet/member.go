@@ -448,7 +448,7 @@ func (l *localRun) judged() bool {
 
 func (l *localRun) aborting() bool { return l.status.Stage != nil && l.status.Stage.Aborted != nil }
 
-// failure returns the reason for which the run is rolled back, or was paused by a RolloutPolicy, or by a
+// failure returns the reason why the run is rolled back, or was paused by a RolloutPolicy, or by a
 // rollback of the fleet that found no earlier revision.
 func (l *localRun) failure() (reason string, failed bool) {
 	switch pause := l.status.Pause; {

@@ -47,7 +47,8 @@ const MaxGoodRevisions = 10
 type GoodRevision struct {
 	// Revision is the name of the ControllerRevision.
 	Revision string `json:"revision"`
-	// Hash is the hash of the content, as in the annotation of the pods.
+	// Hash is the hash of the content, including the images. The annotation kruise.io/sidecarset-hash of an
+	// updated pod contains the same hash.
 	Hash string `json:"hash"`
 	// ResourceVersion is the resourceVersion of the SidecarSet when the end of the rollout was recorded. The
 	// entry does not cover later upgrades. If resourceVersion is empty, the entry covers only pods that
@@ -55,8 +56,8 @@ type GoodRevision struct {
 	ResourceVersion string `json:"resourceVersion,omitempty"`
 }
 
-// ProgressingReason returns the reason of the condition Progressing of the current generation. Before the operator has
-// observed the generation, the result is empty.
+// ProgressingReason returns the reason of the condition Progressing of the current generation. Before the
+// operator has observed the generation, the result is empty.
 func (s *SidecarSet) ProgressingReason() string {
 	progressing := meta.FindStatusCondition(s.Status.Conditions, ConditionProgressing)
 	if progressing == nil || progressing.ObservedGeneration != s.Generation {
@@ -107,7 +108,7 @@ type RolloutStatus struct {
 // RolloutQuarantine is content that is not rolled out again before a retry, because the rollout failed or was
 // aborted.
 type RolloutQuarantine struct {
-	// Hash is the hash of the content, as in the annotation of the pods.
+	// Hash is the hash of the quarantined content, including the images.
 	Hash string `json:"hash"`
 	// Revision is the name of the ControllerRevision to which pods are rolled back. New pods also get this
 	// revision.

@@ -9,7 +9,7 @@ import (
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 )
 
-// UnconfirmedUser returns the reason for which the user of an action may be wrong, or "". The user is
+// UnconfirmedUser returns the reason why the user of an action may be wrong, or "". The user is
 // correct under two conditions. The webhook that writes the user was installed before the action was
 // created. The API server rejects actions while the webhook does not answer.
 func UnconfirmedUser(a *outriggerv1.RolloutAction, configuration *admissionregistrationv1.MutatingWebhookConfiguration) string {

@@ -54,7 +54,7 @@ type Pod struct {
 	Ready bool
 	// Outdated names the SidecarSets for which the pod has to be recreated, in the order of names.
 	Outdated []string
-	// Waits is the reason for which an outdated pod is never evicted, or empty.
+	// Waits is the reason why an outdated pod is never evicted, or empty.
 	Waits string
 }
 
@@ -62,7 +62,7 @@ type Pod struct {
 type Set struct {
 	UID        types.UID
 	Generation int64
-	// Waits is the reason for which no pod may be evicted for the SidecarSet now, or empty. Unknown is set
+	// Waits is the reason why no pod may be evicted for the SidecarSet now, or empty. Unknown is set
 	// if the pods of the SidecarSet could not be read.
 	Waits   string
 	Unknown bool
@@ -120,7 +120,7 @@ type planner struct {
 	remaining, left int
 	// candidates counts the pairs of an owner and a SidecarSet whose pods may be evicted in this rotation.
 	candidates int
-	// waits counts the remaining pods by the reason for which the pods are not evicted now.
+	// waits counts the remaining pods by the reason why the pods are not evicted now.
 	waits map[string]int
 }
 
@@ -251,7 +251,7 @@ func (p *planner) healthier(of *owner, set string) bool {
 	})
 }
 
-// chooseOf returns the pods of an owner that are evicted now, and the reason for which the remaining pods
+// chooseOf returns the pods of an owner that are evicted now, and the reason why the remaining pods
 // wait.
 func (p *planner) chooseOf(of *owner, name string, pods []*Pod) (chosen []*Pod, why string) {
 	set := p.Sets[name]

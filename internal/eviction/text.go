@@ -60,7 +60,7 @@ func (p *planner) leftSets() (left []string) {
 }
 
 // message describes the remaining pods. message names at most three failed evictions, and at most three
-// reasons for which pods wait.
+// reasons why pods wait.
 func (p *planner) message(overdue bool) string {
 	unknown := p.unknown()
 	if p.remaining == 0 && len(p.State.InFlight) == 0 && unknown == "" {
@@ -92,7 +92,7 @@ func (p *planner) message(overdue bool) string {
 	return strings.Join(parts, "; ")
 }
 
-// unknown returns the reason for which the pods of a SidecarSet could not be read, or "". Of several such
+// unknown returns the reason why the pods of a SidecarSet could not be read, or "". Of several such
 // SidecarSets, unknown returns the reason of the SidecarSet whose name sorts first.
 func (p *planner) unknown() string {
 	for _, name := range slices.Sorted(maps.Keys(p.Sets)) {

@@ -11,9 +11,9 @@ import (
 // AwaitingPermit is the message of a rollout without a permit.
 const AwaitingPermit = "the rollout waits for a permit of the fleet"
 
-// WithFault returns the message of Hold with the reason for which the connection to the fleet fails (SPEC
-// §12.9). The reason comes before the counts of the plan. fault is the reason, and is empty while the
-// connection works.
+// WithFault inserts fault into message, which is the message of a plan that Hold has changed (SPEC §12.9).
+// fault is the reason why the connection to the fleet fails, and is empty while the connection works. The
+// fault comes before the counts of the plan.
 func WithFault(message, fault string) string {
 	if fault == "" {
 		return message

@@ -64,7 +64,7 @@ func differing(wanted, present corev1.ResourceList) (changes corev1.ResourceList
 	return changes
 }
 
-// notResizable returns the reason for which Kubernetes cannot resize a pod to the version, or "". The result
+// notResizable returns the reason why Kubernetes cannot resize a pod to the version, or "". The result
 // is also "" if the pod needs no resize.
 func (v *Version) notResizable(pod *corev1.Pod) string {
 	resizes := v.Resizes(pod)
@@ -166,7 +166,7 @@ func unfinishedResize(read *record.Record, set string) bool {
 	return begun && hash != read.Hashes[set].Hash
 }
 
-// ResizeWait returns the reason for which the resize of a pod is not complete: the condition of the pod about
+// ResizeWait returns the reason why the resize of a pod is not complete: the condition of the pod about
 // the resize, or that the kubelet has not observed the resize. The result is empty if no resize is in
 // progress, or if the record of the pod cannot be parsed.
 func (v *Version) ResizeWait(pod *corev1.Pod) string {
@@ -197,7 +197,7 @@ func (v *Version) resizeWait(pod *corev1.Pod, read *record.Record) string {
 	return ""
 }
 
-// ResizeObstacle returns the reason for which a pod that differs from the version in amounts of CPU and
+// ResizeObstacle returns the reason why a pod that differs from the version in amounts of CPU and
 // memory cannot be resized. The result is empty for all other pods.
 func (v *Version) ResizeObstacle(pod *corev1.Pod) string {
 	read, err := record.Read(pod.Annotations)

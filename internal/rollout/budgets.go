@@ -26,7 +26,7 @@ type budget struct {
 	// allowed is the number of healthy pods that may become unavailable. healthy and needed explain
 	// this number.
 	allowed, healthy, needed int
-	// problem is the reason for which no pod of the budget may become unavailable, or is empty.
+	// problem is the reason why no pod of the budget may become unavailable, or is empty.
 	problem string
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/outrigger/outrigger/internal/podstate"
 )
 
-// Illness is the reason for which a pod is not healthy. The zero value is for a healthy pod.
+// Illness is the reason why a pod is not healthy. The zero value is for a healthy pod.
 type Illness int8
 
 // A pod with the illness UnreadyTooLong has not been ready for UnreadyFor of the step. A pod with the
@@ -64,9 +64,10 @@ type observedHealth struct {
 	recovering time.Time
 }
 
-// Observe sets Unhealthy and Recovering of the pods of a SidecarSet. rollout names the content of the SidecarSet
-// and the attempt to roll the content out, because a retry upgrades the same pods again. next is the time until a pod may count as not ready for too long, or stops counting as
-// recovering. next is 0 if there is no such pod.
+// Observe sets Unhealthy and Recovering of the pods of a SidecarSet. rollout names the content of the
+// SidecarSet and the attempt to roll the content out, because a retry upgrades the same pods again. next is
+// the time until a pod may count as not ready for too long, or stops counting as recovering. next is 0 if
+// there is no such pod.
 func (h *Health) Observe(set, rollout string, pods []Pod, step *protocol.Step, now time.Time) (next time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -48,7 +48,7 @@ type Plan struct {
 	FalseConditions, TrueConditions []protocol.PodReference
 	// Hot is set if the SidecarSet has a hot sidecar, so that standby twins are reset after an upgrade.
 	Hot bool
-	// Frozen is the reason for which the plan has no upgrades: a RolloutFreeze, closed windows, or a missing
+	// Frozen is the reason why the plan has no upgrades: a RolloutFreeze, closed windows, or a missing
 	// permit of the fleet. Frozen is empty for every other plan.
 	Frozen string
 

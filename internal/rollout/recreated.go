@@ -10,7 +10,7 @@ import (
 	"github.com/outrigger/outrigger/internal/match"
 )
 
-// OldWhenRecreated returns the reason for which recreated pods would not get the newest content of a
+// OldWhenRecreated returns the reason why recreated pods would not get the newest content of a
 // SidecarSet, or an empty string (SPEC §13.1). installed is the webhook of pods, or nil if the webhook is not
 // known.
 func OldWhenRecreated(set *v1alpha1.SidecarSet, installed *admissionregistrationv1.MutatingWebhook) string {

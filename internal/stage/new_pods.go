@@ -27,7 +27,8 @@ func Former(set *v1alpha1.SidecarSet) *v1alpha1.GoodRevision {
 }
 
 // upgrades reports whether the rollout upgrades pods in place. With NotUpdate, or if no remaining pod is
-// upgradable, only recreated pods get the current content. Steps of such a rollout would never end.
+// upgradable, the rollout upgrades no pod in place, and only new pods get the current content. A step that
+// withholds the content from new pods would then never end.
 func upgrades(set *v1alpha1.SidecarSet) bool {
 	if set.Spec.UpdateStrategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType {
 		return false

@@ -60,8 +60,8 @@ func (c *Check) hooks() (all []hook) {
 	return all
 }
 
-// newHook describes a webhook. Whose is empty if the webhook belongs to neither OpenKruise nor
-// Outrigger. About is empty if the webhook has another purpose.
+// newHook returns the hook of a webhook. The field Whose is empty if the webhook belongs to neither
+// OpenKruise nor Outrigger. The field About is empty if the rules match neither pods nor SidecarSets.
 func newHook(kind, configuration string, index int, w *admissionregistrationv1.MutatingWebhook) hook {
 	h := hook{index: index, service: w.ClientConfig.Service != nil, Answerer: Answerer{
 		About: servedBy(kind, w.Rules), Kind: kind, Configuration: configuration, Webhook: w.Name, FailurePolicy: string(admissionregistrationv1.Fail),

@@ -144,7 +144,7 @@ func (t *podTransform) statuses(all []corev1.ContainerStatus) []corev1.Container
 			Ready: status.Ready, RestartCount: status.RestartCount, State: t.state(&status.State),
 		}
 		if status.Resources != nil {
-			// Roles only read whether the field is set.
+			// Outrigger reads only whether Resources is set, so all cached statuses share one value.
 			kept[i].Resources = &t.reported
 		}
 	}

@@ -120,8 +120,8 @@ func (c *Controller) clean(ctx context.Context, a *outriggerv1.RolloutAction) (r
 	return reconcile.Result{}, nil
 }
 
-// carryOut makes one attempt to carry out a, which was read at the time read. The action may have been
-// deleted since then.
+// carryOut tries once to carry out the RolloutAction a. read is the time at which the reconcile read a. The
+// action may have been deleted after that.
 func (c *Controller) carryOut(ctx context.Context, a *outriggerv1.RolloutAction, read time.Time) error {
 	set := &v1alpha1.SidecarSet{}
 	switch err := c.Client.Get(ctx, client.ObjectKey{Name: a.Spec.SidecarSet}, set); {
@@ -178,7 +178,7 @@ func (c *Controller) choose(ctx context.Context, a *outriggerv1.RolloutAction, s
 	return true, c.wait(ctx, a, "sent to the run")
 }
 
-// unconfirmedUser returns the reason for which the user of an action may be wrong, or "".
+// unconfirmedUser returns the reason why the user of an action may be wrong, or "".
 func (c *Controller) unconfirmedUser(ctx context.Context, a *outriggerv1.RolloutAction) (string, error) {
 	var configuration admissionregistrationv1.MutatingWebhookConfiguration
 	err := c.Client.Get(ctx, client.ObjectKey{Name: kube.WebhookConfigurationName}, &configuration)

@@ -132,7 +132,7 @@ func (a *TaskAges) wait(found *symptoms, key string, pending *task, now time.Tim
 	}
 }
 
-// diagnoser finds the reason for which an open run makes no progress.
+// diagnoser finds the reason why an open run makes no progress.
 type diagnoser struct {
 	*connection
 	taskQueue string

@@ -38,7 +38,8 @@ type Orphans struct {
 	cache  client.Reader
 	// live reads from the API server, not from the cache.
 	live client.Reader
-	// Requeues receives the SidecarSets whose runs work on another generation.
+	// Orphans sends a SidecarSet to Requeues if the run of the SidecarSet works on another generation than
+	// metadata.generation. The controller then reconciles the SidecarSet.
 	Requeues chan event.GenericEvent
 	queue    workqueue.TypedRateLimitingInterface[orphan]
 

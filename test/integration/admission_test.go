@@ -247,7 +247,8 @@ func TestAppliedSetsWithEveryFieldDoNotDrift(t *testing.T) {
 	manifest, sets := everyField(t)
 	var specs []reflect.Value
 	for _, set := range sets {
-		// Both lists have all containers, because a field may be valid in only one of the lists.
+		// spec.containers and spec.initContainers both contain all containers, because some fields are valid
+		// in only one of these lists.
 		set.Spec.Containers = append(set.Spec.Containers, set.Spec.InitContainers...)
 		set.Spec.InitContainers = set.Spec.Containers
 		specs = append(specs, reflect.ValueOf(set.Spec))

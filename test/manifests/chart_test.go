@@ -416,7 +416,8 @@ func TestAPIServersOfBothFamiliesReachTheWebhook(t *testing.T) {
 	}
 }
 
-// A client of Temporal can pause rollouts, so the NetworkPolicy does not depend on networkPolicy.enabled.
+// Any client that reaches the embedded Temporal can pause rollouts. Therefore, the chart contains the
+// NetworkPolicy of the embedded Temporal even if networkPolicy.enabled is false.
 func TestOnlyTheRolesReachTheEmbeddedTemporal(t *testing.T) {
 	const name = "NetworkPolicy kruise-system/outrigger-temporal"
 	assert.NotContains(t, rendered(t, "--set=networkPolicy.enabled=true"), name)

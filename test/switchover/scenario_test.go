@@ -93,8 +93,9 @@ func (s *scenario) awaitCondition() {
 	s.awaitPods("ready, and upgradable as far as they say", corev1.PodReady, v1alpha1.UpgradableCondition)
 }
 
-// awaitPods waits until all conditions are True in all pods, and all containers run the images of their pods. The
-// kubelet restarts the standby twin of a hot sidecar after the end of the rollout.
+// awaitPods waits until all conditions are True in all pods, and each container runs the image in the spec of
+// its pod. The images are compared because the kubelet restarts the standby twin of a hot sidecar only after
+// the end of the rollout.
 func (s *scenario) awaitPods(what string, conditions ...corev1.PodConditionType) {
 	s.t.Helper()
 	s.await("all pods to be "+what, func() error {

@@ -23,8 +23,9 @@ const widenedAnnotation = "outrigger.io/match-conditions-widened"
 // each admitted SidecarSet has been stored or rejected after narrowDelay.
 const narrowDelay = 5 * time.Minute
 
-// observedCondition is a match condition with its annotation, and the time at which this process first
-// observed the combination of condition and annotation. The clocks of other replicas have no effect.
+// observedCondition records a match condition with the value of widenedAnnotation, and the time at which this
+// replica first observed this pair. The time comes from the clock of this replica, so clock skew between
+// replicas does not shorten narrowDelay.
 type observedCondition struct {
 	state string
 	since time.Time

@@ -43,7 +43,7 @@ func (s *RolloutPolicySpec) Evicts() bool {
 type EvictionStatus struct {
 	// WorkflowID is the id of the workflow that evicts the pods.
 	WorkflowID string `json:"workflowID"`
-	// Message describes the remaining pods, and the reason for which the pods wait.
+	// Message describes the remaining pods, and the reason why the pods wait.
 	Message string `json:"message,omitempty"`
 	// Remaining is the number of pods that still have to be recreated.
 	Remaining int32 `json:"remaining"`
