@@ -67,16 +67,18 @@ func spread(order []int, values []string) []int {
 			chosen[value] = append(chosen[value], pod)
 		}
 	}
-	s := newSequence(order)
+	memory := make([]int, len(order))
 	for _, value := range slices.Sorted(maps.Keys(chosen)) {
-		for _, pod := range chosen[value] {
-			s.remove(pod)
-		}
+		others := slices.DeleteFunc(memory[:copy(memory, order)], func(pod int) bool { return values[pod] == value })
+		order = order[:0]
 		for i, pod := range chosen[value] {
-			s.insert(pod, position(i, len(chosen[value]), len(order)))
+			before := position(i, len(chosen[value]), len(values)) - len(order)
+			order = append(append(order, others[:before]...), pod)
+			others = others[before:]
 		}
+		order = append(order, others...)
 	}
-	return s.order()
+	return order
 }
 
 // position returns the position of the i-th of m pods among n pods. Positions and i start at 0.
