@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"fmt"
 	"strings"
 
 	"go.temporal.io/sdk/workflow"
@@ -38,32 +39,35 @@ func (r *run) rememberAction(ctx workflow.Context, message string) {
 	r.progress.Actions = r.progress.Actions[max(len(r.progress.Actions)-maxActions, 0):]
 }
 
-// onceStep returns a handler that calls do, and answers the retry of a RolloutAction with the earlier answer.
-func (r *run) onceStep(do func(workflow.Context, protocol.StepRequest) (protocol.StepResult, error)) func(workflow.Context, protocol.StepRequest) (protocol.StepResult, error) {
-	return func(ctx workflow.Context, request protocol.StepRequest) (protocol.StepResult, error) {
-		if message, known := r.answerToAction(ctx); known {
-			return protocol.StepResult{Message: message}, nil
-		}
-		result, err := do(ctx, request)
-		if err == nil {
-			r.rememberAction(ctx, result.Message)
-		}
-		return result, err
+// setHandler sets the handler of an update, and the validator check.
+func setHandler[Payload, Result any](ctx workflow.Context, name string, do func(workflow.Context, Payload) (Result, error), check func(workflow.Context, Payload) error) error {
+	if err := workflow.SetUpdateHandlerWithOptions(ctx, name, do, workflow.UpdateHandlerOptions{Validator: check}); err != nil {
+		return fmt.Errorf("answer the update %s: %w", name, err)
 	}
+	return nil
 }
 
-// oncePause returns a handler like onceStep, for the updates pause and resume.
-func (r *run) oncePause(do func(workflow.Context, protocol.Pause) (protocol.PauseResult, error)) func(workflow.Context, protocol.Pause) (protocol.PauseResult, error) {
-	return func(ctx workflow.Context, pause protocol.Pause) (protocol.PauseResult, error) {
-		if message, known := r.answerToAction(ctx); known {
-			return protocol.PauseResult{Paused: r.paused != nil, Message: message}, nil
+// handleAction sets the handler of an update that may carry out a RolloutAction. The handler calls do, and
+// answers the retry of a RolloutAction with the earlier answer. result returns the result of the update with a
+// message.
+func handleAction[Payload, Result any](ctx workflow.Context, r *run, name string, result func(message string) Result, do func(workflow.Context, Payload) (string, error), check func(workflow.Context, Payload) error) error {
+	return setHandler(ctx, name, func(ctx workflow.Context, payload Payload) (Result, error) {
+		message, known := r.answerToAction(ctx)
+		if known {
+			return result(message), nil
 		}
-		result, err := do(ctx, pause)
+		message, err := do(ctx, payload)
 		if err == nil {
-			r.rememberAction(ctx, result.Message)
+			r.rememberAction(ctx, message)
 		}
-		return result, err
-	}
+		return result(message), err
+	}, unlessKnown(r, check))
+}
+
+func stepResult(message string) protocol.StepResult { return protocol.StepResult{Message: message} }
+
+func (r *run) pauseResult(message string) protocol.PauseResult {
+	return protocol.PauseResult{Paused: r.paused != nil, Message: message}
 }
 
 // unlessKnown returns a validator that calls check, and accepts the retry of a RolloutAction without a check,

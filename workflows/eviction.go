@@ -31,7 +31,7 @@ func Eviction(ctx workflow.Context, input protocol.EvictionInput) error {
 		if err != nil || ended {
 			return err
 		}
-		if info := workflow.GetInfo(ctx); info.GetContinueAsNewSuggested() || info.GetCurrentHistoryLength() >= longHistory {
+		if hasLongHistory(ctx) {
 			r.readSignals(ctx)
 			return workflow.NewContinueAsNewError(ctx, protocol.EvictionWorkflow, r.input)
 		}
@@ -136,10 +136,7 @@ func (r *evictionRun) show(ctx workflow.Context) error {
 	}
 	r.written = v
 	workflow.SetCurrentDetails(ctx, v.Message)
-	if err := workflow.UpsertMemo(ctx, map[string]any{protocol.EvictionMemo: v}); err != nil {
-		return fmt.Errorf("write the memo %s: %w", protocol.EvictionMemo, err)
-	}
-	return nil
+	return writeMemo(ctx, protocol.EvictionMemo, v)
 }
 
 func evictionOptions(ctx workflow.Context, summary, taskQueue string) workflow.Context {

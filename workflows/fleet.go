@@ -37,7 +37,8 @@ func Fleet(ctx workflow.Context, state protocol.FleetState) error {
 		f.begin(ctx, uid, protocol.FleetRolloutActivity)
 	}
 	for {
-		if f.readContents(workflow.Now(ctx)); f.superseded || f.long(ctx) {
+		if f.readContents(workflow.Now(ctx)); f.superseded || hasLongHistory(ctx) {
+			// The next run starts the activities in progress again.
 			return workflow.NewContinueAsNewError(ctx, protocol.FleetWorkflow, f.state)
 		}
 		if err := f.readPlan(ctx); err != nil {
@@ -105,13 +106,6 @@ func (f *fleetRun) readContents(now time.Time) {
 			f.refresh = f.refresh || f.state.Clusters[content.Member].Stage == protocol.UnknownStage
 		}
 	}
-}
-
-// long reports whether the history is so long that the run must continue as new. The next run starts the
-// activities in progress again.
-func (f *fleetRun) long(ctx workflow.Context) bool {
-	info := workflow.GetInfo(ctx)
-	return info.GetContinueAsNewSuggested() || info.GetCurrentHistoryLength() >= longHistory
 }
 
 // readPlan reads the policy at the begin of the rollout, and the members at the begin of each stage and once
@@ -265,16 +259,12 @@ func (f *fleetRun) handleRequests(ctx workflow.Context) error {
 }
 
 func (f *fleetRun) handle(ctx workflow.Context, name string, check func(protocol.FleetStepRequest) error, do func(protocol.FleetStepRequest, time.Time) string) error {
-	err := workflow.SetUpdateHandlerWithOptions(ctx, name,
+	return setHandler(ctx, name,
 		func(ctx workflow.Context, request protocol.FleetStepRequest) (protocol.StepResult, error) {
 			message := do(request, workflow.Now(ctx))
 			f.changed = true
 			workflow.GetLogger(ctx).Info("fleet: "+message, "request", name, "by", request.By, "reason", request.Reason)
 			return protocol.StepResult{Message: message}, nil
 		},
-		workflow.UpdateHandlerOptions{Validator: func(_ workflow.Context, request protocol.FleetStepRequest) error { return check(request) }})
-	if err != nil {
-		return fmt.Errorf("answer the update %s: %w", name, err)
-	}
-	return nil
+		func(_ workflow.Context, request protocol.FleetStepRequest) error { return check(request) })
 }

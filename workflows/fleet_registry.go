@@ -20,22 +20,18 @@ func FleetRegistry(ctx workflow.Context, registry protocol.FleetRegistry) error 
 	if err := r.handleRequests(ctx); err != nil {
 		return err
 	}
-	long := func() bool {
-		info := workflow.GetInfo(ctx)
-		return info.GetContinueAsNewSuggested() || info.GetCurrentHistoryLength() >= longHistory
-	}
 	for {
 		for _, member := range drain[protocol.FleetMember](announced) {
 			fleet.Announce(&r.registry, member)
 		}
-		if long() {
+		if hasLongHistory(ctx) {
 			return workflow.NewContinueAsNewError(ctx, protocol.FleetRegistryWorkflow, r.registry)
 		}
 		r.changed = false
 		for _, uid := range fleet.Unaware(&r.registry) {
 			r.tell(ctx, uid)
 		}
-		if err := workflow.Await(ctx, func() bool { return r.changed || announced.Len() > 0 || long() }); err != nil {
+		if err := workflow.Await(ctx, func() bool { return r.changed || announced.Len() > 0 || hasLongHistory(ctx) }); err != nil {
 			return fmt.Errorf("wait for members: %w", err)
 		}
 	}
@@ -110,13 +106,9 @@ func (r *registryRun) handleRequests(ctx workflow.Context) error {
 }
 
 func handleUpdate[Payload any](ctx workflow.Context, name string, do func(workflow.Context, Payload) string, check func(workflow.Context, Payload) error) error {
-	err := workflow.SetUpdateHandlerWithOptions(ctx, name, func(ctx workflow.Context, payload Payload) (protocol.StepResult, error) {
+	return setHandler(ctx, name, func(ctx workflow.Context, payload Payload) (protocol.StepResult, error) {
 		return protocol.StepResult{Message: do(ctx, payload)}, nil
-	}, workflow.UpdateHandlerOptions{Validator: check})
-	if err != nil {
-		return fmt.Errorf("answer the update %s: %w", name, err)
-	}
-	return nil
+	}, check)
 }
 
 func (r *registryRun) apply(_ workflow.Context, applied protocol.ApplyFleetPolicy) string {

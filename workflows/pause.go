@@ -11,38 +11,35 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
+// resumed is the answer to a resume.
+const resumed = "resumed"
+
 var errNotPaused = errors.New(protocol.NotPaused)
 
 // handleUpdates sets the handlers of the updates pause and resume. The signals pause and resume have the same
 // effect, but no answer.
 func (r *run) handleUpdates(ctx workflow.Context) error {
-	err := workflow.SetUpdateHandlerWithOptions(ctx, protocol.PauseUpdate,
-		r.oncePause(func(ctx workflow.Context, pause protocol.Pause) (protocol.PauseResult, error) {
+	return cmp.Or(
+		handleAction(ctx, r, protocol.PauseUpdate, r.pauseResult, func(ctx workflow.Context, pause protocol.Pause) (string, error) {
 			if err := r.readSignalsBefore(ctx, pause.Sent); err != nil || pause.Sent {
 				return r.answer(), err
 			}
 			return r.answerPause(), r.pause(ctx, pause)
-		}),
-		workflow.UpdateHandlerOptions{Validator: unlessKnown(r, func(ctx workflow.Context, pause protocol.Pause) error {
+		}, func(ctx workflow.Context, pause protocol.Pause) error {
 			return cmp.Or(checkTime(ctx, pause.NotAfter), checkPause(pause))
-		})})
-	if err != nil {
-		return fmt.Errorf("answer the update %s: %w", protocol.PauseUpdate, err)
-	}
-	err = workflow.SetUpdateHandlerWithOptions(ctx, protocol.ResumeUpdate,
-		r.oncePause(func(ctx workflow.Context, by protocol.Pause) (protocol.PauseResult, error) {
+		}),
+		handleAction(ctx, r, protocol.ResumeUpdate, r.pauseResult, func(ctx workflow.Context, by protocol.Pause) (string, error) {
 			if err := r.readSignalsBefore(ctx, by.Sent); err != nil {
-				return protocol.PauseResult{}, err
+				return "", err
 			}
 			if by.Sent && r.paused == nil && !r.resumed {
-				return protocol.PauseResult{}, errNotPaused
+				return "", errNotPaused
 			}
 			if by.Sent {
 				return r.answer(), nil
 			}
-			return protocol.PauseResult{Message: "resumed"}, r.resume(ctx, by)
-		}),
-		workflow.UpdateHandlerOptions{Validator: unlessKnown(r, func(ctx workflow.Context, by protocol.Pause) error {
+			return resumed, r.resume(ctx, by)
+		}, func(ctx workflow.Context, by protocol.Pause) error {
 			if err := checkTime(ctx, by.NotAfter); err != nil {
 				return err
 			}
@@ -50,11 +47,7 @@ func (r *run) handleUpdates(ctx workflow.Context) error {
 				return errNotPaused
 			}
 			return checkPause(by)
-		})})
-	if err != nil {
-		return fmt.Errorf("answer the update %s: %w", protocol.ResumeUpdate, err)
-	}
-	return nil
+		}))
 }
 
 // readSignalsBefore reads the signals that arrived before an update. If sent is set, the update
@@ -74,16 +67,16 @@ func checkPause(pause protocol.Pause) error {
 }
 
 // answer returns the answer to an update that waits for the effect of an earlier signal.
-func (r *run) answer() protocol.PauseResult {
+func (r *run) answer() string {
 	if r.paused == nil {
-		return protocol.PauseResult{Message: "resumed"}
+		return resumed
 	}
 	return r.answerPause()
 }
 
 // answerPause returns the answer to a pause. The message of the answer describes the effect of the pause on a
 // running batch or migration.
-func (r *run) answerPause() protocol.PauseResult {
+func (r *run) answerPause() string {
 	message := "paused"
 	switch {
 	case r.upgrading:
@@ -91,7 +84,7 @@ func (r *run) answerPause() protocol.PauseResult {
 	case r.migration.running:
 		message += "; hot upgrades that have begun are finished"
 	}
-	return protocol.PauseResult{Paused: true, Message: message}
+	return message
 }
 
 func (r *run) pause(ctx workflow.Context, pause protocol.Pause) error {

@@ -2,7 +2,6 @@ package workflows
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -14,24 +13,12 @@ import (
 // the permit for its content (SPEC §12.5, §12.6). The run writes the permit to the memo, and the operator
 // copies the permit from the memo to status.
 func (r *run) handlePermits(ctx workflow.Context) error {
-	permit := func(ctx workflow.Context, permit protocol.Permit) (protocol.StepResult, error) {
-		if message, known := r.answerToAction(ctx); known {
-			return protocol.StepResult{Message: message}, nil
-		}
+	return handleAction(ctx, r, protocol.PermitUpdate, stepResult, func(ctx workflow.Context, permit protocol.Permit) (string, error) {
 		permit.NotAfter = time.Time{} // NotAfter belongs to the request
 		r.progress.Permit, r.updated = &permit, true
 		r.log(ctx).Info("rollout permitted", "hash", permit.Hash, "stage", permit.Stage, "by", permit.By, "reason", permit.Reason)
-		if err := workflow.UpsertMemo(ctx, map[string]any{protocol.PermitMemo: permit}); err != nil {
-			return protocol.StepResult{}, fmt.Errorf("write the memo %s: %w", protocol.PermitMemo, err)
-		}
-		r.rememberAction(ctx, "permitted")
-		return protocol.StepResult{Message: "permitted"}, nil
-	}
-	err := workflow.SetUpdateHandlerWithOptions(ctx, protocol.PermitUpdate, permit, workflow.UpdateHandlerOptions{Validator: unlessKnown(r, r.checkPermit)})
-	if err != nil {
-		return fmt.Errorf("answer the update %s: %w", protocol.PermitUpdate, err)
-	}
-	return nil
+		return "permitted", writeMemo(ctx, protocol.PermitMemo, permit)
+	}, r.checkPermit)
 }
 
 // checkPermit rejects a permit that arrives after NotAfter, and a permit of a user if the run has a permit

@@ -87,9 +87,9 @@ func (r *run) checkAbort(request protocol.StepRequest) error {
 }
 
 // abort requests the rollback of the rollout. abort also ends a pause, because a paused run upgrades no pod.
-func (r *run) abort(ctx workflow.Context, request protocol.StepRequest) (protocol.StepResult, error) {
+func (r *run) abort(ctx workflow.Context, request protocol.StepRequest) (string, error) {
 	if err := r.readSignalsBefore(ctx, false); err != nil {
-		return protocol.StepResult{}, err
+		return "", err
 	}
 	aborted := protocol.Stage{Generation: r.input.Generation}
 	if s := r.progress.Stage; s != nil && s.Generation == r.input.Generation {
@@ -100,10 +100,10 @@ func (r *run) abort(ctx workflow.Context, request protocol.StepRequest) (protoco
 	r.log(ctx).Warn("rollout aborted", "by", request.By, "reason", request.Reason)
 	if r.paused != nil {
 		if err := r.resume(ctx, protocol.Pause{By: request.By, Reason: request.Reason}); err != nil {
-			return protocol.StepResult{}, err
+			return "", err
 		}
 	}
-	return protocol.StepResult{Message: fmt.Sprintf("generation %d is aborted; its pods go back to the revision whose rollout ended last", r.input.Generation)}, r.recordStage(ctx)
+	return fmt.Sprintf("generation %d is aborted; its pods go back to the revision whose rollout ended last", r.input.Generation), r.recordStage(ctx)
 }
 
 // checkRetry rejects a retry of a rollout that is not rolled back.
@@ -118,13 +118,13 @@ func (r *run) checkRetry(request protocol.StepRequest) error {
 }
 
 // retry ends the quarantine. The rollout begins again with the first step.
-func (r *run) retry(ctx workflow.Context, request protocol.StepRequest) (protocol.StepResult, error) {
+func (r *run) retry(ctx workflow.Context, request protocol.StepRequest) (string, error) {
 	quarantined := r.progress.Stage
 	r.progress.Stage, r.updated = &protocol.Stage{
 		Generation: r.input.Generation, Hash: quarantined.Quarantine.Hash, Policy: quarantined.Policy, Retried: quarantined.Quarantine.Since,
 	}, true
 	r.log(ctx).Info("rollout retried", "by", request.By, "reason", request.Reason)
-	return protocol.StepResult{Message: fmt.Sprintf("the rollout of generation %d begins again", r.input.Generation)}, r.recordStage(ctx)
+	return fmt.Sprintf("the rollout of generation %d begins again", r.input.Generation), r.recordStage(ctx)
 }
 
 func (r *run) checkGeneration(request protocol.StepRequest) error {

@@ -93,14 +93,14 @@ func newRun(ctx workflow.Context, input protocol.RolloutInput) (*run, error) {
 	}
 	if _, stale := memo[protocol.StageMemo]; stale && r.progress.Stage == nil {
 		// The run is the continuation of a run of another generation.
-		if err := r.clearStage(ctx); err != nil {
+		if err := writeMemo(ctx, protocol.StageMemo, nil); err != nil {
 			return nil, err
 		}
 	}
 	if _, stale := memo[protocol.PermitMemo]; stale && r.progress.Permit == nil {
 		// The permit belongs to a run of another generation.
-		if err := workflow.UpsertMemo(ctx, map[string]any{protocol.PermitMemo: nil}); err != nil {
-			return nil, fmt.Errorf("remove the memo %s: %w", protocol.PermitMemo, err)
+		if err := writeMemo(ctx, protocol.PermitMemo, nil); err != nil {
+			return nil, err
 		}
 	}
 	if input.Progress.Migrating {
@@ -119,8 +119,13 @@ func wasReset(ctx workflow.Context) bool {
 // continueAsNewDue reports whether the run has to continue as new, because of another generation or a long
 // history. The newest generation is lower than the generation of the run if the cluster was restored.
 func (r *run) continueAsNewDue(ctx workflow.Context) bool {
+	return r.newest.Generation != r.input.Generation || hasLongHistory(ctx)
+}
+
+// hasLongHistory reports whether the history is so long that the run must continue as new.
+func hasLongHistory(ctx workflow.Context) bool {
 	info := workflow.GetInfo(ctx)
-	return r.newest.Generation != r.input.Generation || info.GetContinueAsNewSuggested() || info.GetCurrentHistoryLength() >= longHistory
+	return info.GetContinueAsNewSuggested() || info.GetCurrentHistoryLength() >= longHistory
 }
 
 // nextBatch requests a plan. If a signal arrives before the plan, nextBatch cancels the activity, and

@@ -87,16 +87,13 @@ func (r *run) acceptFailed(ctx workflow.Context) error {
 // recordStage writes the stage to the memo of the run. The operator copies the stage from the memo to status,
 // in case the run is lost. A run without a RolloutPolicy never writes this memo.
 func (r *run) recordStage(ctx workflow.Context) error {
-	if err := workflow.UpsertMemo(ctx, map[string]any{protocol.StageMemo: *r.progress.Stage}); err != nil {
-		return fmt.Errorf("write the memo %s: %w", protocol.StageMemo, err)
-	}
-	return nil
+	return writeMemo(ctx, protocol.StageMemo, *r.progress.Stage)
 }
 
-// clearStage removes the stage of a run of another generation from the memo.
-func (r *run) clearStage(ctx workflow.Context) error {
-	if err := workflow.UpsertMemo(ctx, map[string]any{protocol.StageMemo: nil}); err != nil {
-		return fmt.Errorf("remove the memo %s: %w", protocol.StageMemo, err)
+// writeMemo writes a value to a memo of the run. The value nil removes the memo.
+func writeMemo(ctx workflow.Context, name string, value any) error {
+	if err := workflow.UpsertMemo(ctx, map[string]any{name: value}); err != nil {
+		return fmt.Errorf("write the memo %s: %w", name, err)
 	}
 	return nil
 }
@@ -105,17 +102,16 @@ func (r *run) clearStage(ctx workflow.Context) error {
 func (r *run) handleStepUpdates(ctx workflow.Context) error {
 	for _, update := range []struct {
 		name  string
-		do    func(workflow.Context, protocol.StepRequest) (protocol.StepResult, error)
-		check func(workflow.Context, protocol.StepRequest) error
+		do    func(workflow.Context, protocol.StepRequest) (string, error)
+		check func(protocol.StepRequest) error
 	}{
-		{protocol.ApproveUpdate, r.approve, inTime(r.checkStep)},
-		{protocol.PromoteUpdate, r.promote, inTime(r.checkStep)},
-		{protocol.AbortUpdate, r.abort, inTime(r.checkAbort)},
-		{protocol.RetryUpdate, r.retry, inTime(r.checkRetry)},
+		{protocol.ApproveUpdate, r.approve, r.checkStep},
+		{protocol.PromoteUpdate, r.promote, r.checkStep},
+		{protocol.AbortUpdate, r.abort, r.checkAbort},
+		{protocol.RetryUpdate, r.retry, r.checkRetry},
 	} {
-		err := workflow.SetUpdateHandlerWithOptions(ctx, update.name, r.onceStep(update.do), workflow.UpdateHandlerOptions{Validator: unlessKnown(r, update.check)})
-		if err != nil {
-			return fmt.Errorf("answer the update %s: %w", update.name, err)
+		if err := handleAction(ctx, r, update.name, stepResult, update.do, inTime(update.check)); err != nil {
+			return err
 		}
 	}
 	return r.handlePermits(ctx)
@@ -163,26 +159,26 @@ func (r *run) checkStep(request protocol.StepRequest) error {
 	return checkPause(protocol.Pause{By: request.By, Reason: request.Reason})
 }
 
-func (r *run) approve(ctx workflow.Context, request protocol.StepRequest) (protocol.StepResult, error) {
+func (r *run) approve(ctx workflow.Context, request protocol.StepRequest) (string, error) {
 	s := r.progress.Stage
 	switch {
 	case s.Step == nil:
-		return protocol.StepResult{}, fmt.Errorf("%s has not begun; try again", s.Title())
+		return "", fmt.Errorf("%s has not begun; try again", s.Title())
 	case !s.Step.Approval:
-		return protocol.StepResult{Message: s.Title() + " needs no approval"}, nil
+		return s.Title() + " needs no approval", nil
 	case s.Approval != nil:
-		return protocol.StepResult{Message: s.Title() + " is approved already" + detailsOf(*s.Approval)}, nil
+		return s.Title() + " is approved already" + detailsOf(*s.Approval), nil
 	}
 	approved := *s
 	approved.Approval = &request.Approval
 	r.progress.Stage, r.updated = &approved, true
 	r.log(ctx).Info("step approved", "step", s.Title(), "by", request.By, "reason", request.Reason)
-	return protocol.StepResult{Message: s.Title() + " is approved"}, r.recordStage(ctx)
+	return s.Title() + " is approved", r.recordStage(ctx)
 }
 
 // promote ends the current step without the bake time, the gates and the approval of the step. If Full is set
 // in request, promote ends all steps.
-func (r *run) promote(ctx workflow.Context, request protocol.StepRequest) (protocol.StepResult, error) {
+func (r *run) promote(ctx workflow.Context, request protocol.StepRequest) (string, error) {
 	s := *r.progress.Stage
 	r.updated = true
 	r.log(ctx).Info("step promoted", "step", s.Title(), "full", request.Full, "by", request.By, "reason", request.Reason)
@@ -201,10 +197,10 @@ func (r *run) promote(ctx workflow.Context, request protocol.StepRequest) (proto
 		// The run was paused because of gates that the promotion skips.
 		r.paused, next.Failed = nil, nil
 		if err := r.recordPause(ctx, &protocol.Pause{By: request.By, Reason: request.Reason}); err != nil {
-			return protocol.StepResult{}, err
+			return "", err
 		}
 	}
-	return protocol.StepResult{Message: message}, r.recordStage(ctx)
+	return message, r.recordStage(ctx)
 }
 
 func detailsOf(approval protocol.Approval) string {
