@@ -2,6 +2,7 @@ package activities
 
 import (
 	"net/http"
+	"sync"
 
 	"go.opentelemetry.io/otel/trace"
 	"k8s.io/client-go/tools/events"
@@ -64,7 +65,6 @@ type Activities struct {
 
 	populations rollout.PopulationCache
 	health      rollout.Health
-	freezes     freezeList
-	policies    policyList
-	limits      limitSources
+	listing     sync.Once
+	listed      lists
 }

@@ -111,7 +111,7 @@ func (a *Activities) whyNotEvicted(ctx context.Context, input protocol.EvictPods
 	if applies, err := stage.PolicyOf(set, policies); err != nil || applies == nil || applies.Name != policy.Name {
 		return "RolloutPolicy " + input.Policy.Name + " does not apply any more", err
 	}
-	freezes, err := a.recentFreezes().since(ctx, now)
+	freezes, err := a.lists().freezes.since(ctx, now)
 	if err != nil {
 		return "", err
 	}

@@ -61,11 +61,8 @@ func (f *fence) check(ctx context.Context) (*v1alpha1.SidecarSet, error) {
 	case now.stopped != "":
 		return nil, now.stopped
 	}
-	if freeze := stage.FreezeFor(now.set, f.stage, freezes, f.Clock.Now()); freeze != nil {
-		return now.set, frozen{stopped(stage.FreezeMessage(freeze))}
-	}
-	if closed, _, err := stage.Closed(f.stage, f.Clock.Now()); err != nil || closed != "" {
-		return now.set, cmp.Or[error](err, frozen{stopped(closed)})
+	if message, _, err := stage.Frozen(now.set, f.stage, freezes, f.Clock.Now()); err != nil || message != "" {
+		return now.set, cmp.Or[error](err, frozen{stopped(message)})
 	}
 	return now.set, f.Limit.check()
 }
@@ -74,7 +71,7 @@ func (f *fence) check(ctx context.Context) (*v1alpha1.SidecarSet, error) {
 // returns an error. If upgrades are stopped, current returns no freezes. current requests both answers at the
 // same time, because the first answer grows older during the wait for the second answer.
 func (f *fence) current(ctx context.Context) (now permission, freezes []outriggerv1.RolloutFreeze, err error) {
-	listed := f.recentFreezes()
+	listed := f.lists().freezes
 	for range attempts {
 		var listing errgroup.Group
 		listing.Go(func() error {

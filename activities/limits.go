@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -13,33 +12,11 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/rollout"
 	"github.com/outrigger/outrigger/internal/stage"
-	"github.com/outrigger/outrigger/kube"
 )
 
-// limitSources reads the objects, other than pods, on which the limits of RolloutPolicies depend. All
-// activities of a process share the limitSources.
-type limitSources struct {
-	once  sync.Once
-	nodes *kube.NodeLabels
-	// budgets is the recent list of all PodDisruptionBudgets.
-	budgets *recent[[]policyv1.PodDisruptionBudget]
-}
-
-func (a *Activities) limitSources() *limitSources {
-	a.limits.once.Do(func() {
-		a.limits.nodes = kube.NewNodeLabels(a.Live, a.Clock)
-		a.limits.budgets = newRecent(a.Clock, "PodDisruptionBudgets", a.listBudgets)
-	})
-	return &a.limits
-}
-
-// listBudgets lists the PodDisruptionBudgets. Other activities wait for the same list, so the end of
-// one activity does not cancel the request.
 func (a *Activities) listBudgets(ctx context.Context) ([]policyv1.PodDisruptionBudget, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxAge)
-	defer cancel()
 	var all policyv1.PodDisruptionBudgetList
-	if err := a.Live.List(ctx, &all); err != nil {
+	if err := a.list(ctx, &all); err != nil {
 		return nil, fmt.Errorf("list PodDisruptionBudgets: %w (apply config/rbac if the permission is missing)", err)
 	}
 	return all.Items, nil
@@ -48,7 +25,7 @@ func (a *Activities) listBudgets(ctx context.Context) ([]policyv1.PodDisruptionB
 // budgets returns the PodDisruptionBudgets with the counts of the cached pods in the namespaces of
 // population.
 func (a *Activities) budgets(ctx context.Context, population []rollout.Pod) (*rollout.Budgets, error) {
-	all, err := a.limitSources().budgets.get(ctx)
+	all, err := a.lists().budgets.get(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +58,7 @@ func (a *Activities) limitsOf(ctx context.Context, population []rollout.Pod, cur
 		return cluster, nil
 	}
 	if domains := current.Step.Domains; domains != nil {
-		if cluster.Domain, err = a.limitSources().nodes.Values(ctx, domains.TopologyKey, nodesOf(population)); err != nil {
+		if cluster.Domain, err = a.lists().nodes.Values(ctx, domains.TopologyKey, nodesOf(population)); err != nil {
 			return cluster, err
 		}
 	}

@@ -146,7 +146,7 @@ func (s *evictionScan) read(ctx context.Context) error {
 	if s.installed, err = kube.PodWebhook(ctx, s.Live); err != nil {
 		return err
 	}
-	if s.freezes, err = s.recentFreezes().since(ctx, s.Clock.Now()); err != nil {
+	if s.freezes, err = s.lists().freezes.since(ctx, s.Clock.Now()); err != nil {
 		return err
 	}
 	s.webhook = match.NewWebhook(s.installed, s.SystemNamespace)

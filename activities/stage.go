@@ -3,7 +3,6 @@ package activities
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -84,12 +83,6 @@ func (n *nextBatch) acceptedStage(ctx context.Context, set *v1alpha1.SidecarSet,
 	return n.resolved, nil
 }
 
-// policyList is the recent list of all RolloutPolicies. All activities of a process share the list.
-type policyList struct {
-	once   sync.Once
-	recent *recent[knownPolicies]
-}
-
 // knownPolicies are the policies of a cluster. defined is false if the cluster lacks the
 // CustomResourceDefinition of RolloutPolicies. items is then empty.
 type knownPolicies struct {
@@ -102,21 +95,17 @@ type knownPolicies struct {
 // CustomResourceDefinition is missing, the answer may be from before at, because each further request would
 // also discover the API.
 func (a *Activities) policiesSince(ctx context.Context, at time.Time) ([]outriggerv1.RolloutPolicy, error) {
-	a.policies.once.Do(func() { a.policies.recent = newRecent(a.Clock, "RolloutPolicies", a.listPolicies) })
-	known, err := a.policies.recent.get(ctx)
+	listed := a.lists().policies
+	known, err := listed.get(ctx)
 	if err == nil && known.defined {
-		known, err = a.policies.recent.since(ctx, at)
+		known, err = listed.since(ctx, at)
 	}
 	return known.items, err
 }
 
-// listPolicies lists the RolloutPolicies. The end of the activity that needs the list does not cancel the
-// request, because other activities may wait for the same list.
 func (a *Activities) listPolicies(ctx context.Context) (knownPolicies, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxAge)
-	defer cancel()
 	var all outriggerv1.RolloutPolicyList
-	err := a.Live.List(ctx, &all)
+	err := a.list(ctx, &all)
 	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 		return knownPolicies{}, nil
 	}

@@ -52,5 +52,5 @@ func (m *Member) Freeze(ctx context.Context, wanted protocol.FleetFreeze) error 
 
 // reasonOf returns the reason in the RolloutFreeze of the fleet.
 func reasonOf(freeze protocol.FleetFreeze) string {
-	return bounded("the fleet" + protocol.Pause{By: freeze.By, Reason: freeze.Reason}.Details())
+	return protocol.Shortened("the fleet"+protocol.Pause{By: freeze.By, Reason: freeze.Reason}.Details(), protocol.MaxPauseText)
 }

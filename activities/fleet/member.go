@@ -7,11 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
-	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/activity"
 	sdk "go.temporal.io/sdk/client"
 	"k8s.io/utils/clock"
@@ -173,7 +171,7 @@ func (m *Member) wanted(ctx context.Context, set string, permit protocol.Permit)
 // also rolls back a rollout whose run has ended.
 func (m *Member) Rollback(ctx context.Context, input protocol.FleetRolloutInput) (protocol.FleetResult, error) {
 	attempt := &rollback{FleetRolloutInput: input}
-	attempt.Reason = bounded(input.Reason)
+	attempt.Reason = protocol.Shortened(input.Reason, protocol.MaxPauseText)
 	return m.poll(ctx, input.Set, func() (result protocol.FleetResult, err error) {
 		local, err := m.read(ctx, input.Set)
 		if err != nil {
@@ -287,16 +285,6 @@ func (m *Member) startRollback(ctx context.Context, local *localRun, input *roll
 	return result, nil
 }
 
-// bounded shortens a reason to the bytes that a run and a RolloutFreeze accept. The fleet adds names to a
-// reason, so the reason may be too long.
-func bounded(reason string) string {
-	const limit = 1024
-	if len(reason) <= limit {
-		return reason
-	}
-	return strings.ToValidUTF8(reason[:limit], "")
-}
-
 func (m *Member) request(local *localRun, by protocol.Approval) protocol.StepRequest {
 	return protocol.StepRequest{Approval: by, Generation: local.set.Generation, Hash: local.hash(), NotAfter: m.notAfter()}
 }
@@ -371,7 +359,7 @@ func (m *Member) read(ctx context.Context, name string) (*localRun, error) {
 		return nil, err
 	}
 	answer, err := m.Local.QueryWorkflow(ctx, local.id(), "", protocol.StatusQuery)
-	if _, missing := errors.AsType[*serviceerror.NotFound](err); missing {
+	if temporal.IsNotFound(err) {
 		local.missing = true
 		return local, nil
 	}

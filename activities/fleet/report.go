@@ -2,13 +2,11 @@ package fleet
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/go-logr/logr"
 	"go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/serviceerror"
 	sdk "go.temporal.io/sdk/client"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -241,7 +239,7 @@ func (r *Reporter) known(ctx context.Context, set string, content protocol.Fleet
 		WorkflowID: protocol.FleetWorkflowID(set), QueryType: protocol.ClusterQuery, Args: []any{r.Self.UID},
 		QueryRejectCondition: enums.QUERY_REJECT_CONDITION_NOT_OPEN,
 	})
-	if _, missing := errors.AsType[*serviceerror.NotFound](err); missing || err == nil && answer.QueryRejected != nil {
+	if temporal.IsNotFound(err) || err == nil && answer.QueryRejected != nil {
 		return false, nil
 	}
 	var cluster *protocol.FleetCluster

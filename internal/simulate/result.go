@@ -111,7 +111,7 @@ func (r *Result) addPlan(set *v1alpha1.SidecarSet, plan *rollout.Plan) {
 		r.Notes = append(r.Notes, "the content of the SidecarSet is quarantined; the simulation rolls it out")
 	}
 	if r.failed > 0 {
-		r.Notes = append(r.Notes, fmt.Sprintf("%s cannot start now; the simulation assumes that an upgrade corrects them", plural(r.failed, "pod")))
+		r.Notes = append(r.Notes, fmt.Sprintf("%s cannot start now; the simulation assumes that an upgrade corrects them", rollout.Count(r.failed, "pod")))
 	}
 	if r.notReady > 0 {
 		r.Notes = append(r.Notes, fmt.Sprintf("%s not ready now; the simulation assumes that an upgrade makes pods ready", isAre(r.notReady, "pod")))
@@ -152,15 +152,15 @@ func (s *simulation) whyEnded(plan *rollout.Plan) string {
 	case plan.Phase == protocol.PhaseNotUpdate:
 		return "spec.updateStrategy.type is NotUpdate, so no pod is upgraded"
 	case plan.Phase == protocol.PhasePartitionReached && strategy.Partition != nil:
-		return fmt.Sprintf("spec.updateStrategy.partition %s keeps %s at the old version", strategy.Partition.String(), plural(old-plan.Counts.NotUpgradable, "pod"))
+		return fmt.Sprintf("spec.updateStrategy.partition %s keeps %s at the old version", strategy.Partition.String(), rollout.Count(old-plan.Counts.NotUpgradable, "pod"))
 	case s.result.ToUpgrade == 0 && strategy.Selector != nil:
 		return "spec.updateStrategy.selector selects no pod that can be upgraded in place"
 	case s.result.ToUpgrade == 0:
 		return "no pod can be upgraded in place"
 	case plan.Counts.NotUpgradable > 0:
-		return fmt.Sprintf("complete; not upgraded: %s, because of changes other than images", plural(plan.Counts.NotUpgradable, "pod"))
+		return fmt.Sprintf("complete; not upgraded: %s, because of changes other than images", rollout.Count(plan.Counts.NotUpgradable, "pod"))
 	case old > 0:
-		return fmt.Sprintf("complete; not upgraded: %s, because of spec.updateStrategy.selector", plural(old, "pod"))
+		return fmt.Sprintf("complete; not upgraded: %s, because of spec.updateStrategy.selector", rollout.Count(old, "pod"))
 	}
 	return "complete"
 }

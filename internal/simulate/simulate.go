@@ -154,9 +154,12 @@ func (s *simulation) advance() error {
 	if err != nil {
 		return err
 	}
-	until, err := s.freeze(&plan)
+	frozen, until, err := stage.Frozen(s.set, s.stage, s.in.Freezes, s.now)
 	if err != nil {
 		return err
+	}
+	if frozen != "" {
+		plan.Freeze(frozen)
 	}
 	if failure == nil {
 		s.stall = protocol.FollowStall(s.stall, rollout.ProgressDue(s.set, &plan, s.stage), plan.Counts, s.now)
@@ -177,23 +180,6 @@ func (s *simulation) advance() error {
 		s.awaitPods(&plan)
 	}
 	return nil
-}
-
-// freeze removes the upgrades from a plan during a RolloutFreeze, and outside the windows. until is the end
-// of the freeze, or the time of the next opening of a window. until is nil if there is no such time.
-func (s *simulation) freeze(plan *rollout.Plan) (until *time.Time, err error) {
-	if freeze := stage.FreezeFor(s.set, s.stage, s.in.Freezes, s.now); freeze != nil {
-		plan.Freeze(stage.FreezeMessage(freeze))
-		if freeze.Spec.Until != nil {
-			until = &freeze.Spec.Until.Time
-		}
-		return until, nil
-	}
-	reason, until, err := stage.Closed(s.stage, s.now)
-	if err == nil && reason != "" {
-		plan.Freeze(reason)
-	}
-	return until, err
 }
 
 // upgrade upgrades the pods of a plan.

@@ -16,7 +16,7 @@ func (r *Result) Text() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "Simulation of RolloutPolicy %s for SidecarSet %s, from %s; nothing is written\n", r.Policy, r.SidecarSet, r.Begin.UTC().Format(time.RFC3339))
 	fmt.Fprintf(&out, "%s, %d to upgrade, maxUnavailable %s (%s); a pod is ready %s after its upgrade\n",
-		plural(r.Pods, "pod"), r.ToUpgrade, r.MaxUnavailable, plural(r.MaxUnavailablePods, "pod"), rollout.FormatDuration(r.ColdRestart.Duration))
+		rollout.Count(r.Pods, "pod"), r.ToUpgrade, r.MaxUnavailable, rollout.Count(r.MaxUnavailablePods, "pod"), rollout.FormatDuration(r.ColdRestart.Duration))
 	if r.Hypothetical {
 		out.WriteString("No pod is to be upgraded now: the simulation upgrades all pods to a hypothetical new image\n")
 	}
@@ -31,7 +31,7 @@ func (r *Result) Text() string {
 		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\n", clock(event.After), event.Step, event.text())
 	}
 	_ = table.Flush()
-	fmt.Fprintf(&out, "\nTotal: %s, %s in %s; unavailable at most: %s\n", rollout.FormatDuration(r.Took.Duration), plural(r.Upgraded, "pod"), batches(r.Batches), r.Most.text())
+	fmt.Fprintf(&out, "\nTotal: %s, %s in %s; unavailable at most: %s\n", rollout.FormatDuration(r.Took.Duration), rollout.Count(r.Upgraded, "pod"), rollout.Count(r.Batches, "batch"), r.Most.text())
 	return out.String()
 }
 
@@ -39,7 +39,7 @@ func (e *Event) text() string {
 	if e.Upgraded == 0 {
 		return e.Message
 	}
-	text := fmt.Sprintf("%s in %s", plural(e.Upgraded, "pod"), batches(e.Batches))
+	text := fmt.Sprintf("%s in %s", rollout.Count(e.Upgraded, "pod"), rollout.Count(e.Batches, "batch"))
 	if e.LastAfter != nil {
 		text += " until " + clock(*e.LastAfter)
 	}
@@ -47,9 +47,9 @@ func (e *Event) text() string {
 }
 
 func (m *Most) text() string {
-	text := fmt.Sprintf("%s, %d of one owner", plural(m.Pods, "pod"), m.PerOwner)
+	text := fmt.Sprintf("%s, %d of one owner", rollout.Count(m.Pods, "pod"), m.PerOwner)
 	if m.Domains > 0 {
-		text += fmt.Sprintf(", %d of one domain, in %s", m.PerDomain, plural(m.Domains, "domain"))
+		text += fmt.Sprintf(", %d of one domain, in %s", m.PerDomain, rollout.Count(m.Domains, "domain"))
 	}
 	return text
 }
@@ -63,23 +63,9 @@ func assumed(after time.Duration) string {
 	return "after " + rollout.FormatDuration(after)
 }
 
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
 func isAre(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun + " is"
 	}
-	return plural(n, noun) + " are"
-}
-
-func batches(n int) string {
-	if n == 1 {
-		return "1 batch"
-	}
-	return fmt.Sprintf("%d batches", n)
+	return rollout.Count(n, noun) + " are"
 }

@@ -35,6 +35,20 @@ func FreezeOf(set *v1alpha1.SidecarSet, freezes []outriggerv1.RolloutFreeze, now
 	return found
 }
 
+// Frozen returns the message for users if a RolloutFreeze or the windows of the policy stop the upgrades of a
+// run with a stage. until is the end of the freeze, or the time of the next opening of a window, or nil. If
+// upgrades may start, the message is empty.
+func Frozen(set *v1alpha1.SidecarSet, s *protocol.Stage, freezes []outriggerv1.RolloutFreeze, now time.Time) (message string, until *time.Time, err error) {
+	freeze := FreezeFor(set, s, freezes, now)
+	if freeze == nil {
+		return Closed(s, now)
+	}
+	if freeze.Spec.Until != nil {
+		until = new(freeze.Spec.Until.UTC())
+	}
+	return FreezeMessage(freeze), until, nil
+}
+
 // Freezes reports whether the selector of a freeze selects a SidecarSet. An invalid selector selects every
 // SidecarSet, because the freeze may be meant for any SidecarSet.
 func Freezes(freeze *outriggerv1.RolloutFreeze, set *v1alpha1.SidecarSet) bool {
