@@ -1,17 +1,13 @@
 package cli
 
 import (
-	"context"
-
 	"github.com/spf13/cobra"
 
 	"github.com/outrigger/outrigger/api/protocol"
-	"github.com/outrigger/outrigger/output"
 )
 
 func newApprove(s *shared) *cobra.Command {
-	var request stepRequest
-	cmd := s.ofSet(&cobra.Command{
+	return s.requests(protocol.ApproveUpdate, "status and the history show", &cobra.Command{
 		Use:   "approve NAME",
 		Short: "Approve the current step of a rollout with a RolloutPolicy",
 		Long: "Approve the current step of a rollout with a RolloutPolicy, and wait for the answer of its run.\n\n" +
@@ -22,10 +18,5 @@ func newApprove(s *shared) *cobra.Command {
   kubectl sidecarset approve logs --reason "error rate is normal"   # the history shows the reason
   kubectl sidecarset approve logs --step 2                          # only if step 2 is the current step
   kubectl sidecarset approve logs -o json                           # the answer of the run as JSON`,
-		Args: takes(1, aSidecarSet),
 	})
-	request.addFlags(cmd, "status and the history show")
-	return s.prints(cmd, &output.Flag{}, func(ctx context.Context, c *cluster, args []string) (model, error) {
-		return s.requestStep(ctx, c, args[0], protocol.ApproveUpdate, request)
-	}, output.JSON, output.YAML)
 }

@@ -18,6 +18,7 @@ import (
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/cli/view"
+	"github.com/outrigger/outrigger/internal/rollout"
 	"github.com/outrigger/outrigger/internal/stage"
 	"github.com/outrigger/outrigger/kube"
 	"github.com/outrigger/outrigger/output"
@@ -154,18 +155,11 @@ func (f *frozen) Text(view.Style) string {
 	effect := "no SidecarSet has these labels; the freeze applies to SidecarSets that get them"
 	switch {
 	case f.InProgress > 0:
-		effect = fmt.Sprintf("%s, %s in progress stop within 2 seconds", counted(f.SidecarSets, "SidecarSet"), counted(f.InProgress, "rollout"))
+		effect = fmt.Sprintf("%s, %s in progress stop within 2 seconds", rollout.Count(f.SidecarSets, "SidecarSet"), rollout.Count(f.InProgress, "rollout"))
 	case f.SidecarSets > 0:
-		effect = counted(f.SidecarSets, "SidecarSet") + ", no rollout in progress"
+		effect = rollout.Count(f.SidecarSets, "SidecarSet") + ", no rollout in progress"
 	}
 	return fmt.Sprintf("rolloutfreeze/%s created\nfrozen%s: %s\nnext: kubectl sidecarset unfreeze %s\n", f.Name, until, effect, f.Name)
-}
-
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 func newUnfreeze(s *shared) *cobra.Command {
@@ -264,9 +258,9 @@ func (u *unfrozen) Text(view.Style) string {
 	for _, name := range u.Deleted {
 		fmt.Fprintf(&out, "rolloutfreeze/%s deleted\n", name)
 	}
-	fmt.Fprintf(&out, "%s unfrozen; rollouts continue\n", counted(u.SidecarSets, "SidecarSet"))
+	fmt.Fprintf(&out, "%s unfrozen; rollouts continue\n", rollout.Count(u.SidecarSets, "SidecarSet"))
 	if u.StillFrozen > 0 {
-		fmt.Fprintf(&out, "%s still frozen by other RolloutFreezes: kubectl get rolloutfreezes\n", counted(u.StillFrozen, "SidecarSet"))
+		fmt.Fprintf(&out, "%s still frozen by other RolloutFreezes: kubectl get rolloutfreezes\n", rollout.Count(u.StillFrozen, "SidecarSet"))
 	}
 	return out.String()
 }

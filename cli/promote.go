@@ -1,17 +1,13 @@
 package cli
 
 import (
-	"context"
-
 	"github.com/spf13/cobra"
 
 	"github.com/outrigger/outrigger/api/protocol"
-	"github.com/outrigger/outrigger/output"
 )
 
 func newPromote(s *shared) *cobra.Command {
-	var request stepRequest
-	cmd := s.ofSet(&cobra.Command{
+	return s.requests(protocol.PromoteUpdate, "the history shows", &cobra.Command{
 		Use:   "promote NAME",
 		Short: "End the current step of a rollout with a RolloutPolicy, or all its steps",
 		Long: "End the current step of a rollout with a RolloutPolicy at once, without its bake time and its approval, and wait\n" +
@@ -19,11 +15,5 @@ func newPromote(s *shared) *cobra.Command {
 			"maxUnavailable and partition still apply. With --step, a repeated command ends no later step. A paused rollout continues after it is resumed.",
 		Example: `  kubectl sidecarset promote logs                                    # the next step begins
   kubectl sidecarset promote logs --full --reason "security patch"   # no further step limits the rollout`,
-		Args: takes(1, aSidecarSet),
 	})
-	cmd.Flags().BoolVar(&request.Full, "full", false, "end all steps")
-	request.addFlags(cmd, "the history shows")
-	return s.prints(cmd, &output.Flag{}, func(ctx context.Context, c *cluster, args []string) (model, error) {
-		return s.requestStep(ctx, c, args[0], protocol.PromoteUpdate, request)
-	}, output.JSON, output.YAML)
 }

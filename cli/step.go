@@ -15,6 +15,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/cli/view"
+	"github.com/outrigger/outrigger/output"
 	"github.com/outrigger/outrigger/temporal"
 )
 
@@ -36,15 +37,32 @@ func (r *stepRequest) action(update string) outriggerv1.RolloutActionSpec {
 	return spec
 }
 
-// addFlags adds the flags of approve and promote.
-func (r *stepRequest) addFlags(cmd *cobra.Command, shownBy string) {
-	cmd.Flags().StringVar(&r.Reason, "reason", "", "`text` that "+shownBy)
-	cmd.Flags().IntVar(&r.number, "step", 0, "`number` of the step, and fail if another step is the current one; 0: the current step")
-	addViaCluster(cmd, &r.viaCluster)
+// ofStep reports whether an update is for one step.
+func ofStep(update string) bool {
+	return update == protocol.ApproveUpdate || update == protocol.PromoteUpdate
 }
 
-// requestStep sends an approval or a promotion of a step to the run of a SidecarSet.
-func (s *shared) requestStep(ctx context.Context, c *cluster, name, update string, request stepRequest) (model, error) {
+// requests completes the command that sends update to the run of a SidecarSet. The flag --reason is text that
+// shownBy, such as "the history shows".
+func (s *shared) requests(update, shownBy string, cmd *cobra.Command) *cobra.Command {
+	var request stepRequest
+	cmd.Args = takes(1, aSidecarSet)
+	cmd.Flags().StringVar(&request.Reason, "reason", "", "`text` that "+shownBy)
+	if update == protocol.PromoteUpdate {
+		cmd.Flags().BoolVar(&request.Full, "full", false, "end all steps")
+	}
+	if ofStep(update) {
+		cmd.Flags().IntVar(&request.number, "step", 0, "`number` of the step, and fail if another step is the current one; 0: the current step")
+	}
+	addViaCluster(cmd, &request.viaCluster)
+	return s.prints(s.ofSet(cmd), &output.Flag{}, func(ctx context.Context, c *cluster, args []string) (model, error) {
+		return s.request(ctx, c, args[0], update, request)
+	}, output.JSON, output.YAML)
+}
+
+// request sends update to the run of the SidecarSet name, or creates a RolloutAction if the flag
+// --via-cluster is set. request returns the answer.
+func (s *shared) request(ctx context.Context, c *cluster, name, update string, request stepRequest) (model, error) {
 	if request.number < 0 {
 		return nil, errors.New("--step must be positive, or 0 for the current step")
 	}
@@ -60,7 +78,12 @@ func (s *shared) requestStep(ctx context.Context, c *cluster, name, update strin
 		return nil, err
 	}
 	defer r.Close()
-	current, err := r.currentStep(ctx, set)
+	current := &protocol.Stage{Generation: set.Generation}
+	if ofStep(update) {
+		current, err = r.currentStep(ctx, set)
+	} else {
+		_, _, err = r.reach(ctx, set)
+	}
 	var result protocol.StepResult
 	if err == nil {
 		request.By, request.Generation, request.Step = c.user(ctx), current.Generation, current.Index
@@ -74,10 +97,12 @@ func (s *shared) requestStep(ctx context.Context, c *cluster, name, update strin
 	if err != nil {
 		return nil, failedRequest(update+" "+set.Name+request.flags(), update, set.Name, err)
 	}
-	s.showPause(ctx, set) // a promotion may end a pause
+	s.showPause(ctx, set) // a promotion and an abort may end a pause
 	answer := stepAnswer{Name: set.Name, StepResult: result, next: nextOfRollout(set)}
-	if continues := view.Continues(set.Name, current, s.now()); continues != "" && update == protocol.ApproveUpdate {
-		answer.next = append([]string{continues}, answer.next...)
+	if update == protocol.ApproveUpdate {
+		if continues := view.Continues(set.Name, current, s.now()); continues != "" {
+			answer.next = append([]string{continues}, answer.next...)
+		}
 	}
 	return answer, nil
 }

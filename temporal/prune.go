@@ -2,7 +2,6 @@ package temporal
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -11,7 +10,6 @@ import (
 
 	"go.temporal.io/api/common/v1"
 	"go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
@@ -145,8 +143,7 @@ func (p *Prune) end(ctx context.Context, run *common.WorkflowExecution) error {
 			WorkflowID: run.GetWorkflowId(), FirstExecutionRunID: listed.GetWorkflowExecutionInfo().GetFirstRunId(), Reason: pruneReason,
 		})
 	}
-	var ended *serviceerror.NotFound
-	if errors.As(err, &ended) {
+	if IsNotFound(err) {
 		return nil
 	}
 	return err

@@ -89,7 +89,7 @@ func (f *facts) complete() string {
 	case f.notUpgradable:
 		return stalled(v1alpha1.ReasonNotUpgradablePods)
 	case f.unready > 0:
-		return "Complete (" + plural(f.unready, "pod") + " not ready)"
+		return "Complete (" + rollout.Count(f.unready, "pod") + " not ready)"
 	case f.updated < f.matched:
 		return "Complete (updateStrategy.selector)"
 	}

@@ -218,7 +218,7 @@ func (all Summaries) notes(now time.Time) string {
 	}
 	lines := append(urgent, others...)
 	if more := len(lines) - maxListNotes; more > 0 {
-		lines = append(lines[:maxListNotes], "and "+plural(more, "SidecarSet")+" more: kubectl sidecarset status NAME")
+		lines = append(lines[:maxListNotes], "and "+rollout.Count(more, "SidecarSet")+" more: kubectl sidecarset status NAME")
 	}
 	if len(lines) == 0 {
 		return ""

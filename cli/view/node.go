@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/outrigger/outrigger/internal/rollout"
 )
 
 // Nodes reads the nodes of pods. The zero value reads no nodes.
@@ -52,7 +54,7 @@ func (r *Rollout) onNotReadyNodes(nodes Nodes) (found []string) {
 				since = " for " + age(nodes.Now, c.LastTransitionTime.Time)
 			}
 		}
-		found = append(found, fmt.Sprintf("node %s of %s is NotReady%s: kubectl describe node %[1]s", name, plural(pods[name], "pod"), since))
+		found = append(found, fmt.Sprintf("node %s of %s is NotReady%s: kubectl describe node %[1]s", name, rollout.Count(pods[name], "pod"), since))
 	}
 	return found
 }
@@ -129,7 +131,7 @@ func FindLost(in *Input) (found Lost, err error) {
 	if n := len(found.Nodes); n > 0 {
 		found.Note = nodes[found.Nodes[0]]
 		if n > 1 {
-			found.Note += "; and " + plural(n-1, "node") + " more"
+			found.Note += "; and " + rollout.Count(n-1, "node") + " more"
 		}
 	}
 	return found, nil

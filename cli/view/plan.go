@@ -134,7 +134,7 @@ func (in *PlanInput) notes() ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		notes = append(notes, fmt.Sprintf("the SidecarSet is new: pods get it when they are created; %s match now", plural(len(missing), "pod")))
+		notes = append(notes, fmt.Sprintf("the SidecarSet is new: pods get it when they are created; %s match now", rollout.Count(len(missing), "pod")))
 	}
 	if set.Spec.UpdateStrategy.Paused {
 		notes = append(notes, "spec.updateStrategy.paused is true: no pod is upgraded until it is false")
@@ -315,15 +315,15 @@ func (p *Plan) Text(s Style) string {
 	for _, note := range p.Notes {
 		lines = append(lines, s.Paint.in(Busy, "Note: ")+note)
 	}
-	steps, more := " in "+plural(len(p.Batches), "step"), "steps more"
+	steps, more := " in "+rollout.Count(len(p.Batches), "step"), "steps more"
 	if p.Policy != "" { // In this case, a step is a step of the policy.
 		steps, more = "", "more lines"
 	}
 	lines = append(lines, fmt.Sprintf("%d of %s%s, at most %d unavailable at once (maxUnavailable %s); %d have this version, %d stay old",
-		p.upgraded(), plural(p.Counts.Matched, "pod"), steps, p.Limits.Slots, p.Limits.MaxUnavailable, p.Counts.Updated, len(p.Stay)))
+		p.upgraded(), rollout.Count(p.Counts.Matched, "pod"), steps, p.Limits.Slots, p.Limits.MaxUnavailable, p.Counts.Updated, len(p.Stay)))
 	lines = append(append(lines, p.stepLines()...), p.firstBatch()...)
 	if p.Estimate != nil {
-		lines = append(lines, fmt.Sprintf("About %s at the pace of the last rollout: %s in %s", p.Estimate.Round(time.Second), plural(p.Pace.Pods, "pod"), p.Pace.Took.Round(time.Second)))
+		lines = append(lines, fmt.Sprintf("About %s at the pace of the last rollout: %s in %s", p.Estimate.Round(time.Second), rollout.Count(p.Pace.Pods, "pod"), p.Pace.Took.Round(time.Second)))
 	} else if p.PaceUnknown != "" {
 		lines = append(lines, s.Paint.in(Faint, "No estimate: "+p.PaceUnknown))
 	}
@@ -345,7 +345,7 @@ func (p *Plan) firstBatch() []string {
 	if p.Now == 0 {
 		return nil
 	}
-	line := "batch 1: " + plural(p.Now, "pod") + " now"
+	line := "batch 1: " + rollout.Count(p.Now, "pod") + " now"
 	if p.Queued > 0 {
 		line += fmt.Sprintf(", up to %d more as pods become ready", p.Queued)
 	}
@@ -364,7 +364,7 @@ func (p *Plan) stayingLines(s Style) []string {
 	}
 	var lines []string
 	for _, reason := range reasons {
-		lines = append(lines, fmt.Sprintf("  %s: %s", plural(len(byReason[reason]), "pod"), reason), "    "+someOf(byReason[reason], s.Wide))
+		lines = append(lines, fmt.Sprintf("  %s: %s", rollout.Count(len(byReason[reason]), "pod"), reason), "    "+someOf(byReason[reason], s.Wide))
 	}
 	return lines
 }

@@ -72,9 +72,9 @@ func (p *Plan) stepLines() []string {
 	lines := []string{"RolloutPolicy " + p.Policy + ":"}
 	for i := range p.PolicySteps {
 		step := &p.PolicySteps[i]
-		line := fmt.Sprintf("%s (%d of %d)", plural(step.Pods, "more pod"), step.Updated, step.Of)
+		line := fmt.Sprintf("%s (%d of %d)", rollout.Count(step.Pods, "more pod"), step.Updated, step.Of)
 		if step.Pods == step.Updated {
-			line = plural(step.Pods, "pod")
+			line = rollout.Count(step.Pods, "pod")
 		}
 		if step.Bake != nil {
 			line += ", bakes " + duration.HumanDuration(step.Bake.Duration)

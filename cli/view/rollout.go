@@ -305,7 +305,7 @@ func (r *Rollout) Done() (bool, error) {
 	case !r.Phase.Ended():
 		return false, nil
 	case r.Counts.NotUpgradable > 0:
-		return true, fmt.Errorf("the rollout ended, but %s cannot be upgraded in place, and get the new version when they are recreated: %s", plural(r.Counts.NotUpgradable, "pod"), restartCommand(r.Name))
+		return true, fmt.Errorf("the rollout ended, but %s cannot be upgraded in place, and get the new version when they are recreated: %s", rollout.Count(r.Counts.NotUpgradable, "pod"), restartCommand(r.Name))
 	}
 	return true, nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/podstate"
+	"github.com/outrigger/outrigger/internal/rollout"
 )
 
 const (
@@ -118,7 +119,7 @@ func (r *Rollout) slotsLine() string {
 		line += fmt.Sprintf(", %d more unavailable", more)
 	}
 	if r.Limits.NotReady > 0 { // These pods are not ready for another reason than an upgrade.
-		line += fmt.Sprintf(", %s not ready (uses no slot)", plural(r.Limits.NotReady, "more pod"))
+		line += fmt.Sprintf(", %s not ready (uses no slot)", rollout.Count(r.Limits.NotReady, "more pod"))
 	}
 	if r.Limits.Partition != "" {
 		line += ", partition " + r.Limits.Partition
@@ -169,10 +170,10 @@ func (r *Rollout) runLine(s Style) string {
 	if r.Run.Phase == protocol.PhaseProgressing && r.Run.Batches > 0 {
 		line += fmt.Sprintf("batch %d in progress", r.Run.Batches) // The run counts the pods of a batch when the batch ends.
 	} else {
-		line += plural(r.Run.Batches, "batch") + ", " + plural(r.Run.Upgraded, "upgrade") + " started"
+		line += rollout.Count(r.Run.Batches, "batch") + ", " + rollout.Count(r.Run.Upgraded, "upgrade") + " started"
 	}
 	if r.Run.Failed > 0 {
-		line += fmt.Sprintf(", %s rejected", plural(r.Run.Failed, "write"))
+		line += fmt.Sprintf(", %s rejected", rollout.Count(r.Run.Failed, "write"))
 	}
 	return line
 }

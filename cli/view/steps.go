@@ -11,6 +11,7 @@ import (
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/rollout"
 	"github.com/outrigger/outrigger/internal/stage"
 )
 
@@ -255,7 +256,7 @@ func (p *Step) definition(before, after string) string {
 	case p.UpTo == allPods:
 		text = "all pods"
 	case upTo.Type == intstr.Int:
-		text = "up to " + plural(upTo.IntValue(), "pod")
+		text = "up to " + rollout.Count(upTo.IntValue(), "pod")
 	}
 	if bake, err := time.ParseDuration(p.Bake); err == nil {
 		text += ", bakes " + duration.HumanDuration(bake)

@@ -66,14 +66,3 @@ func table(rows [][]string) string {
 }
 
 func text(lines []string) string { return strings.Join(lines, "\n") + "\n" }
-
-func plural(n int, thing string) string {
-	switch {
-	case n == 1:
-	case strings.HasSuffix(thing, "ch"):
-		thing += "es"
-	default:
-		thing += "s"
-	}
-	return fmt.Sprintf("%d %s", n, thing)
-}

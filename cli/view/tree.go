@@ -1,6 +1,10 @@
 package view
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/outrigger/outrigger/internal/rollout"
+)
 
 // node is a line of a tree with its subtrees.
 type node struct {
@@ -66,7 +70,7 @@ func (o *Owner) node(s Style) node {
 		}
 		listed, width = append(listed, pod), max(width, len(pod.Name))
 	}
-	n := node{text: fmt.Sprintf("%s in %s  %s, %d ready", o.Title(), o.Namespace, plural(len(o.Pods), "pod"), o.Ready())}
+	n := node{text: fmt.Sprintf("%s in %s  %s, %d ready", o.Title(), o.Namespace, rollout.Count(len(o.Pods), "pod"), o.Ready())}
 	for _, pod := range listed {
 		n.below = append(n.below, node{text: pod.line(s, width)})
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/podstate"
+	"github.com/outrigger/outrigger/internal/rollout"
 )
 
 // RolloutWhy explains why the rollout of a SidecarSet makes no progress. The decisive reason comes first.
@@ -76,7 +77,7 @@ func NewRolloutWhy(in *Input) (*RolloutWhy, error) {
 // missingLine returns a line about the pods without sidecars. The command restart recreates the pods that
 // have a controller.
 func (r *Rollout) missingLine(missing BehindPods) string {
-	line := fmt.Sprintf("not injected though they match: %s (kubectl sidecarset list --missing)", plural(len(missing), "pod"))
+	line := fmt.Sprintf("not injected though they match: %s (kubectl sidecarset list --missing)", rollout.Count(len(missing), "pod"))
 	if missing.controlled() {
 		line += "; " + recreatePods + restartCommand(r.Name)
 	}
@@ -165,7 +166,7 @@ func (r *Rollout) stuckPods(now time.Time) []string {
 		found = append(found, "maxUnavailable is "+r.Limits.MaxUnavailable+": no ready pod may be upgraded ("+PatchStrategy(r.Name, "maxUnavailable", "1")+")")
 	}
 	if r.Counts.Remaining > 0 && r.Limits.Open == 0 && r.Limits.Slots > 0 && !r.notResponding {
-		found = append(found, fmt.Sprintf("all slots are used: %s unavailable (maxUnavailable %s)", plural(r.Counts.Unavailable, "pod"), r.Limits.MaxUnavailable))
+		found = append(found, fmt.Sprintf("all slots are used: %s unavailable (maxUnavailable %s)", rollout.Count(r.Counts.Unavailable, "pod"), r.Limits.MaxUnavailable))
 	}
 	const enough = 10
 	named, starting := 0, r.starting()
@@ -182,7 +183,7 @@ func (r *Rollout) stuckPods(now time.Time) []string {
 		}
 	}
 	if named > enough {
-		found = append(found, fmt.Sprintf("and %s more", plural(named-enough, "pod")))
+		found = append(found, fmt.Sprintf("and %s more", rollout.Count(named-enough, "pod")))
 	}
 	return slices.Concat(found, r.stuckPodsNext(), r.unreadyReasons(now))
 }
@@ -247,7 +248,7 @@ func (r *Rollout) notUpgradable(in *Input) []string {
 	}
 	var found []string
 	for reason, n := range count {
-		line := fmt.Sprintf("%s %s; recreate them", plural(n, "pod"), reason)
+		line := fmt.Sprintf("%s %s; recreate them", rollout.Count(n, "pod"), reason)
 		if controlled[reason] {
 			line += ": " + restartCommand(r.Name)
 		}

@@ -199,7 +199,7 @@ func (w *fixture) startRole(ctx context.Context, role string, args ...string) er
 }
 
 func (w *fixture) open(ctx context.Context, name, upstream string) (address string, err error) {
-	l, err := link.Open(ctx, upstream)
+	l, err := link.Open(ctx, "127.0.0.1:0", upstream)
 	if err != nil {
 		return "", err
 	}

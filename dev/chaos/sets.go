@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/serviceerror"
 	sdk "go.temporal.io/sdk/client"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/temporal"
 )
 
 const (
@@ -196,7 +196,7 @@ func (w *fixture) resume(ctx context.Context, name string) error {
 			return client.IgnoreNotFound(err)
 		}
 		err := w.Temporal.SignalWorkflow(ctx, protocol.WorkflowID(set.Name, set.UID), "", protocol.ResumeSignal, protocol.Pause{By: "chaos"})
-		if missing := (*serviceerror.NotFound)(nil); err != nil && !errors.As(err, &missing) {
+		if err != nil && !temporal.IsNotFound(err) {
 			return err
 		}
 		if set.Status.ObservedGeneration != set.Generation || set.Status.Rollout != nil && set.Status.Rollout.Pause != nil {

@@ -48,13 +48,8 @@ type connection struct {
 	once           sync.Once
 }
 
-// Open returns a link that listens on a free port of this machine, and forwards to upstream.
-func Open(ctx context.Context, upstream string) (*Link, error) {
-	return OpenAt(ctx, "127.0.0.1:0", upstream)
-}
-
-// OpenAt returns a link that listens at address, and forwards to upstream.
-func OpenAt(ctx context.Context, address, upstream string) (*Link, error) {
+// Open returns a link that listens at address, and forwards to upstream.
+func Open(ctx context.Context, address, upstream string) (*Link, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("open a link to %s: %w", upstream, err)

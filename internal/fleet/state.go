@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -55,7 +56,7 @@ func Report(s *protocol.FleetState, content protocol.FleetContent, now time.Time
 		return Nothing
 	}
 	supersede(s, content.Hash)
-	note(s, protocol.FleetEvent{Time: now, Hash: s.Hash, What: "began", Cluster: title(cluster, content.Member)})
+	note(s, protocol.FleetEvent{Time: now, Hash: s.Hash, What: "began", Cluster: cmp.Or(cluster.Name, content.Member)})
 	return Superseded
 }
 
@@ -84,7 +85,7 @@ func lostPermit(cluster *protocol.FleetCluster, content protocol.FleetContent) b
 // recordOwn records the permit of a user of the cluster, if any.
 func recordOwn(s *protocol.FleetState, cluster *protocol.FleetCluster, content protocol.FleetContent, now time.Time) {
 	if own := content.Own; own != nil && (cluster.Own == nil || *cluster.Own != *own) {
-		note(s, protocol.FleetEvent{Time: now, Hash: content.Hash, What: "permitted in its cluster", Cluster: title(cluster, content.Member), By: own.By, Reason: own.Reason})
+		note(s, protocol.FleetEvent{Time: now, Hash: content.Hash, What: "permitted in its cluster", Cluster: cmp.Or(cluster.Name, content.Member), By: own.By, Reason: own.Reason})
 	}
 	cluster.Own = content.Own
 }
@@ -243,12 +244,12 @@ func Finish(s *protocol.FleetState, uid string, result protocol.FleetResult, now
 	if failed <= limit {
 		return
 	}
-	reason := fmt.Sprintf("cluster %s failed: %s", title(cluster, uid), result.Reason)
+	reason := fmt.Sprintf("cluster %s failed: %s", cmp.Or(cluster.Name, uid), result.Reason)
 	if limit > 0 {
 		reason += fmt.Sprintf("; %d clusters failed, and failure.maxFailedClusters is %d", failed, limit)
 	}
 	stop(s, reason, s.Spec.Failure.Action, began)
-	note(s, protocol.FleetEvent{Time: now, Hash: s.Hash, What: "failed", Cluster: title(cluster, uid), Reason: result.Reason})
+	note(s, protocol.FleetEvent{Time: now, Hash: s.Hash, What: "failed", Cluster: cmp.Or(cluster.Name, uid), Reason: result.Reason})
 }
 
 func countOf(s *protocol.FleetState, state protocol.FleetClusterState) (n int) {
@@ -258,13 +259,6 @@ func countOf(s *protocol.FleetState, state protocol.FleetClusterState) (n int) {
 		}
 	}
 	return n
-}
-
-func title(cluster *protocol.FleetCluster, uid string) string {
-	if cluster.Name == "" {
-		return uid
-	}
-	return cluster.Name
 }
 
 // stop records that the content failed, and stops the rollout, so that no further cluster begins. has

@@ -80,12 +80,7 @@ func Pod(pod *corev1.Pod, sets []*Set, now metav1.Time) (*Injection, error) {
 
 // active returns the SidecarSets that are not paused, sorted by name (SPEC §4.1).
 func active(sets []*Set) []*Set {
-	kept := make([]*Set, 0, len(sets))
-	for _, set := range sets {
-		if !set.Spec.InjectionStrategy.Paused {
-			kept = append(kept, set)
-		}
-	}
+	kept := slices.DeleteFunc(slices.Clone(sets), func(set *Set) bool { return set.Spec.InjectionStrategy.Paused })
 	slices.SortFunc(kept, func(a, b *Set) int { return strings.Compare(a.Name, b.Name) })
 	return kept
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // ConditionName is the name of the match condition that follows the SidecarSets (SPEC §4.16).
@@ -26,12 +28,10 @@ type Condition struct {
 	all bool
 	// values maps the key of a label to the accepted values, for the scopes that only require one label.
 	// Keys and values are CEL strings. One list of values compiles faster than a term for each scope.
-	values map[string]set
+	values map[string]sets.Set[string]
 	// terms are the CEL expressions of the other scopes.
-	terms set
+	terms sets.Set[string]
 }
-
-type set map[string]struct{}
 
 // NewCondition returns the condition of these scopes. If the expression would be too large, NewCondition
 // returns a larger condition, as described at fitting.
@@ -101,20 +101,11 @@ func (c Condition) Covers(other Condition) bool {
 
 func (c Condition) coversTerms(other Condition) bool {
 	for key, values := range other.values {
-		if !c.values[key].covers(values) {
+		if !c.values[key].IsSuperset(values) {
 			return false
 		}
 	}
-	return c.terms.covers(other.terms)
-}
-
-func (s set) covers(other set) bool {
-	for one := range other {
-		if _, found := s[one]; !found {
-			return false
-		}
-	}
-	return true
+	return c.terms.IsSuperset(other.terms)
 }
 
 // Contains reports whether the condition contains the pods that a scope can select. The condition may
@@ -187,19 +178,17 @@ func (c *Condition) add(scope Scope) {
 
 func (c *Condition) accept(key string, values ...string) {
 	if c.values == nil {
-		c.values = map[string]set{}
+		c.values = map[string]sets.Set[string]{}
 	}
 	if c.values[key] == nil {
-		c.values[key] = set{}
+		c.values[key] = sets.Set[string]{}
 	}
-	for _, value := range values {
-		c.values[key][value] = struct{}{}
-	}
+	c.values[key].Insert(values...)
 }
 
 func (c *Condition) addTerm(term string) {
 	if c.terms == nil {
-		c.terms = set{}
+		c.terms = sets.Set[string]{}
 	}
-	c.terms[term] = struct{}{}
+	c.terms.Insert(term)
 }

@@ -75,3 +75,15 @@ func FormatDuration(d time.Duration) string {
 	}
 	return text
 }
+
+// Count returns a number with its noun, such as 1 pod, 2 pods and 3 batches.
+func Count(n int, noun string) string {
+	switch {
+	case n == 1:
+	case strings.HasSuffix(noun, "ch"):
+		noun += "es"
+	default:
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/internal/record"
 	"github.com/outrigger/outrigger/internal/revision"
+	"github.com/outrigger/outrigger/internal/rollout"
 )
 
 // setPods counts the pods with the sidecars of a SidecarSet, by their problems.
@@ -173,16 +174,9 @@ func (c *Check) checkPods(of *setPods) {
 		{olderForm, Note, "annotations", "the annotation has the older form, SidecarSet name to hash. The next upgrade writes the newer form."},
 	} {
 		if tally := of.problems[m.problem]; tally.pods > 0 {
-			c.find(m.effect, m.topic, objectOf(of.set), "%s, such as %s: %s", plural(tally.pods, "pod"), tally.example, m.message)
+			c.find(m.effect, m.topic, objectOf(of.set), "%s, such as %s: %s", rollout.Count(tally.pods, "pod"), tally.example, m.message)
 		}
 	}
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // imageEdit returns the version of a SidecarSet after spec is applied with other images. The result is nil if

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/outrigger/outrigger/internal/rollout"
 )
 
 // Effect is the severity of a finding.
@@ -82,7 +84,7 @@ func (r *Report) sort() {
 // Write writes the report as text.
 func (r *Report) Write(out io.Writer) error {
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s; %s with sidecars, %d of %d up to date\n", plural(r.Sets, "SidecarSet"), plural(r.Pods, "pod"), r.Updated, r.Matched)
+	fmt.Fprintf(&text, "%s; %s with sidecars, %d of %d up to date\n", rollout.Count(r.Sets, "SidecarSet"), rollout.Count(r.Pods, "pod"), r.Updated, r.Matched)
 	r.writeAnswerers(&text)
 	headings := map[Effect]string{Blocks: "Blockers", Differs: "Differences", Note: "Notes"}
 	for i := range r.Findings {
@@ -102,7 +104,7 @@ func (r *Report) Verdict() string {
 	if r.Blocked() == 0 {
 		return "No blockers."
 	}
-	return plural(r.Blocked(), "blocker") + "."
+	return rollout.Count(r.Blocked(), "blocker") + "."
 }
 
 func writeFinding(text *strings.Builder, f *Finding) {

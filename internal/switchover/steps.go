@@ -32,20 +32,20 @@ func (c *Check) checkSteps(of *setPods) {
 	case due <= 0:
 	case rolledBack != nil:
 		c.find(Differs, "steps", objectOf(set), "The rollout failed and was rolled back to revision %s. OpenKruise would upgrade %s to the failed content. "+
-			"Before you start OpenKruise, apply the earlier content, or set spec.updateStrategy.paused.", rolledBack.Revision, plural(due, "pod")).
+			"Before you start OpenKruise, apply the earlier content, or set spec.updateStrategy.paused.", rolledBack.Revision, rollout.Count(due, "pod")).
 			Remedy = "kubectl sidecarset undo " + set.Name
 	case paused != nil:
 		c.find(Differs, "steps", objectOf(set), "The rollout is %s. OpenKruise does not know this pause, and would upgrade the remaining %s. "+
 			"Before you start OpenKruise, set spec.updateStrategy.paused or a partition.",
-			protocol.Pause{By: paused.By, Reason: paused.Reason}.Sentence(), plural(due, "pod")).
+			protocol.Pause{By: paused.By, Reason: paused.Reason}.Sentence(), rollout.Count(due, "pod")).
 			Remedy = pauseCommand(set)
 	case frozen != nil:
 		c.find(Differs, "steps", objectOf(set), "The rollout is held: %s. OpenKruise has no freezes, windows and fleets, and would upgrade the remaining %s. "+
-			"Before you start OpenKruise, set spec.updateStrategy.paused or a partition.", frozen.Message, plural(due, "pod")).
+			"Before you start OpenKruise, set spec.updateStrategy.paused or a partition.", frozen.Message, rollout.Count(due, "pod")).
 			Remedy = pauseCommand(set)
 	default:
 		c.find(Differs, "steps", objectOf(set), "The steps of RolloutPolicy %s have not ended. OpenKruise has no steps, and would upgrade the remaining %s. "+
-			"Before you start OpenKruise, end all steps, or set spec.updateStrategy.paused or a partition.", set.Status.Rollout.Policy, plural(due, "pod")).
+			"Before you start OpenKruise, end all steps, or set spec.updateStrategy.paused or a partition.", set.Status.Rollout.Policy, rollout.Count(due, "pod")).
 			Remedy = "kubectl sidecarset promote " + set.Name + " --full"
 	}
 }

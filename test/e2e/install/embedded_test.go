@@ -133,7 +133,7 @@ func TestTheEmbeddedTemporalRollsOut(t *testing.T) {
 	s := newSite(t)
 	s.volume("first")
 	// Services have no network on this node, so a link replaces the Service.
-	service, err := link.OpenAt(s.ctx, embeddedAddress, "127.0.0.1:1")
+	service, err := link.Open(s.ctx, embeddedAddress, "127.0.0.1:1")
 	require.NoError(t, err)
 	t.Cleanup(service.Close)
 	s.run("helm", "install", "outrigger", root+"/charts/outrigger", "--namespace=kruise-system", "--create-namespace",

@@ -93,7 +93,7 @@ func forward() error {
 		return fmt.Errorf("find the API server: %w", err)
 	}
 	for at, upstream := range map[string]string{cluster.APIServerAddress + ":443": server.Host, temporalAddress: node.TemporalAddress} {
-		if _, err := link.OpenAt(context.Background(), at, upstream); err != nil {
+		if _, err := link.Open(context.Background(), at, upstream); err != nil {
 			return err
 		}
 	}
