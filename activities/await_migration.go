@@ -16,7 +16,7 @@ import (
 // generation does not stop the activity, because a hot upgrade that has begun finishes.
 func (a *Activities) AwaitMigration(ctx context.Context, input protocol.AwaitMigrationInput) (result protocol.AwaitMigrationResult, err error) {
 	defer keepHeartbeating(ctx, a.Clock)()
-	set, rejected := a.recentSet(input.SidecarSet), input.Rejected.Set()
+	set, rejected := a.recentSet(input.SidecarSet, nil), input.Rejected.Set()
 	excluded := func(pod protocol.PodReference) bool { return rejected[protocol.FingerprintOf(pod.UID)] }
 	written, idle := a.unseenWrites(input.Written), newIdleTimer(a.Clock)
 	err = a.poll(ctx, input.SidecarSet.Name, func() (time.Duration, error) {

@@ -37,7 +37,7 @@ func (a *Activities) NextBatch(ctx context.Context, input protocol.NextBatchInpu
 func (a *Activities) newNextBatch(input protocol.NextBatchInput) *nextBatch {
 	return &nextBatch{
 		Activities: a, input: input, began: a.Clock.Now(),
-		set: a.recentTarget(input.SidecarSet, input.Stage), unseen: a.unseenWrites(input.Written), idle: newIdleTimer(a.Clock),
+		set: a.recentSet(input.SidecarSet, input.Stage), unseen: a.unseenWrites(input.Written), idle: newIdleTimer(a.Clock),
 	}
 }
 

@@ -57,12 +57,6 @@ func (a *Activities) liveSet(ctx context.Context, reference protocol.SetReferenc
 // older than the cached pods.
 type recentSet = recent[*v1alpha1.SidecarSet]
 
-func (a *Activities) recentSet(reference protocol.SetReference) *recentSet {
-	return newRecent(a.Clock, "SidecarSet "+reference.Name, func(ctx context.Context) (*v1alpha1.SidecarSet, error) {
-		return a.liveSet(ctx, reference)
-	})
-}
-
 // population reads the matched pods of a SidecarSet from the cache.
 func (a *Activities) population(ctx context.Context, set *v1alpha1.SidecarSet) ([]rollout.Pod, error) {
 	pods, err := a.Index.Of(set.Name)

@@ -63,7 +63,7 @@ func (b *resetBatch) resetAll(ctx context.Context, set protocol.SetReference) (p
 func (a *Activities) newResetBatch(input protocol.ResetBatchInput) *resetBatch {
 	now := a.Clock.Now()
 	return &resetBatch{
-		writer: a.writer(changeReset), upgrading: input.Upgrading, queue: input.Pods, set: a.recentSet(input.SidecarSet), rejected: input.Rejected.Set(),
+		writer: a.writer(changeReset), upgrading: input.Upgrading, queue: input.Pods, set: a.recentSet(input.SidecarSet, nil), rejected: input.Rejected.Set(),
 		deadline: newWriteDeadline(a.Clock), before: a.unseenWrites(nil),
 		done: map[protocol.PodReference]bool{}, skipped: map[protocol.PodReference]time.Time{}, refused: map[protocol.PodReference]bool{}, end: now.Add(resetTime), busy: now,
 	}

@@ -35,8 +35,9 @@ func (a *Activities) target(ctx context.Context, set *v1alpha1.SidecarSet, curre
 	return stage.Target(set, recorded)
 }
 
-// recentTarget returns the result of target for a SidecarSet at most maxAge old.
-func (a *Activities) recentTarget(reference protocol.SetReference, current *protocol.Stage) *recentSet {
+// recentSet returns the result of target for a SidecarSet at most maxAge old. Without a stage, the result is
+// the SidecarSet.
+func (a *Activities) recentSet(reference protocol.SetReference, current *protocol.Stage) *recentSet {
 	return newRecent(a.Clock, "SidecarSet "+reference.Name, func(ctx context.Context) (*v1alpha1.SidecarSet, error) {
 		return a.liveTarget(ctx, reference, current)
 	})

@@ -18,7 +18,7 @@ func (a *Activities) WriteUpgradableConditions(ctx context.Context, input protoc
 	defer keepHeartbeating(ctx, a.Clock)()
 	defer a.Metrics.time(changeCondition, a.Clock)()
 	var outcome outcome
-	writer, recent := a.writer(changeCondition), a.recentSet(input.SidecarSet)
+	writer, recent := a.writer(changeCondition), a.recentSet(input.SidecarSet, nil)
 	decide := func(ctx context.Context, pod *corev1.Pod) (decision, error) {
 		set, err := recent.get(ctx)
 		if err != nil || set == nil || set.Generation != input.Generation {

@@ -25,10 +25,15 @@ func PodWebhook(ctx context.Context, reader client.Reader) (*admissionregistrati
 	if err != nil {
 		return nil, fmt.Errorf("read MutatingWebhookConfiguration %s: %w", WebhookConfigurationName, err)
 	}
+	return WebhookNamed(&configuration, PodWebhookName), nil
+}
+
+// WebhookNamed returns the webhook with a name, or nil.
+func WebhookNamed(configuration *admissionregistrationv1.MutatingWebhookConfiguration, name string) *admissionregistrationv1.MutatingWebhook {
 	for i := range configuration.Webhooks {
-		if configuration.Webhooks[i].Name == PodWebhookName {
-			return &configuration.Webhooks[i], nil
+		if configuration.Webhooks[i].Name == name {
+			return &configuration.Webhooks[i]
 		}
 	}
-	return nil, nil
+	return nil
 }

@@ -106,17 +106,12 @@ func countByOwner(pods []*corev1.Pod) map[Workload]available {
 		}
 		count := owners[workloadOf(pod)]
 		count.pods++
-		if podReady(pod) {
+		if podstate.True(pod, corev1.PodReady) {
 			count.ready++
 		}
 		owners[workloadOf(pod)] = count
 	}
 	return owners
-}
-
-func podReady(pod *corev1.Pod) bool {
-	ready := podstate.Condition(pod, corev1.PodReady)
-	return ready != nil && ready.Status == corev1.ConditionTrue
 }
 
 // recreatable returns an error if recreated pods would not get the newest version.
@@ -270,7 +265,7 @@ func (e *Evictions) Evicted(now *Restart, pod *BehindPod) {
 	}
 	e.owners[owner].evicted++
 	count.pods--
-	if podReady(pod.pod) {
+	if podstate.True(pod.pod, corev1.PodReady) {
 		count.ready--
 	}
 	now.owners[owner] = count

@@ -188,8 +188,7 @@ func (i *injection) outOfScope() string {
 // NewPodWhy explains a pod for each SidecarSet, in the order of the SidecarSets.
 func NewPodWhy(in PodWhyInput) *PodWhy {
 	w := &PodWhy{Namespace: in.Pod.Namespace, Name: in.Pod.Name, Sets: []SetWhy{}, Fault: in.Fault}
-	ready := podstate.Condition(in.Pod, corev1.PodReady)
-	stuck := (match.Active(in.Pod) || in.Pod.DeletionTimestamp != nil) && (ready == nil || ready.Status != corev1.ConditionTrue)
+	stuck := (match.Active(in.Pod) || in.Pod.DeletionTimestamp != nil) && !podstate.True(in.Pod, corev1.PodReady)
 	// If the node of a ready pod does not exist, the API server shows the pod as ready until Kubernetes
 	// deletes the pod.
 	lost := in.Nodes.Get != nil && in.Pod.Spec.NodeName != "" && match.Active(in.Pod) && in.Nodes.missing(in.Pod.Spec.NodeName)

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os/exec"
@@ -59,7 +60,7 @@ func (c *Cluster) Apply(ctx context.Context, folder string) error {
 	if err := c.suspendConversion(ctx); err != nil {
 		return fmt.Errorf("apply %s: %w", folder, err)
 	}
-	out, err := c.kubectl(ctx, "apply", "--server-side", "--force-conflicts", "--output=name", "--kustomize", folder)
+	out, err := c.Kubectl(ctx, nil, "apply", "--server-side", "--force-conflicts", "--output=name", "--kustomize", folder)
 	if err != nil {
 		return fmt.Errorf("apply %s: %w", folder, err)
 	}
@@ -77,7 +78,7 @@ func (c *Cluster) Apply(ctx context.Context, folder string) error {
 // while the definition has no conditions.
 func (c *Cluster) AwaitEstablished(ctx context.Context, name string) error {
 	return poll(ctx, "wait for the definition "+name, func(ctx context.Context) error {
-		_, err := c.kubectl(ctx, "wait", "--for=condition=Established", "--timeout=1m", "crd/"+name)
+		_, err := c.Kubectl(ctx, nil, "wait", "--for=condition=Established", "--timeout=1m", "crd/"+name)
 		return err
 	})
 }
@@ -98,14 +99,15 @@ func (c *Cluster) suspendConversion(ctx context.Context) error {
 	})
 }
 
-func (c *Cluster) kubectl(ctx context.Context, args ...string) (string, error) {
+// Kubectl runs kubectl as the admin, and returns the trimmed output.
+func (c *Cluster) Kubectl(ctx context.Context, stdin []byte, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, c.binary("kubectl"), append([]string{"--kubeconfig", c.Kubeconfig}, args...)...)
 	var stdout, stderr strings.Builder
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &stdout, &stderr
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("kubectl %s: %s: %w", args[0], strings.TrimSpace(stderr.String()), err)
+		return "", fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
 	}
-	return stdout.String(), nil
+	return strings.TrimSpace(stdout.String()), nil
 }
 
 // CreateSystemNamespace creates namespace SystemNamespace unless it exists.

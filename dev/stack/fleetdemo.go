@@ -258,7 +258,7 @@ func (d *fleetDemo) deliver(ctx context.Context, image string) error {
 	for i := len(d.members) - 1; i >= 0; i-- {
 		m := d.members[i]
 		m.watched.Expect(image)
-		if _, err := m.kubectl(ctx, nil, "patch", "sidecarset", fleetSet, "--type=json",
+		if _, err := m.Kubectl(ctx, nil, "patch", "sidecarset", fleetSet, "--type=json",
 			`--patch=[{"op":"replace","path":"/spec/containers/0/image","value":"`+image+`"}]`); err != nil {
 			return err
 		}

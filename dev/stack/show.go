@@ -1,14 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"embed"
 	"errors"
 	"fmt"
 	"io"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -90,7 +87,7 @@ func (d *demo) inject(ctx context.Context) error {
 	if err := d.awaitStatus(ctx); err != nil {
 		return err
 	}
-	uid, err := d.kubectl(ctx, nil, "get", "sidecarset", set, "-o", "jsonpath={.metadata.uid}")
+	uid, err := d.Kubectl(ctx, nil, "get", "sidecarset", set, "-o", "jsonpath={.metadata.uid}")
 	if err != nil {
 		return err
 	}
@@ -115,7 +112,7 @@ func (d *demo) awaitInjection(ctx context.Context, app, sidecar string) error {
 	var last error
 	err := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		var containers string
-		containers, last = d.kubectl(ctx, nil, "run", "probe", "--image=nginx", "--labels=app="+app, "--dry-run=server", "-o", "jsonpath={.spec.containers[*].name}")
+		containers, last = d.Kubectl(ctx, nil, "run", "probe", "--image=nginx", "--labels=app="+app, "--dry-run=server", "-o", "jsonpath={.spec.containers[*].name}")
 		return slices.Contains(strings.Fields(containers), sidecar), nil
 	})
 	if err != nil {
@@ -204,7 +201,7 @@ func (d *demo) finish(ctx context.Context) error {
 // ready, and prints the columns of kubectl get.
 func (d *demo) awaitStatus(ctx context.Context) error {
 	for column, field := range map[string]string{"matched": "matchedPods", "updated": "updatedPods", "ready": "readyPods", "updated and ready": "updatedReadyPods"} {
-		_, err := d.kubectl(ctx, nil, "wait", "sidecarset/"+set, "--timeout=30s", fmt.Sprintf("--for=jsonpath={.status.%s}=%d", field, pods))
+		_, err := d.Kubectl(ctx, nil, "wait", "sidecarset/"+set, "--timeout=30s", fmt.Sprintf("--for=jsonpath={.status.%s}=%d", field, pods))
 		if err != nil {
 			return fmt.Errorf("status does not say that %d pods are %s: %w", pods, column, err)
 		}
@@ -260,7 +257,7 @@ func (d *demo) apply(ctx context.Context, file string) error {
 	if err != nil {
 		return fmt.Errorf("read %s: %w", file, err)
 	}
-	out, err := d.kubectl(ctx, manifest, "apply", "-f", "-")
+	out, err := d.Kubectl(ctx, manifest, "apply", "-f", "-")
 	if err != nil {
 		return err
 	}
@@ -269,20 +266,10 @@ func (d *demo) apply(ctx context.Context, file string) error {
 }
 
 func (d *demo) print(ctx context.Context, args ...string) error {
-	out, err := d.kubectl(ctx, nil, args...)
+	out, err := d.Kubectl(ctx, nil, args...)
 	if err != nil {
 		return err
 	}
 	d.detail("$ kubectl %s\n%s", strings.Join(args, " "), out)
 	return nil
-}
-
-func (d *demo) kubectl(ctx context.Context, stdin []byte, args ...string) (string, error) {
-	var out, complaint bytes.Buffer
-	cmd := exec.CommandContext(ctx, filepath.Join("bin", "kubectl"), append([]string{"--kubeconfig=" + d.Kubeconfig}, args...)...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &out, &complaint
-	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(complaint.String()))
-	}
-	return strings.TrimSpace(out.String()), nil
 }

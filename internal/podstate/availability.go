@@ -56,13 +56,13 @@ func unavailableBefore(pod *corev1.Pod, set string) bool {
 // its upgrade, because the pod was not scheduled. The kubelet writes the start time and the first Ready
 // condition in the same update of the status, in whole seconds.
 func neverReady(pod *corev1.Pod) bool {
-	condition, started := readyCondition(pod), pod.Status.StartTime
+	condition, started := Condition(pod, corev1.PodReady), pod.Status.StartTime
 	return condition == nil || started == nil || condition.LastTransitionTime.Sub(started.Time) <= time.Second
 }
 
 // ReadyTransition returns the last transition time of the pod's Ready condition, or zero.
 func ReadyTransition(pod *corev1.Pod) metav1.Time {
-	if condition := readyCondition(pod); condition != nil {
+	if condition := Condition(pod, corev1.PodReady); condition != nil {
 		return condition.LastTransitionTime
 	}
 	return metav1.Time{}

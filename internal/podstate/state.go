@@ -275,26 +275,23 @@ func changed(pod *corev1.Pod, name string) (*corev1.Container, *corev1.Container
 
 // Ready reports whether a pod is running and has the condition Ready.
 func Ready(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodRunning && isTrue(pod, corev1.PodReady)
+	return pod.Status.Phase == corev1.PodRunning && True(pod, corev1.PodReady)
 }
 
 // NodeLost reports whether the control plane has set the condition Ready to False because the node does not
 // respond. If the kubelet sets Ready to False, ContainersReady is False too, or a readiness gate is not true.
 func NodeLost(pod *corev1.Pod) bool {
-	ready := readyCondition(pod)
-	if pod.Status.Phase != corev1.PodRunning || ready == nil || ready.Status == corev1.ConditionTrue || !isTrue(pod, corev1.ContainersReady) {
+	ready := Condition(pod, corev1.PodReady)
+	if pod.Status.Phase != corev1.PodRunning || ready == nil || ready.Status == corev1.ConditionTrue || !True(pod, corev1.ContainersReady) {
 		return false
 	}
-	return !slices.ContainsFunc(pod.Spec.ReadinessGates, func(gate corev1.PodReadinessGate) bool { return !isTrue(pod, gate.ConditionType) })
+	return !slices.ContainsFunc(pod.Spec.ReadinessGates, func(gate corev1.PodReadinessGate) bool { return !True(pod, gate.ConditionType) })
 }
 
-func isTrue(pod *corev1.Pod, kind corev1.PodConditionType) bool {
+// True reports whether a pod has a condition with the status True.
+func True(pod *corev1.Pod, kind corev1.PodConditionType) bool {
 	condition := Condition(pod, kind)
 	return condition != nil && condition.Status == corev1.ConditionTrue
-}
-
-func readyCondition(pod *corev1.Pod) *corev1.PodCondition {
-	return Condition(pod, corev1.PodReady)
 }
 
 // Condition returns a condition of a pod, or nil.
@@ -309,7 +306,7 @@ func Condition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodConditi
 
 // ReadySince returns the time at which a ready pod became ready, or zero.
 func ReadySince(pod *corev1.Pod) time.Time {
-	condition := readyCondition(pod)
+	condition := Condition(pod, corev1.PodReady)
 	if condition == nil || condition.Status != corev1.ConditionTrue {
 		return time.Time{}
 	}

@@ -98,8 +98,7 @@ func desiredHealthy(spec *policyv1.PodDisruptionBudgetSpec, expected int) (int, 
 // healthy reports whether a pod is ready and is not being deleted, and no upgrade of any SidecarSet is about
 // to restart a container of the pod.
 func healthy(pod *corev1.Pod) bool {
-	ready := podstate.Condition(pod, corev1.PodReady)
-	if ready == nil || ready.Status != corev1.ConditionTrue || pod.DeletionTimestamp != nil {
+	if !podstate.True(pod, corev1.PodReady) || pod.DeletionTimestamp != nil {
 		return false
 	}
 	states, err := record.InPlaceStates(pod.Annotations)

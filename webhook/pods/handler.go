@@ -73,7 +73,9 @@ func New(o Options) *Handler {
 }
 
 // SetEventHandler returns the event handler for the informer of SidecarSets.
-func (h *Handler) SetEventHandler() cache.ResourceEventHandler { return h.sets.informed.handler() }
+func (h *Handler) SetEventHandler() cache.ResourceEventHandler {
+	return events(h.sets.informed.put, h.sets.informed.remove)
+}
 
 // Answer answers the AdmissionReview of a new pod. Answer is a review.Decider.
 func (h *Handler) Answer(ctx context.Context, buffers *server.Buffers) (*admissionv1.AdmissionResponse, error) {

@@ -113,19 +113,19 @@ func (i *setIndex) remove(name string) {
 	i.metrics.forget(name)
 }
 
-// handler returns the handler that updates the index with the events of an informer.
-func (i *setIndex) handler() cache.ResourceEventHandler {
-	put := func(object any) {
-		if set, ok := object.(*v1alpha1.SidecarSet); ok {
-			i.put(set)
+// events returns a handler that calls put with each object, and remove with the name of each deleted object.
+func events[T any](put func(T), remove func(name string)) cache.ResourceEventHandler {
+	changed := func(object any) {
+		if typed, ok := object.(T); ok {
+			put(typed)
 		}
 	}
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    put,
-		UpdateFunc: func(_, object any) { put(object) },
+		AddFunc:    changed,
+		UpdateFunc: func(_, object any) { changed(object) },
 		DeleteFunc: func(object any) {
 			if name, err := cache.DeletionHandlingObjectToName(object); err == nil {
-				i.remove(name.Name)
+				remove(name.Name)
 			}
 		},
 	}

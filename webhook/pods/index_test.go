@@ -35,7 +35,7 @@ func found(index *setIndex, labels map[string]string) []string {
 func TestTheIndexFindsMatchingSets(t *testing.T) {
 	metrics := newMetrics(prometheus.NewRegistry())
 	index := newSetIndex(logr.Discard(), metrics)
-	handler := index.handler()
+	handler := events(index.put, index.remove)
 	for _, set := range []*v1alpha1.SidecarSet{
 		selecting("label", metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}),
 		selecting("labels", metav1.LabelSelector{MatchLabels: map[string]string{"app": "web", "tier": "a"}}),

@@ -32,23 +32,11 @@ type stepShare struct {
 }
 
 // PolicyEventHandler returns the event handler for the informer of RolloutPolicies.
-func (h *Handler) PolicyEventHandler() cache.ResourceEventHandler { return h.policies.handler() }
-
-func (p *policies) handler() cache.ResourceEventHandler {
-	put := func(object any) {
-		if policy, ok := object.(*outriggerv1.RolloutPolicy); ok {
-			p.change(func() { p.byName[policy.Name] = *policy })
-		}
-	}
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    put,
-		UpdateFunc: func(_, object any) { put(object) },
-		DeleteFunc: func(object any) {
-			if name, err := cache.DeletionHandlingObjectToName(object); err == nil {
-				p.change(func() { delete(p.byName, name.Name) })
-			}
-		},
-	}
+func (h *Handler) PolicyEventHandler() cache.ResourceEventHandler {
+	p := &h.policies
+	return events(
+		func(policy *outriggerv1.RolloutPolicy) { p.change(func() { p.byName[policy.Name] = *policy }) },
+		func(name string) { p.change(func() { delete(p.byName, name) }) })
 }
 
 func (p *policies) change(change func()) {

@@ -13,13 +13,15 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/outrigger/outrigger/kube"
 )
 
 // These are the names in config/crd and config/webhook.
 const (
 	definitionName    = "sidecarsets.apps.kruise.io"
-	configurationName = "outrigger"
-	podWebhook        = "pods.outrigger.io"
+	configurationName = kube.WebhookConfigurationName
+	podWebhook        = kube.PodWebhookName
 	setWebhook        = "sidecarsets.outrigger.io"
 	actionWebhook     = "rolloutactions.outrigger.io"
 	policyWebhook     = "rolloutpolicies.outrigger.io"

@@ -11,6 +11,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/match"
+	"github.com/outrigger/outrigger/kube"
 )
 
 // widenedAnnotation contains the time of the last widening by the admission of a SidecarSet. Each
@@ -34,7 +35,7 @@ type observedCondition struct {
 // followSets makes the match condition of the pod webhook follow the SidecarSets. followSets returns the
 // time until the condition may be narrowed, or 0.
 func (r *Reconciler) followSets(ctx context.Context, configuration *admissionregistrationv1.MutatingWebhookConfiguration, activating bool) (time.Duration, error) {
-	pods := podHook(configuration)
+	pods := kube.WebhookNamed(configuration, podWebhook)
 	if pods == nil {
 		return 0, nil
 	}
@@ -113,15 +114,6 @@ func selectedBySets(ctx context.Context, reader client.Reader) (match.Condition,
 		scopes[i], _ = match.NewScope(&sets.Items[i].Spec)
 	}
 	return match.NewCondition(scopes...), nil
-}
-
-func podHook(configuration *admissionregistrationv1.MutatingWebhookConfiguration) *admissionregistrationv1.MutatingWebhook {
-	for i := range configuration.Webhooks {
-		if configuration.Webhooks[i].Name == podWebhook {
-			return &configuration.Webhooks[i]
-		}
-	}
-	return nil
 }
 
 func isFollowed(condition admissionregistrationv1.MatchCondition) bool {

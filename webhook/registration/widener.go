@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/internal/match"
+	"github.com/outrigger/outrigger/kube"
 	"github.com/outrigger/outrigger/webhook/server"
 )
 
@@ -148,7 +149,7 @@ func (w *Widener) tryWrite(ctx context.Context, added match.Condition) error {
 		return client.IgnoreNotFound(err)
 	}
 	wanted := live.DeepCopy()
-	pods := podHook(wanted)
+	pods := kube.WebhookNamed(wanted, podWebhook)
 	if pods == nil {
 		return nil
 	}
