@@ -55,6 +55,11 @@ func UpdateID(a *outriggerv1.RolloutAction) string {
 	return protocol.ActionUpdatePrefix + string(a.UID)
 }
 
+// Expired reports whether an action is too old to be carried out. The run accepts no update of such an action.
+func Expired(a *outriggerv1.RolloutAction, now time.Time) bool {
+	return now.Sub(a.CreationTimestamp.Time) >= lifetime
+}
+
 // Refused returns the reason to reject an action, or "" if the action may be sent to a run. set is nil if
 // the SidecarSet does not exist.
 func Refused(a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet, now time.Time) string {
@@ -69,7 +74,7 @@ func Refused(a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet, now time.Ti
 		return fmt.Sprintf("SidecarSet %s has changed from generation %d to %d since the action was sent; create the action again", set.Name, a.Status.Target.Generation, set.Generation)
 	case a.Spec.Generation != 0 && a.Spec.Generation != set.Generation:
 		return fmt.Sprintf("the action is for generation %d, and SidecarSet %s has generation %d; create the action again with this generation", a.Spec.Generation, set.Name, set.Generation)
-	case now.Sub(a.CreationTimestamp.Time) >= lifetime:
+	case Expired(a, now):
 		reason := fmt.Sprintf("expired: not carried out within %.0f minutes", lifetime.Minutes())
 		if a.Status.Message != "" {
 			reason += ": " + a.Status.Message

@@ -139,6 +139,9 @@ func (c *Controller) carryOut(ctx context.Context, a *outriggerv1.RolloutAction,
 	switch {
 	case err == nil:
 		return c.answered(ctx, a, set, answer)
+	case refused != "" && a.Status.Target != nil && !errors.Is(err, runs.ErrNoRun) && !action.Expired(a, c.Clock.Now()):
+		// The run may still accept the update that was sent for the target.
+		return c.wait(ctx, a, err.Error())
 	case refused != "":
 		return c.record(ctx, a, outriggerv1.ActionRejected, refused)
 	case !errors.Is(err, runs.ErrNoRun):

@@ -137,7 +137,7 @@ func TestSpec11_13_AnActionWithoutAWorkerExpiresAndHasNoEffectLater(t *testing.T
 	for _, process := range stopped {
 		require.NoError(t, stack.Kill(process))
 	}
-	now := clocktesting.NewFakePassiveClock(time.Now().Add(-30 * time.Second))
+	now := clocktesting.NewFakePassiveClock(time.Now().Add(-90 * time.Second))
 	c := controllerAt(now, stack.TemporalAddress, stack.temporal)
 	a := s.newAction(outriggerv1.VerbApprove)
 	for range 2 {
@@ -146,7 +146,18 @@ func TestSpec11_13_AnActionWithoutAWorkerExpiresAndHasNoEffectLater(t *testing.T
 		assert.Equal(t, "no worker answers for the run (kubectl sidecarset check)", a.Status.Message)
 		assert.Equal(t, &outriggerv1.RolloutActionTarget{UID: s.set.UID, Generation: 2, Step: 1}, a.Status.Target)
 	}
-	now.SetTime(a.CreationTimestamp.Add(10 * time.Minute))
+	// The SidecarSet has changed since the pause was sent. The run may still accept the pause.
+	pause := s.newAction(outriggerv1.VerbPause)
+	s.reconcileAction(c, pause)
+	require.NotNil(t, pause.Status.Target)
+	pause.Status.Target.Generation--
+	require.NoError(t, stack.kube.Status().Update(s.ctx, pause))
+	s.reconcileAction(c, pause)
+	assert.Equal(t, outriggerv1.ActionPending, pause.Status.Phase)
+	now.SetTime(pause.CreationTimestamp.Add(10 * time.Minute))
+	s.reconcileAction(c, pause)
+	assert.Equal(t, outriggerv1.ActionRejected, pause.Status.Phase)
+
 	assert.Equal(t, time.Hour, s.reconcileAction(c, a).RequeueAfter)
 	assert.Equal(t, outriggerv1.ActionRejected, a.Status.Phase)
 	assert.Contains(t, a.Status.Message, "expired: not carried out within 10 minutes: no worker answers for the run")
