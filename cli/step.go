@@ -42,8 +42,8 @@ func ofStep(update string) bool {
 	return update == protocol.ApproveUpdate || update == protocol.PromoteUpdate
 }
 
-// requests completes the command that sends update to the run of a SidecarSet. The flag --reason is text that
-// shownBy, such as "the history shows".
+// requests completes the command that sends update to the run of a SidecarSet. shownBy completes
+// the help of the flag --reason, such as "the history shows".
 func (s *shared) requests(update, shownBy string, cmd *cobra.Command) *cobra.Command {
 	var request stepRequest
 	cmd.Args = takes(1, aSidecarSet)

@@ -133,6 +133,9 @@ func (c *cluster) followScope(ctx context.Context, from *v1alpha1.SidecarSet, re
 			also = c.reads(ctx, &set, readRun, time.Now())
 			also.nodes = view.Nodes{} // A watch must not read nodes every few seconds.
 			read = time.Now()
+			if err := ctx.Err(); err != nil {
+				return watchError(ctx, from, err) // The run may not have answered because of the time limit.
+			}
 		}
 		also.now = time.Now()
 		rollout, err := cached.rollout(ctx, &set, also)

@@ -329,8 +329,8 @@ func rolloutStarted(set *v1alpha1.SidecarSet) bool {
 }
 
 // needsTemporal reports whether a SidecarSet is requeued when Temporal becomes unavailable or available.
-// needsTemporal returns false if status shows a rollout without a next upgrade. A later change of status
-// requeues the SidecarSet in any case.
+// needsTemporal returns false if status shows a rollout without a next upgrade. A later change of the
+// reason of Progressing, of the pause or of the generation requeues the SidecarSet.
 func needsTemporal(set *v1alpha1.SidecarSet) bool {
 	progressing := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionProgressing)
 	if !rolloutStarted(set) || set.Status.Rollout.Pause != nil || progressing == nil {

@@ -176,9 +176,9 @@ func (w *statusWriter) write(ctx context.Context, before, set *v1alpha1.SidecarS
 	return nil
 }
 
-// reports contains the newest status of each SidecarSet whose write changes only counts, and conditions
-// besides the reason of Progressing. No decision reads these fields, so the event of such a write requires no
-// reconcile.
+// reports contains, for each SidecarSet, the status of the last write if the write was a report. A report
+// changes only counts and conditions, and not the reason of Progressing. No decision of the next reconcile
+// depends on a change of these fields, so the event of a report requires no reconcile.
 type reports struct{ byName sync.Map }
 
 // record is called before the write, because the event of the write may arrive before the answer.

@@ -70,9 +70,9 @@ func setEvents(sets *setLister, deleted func(*v1alpha1.SidecarSet)) handler.Type
 			switch {
 			case !onlyStatus(e.ObjectOld, e.ObjectNew):
 				q.Add(request(e.ObjectNew.Name))
-			case !sets.reported.is(e.ObjectNew):
-				// The write of the operator contains more than a report, or another client has written the
-				// status, and the reconcile corrects the status.
+			case e.ObjectOld.ResourceVersion == e.ObjectNew.ResourceVersion, !sets.reported.is(e.ObjectNew):
+				// The event is a resync, the operator has written more than a report, or another client has
+				// written the status. In the last case, the reconcile corrects the status.
 				q.AddAfter(request(e.ObjectNew.Name), minReconcileInterval)
 			}
 		},

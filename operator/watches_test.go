@@ -99,6 +99,7 @@ func TestWrittenReportsCauseNoReconcile(t *testing.T) {
 	}
 	late := []time.Duration{minReconcileInterval}
 	report := before.DeepCopy()
+	report.ResourceVersion = "2"
 	report.Status.ReadyPods, report.Status.UpdatedReadyPods = 1, 1
 	report.Status.Conditions[0].Message = "one pod is not ready"
 	assert.Equal(t, late, enqueued(report), "another client has written the status")
@@ -107,6 +108,9 @@ func TestWrittenReportsCauseNoReconcile(t *testing.T) {
 	other := report.DeepCopy()
 	other.Status.ReadyPods = 0
 	assert.Equal(t, late, enqueued(other), "another client has changed the written status")
+	before = report
+	assert.Equal(t, late, enqueued(report), "a resync")
+	before = described("logs", generation, complete)
 	sets.reported.forget("logs")
 	assert.Equal(t, late, enqueued(report))
 

@@ -59,7 +59,7 @@ func valuesOf(term v1alpha1.UpdateScatterTerm, all []candidate) []string {
 }
 
 // spread moves the pods with a value to evenly spaced positions, for each value in sorted order. The pods
-// with a value keep their order. All other pods also keep their order.
+// with a value keep their order. All other pods also keep their order. spread overwrites order.
 func spread(order []int, values []string) []int {
 	chosen := map[string][]int{}
 	for _, pod := range order {

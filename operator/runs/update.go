@@ -65,7 +65,7 @@ func (c *Client) await(ctx context.Context, name string, call func(ctx context.C
 	rejected, isAnswer := errors.AsType[*sdktemporal.ApplicationError](err)
 	switch {
 	case isAnswer && rejected.Type() == protocol.LateRequest:
-		err = fmt.Errorf("%w: %s", errLate, rejected.Message())
+		err = errLate
 	case isAnswer:
 		result.Message, err = rejected.Message(), nil
 	case temporal.IsNotFound(err):

@@ -57,7 +57,7 @@ func (d podDryRun) causes(ctx context.Context, raw, before []byte, known []metav
 	}
 	err = d.tryPod(ctx, pod.Spec)
 	if apierrors.IsNotFound(err) && d.nested {
-		return nil, nil // The request that is no dry run creates the namespace.
+		return nil, nil // A later request that is not a dry run creates the namespace and validates the pod.
 	}
 	if apierrors.IsNotFound(err) {
 		if err := d.ensureNamespace(ctx); err != nil {
