@@ -97,18 +97,24 @@ func (a app) inject(s sidecar) (*corev1.Container, error) {
 }
 
 // sharedMounts returns the mounts of a sidecar followed by the mounts of the app containers at paths that have no
-// mount yet (SPEC §4.5). Kubernetes permits neither a path nor a volume in both mounts and devices. sharedMounts
+// mount yet (SPEC §4.5). Kubernetes permits neither a path nor a volume in both mounts and devices, and
+// Bidirectional mounts only in privileged containers. In other containers, such a mount is HostToContainer.
+// sharedMounts
 // also returns the variables that the subPathExpr of the added mounts reference.
 func (a app) sharedMounts(into *corev1.Container) ([]corev1.VolumeMount, []appVariable) {
-	mounts := slices.Clip(into.VolumeMounts)
+	mounts, used := slices.Clip(into.VolumeMounts), newUsed(into)
 	var needed []appVariable
 	for _, source := range a.containers {
 		mounts = slices.Grow(mounts, len(source.VolumeMounts))
 		variables := references{of: source}
 		for _, mount := range source.VolumeMounts {
-			if slices.ContainsFunc(mounts, func(m corev1.VolumeMount) bool { return samePath(m.MountPath, mount.MountPath) }) ||
-				slices.ContainsFunc(into.VolumeDevices, func(d corev1.VolumeDevice) bool { return clash(mount, d) }) {
+			at := path.Clean(mount.MountPath)
+			if used.mountPaths[at] || used.devicePaths[at] || used.devices[mount.Name] {
 				continue
+			}
+			used.mountPaths[at] = true
+			if propagation := mount.MountPropagation; propagation != nil && *propagation == corev1.MountPropagationBidirectional && !privileged(into) {
+				mount.MountPropagation = new(corev1.MountPropagationHostToContainer)
 			}
 			mounts = append(mounts, mount)
 			needed = append(needed, variables.referencedBy(mount.SubPathExpr)...)
@@ -117,27 +123,43 @@ func (a app) sharedMounts(into *corev1.Container) ([]corev1.VolumeMount, []appVa
 	return mounts, needed
 }
 
+func privileged(c *corev1.Container) bool {
+	return c.SecurityContext != nil && c.SecurityContext.Privileged != nil && *c.SecurityContext.Privileged
+}
+
+// used contains the paths and the volumes of the mounts and devices of a container. A pod may have tens of
+// thousands of mounts, so that a search in lists would take minutes.
+type used struct {
+	mountPaths, devicePaths, mounts, devices map[string]bool
+}
+
+func newUsed(c *corev1.Container) used {
+	u := used{map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}}
+	for _, mount := range c.VolumeMounts {
+		u.mountPaths[path.Clean(mount.MountPath)], u.mounts[mount.Name] = true, true
+	}
+	for _, device := range c.VolumeDevices {
+		u.devicePaths[path.Clean(device.DevicePath)], u.devices[device.Name] = true, true
+	}
+	return u
+}
+
 // sharedDevices returns the devices of a sidecar followed by the devices of the app containers whose paths and
 // volumes the sidecar does not use yet. Kubernetes permits only one device of a volume in a container.
 func (a app) sharedDevices(into *corev1.Container) []corev1.VolumeDevice {
-	devices := slices.Clip(into.VolumeDevices)
+	devices, used := slices.Clip(into.VolumeDevices), newUsed(into)
 	for _, source := range a.containers {
 		for _, device := range source.VolumeDevices {
-			if !slices.ContainsFunc(devices, func(d corev1.VolumeDevice) bool {
-				return d.Name == device.Name || samePath(d.DevicePath, device.DevicePath)
-			}) && !slices.ContainsFunc(into.VolumeMounts, func(m corev1.VolumeMount) bool { return clash(m, device) }) {
-				devices = append(devices, device)
+			at := path.Clean(device.DevicePath)
+			if used.devicePaths[at] || used.mountPaths[at] || used.devices[device.Name] || used.mounts[device.Name] {
+				continue
 			}
+			used.devicePaths[at], used.devices[device.Name] = true, true
+			devices = append(devices, device)
 		}
 	}
 	return devices
 }
-
-func clash(mount corev1.VolumeMount, device corev1.VolumeDevice) bool {
-	return mount.Name == device.Name || samePath(mount.MountPath, device.DevicePath)
-}
-
-func samePath(a, b string) bool { return path.Clean(a) == path.Clean(b) }
 
 // twins returns the containers of a sidecar. A cold sidecar has one container. A hot sidecar has
 // an active and a standby twin (SPEC §4.8).

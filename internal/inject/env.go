@@ -143,9 +143,13 @@ func envIndex(env []corev1.EnvVar, name string) int {
 // variables of more have one name, the first of them is added. addMissingEnv does not change env.
 func addMissingEnv(env []corev1.EnvVar, more []appVariable) []corev1.EnvVar {
 	var missing []appVariable
+	known := make(map[string]bool, len(env)+len(more))
+	for i := range env {
+		known[env[i].Name] = true
+	}
 	for _, variable := range more {
-		isSame := func(known appVariable) bool { return known.Name == variable.Name }
-		if envIndex(env, variable.Name) < 0 && !slices.ContainsFunc(missing, isSame) {
+		if !known[variable.Name] {
+			known[variable.Name] = true
 			missing = append(missing, variable)
 		}
 	}
@@ -169,6 +173,7 @@ func inReferenceOrder(variables []appVariable) []appVariable {
 	if !references {
 		return variables
 	}
+	first := firstPositions{}
 	ordered, visited := make([]appVariable, 0, len(variables)), make([]bool, len(variables))
 	var visit func(at int)
 	visit = func(at int) {
@@ -178,7 +183,7 @@ func inReferenceOrder(variables []appVariable) []appVariable {
 		visited[at] = true
 		one := &variables[at]
 		for _, match := range reference.FindAllStringSubmatch(one.Value, -1) {
-			if before, ok := positions[match[1]]; ok && envIndex(one.of.Env[:one.index], match[1]) >= 0 {
+			if before, ok := positions[match[1]]; ok && first.of(one.of, match[1]) < one.index {
 				visit(before)
 			}
 		}
@@ -188,6 +193,23 @@ func inReferenceOrder(variables []appVariable) []appVariable {
 		visit(at)
 	}
 	return ordered
+}
+
+// firstPositions contains, for each container, the position of the first variable of each name.
+type firstPositions map[*corev1.Container]map[string]int
+
+// of returns the position of the first variable with a name, or the number of variables.
+func (f firstPositions) of(container *corev1.Container, name string) int {
+	if f[container] == nil {
+		f[container] = make(map[string]int, len(container.Env))
+		for index, variable := range slices.Backward(container.Env) {
+			f[container][variable.Name] = index
+		}
+	}
+	if index, found := f[container][name]; found {
+		return index
+	}
+	return len(container.Env)
 }
 
 // setEnv replaces the last variable with the same name, or appends the variable. setEnv may change env.

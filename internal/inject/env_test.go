@@ -65,15 +65,36 @@ func TestSpec4_6_TheOrderOfReferencesAppliesAcrossContainers(t *testing.T) {
 func TestSpec4_15_NoMountsOfAPodStallInjection(t *testing.T) {
 	app := fixture.Container("app")
 	app.Env = []corev1.EnvVar{env("V0", "x")}
-	for i := range 1000 {
+	for i := range 50_000 {
 		app.Env = append(app.Env, env(fmt.Sprintf("V%d", i+1), fmt.Sprintf("$(V%d)", i)))
-		app.VolumeMounts = append(app.VolumeMounts, corev1.VolumeMount{Name: "logs", MountPath: fmt.Sprintf("/logs/%d", i), SubPathExpr: "$(V1000)"})
+		app.VolumeMounts = append(app.VolumeMounts, corev1.VolumeMount{Name: "logs", MountPath: fmt.Sprintf("/logs/%d", i), SubPathExpr: "$(V50000)"})
 	}
 	variables := references{of: &app}
-	assert.Len(t, variables.referencedBy("$(V1000)"), 1001)
-	assert.Empty(t, variables.referencedBy("$(V1000)"))
+	assert.Len(t, variables.referencedBy("$(V50000)"), 50_001)
+	assert.Empty(t, variables.referencedBy("$(V50000)"))
+	for i := range 50_000 {
+		app.VolumeDevices = append(app.VolumeDevices, corev1.VolumeDevice{Name: fmt.Sprintf("d%d", i), DevicePath: fmt.Sprintf("/dev/%d", i)})
+	}
 	injected := injectInto(t, fixture.Pod(app), fixture.SidecarSet("s", fixture.Sidecar("side", sharing)))
-	assert.Len(t, injected.Spec.Containers[0].Env, 1002)
+	assert.Len(t, injected.Spec.Containers[0].Env, 50_002)
+	assert.Len(t, injected.Spec.Containers[0].VolumeMounts, 50_000)
+	assert.Len(t, injected.Spec.Containers[0].VolumeDevices, 50_000)
+}
+
+// Kubernetes permits Bidirectional mounts only in privileged containers.
+func TestSpec4_5_ASharedBidirectionalMountNeedsAPrivilegedSidecar(t *testing.T) {
+	both, toContainer := corev1.MountPropagationBidirectional, corev1.MountPropagationHostToContainer
+	app := fixture.Container("app")
+	app.VolumeMounts = []corev1.VolumeMount{{Name: "fuse", MountPath: "/mnt", MountPropagation: &both}}
+	for name, want := range map[string]corev1.MountPropagationMode{"plain": toContainer, "privileged": both} {
+		side := fixture.Sidecar("side", sharing)
+		if name == "privileged" {
+			side.SecurityContext = &corev1.SecurityContext{Privileged: new(true)}
+		}
+		injected := injectInto(t, fixture.Pod(app), fixture.SidecarSet("s", side))
+		assert.Equal(t, want, *injected.Spec.Containers[0].VolumeMounts[0].MountPropagation, name)
+		assert.Equal(t, both, *injected.Spec.Containers[1].VolumeMounts[0].MountPropagation, "the app container does not change")
+	}
 }
 
 // Without a container name, a resourceFieldRef refers to the container that has the variable.

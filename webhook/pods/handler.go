@@ -84,6 +84,9 @@ func (h *Handler) Answer(ctx context.Context, buffers *server.Buffers) (*admissi
 	if err != nil {
 		return nil, err
 	}
+	if match.Mirror(request.pod()) {
+		return &admissionv1.AdmissionResponse{UID: request.UID, Allowed: true}, nil
+	}
 	index, err := h.sets.index(ctx)
 	if err != nil {
 		h.metrics.rejected.Inc()
@@ -98,9 +101,6 @@ func (h *Handler) Answer(ctx context.Context, buffers *server.Buffers) (*admissi
 // admit matches the pod, resolves the version of each SidecarSet, and injects the sidecars.
 func (h *Handler) admit(ctx context.Context, index *setIndex, request *podRequest) admission.Response {
 	pod := request.pod()
-	if match.Mirror(pod) {
-		return admission.Allowed("")
-	}
 	sets, err := h.matching(ctx, index, pod)
 	if err != nil {
 		return h.rejected(sets, err, admission.Errored(http.StatusInternalServerError, err))

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -170,6 +171,13 @@ func TestSpec3_MirrorPodsAreNeverInjected(t *testing.T) {
 	response := admitted(t, handlerFor(t, interceptor.Funcs{}, nil, fixture.SidecarSet("s", fixture.Sidecar("side")), broken), pod)
 	assert.True(t, response.Allowed, "nor rejected")
 	assert.Empty(t, response.Patch)
+
+	handler := handlerFor(t, interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+		return errors.New("no answer")
+	}}, nil)
+	handler.sets.Stale = func() error { return errors.New("the watch is down") }
+	handler.sets.clock = clock.RealClock{}
+	assert.True(t, admitted(t, handler, pod).Allowed, "the SidecarSets are not needed")
 }
 
 func TestSpec4_12_AnInvalidSetRejectsOnlyItsPods(t *testing.T) {
