@@ -80,7 +80,7 @@ func (d *writeDeadline) extend(ctx context.Context, heartbeat func(context.Conte
 }
 
 // mustEnd reports whether the error of a heartbeat ends the activity. Such an error says that the workflow or
-// a user has cancelled, paused or reset the activity, or that the server does not know the activity any more.
+// a user has cancelled, paused or reset the activity, or that the server no longer knows the activity.
 func mustEnd(err error) bool {
 	var (
 		cancelled *temporal.CanceledError

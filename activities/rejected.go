@@ -39,7 +39,7 @@ func markRejectedConditions(population []rollout.Pod, rejected protocol.Rejected
 	return rejected.Pods.Without(due)
 }
 
-// gone lists the rejected pods that are not upgradable any more. The run removes the pods in gone from the
+// gone lists the rejected pods that are no longer upgradable. The run removes the pods in gone from the
 // rejected pods. Otherwise, pods that are never retried would take the places of other pods to retry.
 func gone(rejected protocol.Rejected, plan *rollout.Plan) protocol.Fingerprints {
 	if len(rejected.Pods) == 0 {

@@ -82,7 +82,7 @@ type decision struct {
 
 var errOtherContent = errors.New("the SidecarSet has different content now")
 
-// stillWanted returns an error if the write of decided must not be sent any more. stillWanted is called
+// stillWanted returns an error if the write of decided must no longer be sent. stillWanted is called
 // immediately before the request is sent.
 func (c change) stillWanted(ctx context.Context, decided decision) error {
 	if ctx.Err() != nil {

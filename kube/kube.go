@@ -45,7 +45,8 @@ type Options struct {
 	Kubeconfig string
 	// SystemNamespace contains revisions, configuration and Leases.
 	SystemNamespace string
-	// QPS and Burst limit the requests of this process to the API server.
+	// QPS and Burst limit the requests of each client to the API server, for each kind of object. The
+	// renewals of a Lease therefore do not wait for the writes of pods.
 	QPS   float32
 	Burst int
 	// MetricsAddress and HealthAddress have the form host:port. The value "0" disables an

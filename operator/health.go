@@ -21,8 +21,8 @@ import (
 
 const (
 	// healthInterval is the time from the end of a check to the next check. A check reads the last probe of
-	// Temporal. recheckInterval is the time to the next check if Temporal has not answered the query of the
-	// workers. The query then triggers a probe of Temporal, and the next check reads the result of the
+	// Temporal. recheckInterval is the time to the next check if Temporal was unreachable during the check of
+	// the workers. The failed call triggers a probe of Temporal, and the next check reads the result of the
 	// probe.
 	healthInterval  = time.Second
 	recheckInterval = 500 * time.Millisecond
@@ -133,7 +133,8 @@ func retryInterval(err error) time.Duration {
 	return healthInterval
 }
 
-// report writes the fault found to the Lease. If found is the zero value, report removes the last fault.
+// report writes found, a fault, into an annotation of the Lease. If found is the zero value, report removes
+// the annotation.
 func (h *health) report(ctx context.Context, found runs.Fault) error {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()

@@ -135,7 +135,7 @@ func (s *populationStep) freeze(ctx context.Context, p *pass, current *protocol.
 }
 
 // findEnd reports whether the pods show the end of a rollout that status does not record yet. findEnd also
-// considers pods that do not match any more. findEnd ignores pods that have become unavailable after the
+// considers pods that no longer match. findEnd ignores pods that have become unavailable after the
 // end of the run, because an app may fail before the end is recorded, or while the operator is stopped.
 func (s *populationStep) findEnd(p *pass, version *podstate.Version, matched []rollout.Pod) (bool, error) {
 	if !rollout.EndToRecord(p.set, version, &p.plan, matched) {

@@ -43,7 +43,7 @@ func (r rejections) asked(now time.Time) protocol.Rejected {
 	return rejected
 }
 
-// forget removes pods that are gone, or that do not need the write any more.
+// forget removes pods that are gone, or that no longer need the write.
 func (r rejections) forget(gone protocol.Fingerprints) {
 	r.Pods = r.Pods.Without(gone.Set())
 	r.resetBackoff()

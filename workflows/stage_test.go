@@ -441,7 +441,7 @@ func (s *stageSuite) TestSpec11_6_ABatchThatFailedPodsStoppedIsNotRepeatedAtOnce
 	s.GreaterOrEqual(stopped[2]-stopped[1], skippedPause)
 }
 
-// The sender of an update that is late does not wait for the answer any more.
+// The sender of an update that is late no longer waits for the answer.
 func (s *stageSuite) TestSpec11_13_ALateUpdateHasNoEffect() {
 	ends := s.begin.Add(time.Minute)
 	late := "the request is from before " + ends.UTC().Format(time.RFC3339) + ", and comes too late"

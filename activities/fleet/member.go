@@ -150,7 +150,7 @@ func (m *Member) advance(ctx context.Context, local *localRun, permit protocol.P
 // errUnwanted is the error of an attempt while the fleet does not roll the content out.
 var errUnwanted = errors.New("the fleet does not roll the content out")
 
-// wanted returns errUnwanted if the fleet does not roll the content out any more. While this cluster was
+// wanted returns errUnwanted if the fleet no longer rolls the content out. While this cluster was
 // unreachable, the content may have failed in another cluster. A paused fleet does not cancel the activities
 // of members.
 func (m *Member) wanted(ctx context.Context, set string, permit protocol.Permit) error {
@@ -305,7 +305,7 @@ func (m *Member) confirm(ctx context.Context) error {
 }
 
 // update sends an update to the run, and waits for the answer of the run. update returns an error if the
-// fleet does not want the activity any more, or if the run rejects the update.
+// fleet no longer wants the activity, or if the run rejects the update.
 func (m *Member) update(ctx context.Context, local *localRun, name string, payload any) error {
 	if err := m.confirm(ctx); err != nil {
 		return err

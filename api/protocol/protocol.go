@@ -330,7 +330,7 @@ type NextBatchInput struct {
 	// a workflow of an older version may request a plan from a newer worker.
 	Stages bool `json:"stages,omitempty"`
 	// Overdue is set once the ProgressDeadline of the step is over. In this case, NextBatch reports a
-	// failure, unless another pod has become updated and ready, or the deadline does not apply any more.
+	// failure, unless another pod has become updated and ready, or the deadline no longer applies.
 	Overdue *Stall `json:"overdue,omitempty"`
 	// Permit is the permit of the fleet, if the run has one.
 	Permit *Permit `json:"permit,omitempty"`
@@ -354,7 +354,7 @@ type NextBatchResult struct {
 	// write. TrueConditions contains the pods whose condition may be written while batches are running.
 	FalseConditions []PodReference `json:"marks,omitempty"`
 	TrueConditions  []PodReference `json:"lateMarks,omitempty"`
-	// Gone identifies the rejected pods that this run does not have to upgrade any more.
+	// Gone identifies the rejected pods that this run no longer has to upgrade.
 	Gone Fingerprints `json:"gone,omitempty"`
 	// GoneConditions identifies the pods for which the write of the condition was rejected, and is not needed
 	// any more.

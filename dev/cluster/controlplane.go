@@ -13,7 +13,8 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster/process"
 )
 
-// These are the names of the processes that every cluster runs.
+// These are the names of the processes of a cluster. A cluster without nodes has no KWOK, and a cluster with
+// the option WithoutTemporal has no Temporal.
 const (
 	Etcd              = "etcd"
 	APIServer         = "apiserver"

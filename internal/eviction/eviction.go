@@ -124,7 +124,7 @@ type planner struct {
 	waits map[string]int
 }
 
-// prune drops the parts of the state that do not apply any more. A change of the policy, and a new
+// prune drops the parts of the state that no longer apply. A change of the policy, and a new
 // generation of a SidecarSet, permit another attempt. After an outage, prune moves the times of the
 // evictions in flight by the duration of the outage.
 func (p *planner) prune() {
@@ -135,7 +135,8 @@ func (p *planner) prune() {
 		s.PolicyGeneration, s.Failed, s.Proven = p.Policy.Generation, nil, nil
 		before = -1
 	}
-	// A worker with an old cache knows an older generation, so entries of a newer generation stay.
+	// The cache of the worker may be stale, so an entry of a newer generation is kept. After a restore of
+	// etcd, such an entry is dropped.
 	current := func(set string, uid types.UID, generation int64) bool {
 		known, ok := p.Sets[set]
 		return ok && known.UID == uid && (known.Generation == generation || known.Generation < generation && !known.Restored)

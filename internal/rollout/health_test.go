@@ -30,7 +30,7 @@ func withHealth(name string, state podstate.State, ready bool, restarts int32) P
 
 var fiveMinutes = &protocol.Step{UnreadyFor: 5 * time.Minute, AppRestarts: 2}
 
-// observeAt observes one pod some minutes after noon.
+// observeAt observes one pod at the given number of minutes after noon.
 func observeAt(h *Health, minutes int, pod Pod) (unhealthy string, next time.Duration) {
 	pods := []Pod{pod}
 	next = h.Observe("logs", "new", pods, fiveMinutes, noon.Add(time.Duration(minutes)*time.Minute))

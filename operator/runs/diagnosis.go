@@ -176,9 +176,9 @@ func (d *diagnoser) Diagnose(ctx context.Context, r *Run, ages *TaskAges, before
 	return found, true, nil
 }
 
-// faultOfWaiting returns the fault if a task has waited for a worker too long. A worker that still polled
-// stopMargin after the task was scheduled should have received the task. A worker of a version to which the
-// task is not routed does not receive the task.
+// faultOfWaiting returns the fault if a task has waited for a worker too long. If a worker polls the queue
+// later than stopMargin after the task was scheduled, the worker should have received the task. Temporal does
+// not route the task to workers of other versions.
 func (d *diagnoser) faultOfWaiting(queue *taskQueue, waiting *task, pinned *version) Fault {
 	wanted, polling := queue.wanted(pinned), queue.polledBy(waiting.scheduled)
 	missing, others := without(wanted, polling), without(polling, wanted)

@@ -173,7 +173,7 @@ func TestSpec7_8_EvictedAndFailedPodsStopNoOther(t *testing.T) {
 func TestSpec7_8_PodsOnADeadNodeStopNoOther(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t, 8, nil)
-	// Two pods have the phase Unknown, which Kubernetes does not set for lost nodes any more. The test
+	// Two pods have the phase Unknown, which Kubernetes no longer sets for lost nodes. The test
 	// TestSpec7_2_PodsOfALostNodeAreUpgradedOnceTheNodeResponds has the conditions that Kubernetes sets.
 	pods := s.pods()
 	for i := range 2 {

@@ -78,8 +78,7 @@ func (o *otherCluster) upgradeTo(ctx context.Context, t *testing.T, image string
 
 func (o *otherCluster) workflow() string { return protocol.WorkflowID(o.set.Name, o.set.UID) }
 
-// restartOperator restarts the operator of a cluster, and waits until the operator has compared the open runs
-// of the cluster with the SidecarSets.
+// restartOperator restarts the operator of a cluster, and waits until the operator has listed the open runs.
 func restartOperator(s *scenario, c *cluster.Cluster) {
 	s.t.Helper()
 	require.NoError(s.t, c.Stop(cluster.Operator))

@@ -42,7 +42,8 @@ func conditionFor(t *testing.T, apps ...string) match.Condition {
 	return match.NewCondition(scopes...)
 }
 
-// followed returns the expression of the condition, or "" without a condition.
+// followed returns the expression of the match condition match.ConditionName, or "" if the webhook does not
+// have this condition.
 func (r *fixture) followed() string {
 	for _, condition := range r.mutating().Webhooks[0].MatchConditions {
 		if condition.Name == match.ConditionName {

@@ -59,7 +59,7 @@ type PrometheusGate struct {
 	// FailureLimit is the number of failed samples above which the gate fails. The default is 0.
 	// +kubebuilder:validation:Minimum=0
 	FailureLimit int32 `json:"failureLimit,omitempty"`
-	// Credentials is a Secret with the credentials of Prometheus.
+	// Credentials names the Secret with the credentials of Prometheus.
 	Credentials *GateCredentials `json:"credentials,omitempty"`
 }
 
@@ -85,7 +85,7 @@ type WebhookGate struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[+]?([0-9]*[.]?[0-9]*(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1s')",message="interval is a duration of at least 1s"
 	Interval *metav1.Duration `json:"interval,omitempty"`
-	// Credentials is a Secret with the credentials of the service.
+	// Credentials names the Secret with the credentials of the service.
 	Credentials *GateCredentials `json:"credentials,omitempty"`
 }
 
