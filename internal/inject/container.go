@@ -96,11 +96,10 @@ func (a app) inject(s sidecar) (*corev1.Container, error) {
 	return built, nil
 }
 
-// sharedMounts returns the mounts of a sidecar followed by the mounts of the app containers at paths that have no
-// mount yet (SPEC §4.5). Kubernetes permits neither a path nor a volume in both mounts and devices, and
+// sharedMounts returns the mounts of a sidecar followed by the mounts of the app containers at paths that have
+// no mount yet (SPEC §4.5). Kubernetes permits neither a path nor a volume in both mounts and devices, and
 // Bidirectional mounts only in privileged containers. In other containers, such a mount is HostToContainer.
-// sharedMounts
-// also returns the variables that the subPathExpr of the added mounts reference.
+// sharedMounts also returns the variables that the subPathExpr of the added mounts reference.
 func (a app) sharedMounts(into *corev1.Container) ([]corev1.VolumeMount, []appVariable) {
 	mounts, used := slices.Clip(into.VolumeMounts), newUsed(into)
 	var needed []appVariable
