@@ -84,7 +84,8 @@ func (h *Handler) Answer(ctx context.Context, buffers *server.Buffers) (*admissi
 	if err != nil {
 		return nil, err
 	}
-	if match.Mirror(request.pod()) {
+	pod := request.pod()
+	if match.Mirror(pod) {
 		return &admissionv1.AdmissionResponse{UID: request.UID, Allowed: true}, nil
 	}
 	index, err := h.sets.index(ctx)
@@ -92,15 +93,14 @@ func (h *Handler) Answer(ctx context.Context, buffers *server.Buffers) (*admissi
 		h.metrics.rejected.Inc()
 		return nil, err
 	}
-	response := h.admit(ctx, index, request)
+	response := h.admit(ctx, index, request, pod)
 	response.UID = request.UID
 	h.metrics.duration.Observe(time.Since(began).Seconds())
 	return &response.AdmissionResponse, nil
 }
 
 // admit matches the pod, resolves the version of each SidecarSet, and injects the sidecars.
-func (h *Handler) admit(ctx context.Context, index *setIndex, request *podRequest) admission.Response {
-	pod := request.pod()
+func (h *Handler) admit(ctx context.Context, index *setIndex, request *podRequest, pod *corev1.Pod) admission.Response {
 	sets, err := h.matching(ctx, index, pod)
 	if err != nil {
 		return h.rejected(sets, err, admission.Errored(http.StatusInternalServerError, err))
