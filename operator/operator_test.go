@@ -22,8 +22,6 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/protocol"
@@ -33,7 +31,6 @@ import (
 	"github.com/outrigger/outrigger/internal/record"
 	"github.com/outrigger/outrigger/internal/revision"
 	"github.com/outrigger/outrigger/kube"
-	"github.com/outrigger/outrigger/operator/runs"
 )
 
 const (
@@ -330,104 +327,6 @@ func (e *testEnv) testFirstGeneration(t *testing.T) {
 	assert.Equal(t, map[string]any{"SidecarSet": "first", "SidecarSetGeneration": int64(1), "RolloutPhase": "Progressing"}, carried)
 	assert.Equal(t, []int64{1}, e.signals(t, id))
 	e.awaitEvent(t, "first", "RolloutStarted", "Rolling out generation 1 (")
-}
-
-func (e *testEnv) testRevisions(t *testing.T) {
-	numbers := func(c require.TestingT) map[string]int64 {
-		found := map[string]int64{}
-		for _, r := range e.revisions(c, "first") {
-			found[r.Name] = r.Revision
-		}
-		return found
-	}
-	v1 := e.await(t, "first", isStarted).Status.LatestRevision
-	e.change(t, "first", setImage("proxy:v2"))
-	v2 := e.await(t, "first", isStarted).Status.LatestRevision
-	assert.Equal(t, map[string]int64{v1: 1, v2: 2}, numbers(t))
-
-	e.change(t, "first", func(set *v1alpha1.SidecarSet) { set.Spec.UpdateStrategy.Partition = new(intstr.FromString("50%")) })
-	e.await(t, "first", isStarted)
-	assert.Equal(t, map[string]int64{v1: 1, v2: 2}, numbers(t), "same content, no new revision")
-
-	e.change(t, "first", func(set *v1alpha1.SidecarSet) {
-		setImage("proxy:v1")(set)
-		set.Labels = map[string]string{v1alpha1.CustomVersionLabel: "stable"}
-	})
-	set := e.await(t, "first", isStarted)
-	assert.Equal(t, v1, set.Status.LatestRevision)
-	assert.Equal(t, map[string]int64{v1: 3, v2: 2}, numbers(t), "old content gets a new number")
-	newest := e.revisions(t, "first")[1]
-	assert.Equal(t, "stable", newest.Labels[v1alpha1.CustomVersionLabel])
-	e.awaitRun(t, set.Status.Rollout.WorkflowID, func(c *assert.CollectT, found *runs.Run) { assert.Equal(c, int64(4), found.Generation) })
-	assert.Equal(t, 4.0, e.metric(t, `outrigger_handovers_total{result="ok"}`), "every generation is started once")
-
-	require.NoError(t, e.Delete(t.Context(), newest))
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		assert.Equal(c, map[string]int64{v1: 3, v2: 2}, numbers(c))
-	}, soon, tick, "a deleted revision comes back")
-
-	e.change(t, "first", func(set *v1alpha1.SidecarSet) { set.Spec.RevisionHistoryLimit = new(int32(1)) })
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		assert.Equal(c, map[string]int64{v1: 3}, numbers(c))
-	}, soon, tick, "revisions past the limit go")
-}
-
-func (e *testEnv) testCollision(t *testing.T) {
-	set := newSet(t, "colliding", "proxy:v1")
-	name, err := revision.Name(set)
-	require.NoError(t, err)
-	require.NoError(t, e.Create(t.Context(), &appsv1.ControllerRevision{
-		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.SystemNamespace, Name: name}, Revision: 1,
-		Data: runtime.RawExtension{Raw: []byte("{}")},
-	}))
-	require.NoError(t, e.Create(t.Context(), set))
-	got := e.await(t, "colliding", isStarted)
-	assert.Equal(t, new(int32(1)), got.Status.CollisionCount)
-	next, err := revision.Name(got)
-	require.NoError(t, err)
-	assert.Equal(t, next, got.Status.LatestRevision)
-	assert.NotEqual(t, name, next)
-}
-
-func (e *testEnv) testStatus(t *testing.T) {
-	set := newSet(t, "counted", "proxy:v1")
-	require.NoError(t, e.Create(t.Context(), set))
-	e.addPods(t, set, "default", "counted-1", "counted-2", "counted-3")
-	got := e.await(t, "counted", func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
-		isStarted(c, set)
-		assert.Equal(c, []int32{3, 3, 3, 3}, counts(set))
-	})
-	assert.Equal(t, reasonMessage{"RolloutComplete", "3 of 3 pods updated, 3 of them ready; 0 to go, 0 unavailable of 1 allowed"},
-		reasonAndMessage(got, v1alpha1.ConditionProgressing))
-
-	e.change(t, "counted", setImage("proxy:v2"))
-	got = e.await(t, "counted", func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
-		isStarted(c, set)
-		assert.Equal(c, []int32{3, 0, 3, 0}, counts(set))
-	})
-	assert.Equal(t, reasonMessage{"RolloutInProgress", "0 of 3 pods updated, 0 of them ready; 3 to go, 0 unavailable of 1 allowed"},
-		reasonAndMessage(got, v1alpha1.ConditionProgressing))
-
-	e.change(t, "counted", setImage("proxy:v1"))
-	e.await(t, "counted", hasReason(v1alpha1.ConditionProgressing, "RolloutComplete"))
-	e.awaitEvent(t, "counted", "RolloutComplete", "3 of 3 pods updated")
-
-	e.change(t, "counted", func(set *v1alpha1.SidecarSet) {
-		set.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "NEW", Value: "x"}}
-	})
-	got = e.await(t, "counted", hasReason(v1alpha1.ConditionDegraded, "NotUpgradablePods"))
-	assert.Equal(t, "3 of 3 pods differ in more than images and keep their version until they are recreated, such as default/counted-1; see the field and the command: kubectl sidecarset why counted",
-		reasonAndMessage(got, v1alpha1.ConditionDegraded).message)
-	e.awaitEvent(t, "counted", "NotUpgradablePods", "SidecarSet in-place update detected 3 not upgradable pod(s) in this round, will skip them: 3 of 3 pods")
-
-	require.NoError(t, e.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "counted-1"}}))
-	e.await(t, "counted", func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
-		assert.Equal(c, []int32{2, 0, 2, 0}, counts(set))
-	})
-}
-
-func counts(set *v1alpha1.SidecarSet) []int32 {
-	return []int32{set.Status.MatchedPods, set.Status.UpdatedPods, set.Status.ReadyPods, set.Status.UpdatedReadyPods}
 }
 
 func (e *testEnv) testNamespaceLabels(t *testing.T) {

@@ -9,15 +9,19 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/dev/cluster"
 	"github.com/outrigger/outrigger/internal/fixture"
 	"github.com/outrigger/outrigger/internal/revision"
 	"github.com/outrigger/outrigger/kube"
 	"github.com/outrigger/outrigger/kube/revisions"
+	"github.com/outrigger/outrigger/operator/runs"
 )
 
 func registrar(t *testing.T, stored ...client.Object) *revisionStep {
@@ -172,4 +176,61 @@ func TestSpec7_9_ARevisionThatTheCacheMissedIsComparedLater(t *testing.T) {
 		require.NoError(t, r.recordResizableHashes(t.Context(), &pass{set: set, before: set.DeepCopy()}, cached))
 		assert.Len(t, set.Status.ResizableHashes, len(cached))
 	}
+}
+
+func (e *testEnv) testRevisions(t *testing.T) {
+	numbers := func(c require.TestingT) map[string]int64 {
+		found := map[string]int64{}
+		for _, r := range e.revisions(c, "first") {
+			found[r.Name] = r.Revision
+		}
+		return found
+	}
+	v1 := e.await(t, "first", isStarted).Status.LatestRevision
+	e.change(t, "first", setImage("proxy:v2"))
+	v2 := e.await(t, "first", isStarted).Status.LatestRevision
+	assert.Equal(t, map[string]int64{v1: 1, v2: 2}, numbers(t))
+
+	e.change(t, "first", func(set *v1alpha1.SidecarSet) { set.Spec.UpdateStrategy.Partition = new(intstr.FromString("50%")) })
+	e.await(t, "first", isStarted)
+	assert.Equal(t, map[string]int64{v1: 1, v2: 2}, numbers(t), "same content, no new revision")
+
+	e.change(t, "first", func(set *v1alpha1.SidecarSet) {
+		setImage("proxy:v1")(set)
+		set.Labels = map[string]string{v1alpha1.CustomVersionLabel: "stable"}
+	})
+	set := e.await(t, "first", isStarted)
+	assert.Equal(t, v1, set.Status.LatestRevision)
+	assert.Equal(t, map[string]int64{v1: 3, v2: 2}, numbers(t), "old content gets a new number")
+	newest := e.revisions(t, "first")[1]
+	assert.Equal(t, "stable", newest.Labels[v1alpha1.CustomVersionLabel])
+	e.awaitRun(t, set.Status.Rollout.WorkflowID, func(c *assert.CollectT, found *runs.Run) { assert.Equal(c, int64(4), found.Generation) })
+	assert.Equal(t, 4.0, e.metric(t, `outrigger_handovers_total{result="ok"}`), "every generation is started once")
+
+	require.NoError(t, e.Delete(t.Context(), newest))
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		assert.Equal(c, map[string]int64{v1: 3, v2: 2}, numbers(c))
+	}, soon, tick, "a deleted revision comes back")
+
+	e.change(t, "first", func(set *v1alpha1.SidecarSet) { set.Spec.RevisionHistoryLimit = new(int32(1)) })
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		assert.Equal(c, map[string]int64{v1: 3}, numbers(c))
+	}, soon, tick, "revisions past the limit go")
+}
+
+func (e *testEnv) testCollision(t *testing.T) {
+	set := newSet(t, "colliding", "proxy:v1")
+	name, err := revision.Name(set)
+	require.NoError(t, err)
+	require.NoError(t, e.Create(t.Context(), &appsv1.ControllerRevision{
+		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.SystemNamespace, Name: name}, Revision: 1,
+		Data: runtime.RawExtension{Raw: []byte("{}")},
+	}))
+	require.NoError(t, e.Create(t.Context(), set))
+	got := e.await(t, "colliding", isStarted)
+	assert.Equal(t, new(int32(1)), got.Status.CollisionCount)
+	next, err := revision.Name(got)
+	require.NoError(t, err)
+	assert.Equal(t, next, got.Status.LatestRevision)
+	assert.NotEqual(t, name, next)
 }
