@@ -83,7 +83,7 @@ func (c *Cluster) apiServerSpec() process.Spec {
 		"--kubelet-preferred-address-types=InternalIP", // Logs, exec and port-forward of a real node need this address type.
 		"--tls-cert-file=" + c.certificate("apiserver.crt"), "--tls-private-key-file=" + c.certificate("apiserver.key"),
 		"--token-auth-file=" + c.certificate(tokenFile),
-		"--authorization-mode=RBAC",
+		"--authorization-mode=RBAC", "--allow-privileged=true",
 		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file=" + c.certificate("apiserver.key"),
 		"--service-account-signing-key-file=" + c.certificate("apiserver.key"),

@@ -1,6 +1,7 @@
 package inject
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -73,13 +74,13 @@ func (a app) container(name string) *corev1.Container {
 
 // inject builds the container of a sidecar for this pod. The caller then builds the twins of a hot sidecar
 // from this container. Each list of the container begins with the list of the sidecar. inject copies a list
-// before appending, because the sidecar is shared.
-func (a app) inject(s sidecar) (*corev1.Container, error) {
-	built := new(s.Container)
+// before appending, because the sidecar is shared. inject also returns warnings for the creator of the pod.
+func (a app) inject(s sidecar) (built *corev1.Container, warnings []string, err error) {
+	built = new(s.Container)
 	added := a.transferred(s.TransferEnv)
 	if s.ShareVolumePolicy.Type == v1alpha1.ShareVolumePolicyEnabled {
-		mounts, needed := a.sharedMounts(built)
-		built.VolumeMounts = mounts
+		var needed []appVariable
+		built.VolumeMounts, needed, warnings = a.sharedMounts(built, added)
 		added = append(added, needed...)
 	}
 	built.Env = addMissingEnv(s.env, added)
@@ -89,37 +90,47 @@ func (a app) inject(s sidecar) (*corev1.Container, error) {
 	if s.resources != nil {
 		resources, err := s.resources.compute(a)
 		if err != nil {
-			return nil, fmt.Errorf("resourcesPolicy: %w", err)
+			return nil, nil, fmt.Errorf("resourcesPolicy: %w", err)
 		}
 		built.Resources = resources
 	}
-	return built, nil
+	return built, warnings, nil
 }
 
 // sharedMounts returns the mounts of a sidecar followed by the mounts of the app containers at paths that have
 // no mount yet (SPEC §4.5). Kubernetes permits neither a path nor a volume in both mounts and devices, and
 // Bidirectional mounts only in privileged containers. In other containers, such a mount is HostToContainer.
-// sharedMounts also returns the variables that the subPathExpr of the added mounts reference.
-func (a app) sharedMounts(into *corev1.Container) ([]corev1.VolumeMount, []appVariable) {
-	mounts, used := slices.Clip(into.VolumeMounts), newUsed(into)
-	var needed []appVariable
+// sharedMounts also returns the variables that the subPathExpr of the added mounts reference, and a warning for
+// each app container with a mount whose variables the sidecar cannot get. transferred contains the variables that
+// the sidecar gets in any case.
+func (a app) sharedMounts(into *corev1.Container, transferred []appVariable) (mounts []corev1.VolumeMount, needed []appVariable, warnings []string) {
+	mounts = slices.Clip(into.VolumeMounts)
+	used, known := newUsed(into), variableNames(into, transferred)
 	for _, source := range a.containers {
 		mounts = slices.Grow(mounts, len(source.VolumeMounts))
-		variables := references{of: source}
+		variables, unshared := references{of: source}, ""
 		for _, mount := range source.VolumeMounts {
 			at := path.Clean(mount.MountPath)
 			if used.mountPaths[at] || used.devicePaths[at] || used.devices[mount.Name] {
 				continue
 			}
 			used.mountPaths[at] = true
+			if missing := variables.missing(mount.SubPathExpr, known); missing != "" && len(into.EnvFrom) == 0 {
+				unshared = cmp.Or(unshared, fmt.Sprintf("container %s: sidecar %s does not get mounts such as %s, because variable %s of the subPathExpr is not in env of the container",
+					source.Name, into.Name, mount.MountPath, missing))
+				continue
+			}
 			if propagation := mount.MountPropagation; propagation != nil && *propagation == corev1.MountPropagationBidirectional && !privileged(into) {
 				mount.MountPropagation = new(corev1.MountPropagationHostToContainer)
 			}
 			mounts = append(mounts, mount)
 			needed = append(needed, variables.referencedBy(mount.SubPathExpr)...)
 		}
+		if unshared != "" {
+			warnings = append(warnings, unshared)
+		}
 	}
-	return mounts, needed
+	return mounts, needed, warnings
 }
 
 func privileged(c *corev1.Container) bool {
@@ -161,14 +172,17 @@ func (a app) sharedDevices(into *corev1.Container) []corev1.VolumeDevice {
 }
 
 // twins returns the containers of a sidecar. A cold sidecar has one container. A hot sidecar has
-// an active and a standby twin (SPEC §4.8).
-func twins(s sidecar, built *corev1.Container) []*corev1.Container {
+// an active and a standby twin (SPEC §4.8). In the network of the host, only the active twin declares ports.
+func twins(s sidecar, built *corev1.Container, hostNetwork bool) []*corev1.Container {
 	if !s.hot() {
 		return []*corev1.Container{built}
 	}
 	names := ContainerNames(s.SidecarContainer)
 	both := []*corev1.Container{new(*built), new(*built)}
 	both[1].Image = s.UpgradeStrategy.HotUpgradeEmptyImage
+	if hostNetwork {
+		removePorts(both[1])
+	}
 	for i := range both {
 		both[i].Name = names[i]
 		env := slices.Clone(built.Env)

@@ -105,12 +105,7 @@ func (r *references) referencedBy(expression string) (variables []appVariable) {
 	if expression == "" {
 		return nil
 	}
-	if r.positions == nil {
-		r.positions, r.found = make(map[string][]int, len(r.of.Env)), map[int]bool{}
-		for index := range r.of.Env {
-			r.positions[r.of.Env[index].Name] = append(r.positions[r.of.Env[index].Name], index)
-		}
-	}
+	r.index()
 	var visit func(value string, before int)
 	visit = func(value string, before int) {
 		for _, match := range reference.FindAllStringSubmatch(value, -1) {
@@ -127,6 +122,43 @@ func (r *references) referencedBy(expression string) (variables []appVariable) {
 	}
 	visit(expression, len(r.of.Env))
 	return variables
+}
+
+// missing returns the first variable that an expression references and that is neither in the app container nor
+// in known. The kubelet does not start a container with such a subPathExpr.
+func (r *references) missing(expression string, known map[string]bool) string {
+	if expression == "" {
+		return ""
+	}
+	r.index()
+	for _, match := range reference.FindAllStringSubmatch(expression, -1) {
+		if name := match[1]; name != "" && len(r.positions[name]) == 0 && !known[name] {
+			return name
+		}
+	}
+	return ""
+}
+
+func (r *references) index() {
+	if r.positions != nil {
+		return
+	}
+	r.positions, r.found = make(map[string][]int, len(r.of.Env)), map[int]bool{}
+	for index := range r.of.Env {
+		r.positions[r.of.Env[index].Name] = append(r.positions[r.of.Env[index].Name], index)
+	}
+}
+
+// variableNames returns the names of the variables of a container and of more.
+func variableNames(of *corev1.Container, more []appVariable) map[string]bool {
+	names := make(map[string]bool, len(of.Env)+len(more))
+	for i := range of.Env {
+		names[of.Env[i].Name] = true
+	}
+	for i := range more {
+		names[more[i].Name] = true
+	}
+	return names
 }
 
 // envIndex returns the index of the last variable with a name, or -1. The kubelet uses the last variable.

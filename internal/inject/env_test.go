@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -133,4 +134,39 @@ func TestSpec4_5_OneDeviceOfAVolumeIsShared(t *testing.T) {
 	side.VolumeMounts, side.VolumeDevices = nil, []corev1.VolumeDevice{{Name: "raw", DevicePath: "/data"}}
 	injected = injectInto(t, fixture.Pod(first), fixture.SidecarSet("s", side))
 	assert.Empty(t, injected.Spec.Containers[0].VolumeMounts)
+}
+
+// A variable of envFrom is not in env, so that the kubelet would not start a sidecar with the mount.
+func TestSpec4_5_AMountWithAVariableThatTheSidecarCannotGetIsNotShared(t *testing.T) {
+	app := fixture.Container("app")
+	app.Env = []corev1.EnvVar{env("POD", "web-1")}
+	app.VolumeMounts = []corev1.VolumeMount{
+		{Name: "logs", MountPath: "/logs", SubPathExpr: "$(POD)"},
+		{Name: "data", MountPath: "/data", SubPathExpr: "$(POD)/$(CELL)"},
+		{Name: "data", MountPath: "/more", SubPathExpr: "$(ZONE)"},
+		{Name: "price", MountPath: "/price", SubPathExpr: "$$(CELL)"},
+	}
+	app.EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "cell"}}}}
+	for name, c := range map[string]struct {
+		sidecar  sidecarOption
+		want     []corev1.VolumeMount
+		warnings int
+	}{
+		"no variable": {func(*v1alpha1.SidecarContainer) {}, []corev1.VolumeMount{app.VolumeMounts[0], app.VolumeMounts[3]}, 1},
+		"own variables": {func(s *v1alpha1.SidecarContainer) { s.Env = []corev1.EnvVar{env("CELL", "7"), env("ZONE", "b")} },
+			app.VolumeMounts, 0},
+		"own envFrom": {func(s *v1alpha1.SidecarContainer) { s.EnvFrom = app.EnvFrom }, app.VolumeMounts, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := fixture.SidecarSet("s", fixture.Sidecar("side", sharing, c.sidecar))
+			assert.Equal(t, c.want, injectInto(t, fixture.Pod(app), set).Spec.Containers[0].VolumeMounts)
+			injection, err := Pod(fixture.Pod(app), prepareAll(t, set), noon)
+			require.NoError(t, err)
+			require.Len(t, injection.Warnings(), c.warnings)
+			if c.warnings > 0 {
+				assert.Equal(t, "container app: sidecar side does not get mounts such as /data, because variable CELL of the subPathExpr is not in env of the container",
+					injection.Warnings()[0])
+			}
+		})
+	}
 }

@@ -98,20 +98,22 @@ func joinedNames(sets []*Set) string { return strings.Join(namesOf(sets), ", ") 
 func (i *Injection) add(set *Set, own app) error {
 	used := map[string]bool{}
 	for _, s := range set.initContainers {
-		built, err := own.inject(s)
+		built, warnings, err := own.inject(s)
 		if err != nil {
 			return fmt.Errorf("init container %s: %w", s.Name, err)
 		}
+		i.warnings = append(i.warnings, warnings...)
 		i.initContainers.insert(built, s.PodInjectPolicy == v1alpha1.BeforeAppContainerType)
 		noteVolumes(used, built)
 	}
 	for _, s := range set.containers {
-		built, err := own.inject(s)
+		built, warnings, err := own.inject(s)
 		if err != nil {
 			return fmt.Errorf("container %s: %w", s.Name, err)
 		}
+		i.warnings = append(i.warnings, warnings...)
 		noteVolumes(used, built)
-		for _, container := range twins(s, built) {
+		for _, container := range twins(s, built, i.pod.Spec.HostNetwork) {
 			i.containers.insert(container, s.PodInjectPolicy != v1alpha1.AfterAppContainerType)
 		}
 	}

@@ -192,7 +192,7 @@ func TestSpec4_4_PullSecretsAreAppendedOnce(t *testing.T) {
 func TestSpec4_5_SharedVolumes(t *testing.T) {
 	app1, app2, old := fixture.Container("app1"), fixture.Container("app2"), fixture.Container("old")
 	app1.VolumeMounts = []corev1.VolumeMount{mount("data", "/data"), mount("x", "/var/log/"), {
-		Name: "sub", MountPath: "/sub", SubPathExpr: "$(A)/$$(B)/$(C)/$(MISSING)",
+		Name: "sub", MountPath: "/sub", SubPathExpr: "$(A)/$$(B)/$(C)",
 	}}
 	app1.Env = []corev1.EnvVar{env("C", "c"), env("B", "b"), env("A", "a"), env("OWN", "app")}
 	app1.VolumeDevices = []corev1.VolumeDevice{{Name: "d", DevicePath: "/dev/d"}, {Name: "e", DevicePath: "/dev/e"}}

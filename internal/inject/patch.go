@@ -15,7 +15,8 @@ func (i *Injection) Patch() []jsonpatch.Operation {
 	operations = append(operations, i.initContainers.patch("/spec/initContainers")...)
 	operations = append(operations, i.containers.patch("/spec/containers")...)
 	operations = append(operations, jsonpatch.Append("/spec/volumes", len(i.pod.Spec.Volumes), i.volumes)...)
-	return append(operations, jsonpatch.Append("/spec/imagePullSecrets", len(i.pod.Spec.ImagePullSecrets), i.pullSecrets)...)
+	operations = append(operations, jsonpatch.Append("/spec/imagePullSecrets", len(i.pod.Spec.ImagePullSecrets), i.pullSecrets)...)
+	return append(operations, i.podRequests()...)
 }
 
 func (p *insertions) patch(path string) []jsonpatch.Operation {

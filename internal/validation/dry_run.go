@@ -53,10 +53,7 @@ func NewDryRunPod(spec map[string]any) *DryRunPod {
 		pod.Spec["containers"] = []any{placeholder(initContainers)}
 	}
 	pod.set("initContainers", inits)
-	if slices.ContainsFunc(slices.Concat(containers, initContainers), isUnmasked) {
-		// Kubernetes accepts such a container only in a pod with its own user namespace.
-		pod.Spec["hostUsers"] = false
-	}
+	pod.permit(slices.Concat(containers, initContainers))
 	for _, list := range []string{"volumes", "imagePullSecrets"} {
 		items, _ := spec[list].([]any)
 		pod.set(list, items)
@@ -64,10 +61,20 @@ func NewDryRunPod(spec map[string]any) *DryRunPod {
 	return pod
 }
 
-// isUnmasked reports whether a container has the unmasked /proc.
-func isUnmasked(container map[string]any) bool {
-	context, _ := container["securityContext"].(map[string]any)
-	return context["procMount"] == string(corev1.UnmaskedProcMount)
+// permit sets the fields of the pod that Kubernetes requires for some containers. The pods of the cluster decide
+// whether these fields are set.
+func (p *DryRunPod) permit(containers []map[string]any) {
+	for _, container := range containers {
+		context, _ := container["securityContext"].(map[string]any)
+		windows, _ := context["windowsOptions"].(map[string]any)
+		if context["procMount"] == string(corev1.UnmaskedProcMount) {
+			p.Spec["hostUsers"] = false
+		}
+		if windows["hostProcess"] == true {
+			p.Spec["hostNetwork"] = true
+			p.Spec["securityContext"] = map[string]any{"windowsOptions": map[string]any{"hostProcess": true}}
+		}
+	}
 }
 
 func (p *DryRunPod) set(list string, items []any) {

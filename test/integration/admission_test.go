@@ -14,8 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -108,7 +110,7 @@ func TestSpec5_KubernetesRejectsInvalidContainers(t *testing.T) {
 		`image: b, resources: {claims: [{name: gpu}]}`:                {"resources.claims[0]"},
 		`image: b, env: [{name: "", value: a}, {name: A, value: a, valueFrom: {fieldRef: {fieldPath: metadata.name}}}, {name: B, valueFrom: {fieldRef: {fieldPath: nothing}}}]`: {"env[0].name", "env[1].valueFrom", "env[2].valueFrom.fieldRef.fieldPath"},
 		`image: b, terminationMessagePolicy: Somehow`:                                                                       {"terminationMessagePolicy"},
-		`image: b, securityContext: {allowPrivilegeEscalation: false, privileged: true}`:                                    {"securityContext.privileged", "securityContext"},
+		`image: b, securityContext: {allowPrivilegeEscalation: false, privileged: true}`:                                    {"securityContext"},
 		`image: b, lifecycle: {preStop: {}}`:                                                                                {"lifecycle.preStop"},
 		`image: b, restartPolicy: Sometimes`:                                                                                {"restartPolicy"},
 		`image: b, volumeMounts: [{name: v, mountPath: /a, subPath: ../b}, {name: v, mountPath: /c, mountPropagation: Up}]`: {"volumeMounts.subPath", "volumeMounts.mountPropagation"},
@@ -283,4 +285,31 @@ func TestAppliedSetsWithEveryFieldDoNotDrift(t *testing.T) {
 		assert.Equal(t, before, version())
 		run("diff")
 	}
+}
+
+func TestPodsWithOwnResourcesOrTheNetworkOfTheHostAreAdmitted(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t, 0, func(set *v1alpha1.SidecarSet) {
+		side := &set.Spec.Containers[0]
+		side.Ports = []corev1.ContainerPort{{Name: "admin", ContainerPort: 15020}}
+		side.ReadinessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString("admin")}}}
+		side.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi")}
+		side.UpgradeStrategy = v1alpha1.SidecarContainerUpgradeStrategy{UpgradeType: v1alpha1.SidecarContainerHotUpgrade, HotUpgradeEmptyImage: "empty:v1"}
+	})
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "app", Labels: map[string]string{"app": s.name}}}
+	pod.Spec = deployment(s.name, 1).Spec.Template.Spec
+	pod.Spec.HostNetwork = true
+	pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+	// The API server sets the CPU request of the pod to that of its containers.
+	pod.Spec.Resources = &corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("100Mi")},
+		Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("1Gi")},
+	}
+	require.NoError(t, stack.kube.Create(s.ctx, pod, client.DryRunAll))
+	require.Len(t, pod.Spec.Containers, 3)
+	assert.Equal(t, "1200m", pod.Spec.Resources.Requests.Cpu().String())
+	assert.Equal(t, "128Mi", pod.Spec.Resources.Requests.Memory().String())
+	assert.Equal(t, int32(15020), pod.Spec.Containers[0].Ports[0].HostPort)
+	assert.Empty(t, pod.Spec.Containers[1].Ports)
+	assert.Equal(t, int32(15020), pod.Spec.Containers[1].ReadinessProbe.TCPSocket.Port.IntVal)
 }

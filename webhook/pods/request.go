@@ -127,6 +127,8 @@ type podSpec struct {
 	InitContainers   []podContainer                `json:"initContainers"`
 	Containers       []podContainer                `json:"containers"`
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets"`
+	Resources        *corev1.ResourceRequirements  `json:"resources"`
+	HostNetwork      bool                          `json:"hostNetwork"`
 }
 
 type named struct {
@@ -145,7 +147,7 @@ type podContainer struct {
 func (s *podSpec) read() corev1.PodSpec {
 	spec := corev1.PodSpec{
 		ImagePullSecrets: s.ImagePullSecrets, InitContainers: containers(s.InitContainers), Containers: containers(s.Containers),
-		Volumes: make([]corev1.Volume, len(s.Volumes)),
+		Volumes: make([]corev1.Volume, len(s.Volumes)), Resources: s.Resources, HostNetwork: s.HostNetwork,
 	}
 	for i, volume := range s.Volumes {
 		spec.Volumes[i].Name = volume.Name

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,15 +23,16 @@ const (
 // the other, the validation of the second SidecarSet must find conflicts with the first SidecarSet although
 // the cache is not up to date.
 type admittedSet struct {
-	mu sync.Mutex
-	// hash is the hash of the content.
-	name, hash string
+	mu         sync.Mutex
+	name       string
+	uid        types.UID
+	generation int64
 }
 
 func (a *admittedSet) remember(set *v1alpha1.SidecarSet) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.name, a.hash = set.Name, set.Annotations[v1alpha1.HashAnnotation]
+	a.name, a.uid, a.generation = set.Name, set.UID, set.Generation
 }
 
 // awaitCached waits at most admittedTimeout until the cache contains the last admitted SidecarSet. Later
@@ -38,7 +40,7 @@ func (a *admittedSet) remember(set *v1alpha1.SidecarSet) {
 // not exist. Any client of the webhook may have sent a review of this SidecarSet.
 func (a *admittedSet) awaitCached(ctx context.Context, cached client.Reader) {
 	a.mu.Lock()
-	name, hash := a.name, a.hash
+	name, uid, generation := a.name, a.uid, a.generation
 	a.mu.Unlock()
 	if name == "" {
 		return
@@ -46,11 +48,11 @@ func (a *admittedSet) awaitCached(ctx context.Context, cached client.Reader) {
 	_ = wait.PollUntilContextTimeout(ctx, admittedPollInterval, admittedTimeout, true, func(ctx context.Context) (bool, error) {
 		set := &v1alpha1.SidecarSet{}
 		err := cached.Get(ctx, client.ObjectKey{Name: name}, set, client.UnsafeDisableDeepCopy)
-		return err == nil && set.Annotations[v1alpha1.HashAnnotation] == hash, nil
+		return err == nil && set.UID == uid && set.Generation >= generation, nil
 	})
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.name == name && a.hash == hash {
+	if a.uid == uid && a.generation == generation {
 		a.name = ""
 	}
 }

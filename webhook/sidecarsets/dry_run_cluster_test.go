@@ -79,11 +79,13 @@ func (a *environment) answers() {
 	for spec, want := range map[string][]string{
 		valid: nil,
 		// Kubernetes accepts an unmasked /proc only in a pod with its own user namespace.
-		`{containers: [{name: a, image: b, securityContext: {procMount: Unmasked}}]}`:                                                           nil,
-		`{containers: [{name: a, image: b, fieldOfTheFuture: 1}], volumes: [{name: v, sourceOfTheFuture: {}}]}`:                                 nil,
-		`{initContainers: [{name: app, image: b}]}`:                                                                                             nil,
+		`{containers: [{name: a, image: b, securityContext: {procMount: Unmasked}}]}`: nil,
+		// Kubernetes accepts a HostProcess container only in a HostProcess pod in the network of the host.
+		`{containers: [{name: a, image: b, securityContext: {windowsOptions: {hostProcess: true}}}], initContainers: [{name: i, image: b}]}`: nil,
+		`{containers: [{name: a, image: b, fieldOfTheFuture: 1}], volumes: [{name: v, sourceOfTheFuture: {}}]}`:                              nil,
+		`{initContainers: [{name: app, image: b}]}`: nil,
 		`{containers: [{name: h, image: b, ports: [{containerPort: 1}], upgradeStrategy: {upgradeType: HotUpgrade, hotUpgradeEmptyImage: e}}]}`: nil,
-		`{containers: [{name: a, image: b, stdin: "yes"}]}`:                                                                                     {"spec: FieldValueInvalid"},
+		`{containers: [{name: a, image: b, stdin: "yes"}]}`: {"spec: FieldValueInvalid"},
 		`{containers: [{name: a, image: b, ports: [{containerPort: 70000}]}], volumes: [{name: v, hostPath: {path: ../x}}], imagePullSecrets: [{}]}`: {
 			"spec.volumes[0].hostPath.path: FieldValueInvalid", "spec.containers[0].ports[0].containerPort: FieldValueInvalid",
 		},
