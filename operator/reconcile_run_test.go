@@ -301,7 +301,7 @@ func TestSpec8_2_AWriteOfStatusThatFailedReadsAnEndedRunAgain(t *testing.T) {
 	_, due = state.untilEndCheck(set.Generation, false, now)
 	assert.False(t, due)
 	failing := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
-		SubResourceUpdate: func(context.Context, client.Client, string, client.Object, ...client.SubResourceUpdateOption) error {
+		SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
 			return errors.New("conflict")
 		},
 	}).Build()

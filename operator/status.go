@@ -2,18 +2,22 @@ package operator
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/fleet"
+	"github.com/outrigger/outrigger/internal/jsonpatch"
 	"github.com/outrigger/outrigger/internal/rollout"
 	"github.com/outrigger/outrigger/internal/stage"
 	"github.com/outrigger/outrigger/operator/runs"
@@ -158,20 +162,25 @@ type statusWriter struct {
 }
 
 // write writes the status of set if it differs from the status of before. Afterwards, set
-// contains the resourceVersion of the write.
+// contains the resourceVersion of the write. The request contains only the status, and the answer only the
+// metadata, because the content of a SidecarSet is large.
 func (w *statusWriter) write(ctx context.Context, before, set *v1alpha1.SidecarSet) error {
 	if equality.Semantic.DeepEqual(&before.Status, &set.Status) {
 		return nil
 	}
-	// The response is read into a copy, because the response contains the stored content. The content of
-	// set is completed with defaults.
-	written := set.DeepCopy()
-	w.reported.record(before, written)
-	// A patch would omit counts of zero, but the CRD requires these counts.
-	if err := w.client.Status().Update(ctx, written); err != nil {
+	patch, err := json.Marshal([]jsonpatch.Operation{
+		jsonpatch.Add("/metadata/resourceVersion", set.ResourceVersion), jsonpatch.Add("/status", &set.Status),
+	})
+	if err != nil {
+		return fmt.Errorf("encode the status of SidecarSet %s: %w", set.Name, err)
+	}
+	w.reported.record(before, set)
+	written := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: set.Name}}
+	written.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("SidecarSet"))
+	if err := w.client.Status().Patch(ctx, written, client.RawPatch(types.JSONPatchType, patch)); err != nil {
 		return fmt.Errorf("write the status of SidecarSet %s: %w", set.Name, err)
 	}
-	set.Status, set.ResourceVersion = written.Status, written.ResourceVersion
+	set.ResourceVersion = written.ResourceVersion
 	w.writes.Inc()
 	return nil
 }

@@ -125,18 +125,36 @@ func affectsUninjected(before, after *corev1.Pod) bool {
 // affectsStatus reports whether a change of a pod can change the status of a SidecarSet. affectsStatus
 // compares all fields that affect matching, the state of the pod, and failures to start.
 func affectsStatus(before, after *corev1.Pod) bool {
-	read := func(pod *corev1.Pod) []any {
-		return []any{
-			pod.UID, pod.DeletionTimestamp != nil, pod.Labels,
-			pod.Annotations[v1alpha1.InjectedListAnnotation], pod.Annotations[v1alpha1.HashAnnotation], pod.Annotations[v1alpha1.HashWithoutImageAnnotation],
-			pod.Annotations[v1alpha1.InPlaceUpdateStateAnnotation], pod.Annotations[v1alpha1.WorkingHotUpgradeContainerAnnotation],
-			pod.Status.Phase, pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses,
-			podstate.Condition(pod, corev1.PodReady), podstate.NodeLost(pod), podstate.Condition(pod, v1alpha1.UpgradableCondition),
-			pod.Annotations[v1alpha1.ResizeAnnotation], podstate.Condition(pod, corev1.PodResizePending), podstate.Condition(pod, corev1.PodResizeInProgress),
-			pod.Status.ObservedGeneration == 0, pod.Status.ObservedGeneration < pod.Generation, pod.Status.QOSClass,
+	return conditionsDiffer(before, after) || metadataDiffers(before, after) || statusDiffers(before, after)
+}
+
+func metadataDiffers(before, after *corev1.Pod) bool {
+	for _, key := range [...]string{
+		v1alpha1.InjectedListAnnotation, v1alpha1.HashAnnotation, v1alpha1.HashWithoutImageAnnotation,
+		v1alpha1.InPlaceUpdateStateAnnotation, v1alpha1.WorkingHotUpgradeContainerAnnotation, v1alpha1.ResizeAnnotation,
+	} {
+		if before.Annotations[key] != after.Annotations[key] {
+			return true
 		}
 	}
-	return !equality.Semantic.DeepEqual(read(before), read(after))
+	return before.UID != after.UID || (before.DeletionTimestamp != nil) != (after.DeletionTimestamp != nil) || !maps.Equal(before.Labels, after.Labels)
+}
+
+func conditionsDiffer(before, after *corev1.Pod) bool {
+	for _, kind := range [...]corev1.PodConditionType{corev1.PodReady, v1alpha1.UpgradableCondition, corev1.PodResizePending, corev1.PodResizeInProgress} {
+		if !equality.Semantic.DeepEqual(podstate.Condition(before, kind), podstate.Condition(after, kind)) {
+			return true
+		}
+	}
+	return podstate.NodeLost(before) != podstate.NodeLost(after)
+}
+
+func statusDiffers(before, after *corev1.Pod) bool {
+	was, is := &before.Status, &after.Status
+	return was.Phase != is.Phase || was.QOSClass != is.QOSClass || (was.ObservedGeneration == 0) != (is.ObservedGeneration == 0) ||
+		(was.ObservedGeneration < before.Generation) != (is.ObservedGeneration < after.Generation) ||
+		!equality.Semantic.DeepEqual(was.ContainerStatuses, is.ContainerStatuses) ||
+		!equality.Semantic.DeepEqual(was.InitContainerStatuses, is.InitContainerStatuses)
 }
 
 func (l *setLister) enqueueInjected(q queue, pod *corev1.Pod) {
