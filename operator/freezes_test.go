@@ -64,7 +64,7 @@ func TestSpec11_7_ARunIsWokenOnceAfterEachFreeze(t *testing.T) {
 	assert.Equal(t, 1, wakes(600, work))
 	assert.Zero(t, wakes(600, idle))
 	assert.False(t, state.stuck())
-	assert.Equal(t, 1, wakes(2, work), "at once")
+	assert.Equal(t, 1, wakes(2, work), "immediately")
 	assert.Zero(t, wakes(600, work))
 	assert.Zero(t, wakes(1, idle), "a freeze that is shorter than the check interval")
 	assert.Equal(t, 1, wakes(2, work))

@@ -104,19 +104,27 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-func addController(ctx context.Context, mgr *kube.Manager, temporal *runs.Client, o Options, metrics *metrics) error {
-	namespace := o.SystemNamespace
+// indexed adds the indexes of pods and revisions, and the informer of SidecarSets. The process is ready after this
+// informer has synced. Without this call, the controller would start the informer only after the process is ready.
+func indexed(ctx context.Context, mgr *kube.Manager) (*watches.Pods, error) {
 	pods, err := watches.IndexPods(ctx, mgr.GetCache())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := revisions.AddIndex(ctx, mgr.GetFieldIndexer()); err != nil {
-		return err
+		return nil, err
 	}
-	// The process is ready after this informer has synced. Without this call, the controller would start
-	// the informer only after the process is ready.
 	if _, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.SidecarSet{}); err != nil {
-		return fmt.Errorf("watch SidecarSets: %w", err)
+		return nil, fmt.Errorf("watch SidecarSets: %w", err)
+	}
+	return pods, nil
+}
+
+func addController(ctx context.Context, mgr *kube.Manager, temporal *runs.Client, o Options, metrics *metrics) error {
+	namespace := o.SystemNamespace
+	pods, err := indexed(ctx, mgr)
+	if err != nil {
+		return err
 	}
 	freezes, err := newFreezes(ctx, mgr)
 	if err != nil {
@@ -136,7 +144,10 @@ func addController(ctx context.Context, mgr *kube.Manager, temporal *runs.Client
 		(&actions.Controller{Client: mgr.Direct, Runs: temporal, Changed: changes.add, Clock: clock}).AddTo(mgr)); err != nil {
 		return fmt.Errorf("set up the checks of runs, of the definition and of the webhook: %w", err)
 	}
-	status := &statusWriter{client: cache, writes: metrics.statusWrites, reported: sets.reported}
+	status, err := newStatusWriter(mgr, metrics, sets.reported)
+	if err != nil {
+		return err
+	}
 	c, err := controller.New("sidecarset", mgr, controller.Options{
 		MaxConcurrentReconciles: concurrency,
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),

@@ -294,7 +294,7 @@ func (s *runStep) correctGeneration(ctx context.Context, p *pass) error {
 	return err
 }
 
-// wake signals a sleeping run to plan at once. If the run has ended, wake does nothing and returns nil.
+// wake signals a sleeping run to plan immediately. If the run has ended, wake does nothing and returns nil.
 func (s *runStep) wake(ctx context.Context, p *pass) error {
 	_, err := s.client.Signal(ctx, runs.Reference(p.set), protocol.GenerationSignal, protocol.GenerationInput{Generation: p.set.Generation})
 	return err

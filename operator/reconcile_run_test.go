@@ -195,11 +195,11 @@ func TestRunsAreCheckedOftenWhileSomethingChanges(t *testing.T) {
 	}
 	stuck := &observation{plan: rollout.Plan{Phase: protocol.PhaseWaiting, Counts: protocol.Counts{Matched: 9, Remaining: 9}}}
 	var state runState
-	assert.LessOrEqual(t, state.untilCheck(stuck, now), time.Duration(0), "a new operator checks at once")
+	assert.LessOrEqual(t, state.untilCheck(stuck, now), time.Duration(0), "a new operator checks immediately")
 
 	state.recordCheck(stuck, now)
 	assert.Equal(t, idleCheckInterval, state.untilCheck(stuck, now))
-	assert.Equal(t, minCheckInterval, state.untilCheck(working(1), now), "what frees a slot is checked at once")
+	assert.Equal(t, minCheckInterval, state.untilCheck(working(1), now), "what frees a slot is checked immediately")
 	for _, next := range []time.Duration{1, 2, 4, 8, 8} {
 		state.recordCheck(working(1), now)
 		assert.Equal(t, next*time.Second, state.untilCheck(working(1), now))

@@ -53,13 +53,15 @@ func (s *revisionStep) reconcile(ctx context.Context, p *pass) error {
 		sorted = append(sorted, current)
 	}
 	for _, recorded := range sorted {
-		wanted := recorded.DeepCopy()
+		// The content is immutable, and is neither copied nor compared.
+		wanted := *recorded
+		wanted.ObjectMeta = *recorded.ObjectMeta.DeepCopy()
 		if recorded == current {
-			revision.MakeLatest(wanted, set, number)
+			revision.MakeLatest(&wanted, set, number)
 		} else {
-			revision.Adopt(wanted, set)
+			revision.Adopt(&wanted, set)
 		}
-		if err := s.updateRevision(ctx, recorded, wanted); err != nil {
+		if err := s.updateRevision(ctx, recorded, &wanted); err != nil {
 			return err
 		}
 	}
@@ -180,7 +182,7 @@ func (s *revisionStep) createRevision(ctx context.Context, set *v1alpha1.Sidecar
 	}
 }
 
-// countCollision increases the count of collisions and writes the count at once, because the webhook
+// countCollision increases the count of collisions and writes the count immediately, because the webhook
 // derives the name of the revision from the count.
 func (s *revisionStep) countCollision(ctx context.Context, set *v1alpha1.SidecarSet) error {
 	before := set.DeepCopy()
@@ -193,10 +195,11 @@ func (s *revisionStep) countCollision(ctx context.Context, set *v1alpha1.Sidecar
 }
 
 func (s *revisionStep) updateRevision(ctx context.Context, cached, wanted *appsv1.ControllerRevision) error {
-	if equality.Semantic.DeepEqual(cached, wanted) {
+	if cached.Revision == wanted.Revision && equality.Semantic.DeepEqual(&cached.ObjectMeta, &wanted.ObjectMeta) {
 		return nil
 	}
-	if err := s.client.Update(ctx, wanted); err != nil {
+	// The client reads the answer into its argument, and the cache owns the content.
+	if err := s.client.Update(ctx, wanted.DeepCopy()); err != nil {
 		return fmt.Errorf("update ControllerRevision %s/%s: %w", wanted.Namespace, wanted.Name, err)
 	}
 	return nil

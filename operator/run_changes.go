@@ -20,7 +20,7 @@ import (
 // changed runs at the next check of each run.
 const maxRunChanges = 1024
 
-// runChanges are the SidecarSets whose run has changed. The operator reads such a run at once, and does not
+// runChanges are the SidecarSets whose run has changed. The operator reads such a run immediately, and does not
 // wait for the next check.
 type runChanges struct {
 	requeues chan event.GenericEvent

@@ -262,7 +262,7 @@ func (s *runState) mayWake(counts protocol.Counts, now time.Time) bool {
 }
 
 // recordFrozen records whether the plan is frozen. After the start or the end of a freeze, the run is
-// checked and woken at once, although the counts have not changed.
+// checked and woken immediately, although the counts have not changed.
 func (s *runState) recordFrozen(frozen bool) {
 	if s.frozen != frozen {
 		s.hadWork, s.wokenAt, s.frozen, s.freezeBackoff = false, time.Time{}, frozen, 0

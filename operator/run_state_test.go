@@ -60,7 +60,7 @@ func TestTheRunOfAFinishedSidecarSetIsCheckedAtOnceAndOnceMore(t *testing.T) {
 		return left, due
 	}
 	left, due := check(7, runs.Run{Status: opened})
-	assert.Zero(t, left, "at once")
+	assert.Zero(t, left, "immediately")
 	assert.True(t, due)
 	left, due = check(7, runs.Run{Status: opened})
 	assert.Equal(t, endCheckInterval, left)

@@ -13,11 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/fleet"
 	"github.com/outrigger/outrigger/internal/jsonpatch"
+	"github.com/outrigger/outrigger/internal/revision"
 	"github.com/outrigger/outrigger/internal/rollout"
 	"github.com/outrigger/outrigger/internal/stage"
 	"github.com/outrigger/outrigger/operator/runs"
@@ -161,6 +163,18 @@ type statusWriter struct {
 	reported *reports
 }
 
+// newStatusWriter returns a writer whose client knows the resource of SidecarSets, so that a write does not search
+// the resources of all API groups.
+func newStatusWriter(mgr manager.Manager, metrics *metrics, reported *reports) (*statusWriter, error) {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(v1alpha1.GroupVersion.WithKind(revision.OwnerKind), meta.RESTScopeRoot)
+	made, err := client.New(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mapper})
+	if err != nil {
+		return nil, fmt.Errorf("set up the client for status: %w", err)
+	}
+	return &statusWriter{client: made, writes: metrics.statusWrites, reported: reported}, nil
+}
+
 // write writes the status of set if it differs from the status of before. Afterwards, set
 // contains the resourceVersion of the write. The request contains only the status, and the answer only the
 // metadata, because the content of a SidecarSet is large.
@@ -176,7 +190,7 @@ func (w *statusWriter) write(ctx context.Context, before, set *v1alpha1.SidecarS
 	}
 	w.reported.record(before, set)
 	written := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: set.Name}}
-	written.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("SidecarSet"))
+	written.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(revision.OwnerKind))
 	if err := w.client.Status().Patch(ctx, written, client.RawPatch(types.JSONPatchType, patch)); err != nil {
 		return fmt.Errorf("write the status of SidecarSet %s: %w", set.Name, err)
 	}
