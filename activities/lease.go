@@ -126,7 +126,7 @@ func (l *rolloutLease) recordTask(lease *coordinationv1.Lease) (changed bool) {
 	return changed
 }
 
-// release removes the holder from the Lease, so that the next run begins at once. If the
+// release removes the holder from the Lease, so that the next run begins immediately. If the
 // SidecarSet is gone, release deletes the Lease. Otherwise, the SidecarSet becomes the owner of
 // the Lease, so that the Lease is garbage collected with the SidecarSet.
 func (l *rolloutLease) release(ctx context.Context, gone bool) error {

@@ -203,7 +203,7 @@ func (n *nextBatch) failed(ctx context.Context, set *v1alpha1.SidecarSet, result
 
 // postponeConditions omits the conditions that no upgrade depends on while pods are being upgraded or become
 // ready, because the writes of these conditions slow the upgrades down. Once all pods are upgraded and ready,
-// or no pod was upgraded for a while, the plan contains the conditions and is returned at once. A rollout
+// or no pod was upgraded for a while, the plan contains the conditions and is returned immediately. A rollout
 // with conditions to write has not ended.
 func (n *nextBatch) postponeConditions(plan *rollout.Plan, again time.Duration) time.Duration {
 	quiet := n.input.Quiet || n.Clock.Since(n.began) >= idleTimeout

@@ -15,7 +15,7 @@ import (
 // workflow waits, because a waiting workflow does not occupy a worker.
 const idleTimeout = 5 * time.Second
 
-// poll calls check at once, after each change of the SidecarSet or its pods, and after the time that check
+// poll calls check immediately, after each change of the SidecarSet or its pods, and after the time that check
 // returns. poll returns when check returns zero or an error, when ctx ends, when the worker stops, and after
 // NextBatchPoll.
 func (a *Activities) poll(ctx context.Context, set string, check func() (again time.Duration, err error)) error {

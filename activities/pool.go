@@ -37,7 +37,7 @@ func newPool(ctx context.Context, size int) (*pool, context.Context) {
 	return p, p.ctx
 }
 
-// submit queues a task and returns at once.
+// submit queues a task and returns immediately.
 func (p *pool) submit(task func(context.Context) error) {
 	p.pending.Add(1)
 	p.group.Go(func() {

@@ -11,7 +11,7 @@ import (
 )
 
 // queuedPods are the pods of a batch that are next in order when a slot becomes free. After a rejected write,
-// the first queued pod takes the slot at once. Without queued pods, each of thousands of rejected pods would
+// the first queued pod takes the slot immediately. Without queued pods, each of thousands of rejected pods would
 // need a plan.
 type queuedPods struct {
 	mu      sync.Mutex

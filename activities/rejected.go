@@ -23,8 +23,8 @@ func markRejected(population []rollout.Pod, rejected protocol.Rejected) map[prot
 }
 
 // markRejectedConditions sets ConditionInBackoff of the pods of population whose condition was rejected and
-// is not due for a retry. markRejectedConditions returns the rejected pods whose condition does not have to
-// be written any more.
+// is not due for a retry. markRejectedConditions returns the rejected pods whose condition no longer has to
+// be written.
 func markRejectedConditions(population []rollout.Pod, rejected protocol.Rejected) (gone protocol.Fingerprints) {
 	if len(rejected.Pods) == 0 {
 		return nil

@@ -117,7 +117,7 @@ func (a *Activities) listPolicies(ctx context.Context) (knownPolicies, error) {
 
 // omitStages removes the fields from result that a workflow without stages does not know, and returns the
 // time until the next check. A limit of a stage or a freeze becomes the phase Waiting. In phase Waiting, such
-// a workflow requests the next plan at once while conditions are being written. A result without conditions
+// a workflow requests the next plan immediately while conditions are being written. A result without conditions
 // is therefore delayed like other results in phase Waiting.
 func (n *nextBatch) omitStages(result *protocol.NextBatchResult, again time.Duration) time.Duration {
 	limited := result.Failure != nil || result.Phase == protocol.PhaseFrozen || result.Phase == protocol.PhaseStepReached

@@ -12,7 +12,7 @@ import (
 )
 
 // reportStage notifies the operator once if status does not show the stage of the run, for example after an
-// abort, or does not show whether the run is paused. The operator then updates status at once. Without the
+// abort, or does not show whether the run is paused. The operator then updates status immediately. Without the
 // notification, the webhook would decide about new pods from an old status. reportStage only logs an error,
 // because the operator also reads the run every few seconds.
 func (n *nextBatch) reportStage(ctx context.Context) {

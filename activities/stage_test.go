@@ -30,7 +30,7 @@ func edgePolicy(spec outriggerv1.RolloutPolicySpec) *outriggerv1.RolloutPolicy {
 }
 
 // During a rolling update of the workers, a new worker answers workflows of the previous version. In an
-// unknown phase, such a workflow would request the next plan at once.
+// unknown phase, such a workflow would request the next plan immediately.
 func TestSpec11_4_AWorkflowWithoutStagesSleepsWhileAStageOrAFreezeLimitsIt(t *testing.T) {
 	canary := []outriggerv1.RolloutStep{{UpTo: intstr.FromInt32(1), Bake: &metav1.Duration{Duration: time.Hour}}}
 	failing := func(pod *corev1.Pod) {
@@ -188,7 +188,7 @@ func TestSpec11_6_FailedPodsStopABatch(t *testing.T) {
 	again, err := cluster.refills(b)
 	require.NoError(t, err)
 	assert.Zero(t, again)
-	assert.True(t, b.result().Failing, "the run does not plan again at once")
+	assert.True(t, b.result().Failing, "the run does not plan again immediately")
 }
 
 // listingPolicies counts the requests of the list of RolloutPolicies in lists. Each request fails with err

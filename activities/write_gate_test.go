@@ -130,8 +130,8 @@ func throughTheGate(ctx context.Context, send func() error) (err error) {
 func (p *wire) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		// The body is incomplete if the client sends the headers and then cancels the write. An API server ignores
-		// such a request.
+		// The body is incomplete if the client sends the headers and then cancels the write. An API server
+		// ignores such a request.
 		return
 	}
 	p.mu.Lock()
@@ -376,7 +376,7 @@ func TestSpec7_1_ACancelledBatchSendsNothingMore(t *testing.T) {
 	assert.Equal(t, len(pods)-first-cluster.Writers, result.Skipped)
 }
 
-// BenchmarkABatchOverTheWire writes 500 pods, 32 at a time, to a server that responds at once.
+// BenchmarkABatchOverTheWire writes 500 pods, 32 at a time, to a server that responds immediately.
 func BenchmarkABatchOverTheWire(b *testing.B) {
 	const pods = 500
 	for b.Loop() {

@@ -41,7 +41,7 @@ type installation struct {
 	*cluster
 	shared    *shared
 	taskQueue string
-	// withoutUser omits the check of the rights of the user.
+	// withoutUser omits the check of the permissions of the user.
 	withoutUser bool
 }
 
@@ -51,7 +51,7 @@ func newCheck(s *shared) *cobra.Command {
 		Use:   "check",
 		Short: "Check the parts of the installation",
 		Long: "Check the definitions of SidecarSets and RolloutPolicies, the webhook, the operator, Temporal, the workers, and the\n" +
-			"rights of the user.\n" +
+			"permissions of the user.\n" +
 			"Each line has the next step. The webhook is called for a pod in the namespace of -n that is not stored.\n" +
 			"The exit code is 1 if a part failed.",
 		Example: `  kubectl sidecarset check
@@ -64,7 +64,7 @@ func newCheck(s *shared) *cobra.Command {
 }
 
 // NewCheck returns the command that checks the parts of the installation from a pod, with the flags of the
-// roles. The service account of the pod needs no rights for the other commands.
+// roles. The service account of the pod needs no permissions for the other commands.
 func NewCheck(streams genericiooptions.IOStreams, kubeconfig, systemNamespace *string) *cobra.Command {
 	s := &shared{IOStreams: streams, config: genericclioptions.NewConfigFlags(true), now: time.Now}
 	s.config.KubeConfig = kubeconfig
@@ -310,7 +310,8 @@ func (i *installation) unreachedTemporal(ctx context.Context, err error, late bo
 	return err
 }
 
-// rights returns an error that lists the rights that the user lacks, and the commands that need these rights.
+// rights returns an error that lists the permissions that the user lacks, and the commands that need these
+// permissions.
 func (i *installation) rights(ctx context.Context) (string, error) {
 	var denied []string
 	for _, needed := range []struct{ verb, group, resource, namespace, commands, grant string }{
@@ -326,14 +327,14 @@ func (i *installation) rights(ctx context.Context) (string, error) {
 			Verb: needed.verb, Group: needed.group, Resource: resource, Subresource: subresource, Namespace: needed.namespace,
 		}}}
 		if err := i.live.Create(ctx, review); err != nil {
-			return "", i.failure(err, "ask for the rights of the user")
+			return "", i.failure(err, "ask for the permissions of the user")
 		}
 		if !review.Status.Allowed {
 			denied = append(denied, fmt.Sprintf("%s %s (%s; %s)", needed.verb, needed.resource, needed.commands, needed.grant))
 		}
 	}
 	if len(denied) > 0 {
-		return "", unknownError{"you may not " + strings.Join(denied, ", ") + ": ask for a ClusterRoleBinding to the named roles, or for these rights"}
+		return "", unknownError{"you may not " + strings.Join(denied, ", ") + ": ask for a ClusterRoleBinding to the named roles, or for these permissions"}
 	}
 	return "you may use all commands; Temporal decides about pause, resume, approve and promote", nil
 }

@@ -31,7 +31,7 @@ func ofDatabase(name, uid string) *corev1.Pod {
 }
 
 // evictable returns a cluster that evicts a pod if reject returns nil. If recreate is set, a new pod replaces
-// the evicted pod at once.
+// the evicted pod immediately.
 func evictable(t *testing.T, reject func(pod string) error, recreate bool, others ...client.Object) testCluster {
 	t.Helper()
 	objects := []client.Object{

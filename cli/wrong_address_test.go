@@ -163,8 +163,8 @@ func TestAServerThatIsNoTrustedAPIServerIsNamed(t *testing.T) {
 	}
 }
 
-// A server such as MySQL sends data at once. If the data arrives before the client sends the request, net/http returns
-// this error.
+// A server such as MySQL sends data immediately. If the data arrives before the client sends the request,
+// net/http returns this error.
 func TestAServerThatSpeaksFirstIsNamed(t *testing.T) {
 	early := &url.Error{Op: "Get", URL: "http://127.0.0.1:3306/api", Err: errors.New("readLoopPeekFailLocked: %!w(<nil>)")}
 	require.ErrorContains(t, explain(early, "list SidecarSets"), "list SidecarSets: the server is not a Kubernetes API server: ")

@@ -15,8 +15,8 @@ import (
 // need is a resource that a user must be allowed to list in all namespaces.
 type need struct{ group, resource string }
 
-// guard returns a handler that checks each request before next serves the request. needs are the rights that
-// the user needs.
+// guard returns a handler that checks each request before next serves the request. needs are the permissions
+// that the user needs.
 type guard func(next http.Handler, needs ...need) http.Handler
 
 // localOnly rejects requests whose host is not localhost or a loopback address. Otherwise, a foreign web page
@@ -36,10 +36,10 @@ func localOnly(next http.Handler, _ ...need) http.Handler {
 	})
 }
 
-// access asks the API server for the identity and the rights of a user.
+// access asks the API server for the identity and the permissions of a user.
 type access struct{ live client.Client }
 
-// guard rejects requests without a valid bearer token, and requests of users without the rights in needs.
+// guard rejects requests without a valid bearer token, and requests of users without the permissions in needs.
 func (a *access) guard(next http.Handler, needs ...need) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")

@@ -18,7 +18,7 @@ type activeMeasurement struct {
 }
 
 // measure starts the next measurement, which any member executes, and cancels a measurement that the rollout
-// does not need any more. The wait before a measurement is part of the activity, so the wait adds no timer to
+// no longer needs. The wait before a measurement is part of the activity, so the wait adds no timer to
 // the history. The workflow does not block on the measurement.
 func (f *fleetRun) measure(ctx workflow.Context, next *protocol.FleetGateInput) {
 	if f.measuring != nil && next != nil && f.measuring.input.Same(next) {

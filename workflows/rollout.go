@@ -86,7 +86,7 @@ func (r *run) follow(ctx workflow.Context, next protocol.NextBatchResult) error 
 	case next.Phase == protocol.PhaseWaiting && !r.conditions.running:
 		return r.sleep(ctx, next.Message)
 	case next.Phase == protocol.PhaseWaiting:
-		// The run makes the next plan at once, because pods may become upgradable while the conditions are
+		// The run makes the next plan immediately, because pods may become upgradable while the conditions are
 		// written.
 	case r.conditions.running:
 		return workflow.Await(ctx, func() bool { return !r.conditions.running || r.hasSignals() })

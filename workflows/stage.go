@@ -127,8 +127,8 @@ func inTime(check func(protocol.StepRequest) error) func(workflow.Context, proto
 	}
 }
 
-// checkTime returns an error if the current time is after notAfter. The sender of the update then does not
-// wait for the answer any more.
+// checkTime returns an error if the current time is after notAfter. The sender of the update then no
+// longer waits for the answer.
 func checkTime(ctx workflow.Context, notAfter time.Time) error {
 	if !notAfter.IsZero() && workflow.Now(ctx).After(notAfter) {
 		return temporal.NewApplicationError("the request is from before "+notAfter.UTC().Format(time.RFC3339)+", and comes too late", protocol.LateRequest)

@@ -52,7 +52,7 @@ func TestSpec12_9_AMemberRecordsTheStateOfItsConnection(t *testing.T) {
 	denied := serviceerror.NewPermissionDenied("no", "no")
 	turn(nil, 0)
 	turn(denied, 0)
-	assert.Empty(t, r.Connection.Fault(), "the connection is not checked again at once")
+	assert.Empty(t, r.Connection.Fault(), "the connection is not checked again immediately")
 	now.Step(checkInterval)
 	turn(denied, 1)
 	assert.Contains(t, r.Connection.Fault(), "permission denied (check ")

@@ -93,7 +93,7 @@ type Phase string
 
 // These are the phases of a run. A run ends in one of the last five phases. A plan has the phase StepReached
 // if all pods of a step are updated and ready. After this plan, the run is in phase Baking, GateRunning or
-// AwaitingApproval, or begins the next step at once. In phase Frozen, a RolloutFreeze, closed windows or a
+// AwaitingApproval, or begins the next step immediately. In phase Frozen, a RolloutFreeze, closed windows or a
 // missing permit of the fleet prevent the next upgrades. In phase Quarantined, the rollback has ended, and
 // the run waits for a retry.
 const (
@@ -356,8 +356,8 @@ type NextBatchResult struct {
 	TrueConditions  []PodReference `json:"lateMarks,omitempty"`
 	// Gone identifies the rejected pods that this run no longer has to upgrade.
 	Gone Fingerprints `json:"gone,omitempty"`
-	// GoneConditions identifies the pods for which the write of the condition was rejected, and is not needed
-	// any more.
+	// GoneConditions identifies the pods for which the write of the condition was rejected, and is no
+	// longer needed.
 	GoneConditions Fingerprints `json:"goneConditions,omitempty"`
 	// Failure is set if the rollout has failed: the failed pods exceed the limit of the
 	// RolloutPolicy, a gate has failed, the progress deadline is over, or a user aborted the

@@ -13,7 +13,7 @@ import (
 const (
 	// StageMemo is the memo that contains the Stage of a run.
 	StageMemo = "stage"
-	// ApproveUpdate approves the current step. PromoteUpdate ends the current step at once, or all
+	// ApproveUpdate approves the current step. PromoteUpdate ends the current step immediately, or all
 	// steps.
 	ApproveUpdate = "approve"
 	PromoteUpdate = "promote"

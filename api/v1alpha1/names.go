@@ -29,7 +29,7 @@ const (
 	NextHolderAnnotation = "outrigger.io/next-holder"
 	// StageChangedAnnotation is on the Lease of a rollout. The value of the annotation changes when the run
 	// is in a stage that the status of the SidecarSet does not show, or when the run is resumed while status
-	// shows the pause. The change makes the operator read the run at once.
+	// shows the pause. The change makes the operator read the run immediately.
 	StageChangedAnnotation = "outrigger.io/stage-changed"
 	// PodUIDAnnotation and TaskTokenAnnotation are on the Lease of a rollout. PodUIDAnnotation contains the
 	// uid of the worker pod that runs the current batch. TaskTokenAnnotation contains the activity task token

@@ -9,7 +9,7 @@ type CheckState string
 const (
 	CheckOK     CheckState = "ok"
 	CheckFailed CheckState = "failed"
-	// CheckUnknown is the result of a check that the rights of the user or the configuration prevent.
+	// CheckUnknown is the result of a check that the permissions of the user or the configuration prevent.
 	CheckUnknown CheckState = "unknown"
 )
 

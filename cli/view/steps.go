@@ -286,8 +286,8 @@ func (p *Step) state(now time.Time) string {
 	return "upgrading"
 }
 
-// Continues describes the events for which an approved rollout still waits. If the rollout continues at once,
-// Continues returns an empty string.
+// Continues describes the events for which an approved rollout still waits. If the rollout continues
+// immediately, Continues returns an empty string.
 func Continues(set string, s *protocol.Stage, now time.Time) string {
 	switch phase, _ := s.Wait(now); {
 	case phase == protocol.PhaseBaking:

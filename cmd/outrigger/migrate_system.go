@@ -30,7 +30,7 @@ func readSystemNamespace(ctx context.Context, reader client.Reader, system strin
 	deployments := &appsv1.DeploymentList{}
 	switch err := reader.List(ctx, deployments, client.InNamespace(system)); {
 	case apierrors.IsForbidden(err):
-		facts.Unread = append(facts.Unread, fmt.Sprintf("the Deployments in namespace %s, and so OpenKruise's manager and feature gates, for lack of rights", system))
+		facts.Unread = append(facts.Unread, fmt.Sprintf("the Deployments in namespace %s, and so OpenKruise's manager and feature gates, for lack of permissions", system))
 	case err != nil:
 		return fmt.Errorf("list the Deployments in namespace %s: %w", system, err)
 	}

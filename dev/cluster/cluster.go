@@ -52,7 +52,7 @@ type Cluster struct {
 	// empty.
 	TemporalMetrics string
 
-	// Kube is a client with the rights of the admin. Kube reads from the API server, not from a cache.
+	// Kube is a client with the permissions of the admin. Kube reads from the API server, not from a cache.
 	Kube client.Client
 	// Temporal is a client of the Temporal of the cluster.
 	Temporal sdk.Client

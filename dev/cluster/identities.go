@@ -15,7 +15,7 @@ import (
 )
 
 // All clients use the token of the admin. A client of another user impersonates this user, so that the client
-// has only the rights of the user.
+// has only the permissions of the user.
 const (
 	admin     = "admin"
 	masters   = "system:masters"
@@ -112,7 +112,7 @@ func (c *Cluster) writeKubeconfig(file, user string, groups ...string) error {
 }
 
 // IssueKubeconfig writes a kubeconfig for user, as a member of groups, and returns the path of the file. RBAC
-// determines the rights of the user.
+// determines the permissions of the user.
 func (c *Cluster) IssueKubeconfig(user string, groups ...string) (string, error) {
 	file := c.kubeconfigFile(strings.ReplaceAll(user, ":", "-"))
 	return file, c.writeKubeconfig(file, user, groups...)

@@ -25,7 +25,7 @@ func labelled(key, value string) func(*corev1.Pod) {
 	}
 }
 
-// drive runs a rollout whose batches become ready at once, and returns the order of the upgraded
+// drive runs a rollout whose batches become ready immediately, and returns the order of the upgraded
 // pods.
 func drive(t *testing.T, set *v1alpha1.SidecarSet, pods []Pod) []string {
 	t.Helper()

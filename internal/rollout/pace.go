@@ -28,7 +28,7 @@ func Interval(took time.Duration) time.Duration {
 
 // BatchDelay returns the time to wait for more pods before a batch of the plan starts. The time is zero if
 // the plan has queued pods or a full batch. The time is also zero if the plan has at least two thirds of the
-// pods that can be upgraded at once.
+// pods that can be upgraded at the same time.
 func (p *Plan) BatchDelay() time.Duration {
 	if len(p.Queued) > 0 || len(p.Pods) == MaxBatch || 3*len(p.Pods) >= 2*min(p.MaxUnavailable, p.Counts.Remaining) {
 		return 0

@@ -17,7 +17,7 @@ import (
 
 const (
 	// minUptime is the time after which an open watch counts as up. The API server may accept a watch, and
-	// then end the watch with an error at once. Events also need time to reach the cache.
+	// then end the watch with an error immediately. Events also need time to reach the cache.
 	minUptime = time.Second
 	// A list that has been rejected for rejectionGracePeriod is retried only every rejectionBackoff. The
 	// grace period is necessary because an API server rejects lists until the API server has read all roles

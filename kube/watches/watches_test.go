@@ -85,7 +85,7 @@ func TestAWatchCountsAsUpOnceItLasts(t *testing.T) {
 	s.downFor(5*time.Second, "before the first one")
 	from := watch.NewFake()
 	opened := s.open(from, false)
-	s.downFor(5*time.Second, "the API server may end it with an error at once")
+	s.downFor(5*time.Second, "the API server may end it with an error immediately")
 	s.clock.Step(minUptime)
 	s.downFor(0, "it lasts")
 

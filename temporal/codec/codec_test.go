@@ -107,7 +107,7 @@ func TestKeysRotateWithoutARestart(t *testing.T) {
 	assert.Equal(t, "b", keyOf(rotated))
 	assert.Contains(t, log.String(), "payloads are now encrypted with another key")
 
-	// The codec reads an unknown key at once, but at most once per minReadInterval.
+	// The codec reads an unknown key immediately, but at most once per minReadInterval.
 	var got string
 	require.ErrorContains(t, reader.DataConverter().FromPayload(rotated, &got), `encrypted with key "b", which is not in `+dir+" (found: a): add its file")
 	readers.SetTime(readers.Now().Add(minReadInterval))

@@ -118,7 +118,7 @@ func (m *fleetMember) awaitFault(reason, cause string) {
 	m.t.Helper()
 	m.awaitMetric("outrigger_fleet_call_failures_total", reason, func(value float64) bool { return value > 0 })
 	m.awaitConnected(0)
-	// A run without a permit observes a change of the connection within five minutes, and a pause at once.
+	// A run without a permit observes a change of the connection within five minutes, and a pause immediately.
 	assert.Contains(m.t, m.sidecarset("pause", "edge-proxy", "--reason=lunch"), "paused")
 	m.awaitReason(v1alpha1.ReasonPaused)
 	assert.Contains(m.t, m.sidecarset("status", "edge-proxy"), "lunch")

@@ -45,8 +45,8 @@ func (c *conditions) create(labels map[string]string) (int, error) {
 	return len(pod.Spec.Containers), err
 }
 
-// awaitInjection waits until pods with labels are injected. The match condition selects the pods at once, and the
-// webhook observes the SidecarSet with a delay.
+// awaitInjection waits until pods with labels are injected. The match condition selects the pods at once, and
+// the webhook observes the SidecarSet with a delay.
 func (c *conditions) awaitInjection(labels map[string]string) {
 	c.t.Helper()
 	require.Eventually(c.t, func() bool {
@@ -144,7 +144,7 @@ func TestSpec4_16_MatchConditionsFollowTheSidecarSets(t *testing.T) {
 	selected := map[string]string{"app": "b", "tier": "a.b_c", "example.com/on": ""}
 	c.awaitInjection(selected)
 
-	// The match condition also contains an updated selector at once.
+	// The match condition also contains an updated selector immediately.
 	moved := &v1alpha1.SidecarSet{}
 	require.NoError(t, direct.Get(ctx, client.ObjectKey{Name: "a"}, moved))
 	moved.Spec.Selector.MatchLabels["app"] = "moved"

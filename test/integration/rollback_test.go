@@ -85,7 +85,7 @@ func TestSpec11_12_AnAbortedRolloutIsRolledBackAndRetried(t *testing.T) {
 	assert.Equal(t, "ann aborted the rollout of generation 2", set.Status.Rollout.Quarantine.Reason)
 	lease := &coordinationv1.Lease{}
 	require.NoError(t, stack.kube.Get(s.ctx, client.ObjectKey{Namespace: "kruise-system", Name: v1alpha1.RolloutLeasePrefix + s.name}, lease))
-	assert.NotEmpty(t, lease.Annotations[v1alpha1.StageChangedAnnotation], "the operator reads the run at once")
+	assert.NotEmpty(t, lease.Annotations[v1alpha1.StageChangedAnnotation], "the operator reads the run immediately")
 	assert.Equal(t, 3, s.watched.Asked("side:v2"))
 	_, err = s.requestStep(protocol.AbortUpdate, 0)
 	require.ErrorContains(t, err, "is rolled back already")

@@ -210,7 +210,7 @@ func (b *bare) playTest() {
 	b.succeed(pod)
 	require.NoError(b.t, <-tested)
 	_, err = b.client.RbacV1().Roles("default").Get(b.t.Context(), "outrigger-test-pods", metav1.GetOptions{})
-	assert.True(b.t, apierrors.IsNotFound(err), "the right to create pods stays only during the test")
+	assert.True(b.t, apierrors.IsNotFound(err), "the permission to create pods stays only during the test")
 }
 
 func (b *bare) holdPods(finalizers string) {
@@ -263,7 +263,7 @@ func (b *bare) assertRights() {
 		_, err := tryKubectl(b.t, b.cluster, "", "auth", "can-i", verb, "sidecarsets.apps.kruise.io", "--all-namespaces", "--as="+who)
 		return err == nil
 	}
-	b.await("the rights to be aggregated", func() bool { return may("ann", "create") && may("ann", "delete") && may("bob", "list") })
+	b.await("the permissions to be aggregated", func() bool { return may("ann", "create") && may("ann", "delete") && may("bob", "list") })
 	assert.False(b.t, may("bob", "create"))
 	assert.False(b.t, may("eve", "list"))
 	assert.False(b.t, may("eve", "create"))

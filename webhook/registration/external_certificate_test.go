@@ -120,7 +120,7 @@ func TestAnExternalCertificateIsNeverWritten(t *testing.T) {
 	require.NoError(t, replica.Registered(nil))
 }
 
-// The CA stays the same, so the new certificate is served at once.
+// The CA stays the same, so the new certificate is served immediately.
 func TestARenewedExternalCertificateIsServed(t *testing.T) {
 	r := installedFixture(t)
 	replica := r.external()

@@ -287,7 +287,7 @@ func (r *Reconciler) serveTrusted(ctx context.Context, secret *corev1.Secret) (t
 	if !bytes.Equal(r.trustedCA, ca) {
 		r.trustedCA, r.trustedSince = ca, r.now()
 	}
-	// A replica serves the new certificate at once if the replica has no certificate, or if the API server
+	// A replica serves the new certificate immediately if the replica has no certificate, or if the API server
 	// does not trust the current certificate.
 	renewal := !bytes.Equal(r.servedCA, ca) && r.servesTrusted(live)
 	if wait := propagationDelay - r.now().Sub(r.trustedSince); renewal && wait > 0 {

@@ -117,7 +117,7 @@ func (a *environment) lostNamespace() {
 	})
 	require.NoError(a.t, err)
 	_, err = a.ask(a.webhook, valid)
-	require.ErrorContains(a.t, err, "apply config/rbac", "without its namespace the webhook has no rights there")
+	require.ErrorContains(a.t, err, "apply config/rbac", "without its namespace the webhook has no permissions there")
 	got, err := a.ask(a.admin, valid)
 	require.NoError(a.t, err, "an administrator's webhook helps itself")
 	assert.Empty(a.t, got)

@@ -99,7 +99,7 @@ func (c *child) watch(cmd *exec.Cmd, exits chan<- Exit) {
 }
 
 // stop sends the StopSignal to the process group, kills the process group after gracePeriod, and returns when
-// the process is gone. If gracePeriod is 0, stop kills the process group at once.
+// the process is gone. If gracePeriod is 0, stop kills the process group immediately.
 func (c *child) stop(gracePeriod time.Duration) {
 	c.mu.Lock()
 	pid, gone := c.pid, c.gone

@@ -28,7 +28,7 @@ type Spec struct {
 	System syscall.SysProcAttr
 	// StopSignal is SIGTERM by default.
 	StopSignal syscall.Signal
-	// Ready is called until Ready returns nil. If Ready is nil, the process is ready at once.
+	// Ready is called until Ready returns nil. If Ready is nil, the process is ready immediately.
 	Ready func(ctx context.Context) error
 }
 
