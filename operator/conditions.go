@@ -17,6 +17,13 @@ import (
 	"github.com/outrigger/outrigger/operator/runs"
 )
 
+// maxConditionMessage limits the message of a condition, in bytes. The API server rejects a status with a message of
+// more than 32,768 characters, and messages quote images and annotations of pods.
+const maxConditionMessage = 16 << 10
+
+// maxQuoted limits the text of a pod in a message, in bytes.
+const maxQuoted = 1 << 10
+
 // condition is a metav1.Condition without its type, generation and time.
 type condition struct {
 	status          metav1.ConditionStatus
@@ -31,7 +38,7 @@ func no(reason, message string) condition { return condition{metav1.ConditionFal
 func setConditions(p *pass) {
 	set := func(kind string, c condition) {
 		meta.SetStatusCondition(&p.set.Status.Conditions, metav1.Condition{
-			Type: kind, Status: c.status, Reason: c.reason, Message: c.message,
+			Type: kind, Status: c.status, Reason: c.reason, Message: protocol.Shortened(c.message, maxConditionMessage),
 			ObservedGeneration: p.set.Generation, LastTransitionTime: metav1.NewTime(p.now.Truncate(time.Second)),
 		})
 	}
@@ -159,7 +166,7 @@ func degraded(p *pass) condition {
 			p.broken.Count, counts.Matched, p.broken.Example, p.broken.Detail, brokenNext(p)))
 	case p.unreadable.Count > 0:
 		return yes(v1alpha1.ReasonUnreadablePods, fmt.Sprintf("%d pods are neither counted nor upgraded until their annotations are corrected or they are recreated, such as %s (%s); list them: kubectl sidecarset list --outdated",
-			p.unreadable.Count, p.unreadable.Example, p.unreadable.Cause))
+			p.unreadable.Count, p.unreadable.Example, protocol.Shortened(fmt.Sprint(p.unreadable.Cause), maxQuoted)))
 	case p.plan.Phase != protocol.PhaseNotUpdate && counts.NotUpgradable > 0:
 		return notUpgradable(p)
 	case p.outdatedHashes:

@@ -2,11 +2,13 @@ package operator
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/outrigger/outrigger/api/protocol"
@@ -178,6 +180,24 @@ func TestSpec8_DegradedNamesTheWorkloadToRestart(t *testing.T) {
 	p := &pass{set: setAt(generation), pods: []*corev1.Pod{pod}}
 	p.plan = rollout.Plan{Counts: protocol.Counts{NotUpgradable: 1}, NotUpgradable: []protocol.PodReference{{Namespace: "shop", Name: "db-0", UID: "u"}}}
 	assert.Contains(t, degraded(p).message, "; recreate them: kubectl sidecarset restart mesh")
+}
+
+// The API server rejects a status with a longer message, and any author of a pod can write an image or an annotation.
+func TestSpec8_NoTextOfAPodMakesAMessageTooLong(t *testing.T) {
+	long := strings.Repeat("é", 40_000)
+	p := &pass{set: setAt(generation), now: time.Unix(1000, 0)}
+	p.plan = plan(protocol.PhaseProgressing, protocol.Counts{Matched: 1})
+	p.unreadable = rollout.UnreadablePods{Count: 1, Example: "shop/a", Cause: errors.New(long)}
+	setConditions(p)
+	degraded := meta.FindStatusCondition(p.set.Status.Conditions, v1alpha1.ConditionDegraded)
+	assert.Less(t, len(degraded.Message), 2_000)
+	assert.Contains(t, degraded.Message, "list them: kubectl sidecarset list --outdated", "the next step stays")
+
+	p.invalid = errors.New(long)
+	setConditions(p)
+	for _, c := range p.set.Status.Conditions {
+		assert.LessOrEqual(t, len(c.Message), maxConditionMessage, c.Type)
+	}
 }
 
 func TestTheFaultOfAnOperatorThatRestartedLacksTheNextStep(t *testing.T) {

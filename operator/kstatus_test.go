@@ -39,7 +39,18 @@ func TestANamespaceThatTheCacheLacksIsNoInvalidSidecarSetForAWhile(t *testing.T)
 	}{{0, lacks, true}, {missingTimeout - 1, lacks, true}, {1, lacks, false}, {0, errors.New("other"), false}, {0, lacks, true}} {
 		p.now, p.invalid = p.now.Add(c.after), c.invalid
 		assert.Equal(t, c.requeue, missing.check(p) != nil)
+		assert.Equal(t, c.invalid, p.invalid, "a missing namespace of an injected pod is shown")
 	}
+	// The pod without sidecars in a removed namespace stops no rollout.
+	p.invalid = lacks
+	require.ErrorIs(t, missing.ignore(p), lacks)
+	p.now = p.now.Add(missingTimeout)
+	require.NoError(t, missing.ignore(p))
+	require.NoError(t, p.invalid)
+	other := errors.New("other")
+	p.invalid = other
+	require.NoError(t, missing.ignore(p))
+	assert.Equal(t, other, p.invalid)
 }
 
 func evictsNothing(string) (evicts, known bool) { return false, true }

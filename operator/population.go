@@ -39,6 +39,18 @@ func (m *missingNamespaces) check(p *pass) error {
 	return nil
 }
 
+// ignore is like check, but the missing namespace does not make the SidecarSet invalid. A pod without sidecars that
+// remains in a removed namespace does not stop rollouts.
+func (m *missingNamespaces) ignore(p *pass) error {
+	if err := m.check(p); err != nil {
+		return err
+	}
+	if apierrors.IsNotFound(p.invalid) {
+		p.invalid = nil
+	}
+	return nil
+}
+
 // populationStep plans the rollout, and finds broken pods.
 type populationStep struct {
 	client  client.Reader

@@ -285,11 +285,24 @@ func TestSpec8_1_AfterARestoreOfEtcdTheNextGenerationIsStarted(t *testing.T) {
 
 // Old pods that appear after the end of a rollout start another run, and this run may be lost, too.
 func TestSpec8_3_ALostRunIsRestartedAfterAnEarlierRunOfTheGenerationCompleted(t *testing.T) {
-	var state runState
-	now := time.Unix(1000, 0)
+	env, state := newSlowEnv(t), &runState{}
 	state.recordFinished(generation)
-	state.recordStart(generation, now)
-	assert.Zero(t, state.finished)
+	restarted := func(run runs.Run, pods []protocol.SelectedPod) bool {
+		env.started = nil
+		p := &pass{set: setAt(generation), state: state, run: &run, now: env.clock.Now()}
+		p.plan = plan(protocol.PhaseWaiting, protocol.Counts{Matched: 2, Updated: 2})
+		p.plan.Pods = pods
+		require.NoError(t, env.restartRun(t.Context(), p))
+		return env.started != nil
+	}
+	completed := runs.Run{Generation: generation, Status: enums.WORKFLOW_EXECUTION_STATUS_COMPLETED}
+	terminated := runs.Run{Generation: generation, Status: enums.WORKFLOW_EXECUTION_STATUS_TERMINATED}
+	old := make([]protocol.SelectedPod, 1)
+	assert.False(t, restarted(terminated, nil), "the rollout has ended")
+	assert.False(t, restarted(completed, old), "a worker may start a batch before it completes the run")
+	env.clock.Step(restartGracePeriod)
+	assert.True(t, restarted(completed, old), "old pods have appeared")
+	assert.True(t, restarted(terminated, nil), "the upgraded pod is not ready yet")
 }
 
 func TestSpec8_2_AWriteOfStatusThatFailedReadsAnEndedRunAgain(t *testing.T) {

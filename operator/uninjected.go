@@ -35,7 +35,7 @@ type injectionStep struct {
 func (s *injectionStep) reconcile(ctx context.Context, p *pass) error {
 	if p.invalid == nil {
 		p.uninjected, p.invalid = s.find(ctx, p.set)
-		if err := s.missing.check(p); err != nil {
+		if err := s.missing.ignore(p); err != nil {
 			return err
 		}
 		if !p.set.Spec.InjectionStrategy.Paused {

@@ -114,12 +114,12 @@ func (a app) sharedMounts(into *corev1.Container, transferred []appVariable) (mo
 			if used.mountPaths[at] || used.devicePaths[at] || used.devices[mount.Name] {
 				continue
 			}
-			used.mountPaths[at] = true
 			if missing := variables.missing(mount.SubPathExpr, known); missing != "" && len(into.EnvFrom) == 0 {
 				unshared = cmp.Or(unshared, fmt.Sprintf("container %s: sidecar %s does not get mounts such as %s, because variable %s of the subPathExpr is not in env of the container",
 					source.Name, into.Name, mount.MountPath, missing))
 				continue
 			}
+			used.mountPaths[at] = true
 			if propagation := mount.MountPropagation; propagation != nil && *propagation == corev1.MountPropagationBidirectional && !privileged(into) {
 				mount.MountPropagation = new(corev1.MountPropagationHostToContainer)
 			}

@@ -79,7 +79,7 @@ func (v *Version) notResizable(pod *corev1.Pod) string {
 			return "the kubelet of the pod does not resize containers"
 		}
 	}
-	if pod.Spec.OS != nil && pod.Spec.OS.Name == corev1.Windows {
+	if Windows(pod) {
 		return "Kubernetes does not resize pods of Windows"
 	}
 	if pod.Spec.Resources != nil && len(pod.Spec.Resources.Requests)+len(pod.Spec.Resources.Limits) > 0 {
@@ -93,6 +93,11 @@ func (v *Version) notResizable(pod *corev1.Pod) string {
 		return fmt.Sprintf("the QoS class of the pod would change from %s to %s", before, after)
 	}
 	return ""
+}
+
+// Windows reports whether a pod is a pod of Windows. The field spec.os is optional.
+func Windows(pod *corev1.Pod) bool {
+	return pod.Spec.OS != nil && pod.Spec.OS.Name == corev1.Windows || pod.Spec.NodeSelector[corev1.LabelOSStable] == string(corev1.Windows)
 }
 
 // resized returns a pod that has only the spec of pod, with the resources of resizes.

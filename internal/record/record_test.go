@@ -1,6 +1,8 @@
 package record
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -66,4 +68,16 @@ func TestSpec2_InjectedListIsSortedAndUnique(t *testing.T) {
 	assert.True(t, Injected(annotations, "b"))
 	assert.False(t, Injected(annotations, "ab"))
 	assert.Nil(t, InjectedSets(nil))
+}
+
+// The index of pods by SidecarSet contains each name, and any author of a pod can write the list.
+func TestSpec3_8_AHostileInjectedListIsCut(t *testing.T) {
+	names := make([]string, 50_000)
+	for i := range names {
+		names[i] = fmt.Sprint("n", i)
+	}
+	annotations := map[string]string{v1alpha1.InjectedListAnnotation: strings.Join(names, ",")}
+	assert.Equal(t, names[:256], InjectedSets(annotations))
+	assert.True(t, Injected(annotations, "n255"))
+	assert.False(t, Injected(annotations, "n256"))
 }

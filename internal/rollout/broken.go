@@ -3,9 +3,13 @@ package rollout
 import (
 	"fmt"
 
+	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/podstate"
 )
+
+// maxImage limits the image in the description of a failure, in bytes. Kubernetes does not limit images.
+const maxImage = 512
 
 // BrokenPods are matched pods with a sidecar that cannot start.
 type BrokenPods struct {
@@ -37,7 +41,7 @@ func FindBroken(version *podstate.Version, pods []Pod) (broken BrokenPods) {
 		}
 		if name := pods[i].Reference().String(); broken.Count == 1 || name < broken.Example {
 			broken.Reason, broken.Example = startFailureReason(failed.Reason), name
-			broken.Detail = fmt.Sprintf("container %s: %s, image %s", failed.Container, failed.Reason, failed.Image)
+			broken.Detail = fmt.Sprintf("container %s: %s, image %s", failed.Container, failed.Reason, protocol.Shortened(failed.Image, maxImage))
 		}
 	}
 	return broken

@@ -73,6 +73,17 @@ func (p *DryRunPod) permit(containers []map[string]any) {
 		if windows["hostProcess"] == true {
 			p.Spec["hostNetwork"] = true
 			p.Spec["securityContext"] = map[string]any{"windowsOptions": map[string]any{"hostProcess": true}}
+			p.removeStandbyPorts()
+		}
+	}
+}
+
+// removeStandbyPorts removes the ports of standby twins in the network of the host (SPEC 4.8.4).
+func (p *DryRunPod) removeStandbyPorts() {
+	containers, _ := p.Spec["containers"].([]any)
+	for i, of := range p.origins {
+		if container, ok := containers[i].(map[string]any); ok && of.standby {
+			delete(container, "ports")
 		}
 	}
 }

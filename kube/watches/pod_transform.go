@@ -52,7 +52,7 @@ func (t *podTransform) strip(o any) (any, error) {
 			InitContainers:    t.pool.containers(pod.Spec.InitContainers),
 			Containers:        t.pool.containers(pod.Spec.Containers),
 			Resources:         pod.Spec.Resources,
-			OS:                windows(pod.Spec.OS),
+			OS:                windows(pod),
 			ReadinessGates:    gates(pod),
 		},
 		Status: corev1.PodStatus{
@@ -68,10 +68,11 @@ func (t *podTransform) strip(o any) (any, error) {
 	return pod, nil
 }
 
-// windows returns os for pods of Windows, because a kubelet cannot resize these pods, and nil for other pods.
-func windows(os *corev1.PodOS) *corev1.PodOS {
-	if os != nil && os.Name == corev1.Windows {
-		return os
+// windows returns the operating system of a pod of Windows, because a kubelet cannot resize such a pod, and nil for
+// other pods.
+func windows(pod *corev1.Pod) *corev1.PodOS {
+	if podstate.Windows(pod) {
+		return &corev1.PodOS{Name: corev1.Windows}
 	}
 	return nil
 }

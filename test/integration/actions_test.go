@@ -282,6 +282,20 @@ func TestSpec11_13_OnlyReleaseManagersApprove(t *testing.T) {
 	require.NoError(t, create(outriggerv1.VerbPause, "developers"))
 }
 
+// The name of a SidecarSet in an action may be no path of a URL. No such SidecarSet exists.
+func TestSpec11_13_AnActionWithAnImpossibleNameIsRejected(t *testing.T) {
+	t.Parallel()
+	a := &outriggerv1.RolloutAction{ObjectMeta: metav1.ObjectMeta{GenerateName: "impossible-"}}
+	a.Spec = outriggerv1.RolloutActionSpec{SidecarSet: "a/b", Verb: outriggerv1.VerbPause}
+	require.NoError(t, stack.kube.Create(t.Context(), a))
+	s := &scenario{t: t, ctx: t.Context()}
+	s.poll("the rejection", func() (bool, error) {
+		err := stack.kube.Get(t.Context(), client.ObjectKeyFromObject(a), a)
+		return a.Status.Phase == outriggerv1.ActionRejected, err
+	})
+	assert.Contains(t, a.Status.Message, "a/b")
+}
+
 // The definition rejects actions that no run can carry out.
 func TestSpec11_13_AnActionIsValidated(t *testing.T) {
 	t.Parallel()

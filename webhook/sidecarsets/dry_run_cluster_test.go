@@ -81,8 +81,9 @@ func (a *environment) answers() {
 		// Kubernetes accepts an unmasked /proc only in a pod with its own user namespace.
 		`{containers: [{name: a, image: b, securityContext: {procMount: Unmasked}}]}`: nil,
 		// Kubernetes accepts a HostProcess container only in a HostProcess pod in the network of the host.
-		`{containers: [{name: a, image: b, securityContext: {windowsOptions: {hostProcess: true}}}], initContainers: [{name: i, image: b}]}`: nil,
-		`{containers: [{name: a, image: b, fieldOfTheFuture: 1}], volumes: [{name: v, sourceOfTheFuture: {}}]}`:                              nil,
+		`{containers: [{name: a, image: b, securityContext: {windowsOptions: {hostProcess: true}}}], initContainers: [{name: i, image: b}]}`:                                                            nil,
+		`{containers: [{name: h, image: b, ports: [{containerPort: 1}], securityContext: {windowsOptions: {hostProcess: true}}, upgradeStrategy: {upgradeType: HotUpgrade, hotUpgradeEmptyImage: e}}]}`: nil,
+		`{containers: [{name: a, image: b, fieldOfTheFuture: 1}], volumes: [{name: v, sourceOfTheFuture: {}}]}`:                                                                                         nil,
 		`{initContainers: [{name: app, image: b}]}`: nil,
 		`{containers: [{name: h, image: b, ports: [{containerPort: 1}], upgradeStrategy: {upgradeType: HotUpgrade, hotUpgradeEmptyImage: e}}]}`: nil,
 		`{containers: [{name: a, image: b, stdin: "yes"}]}`: {"spec: FieldValueInvalid"},
