@@ -3,6 +3,7 @@ package workflows
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -31,7 +32,7 @@ func FleetRegistry(ctx workflow.Context, registry protocol.FleetRegistry) error 
 		for _, uid := range fleet.Unaware(&r.registry) {
 			r.tell(ctx, uid)
 		}
-		if err := workflow.Await(ctx, func() bool { return r.changed || announced.Len() > 0 || hasLongHistory(ctx) }); err != nil {
+		if err := r.await(ctx, func() bool { return r.changed || announced.Len() > 0 || hasLongHistory(ctx) }); err != nil {
 			return fmt.Errorf("wait for members: %w", err)
 		}
 	}
@@ -44,6 +45,20 @@ type registryRun struct {
 	// member.
 	telling map[string]*activeMember
 	changed bool
+}
+
+// await waits until changed returns true or the freeze ends. await then records the end of the freeze, so that each
+// member deletes its RolloutFreeze.
+func (r *registryRun) await(ctx workflow.Context, changed func() bool) error {
+	freeze := r.registry.Freeze
+	if freeze == nil || !freeze.Frozen || freeze.Until == nil || workflow.GetVersion(ctx, "end a freeze", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		return workflow.Await(ctx, changed)
+	}
+	woken, err := workflow.AwaitWithTimeout(ctx, freeze.Until.Sub(workflow.Now(ctx)), changed)
+	if err == nil && !woken {
+		r.setFreeze(ctx, protocol.FleetFreeze{By: freeze.By, Reason: "the freeze has ended"}, "the freeze has ended; %d members hear of it")
+	}
+	return err
 }
 
 // tell notifies a member of the newest freeze or unfreeze. An unreachable member is notified once the member
@@ -85,13 +100,14 @@ func (r *registryRun) handleRequests(ctx workflow.Context) error {
 		handleUpdate(ctx, protocol.ApplyPolicyUpdate, r.apply, func(_ workflow.Context, applied protocol.ApplyFleetPolicy) error {
 			return cmp.Or(fleet.Validate(&applied.Policy), fleet.CheckText(protocol.Approval{By: applied.By}))
 		}),
-		handleUpdate(ctx, protocol.RemoveMemberUpdate, r.remove, func(_ workflow.Context, name string) error {
-			for _, uid := range fleet.Keys(r.registry.Members) {
-				if r.registry.Members[uid].Name == name {
-					return nil
-				}
+		handleUpdate(ctx, protocol.RemoveMemberUpdate, r.remove, func(_ workflow.Context, cluster string) error {
+			switch uids := fleet.Named(&r.registry, cluster); {
+			case len(uids) == 0:
+				return fmt.Errorf("no cluster of the fleet has the name or the uid %s", cluster)
+			case len(uids) > 1:
+				return fmt.Errorf("%d clusters have the name %s: remove one of them by its uid: %s", len(uids), cluster, strings.Join(uids, ", "))
 			}
-			return fmt.Errorf("no cluster of the fleet has the name %s", name)
+			return nil
 		}),
 		handleUpdate(ctx, protocol.FreezeUpdate, r.freeze, func(ctx workflow.Context, freeze protocol.FleetFreeze) error {
 			return fleet.CheckFreeze(freeze, workflow.Now(ctx))
@@ -120,15 +136,13 @@ func (r *registryRun) apply(_ workflow.Context, applied protocol.ApplyFleetPolic
 	return "FleetPolicy " + name + " is applied"
 }
 
-func (r *registryRun) remove(_ workflow.Context, name string) string {
-	for _, uid := range fleet.Keys(r.registry.Members) {
-		if r.registry.Members[uid].Name == name {
-			delete(r.registry.Members, uid)
-			delete(r.registry.Heard, uid)
-			r.forget(uid)
-		}
+func (r *registryRun) remove(_ workflow.Context, cluster string) string {
+	for _, uid := range fleet.Named(&r.registry, cluster) {
+		delete(r.registry.Members, uid)
+		delete(r.registry.Heard, uid)
+		r.forget(uid)
 	}
-	return "cluster " + name + " has left the fleet"
+	return "cluster " + cluster + " has left the fleet"
 }
 
 func (r *registryRun) freeze(ctx workflow.Context, freeze protocol.FleetFreeze) string {

@@ -2,6 +2,8 @@ package workflows
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -33,7 +35,7 @@ func TestSpec12_7_MembersHearOfAFreeze(t *testing.T) {
 	}, activity.RegisterOptions{Name: protocol.FleetFreezeActivity})
 	update := func(after time.Duration, name string, freeze protocol.FleetFreeze) {
 		env.RegisterDelayedCallback(func() {
-			env.UpdateWorkflow(name, name, &testsuite.TestUpdateCallback{
+			env.UpdateWorkflow(name, name+after.String(), &testsuite.TestUpdateCallback{
 				OnAccept: func() {}, OnReject: func(err error) { assert.NoError(t, err) }, OnComplete: func(_ any, err error) { assert.NoError(t, err) },
 			}, freeze)
 		}, after)
@@ -42,18 +44,54 @@ func TestSpec12_7_MembersHearOfAFreeze(t *testing.T) {
 		env.RegisterDelayedCallback(func() { env.SignalWorkflow(protocol.AnnounceSignal, protocol.FleetMember{UID: uid, Name: uid}) }, after)
 	}
 	announce(time.Minute, "a")
+	until := env.Now().UTC().Add(10 * time.Minute)
 	update(2*time.Minute, protocol.FreezeUpdate, protocol.FleetFreeze{By: "ann", Reason: "sales"})
 	announce(3*time.Minute, "b")
 	update(4*time.Minute, protocol.UnfreezeUpdate, protocol.FleetFreeze{By: "ann"})
+	update(5*time.Minute, protocol.FreezeUpdate, protocol.FleetFreeze{By: "ann", Reason: "sales", Until: &until})
+	announce(30*time.Minute, "c")
 	env.RegisterDelayedCallback(func() {
 		answer, err := env.QueryWorkflow(protocol.StatusQuery)
 		require.NoError(t, err)
 		var registry protocol.FleetRegistry
 		require.NoError(t, answer.Get(&registry))
-		assert.Equal(t, map[string]int{"a": 2, "b": 2}, registry.Heard)
+		assert.Equal(t, map[string]int{"a": 4, "b": 4, "c": 4}, registry.Heard)
+		assert.Equal(t, until, registry.Freeze.Since)
 		env.CancelWorkflow()
 	}, time.Hour)
 	env.ExecuteWorkflow(protocol.FleetRegistryWorkflow, protocol.FleetRegistry{})
 	assert.ErrorContains(t, env.GetWorkflowError(), "canceled")
-	assert.Equal(t, map[string][]bool{"a": {true, false}, "b": {true, false}}, heard)
+	assert.Equal(t, map[string][]bool{"a": {true, false, true, false}, "b": {true, false, true, false}, "c": {false}}, heard)
+}
+
+// A cluster was rebuilt under its name, and the old cluster has to leave the fleet.
+func TestSpec12_1_ARebuiltClusterStaysInTheFleet(t *testing.T) {
+	var suite testsuite.WorkflowTestSuite
+	env := suite.NewTestWorkflowEnvironment()
+	env.SetTestTimeout(time.Minute)
+	env.RegisterWorkflowWithOptions(FleetRegistry, workflow.RegisterOptions{Name: protocol.FleetRegistryWorkflow})
+	registry := protocol.FleetRegistry{Members: map[string]protocol.FleetMember{
+		"old": {UID: "old", Name: "eu-1"}, "new": {UID: "new", Name: "eu-1"},
+	}}
+	remove := func(cluster, rejection string) {
+		env.UpdateWorkflow(protocol.RemoveMemberUpdate, cluster, &testsuite.TestUpdateCallback{
+			OnAccept: func() {}, OnReject: func(err error) { require.ErrorContains(t, err, rejection) },
+			OnComplete: func(_ any, err error) { require.NoError(t, err) },
+		}, cluster)
+	}
+	env.RegisterDelayedCallback(func() {
+		remove("eu-1", "2 clusters have the name eu-1: remove one of them by its uid: new, old")
+		remove("eu-2", "no cluster of the fleet has the name or the uid eu-2")
+		remove("old", "no rejection")
+	}, time.Minute)
+	env.RegisterDelayedCallback(func() {
+		answer, err := env.QueryWorkflow(protocol.StatusQuery)
+		require.NoError(t, err)
+		var registry protocol.FleetRegistry
+		require.NoError(t, answer.Get(&registry))
+		assert.Equal(t, []string{"new"}, slices.Collect(maps.Keys(registry.Members)))
+		env.CancelWorkflow()
+	}, 2*time.Minute)
+	env.ExecuteWorkflow(protocol.FleetRegistryWorkflow, registry)
+	assert.ErrorContains(t, env.GetWorkflowError(), "canceled")
 }

@@ -209,6 +209,12 @@ func (r *run) continueAsNew(ctx workflow.Context) (protocol.RolloutResult, error
 	if next.Generation != r.input.Generation {
 		next.Progress = protocol.Progress{Written: r.progress.Written, Migrating: r.progress.Migrating, Run: r.progress.Run, Stage: r.stageForNext(), Actions: r.progress.Actions}
 		r.log(ctx).Info("rollout superseded", "newGeneration", next.Generation)
+		// The next run inherits the memo.
+		if s := next.Progress.Stage; s != nil && workflow.GetVersion(ctx, "record the stage of the next run", workflow.DefaultVersion, 1) > workflow.DefaultVersion {
+			if err := writeMemo(ctx, protocol.StageMemo, *s); err != nil {
+				return protocol.RolloutResult{}, err
+			}
+		}
 		if err := r.show(ctx, protocol.PhaseSuperseded, fmt.Sprintf("generation %d took over", next.Generation)); err != nil {
 			return protocol.RolloutResult{}, err
 		}

@@ -273,9 +273,11 @@ func (s *stageSuite) TestSpec11_4_ACorrectedRunContinuesInTheRecordedStage() {
 		s.Run(name, func() {
 			s.SetupTest()
 			correct()
+			memos := s.memos()
 			next := s.continued()
 			s.Equal(int64(2), next.Generation)
 			s.Equal(recorded, next.Progress.Stage)
+			s.Equal(map[string]any{protocol.StageMemo: *recorded}, (*memos)[len(*memos)-1], "the next run inherits the memo")
 		})
 	}
 }

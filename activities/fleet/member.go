@@ -430,7 +430,10 @@ func (l *localRun) quarantined() bool {
 // The first attempt of the fleet neither retries nor resumes such content. A pause of earlier content does not
 // concern the current content.
 func (l *localRun) judged() bool {
-	permit := l.status.Permit
+	permit, s := l.status.Permit, l.status.Stage
+	if s != nil && s.Hash == l.hash() && (s.Failed != nil || s.EndedGate(protocol.GateFailure) != nil || s.EndedGate(protocol.GateInconclusive) != nil) {
+		return true
+	}
 	return l.quarantined() || permit != nil && permit.Hash == l.hash() || fleet.Recorded(l.set) != nil
 }
 

@@ -276,6 +276,20 @@ func TestSpec12_4_TheFirstPermitOfTheFleetRetriesNothing(t *testing.T) {
 		require.NoError(t, err, name)
 		assert.Len(t, c.updates, 2, name)
 	}
+	for name, failed := range map[string]*protocol.Stage{
+		"failed pods": {Generation: 3, Failed: new(2)},
+		"failed gate": {Generation: 3, Step: &protocol.Step{}, Gates: []protocol.GateState{{Name: "errors", Phase: protocol.GateFailure}}},
+	} {
+		// The cluster joined the fleet after the policy had paused the content.
+		c := newCluster(t)
+		c.reachable(nil)
+		failed.Hash = c.hash
+		c.run(&protocol.RolloutStatus{Generation: 3, Phase: protocol.PhasePaused, Pause: &byPolicy, Stage: failed})
+		result, err := c.advance(1)
+		require.NoError(t, err, name)
+		assert.Equal(t, protocol.FleetResult{State: protocol.ClusterFailed, Reason: "bad"}, result, name)
+		assert.Empty(t, c.updates, name)
+	}
 	c := newCluster(t)
 	c.reachable(nil)
 	c.run(&protocol.RolloutStatus{Generation: 3, Phase: protocol.PhasePaused, Pause: &byPolicy})

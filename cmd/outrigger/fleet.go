@@ -76,7 +76,7 @@ func newFleet() *cobra.Command {
 	}
 	members := f.sub("members", "List the clusters of the fleet", cobra.NoArgs, f.members)
 	f.output.Add(members, output.JSON, output.YAML)
-	remove := f.sub("remove CLUSTER", "Remove a cluster from the fleet, by its name", cobra.ExactArgs(1), f.remove)
+	remove := f.sub("remove CLUSTER", "Remove a cluster from the fleet, by its name or uid", cobra.ExactArgs(1), f.remove)
 	approve := f.request(protocol.ApproveUpdate, "Approve the current stage of a rollout")
 	approve.Flags().StringVar(&f.stage, "stage", "", "`name` of the stage; empty: the current stage")
 	freeze := f.sub("freeze --reason TEXT", "Stop the upgrades in all clusters", cobra.NoArgs, f.freeze)

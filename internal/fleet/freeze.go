@@ -40,6 +40,17 @@ func Announce(r *protocol.FleetRegistry, member protocol.FleetMember) {
 	delete(r.Heard, member.UID)
 }
 
+// Named returns the uids of the members with a name or a uid. A rebuilt cluster may have the name of the cluster that
+// it replaces.
+func Named(r *protocol.FleetRegistry, cluster string) (uids []string) {
+	for _, uid := range Keys(r.Members) {
+		if uid == cluster || r.Members[uid].Name == cluster {
+			uids = append(uids, uid)
+		}
+	}
+	return uids
+}
+
 // Unaware returns the uids of the members that were not notified of the newest freeze or of its end.
 func Unaware(r *protocol.FleetRegistry) (uids []string) {
 	if r.Freeze == nil {

@@ -66,10 +66,10 @@ func Stages(s *protocol.FleetState, now time.Time) []Stage {
 	}
 	for _, uid := range sorted(s) {
 		cluster := s.Clusters[uid]
-		if cluster.Stage < 0 {
-			continue
+		if cluster.Stage < 0 || cluster.Stage > len(s.Spec.Stages) {
+			continue // the plan of the newest content is not known yet
 		}
-		if cluster.Stage >= len(stages) {
+		if cluster.Stage == len(stages) {
 			stages = append(stages, Stage{})
 		}
 		stage := &stages[cluster.Stage]

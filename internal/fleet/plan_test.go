@@ -12,6 +12,15 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
+// New content of a member is known before the stages of its policy.
+func TestStagesWithoutAPlanOfTheNewestContentOmitClusters(t *testing.T) {
+	s := &protocol.FleetState{Clusters: map[string]*protocol.FleetCluster{"a": {Stage: 2}, "b": {Stage: 0}}}
+	stages := Stages(s, time.Unix(1000, 0))
+	if assert.Len(t, stages, 1) {
+		assert.Len(t, stages[0].Clusters, 1)
+	}
+}
+
 func members() *protocol.FleetRegistry {
 	return &protocol.FleetRegistry{
 		Policies: map[string]protocol.AppliedFleetPolicy{"edge": {Spec: policy().Spec}},

@@ -157,12 +157,14 @@ func (p *planner) ordered(candidates []candidate) []candidate {
 		return first(candidates, min(quota, MaxBatch+MaxQueued+p.waiting))
 	}
 	sortCandidates(candidates)
-	if len(p.strategy.ScatterStrategy) > 0 {
+	scattered := len(p.strategy.ScatterStrategy) > 0
+	if scattered {
 		candidates = scatter(p.strategy.ScatterStrategy, upgraded(p.pods), candidates)
 	}
 	domains, of := p.plan.scope.domainOrder(candidates)
 	slices.SortStableFunc(candidates, func(a, b candidate) int {
-		order := cmp.Or(compareBool(a.NodeLost, b.NodeLost), compareBool(p.rejected[a.Reference()], p.rejected[b.Reference()]), compareBool(a.InBackoff, b.InBackoff))
+		// Without scatter, the pods of each priority are sorted by NodeLost already.
+		order := cmp.Or(compareBool(scattered && a.NodeLost, scattered && b.NodeLost), compareBool(p.rejected[a.Reference()], p.rejected[b.Reference()]), compareBool(a.InBackoff, b.InBackoff))
 		if order == 0 && domains != nil {
 			return cmp.Compare(domains[of(a.Spec.NodeName)], domains[of(b.Spec.NodeName)])
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/outrigger/outrigger/api/protocol"
@@ -47,6 +48,25 @@ func TestSpec7_2_APartitionKeepsPodsOnLostNodesFirst(t *testing.T) {
 	plan, err = Next(set, matched(lost, updated, lost, updated), nil)
 	require.NoError(t, err)
 	assert.Equal(t, protocol.PhasePartitionReached, plan.Phase)
+}
+
+// A rejected write of another pod does not change the pods of the partition.
+func TestSpec7_2_AmongPodsOfOnePriorityPodsOnLostNodesAreLast(t *testing.T) {
+	set := strategy(func(s *v1alpha1.SidecarSetUpdateStrategy) {
+		s.Partition, s.MaxUnavailable = ptr(intstr.FromInt32(2)), ptr(intstr.FromInt32(4))
+		s.PriorityStrategy = &v1alpha1.UpdatePriorityStrategy{WeightPriority: []v1alpha1.UpdatePriorityWeightTerm{
+			{Weight: 1, MatchSelector: metav1.LabelSelector{MatchLabels: map[string]string{"canary": "yes"}}},
+		}}
+	})
+	population := matched(lost, old, old, old)
+	for _, i := range []int{0, 1} {
+		population[i].Labels = map[string]string{"canary": "yes"}
+	}
+	for _, rejected := range []map[protocol.PodReference]bool{nil, {population[3].Reference(): true}} {
+		plan, err := Next(set, population, rejected)
+		require.NoError(t, err)
+		assert.Equal(t, []string{"b"}, chosen(plan))
+	}
 }
 
 func TestSpec7_2_AScatterDoesNotSelectPodsOnLostNodes(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -126,7 +126,7 @@ func (c *Controller) clean(ctx context.Context, a *outriggerv1.RolloutAction) (r
 func (c *Controller) carryOut(ctx context.Context, a *outriggerv1.RolloutAction, read time.Time) error {
 	set := &v1alpha1.SidecarSet{}
 	switch err := c.Client.Get(ctx, client.ObjectKey{Name: a.Spec.SidecarSet}, set); {
-	case apierrors.IsNotFound(err), len(path.IsValidPathSegmentName(a.Spec.SidecarSet)) > 0:
+	case apierrors.IsNotFound(err), len(content.IsPathSegmentName(a.Spec.SidecarSet)) > 0:
 		set = nil
 	case err != nil:
 		return fmt.Errorf("get SidecarSet %s: %w", a.Spec.SidecarSet, err)
