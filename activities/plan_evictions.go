@@ -230,7 +230,7 @@ func (s *evictionScan) set(ctx context.Context, stored *v1alpha1.SidecarSet) err
 	if err != nil {
 		return err
 	}
-	of := eviction.Set{UID: set.UID, Generation: set.Generation, Waits: waits}
+	of := eviction.Set{UID: set.UID, Generation: set.Generation, Hash: set.Annotations[v1alpha1.HashAnnotation], Waits: waits}
 	if of.Restored, err = s.restored(ctx, set); err != nil {
 		return err
 	}

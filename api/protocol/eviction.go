@@ -67,6 +67,8 @@ type EvictionState struct {
 type ProvenContent struct {
 	SidecarSet SetReference `json:"sidecarSet"`
 	Generation int64        `json:"generation"`
+	// Hash is the hash of the content, or empty if an older worker recorded the success.
+	Hash string `json:"hash,omitempty"`
 }
 
 // Owner is the workload of pods: the controller of the pods, or the Deployment of the ReplicaSet of the pods.
@@ -89,6 +91,8 @@ type Controller struct {
 type Eviction struct {
 	SidecarSet SetReference `json:"sidecarSet"`
 	Generation int64        `json:"generation"`
+	// Hash is the hash of the content for which the pods are evicted.
+	Hash string `json:"hash,omitempty"`
 	Owner      Owner        `json:"owner"`
 	// Controller is the controller of the pods. For the pods of a Deployment, Controller is the ReplicaSet,
 	// and Owner is the Deployment.

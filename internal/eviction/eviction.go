@@ -62,6 +62,8 @@ type Pod struct {
 type Set struct {
 	UID        types.UID
 	Generation int64
+	// Hash is the hash of the content. After a restore of etcd, other content may get the same generation.
+	Hash string
 	// Waits is the reason why no pod may be evicted for the SidecarSet now, or empty. Unknown is set
 	// if the pods of the SidecarSet could not be read.
 	Waits   string
@@ -73,6 +75,12 @@ type Set struct {
 	// a slot.
 	MaxUnavailable int
 	Unavailable    []protocol.Owner
+}
+
+// otherContent reports whether the content of a generation was replaced by content of the same generation. An older
+// version did not record hashes.
+func (s Set) otherContent(generation int64, hash string) bool {
+	return s.Generation == generation && hash != "" && s.Hash != hash
 }
 
 // Input is the input of Next.
@@ -142,7 +150,7 @@ func (p *planner) prune() {
 		return ok && known.UID == uid && (known.Generation == generation || known.Generation < generation && !known.Restored)
 	}
 	s.Proven = slices.DeleteFunc(slices.Clone(s.Proven), func(c protocol.ProvenContent) bool {
-		return !current(c.SidecarSet.Name, c.SidecarSet.UID, c.Generation)
+		return !current(c.SidecarSet.Name, c.SidecarSet.UID, c.Generation) || p.Sets[c.SidecarSet.Name].otherContent(c.Generation, c.Hash)
 	})
 	s.Failed = slices.DeleteFunc(s.Failed, func(f outriggerv1.FailedEviction) bool { return !current(f.SidecarSet, f.SidecarSetUID, f.Generation) })
 	if len(s.Proven)+len(s.Failed) != before {
@@ -351,7 +359,7 @@ func (p *planner) slots(name string, set Set) int {
 }
 
 func (p *planner) take(of *owner, set string, pods []*Pod) {
-	e := protocol.Eviction{SidecarSet: protocol.SetReference{Name: set, UID: p.Sets[set].UID}, Generation: p.Sets[set].Generation, Owner: of.Owner, Unready: !pods[0].Ready, Since: p.Now}
+	e := protocol.Eviction{SidecarSet: protocol.SetReference{Name: set, UID: p.Sets[set].UID}, Generation: p.Sets[set].Generation, Hash: p.Sets[set].Hash, Owner: of.Owner, Unready: !pods[0].Ready, Since: p.Now}
 	if controller := metav1.GetControllerOfNoCopy(pods[0].Pod); controller != nil {
 		e.Controller = protocol.Controller{APIVersion: controller.APIVersion, Kind: controller.Kind, Name: controller.Name}
 	}

@@ -388,6 +388,25 @@ func TestSpec13_2_AnOwnerWithAPodThatIsStuckIsNoBetterCanary(t *testing.T) {
 }
 
 // etcd was restored to an older generation. The content of the older generation may have been edited since.
+// After a restore of etcd, other content became the same generation before the run planned again.
+func TestSpec13_3_OtherContentOfTheSameGenerationNeedsACanary(t *testing.T) {
+	for hash, proven := range map[string]bool{"good": true, "other": false} {
+		c := newCluster(1)
+		c.sets["logs"] = Set{UID: "s1", Generation: 7, Hash: hash, MaxUnavailable: 100}
+		for _, name := range []string{"a", "b", "c"} {
+			c.addOld(name, 2)
+		}
+		c.prove()
+		c.state.Proven[0].Generation, c.state.Proven[0].Hash = 7, "good"
+		plan := c.next(nil)
+		assert.Equal(t, proven, len(plan.State.Proven) == 1, hash)
+		assert.Equal(t, proven, len(plan.Evict) > 1, "%s: %s", hash, plan.Message)
+		for _, e := range plan.Evict {
+			assert.Equal(t, hash, e.Hash)
+		}
+	}
+}
+
 func TestSpec13_3_ARestoredSidecarSetNeedsACanary(t *testing.T) {
 	c := newCluster(1)
 	c.sets["logs"] = Set{UID: "s1", Generation: 7, MaxUnavailable: 100}

@@ -126,14 +126,14 @@ func Late(state *protocol.EvictionState, now time.Time) (late []protocol.Evictio
 // ignores an eviction that failed before, and an eviction that was made for other content.
 func (p *planner) prove(e *protocol.Eviction) {
 	if !e.Failed && p.newest(e) && !p.proven(e.SidecarSet.Name) {
-		p.State.Proven = append(p.State.Proven, protocol.ProvenContent{SidecarSet: e.SidecarSet, Generation: e.Generation})
+		p.State.Proven = append(p.State.Proven, protocol.ProvenContent{SidecarSet: e.SidecarSet, Generation: e.Generation, Hash: e.Hash})
 	}
 }
 
 // newest reports whether an eviction was made for the newest content of its SidecarSet.
 func (p *planner) newest(e *protocol.Eviction) bool {
 	set := p.Sets[e.SidecarSet.Name]
-	return set.Generation == e.Generation && set.UID == e.SidecarSet.UID
+	return set.Generation == e.Generation && set.UID == e.SidecarSet.UID && !set.otherContent(e.Generation, e.Hash)
 }
 
 func (p *planner) fail(e *protocol.Eviction, reason string) {
