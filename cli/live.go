@@ -78,7 +78,7 @@ func (s screen) View() tea.View {
 	if s.shown == nil {
 		return tea.NewView("reading …\n")
 	}
-	return tea.NewView(fitted(s.shown.Text(s.style()), s.height))
+	return tea.NewView(fitted(Printable(s.shown.Text(s.style())), s.height))
 }
 
 // fitted omits the lines of text that do not fit in a window of height lines, because a terminal cannot

@@ -58,7 +58,7 @@ func (s *shared) uiAddress(ctx context.Context, name, base string) (string, erro
 		return "", err
 	}
 	if base != "" {
-		if at, err := url.Parse(base); err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https" {
+		if !isWebAddress(base) {
 			return "", fmt.Errorf("--temporal-ui-url %q is not a URL such as https://temporal.example.com (correct the flag or TEMPORAL_UI_URL)", base)
 		}
 		options, err := s.temporal.Options(envconfig.EnvLookupOS)
@@ -69,9 +69,18 @@ func (s *shared) uiAddress(ctx context.Context, name, base string) (string, erro
 		return "", fmt.Errorf("SidecarSet %s had no rollout yet", set.Name)
 	case rollout.URL == "":
 		return "", errors.New("the operator has no URL of a Temporal UI (its flag --temporal-ui-url): name one with --temporal-ui-url or TEMPORAL_UI_URL")
+	case !isWebAddress(rollout.URL):
+		return "", fmt.Errorf("status of SidecarSet %s has the URL %q, which is no address of a web page: see who wrote the status, and name a URL with --temporal-ui-url", set.Name, rollout.URL)
 	default:
 		return rollout.URL, nil
 	}
+}
+
+// isWebAddress reports whether a browser may open an address. Any client with the permission to write status can
+// write an address that starts another program.
+func isWebAddress(address string) bool {
+	at, err := url.Parse(address)
+	return err == nil && at.Host != "" && (at.Scheme == "http" || at.Scheme == "https")
 }
 
 // runURL returns the URL of the newest run of a SidecarSet in the Temporal UI at base.

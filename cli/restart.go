@@ -199,7 +199,7 @@ func (r *restarter) evictSome(ctx context.Context, now *view.Restart, left view.
 			evictions.Evicted(now, pod)
 			open--
 		}
-		if _, err := fmt.Fprintln(r.shared.Out, line); err != nil {
+		if _, err := fmt.Fprintln(r.shared.Out, Printable(line)); err != nil {
 			return err
 		}
 	}

@@ -99,7 +99,7 @@ func (s *shared) lines(ctx context.Context, name string, o output.Flag, follow f
 		if o.Structured() {
 			return s.print(o, rollout)
 		}
-		_, err := fmt.Fprintln(s.Out, line)
+		_, err := fmt.Fprintln(s.Out, Printable(line))
 		return err
 	})
 	if err == nil && !o.Structured() {

@@ -116,6 +116,6 @@ func (s *shared) printChanged(o output.Flag, shown, all view.Summaries, first bo
 		return s.print(o, changed)
 	}
 	_, lines, _ := strings.Cut(changed.Text(s.style(o)), "\n")
-	_, err := fmt.Fprint(s.Out, lines)
+	_, err := fmt.Fprint(s.Out, Printable(lines))
 	return err
 }

@@ -75,8 +75,8 @@ func ExplainCall(err error) (cause, remedy string) {
 	return "no answer", "check the server, the network and --temporal-tls, or " + correct
 }
 
-// explained returns an error with the cause and the remedy of ExplainCall, or err if the cause is unknown.
-func explained(err error) error {
+// Explained returns an error with the cause and the remedy of ExplainCall, or err if the cause is unknown.
+func Explained(err error) error {
 	if cause, remedy := ExplainCall(err); cause != "" {
 		return fmt.Errorf("%s (%s)", cause, remedy)
 	}

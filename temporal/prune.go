@@ -67,7 +67,7 @@ func (p *Prune) Run(ctx context.Context) error {
 	}
 	for i, run := range runs {
 		if err := p.end(ctx, run.GetExecution()); err != nil {
-			return fmt.Errorf("end run %s (%d of %d are ended): %w", run.GetExecution().GetWorkflowId(), i, len(runs), explained(err))
+			return fmt.Errorf("end run %s (%d of %d are ended): %w", run.GetExecution().GetWorkflowId(), i, len(runs), Explained(err))
 		}
 	}
 	say(p.Out, "ended %d runs", len(runs))
@@ -82,7 +82,7 @@ func (p *Prune) list(ctx context.Context) (runs []*workflow.WorkflowExecutionInf
 			Query: fmt.Sprintf("WorkflowType IN ('%s', '%s') AND ExecutionStatus='Running' AND TaskQueue='%s'", protocol.RolloutWorkflow, protocol.EvictionWorkflow, p.Cluster),
 		})
 		if err != nil {
-			return nil, fmt.Errorf("list the open runs in namespace %s: %w", p.Namespace, explained(err))
+			return nil, fmt.Errorf("list the open runs in namespace %s: %w", p.Namespace, Explained(err))
 		}
 		runs = append(runs, answer.GetExecutions()...)
 		if page = answer.GetNextPageToken(); len(page) == 0 {
@@ -117,7 +117,7 @@ func attribute(run *workflow.WorkflowExecutionInfo, name string) string {
 func (p *Prune) warn(ctx context.Context) error {
 	answer, err := p.Client.DescribeTaskQueue(ctx, p.Cluster, enums.TASK_QUEUE_TYPE_WORKFLOW)
 	if err != nil {
-		return fmt.Errorf("look for workers of cluster %s: %w", p.Cluster, explained(err))
+		return fmt.Errorf("look for workers of cluster %s: %w", p.Cluster, Explained(err))
 	}
 	for _, poller := range answer.GetPollers() {
 		say(p.Out, "warning: worker %s polled for tasks at %s; if the cluster still exists, its operator starts the runs again",

@@ -63,7 +63,7 @@ func (s *Setup) Run(ctx context.Context) error {
 	}
 	known, err := s.known(ctx)
 	if err != nil {
-		return fmt.Errorf("list the search attributes of namespace %s: %w; %s", s.Namespace, explained(err), s.cloud())
+		return fmt.Errorf("list the search attributes of namespace %s: %w; %s", s.Namespace, Explained(err), s.cloud())
 	}
 	missing := SearchAttributes()
 	for _, name := range slices.Sorted(maps.Keys(missing)) {
@@ -91,7 +91,7 @@ func (s *Setup) namespace(ctx context.Context) (created bool, err error) {
 	}
 	var absent *serviceerror.NamespaceNotFound
 	if !errors.As(err, &absent) {
-		return false, fmt.Errorf("look for namespace %s: %w", s.Namespace, explained(err))
+		return false, fmt.Errorf("look for namespace %s: %w", s.Namespace, Explained(err))
 	}
 	if s.DryRun {
 		say(s.Out, "would create namespace %s, retention %s", s.Namespace, s.Retention)
@@ -102,7 +102,7 @@ func (s *Setup) namespace(ctx context.Context) (created bool, err error) {
 	})
 	var exists *serviceerror.NamespaceAlreadyExists
 	if err != nil && !errors.As(err, &exists) {
-		return false, fmt.Errorf("create namespace %s: %w; on Temporal Cloud, use tcld, see docs/temporal.md", s.Namespace, explained(err))
+		return false, fmt.Errorf("create namespace %s: %w; on Temporal Cloud, use tcld, see docs/temporal.md", s.Namespace, Explained(err))
 	}
 	say(s.Out, "created namespace %s, retention %s", s.Namespace, s.Retention)
 	return true, nil
@@ -130,7 +130,7 @@ func (s *Setup) add(ctx context.Context, missing map[string]enums.IndexedValueTy
 		})
 		var exists *serviceerror.AlreadyExists
 		if err != nil && !errors.As(err, &exists) {
-			return fmt.Errorf("add search attributes to namespace %s: %w; %s", s.Namespace, explained(err), s.cloud())
+			return fmt.Errorf("add search attributes to namespace %s: %w; %s", s.Namespace, Explained(err), s.cloud())
 		}
 	}
 	verb := "added"

@@ -92,8 +92,8 @@ type Eviction struct {
 	SidecarSet SetReference `json:"sidecarSet"`
 	Generation int64        `json:"generation"`
 	// Hash is the hash of the content for which the pods are evicted.
-	Hash string `json:"hash,omitempty"`
-	Owner      Owner        `json:"owner"`
+	Hash  string `json:"hash,omitempty"`
+	Owner Owner  `json:"owner"`
 	// Controller is the controller of the pods. For the pods of a Deployment, Controller is the ReplicaSet,
 	// and Owner is the Deployment.
 	Controller Controller `json:"controller,omitzero"`

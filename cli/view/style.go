@@ -57,12 +57,17 @@ func table(rows [][]string) string {
 	w := tabwriter.NewWriter(&out, 0, 8, 3, ' ', 0)
 	for _, row := range rows {
 		for i := range row {
-			row[i] = cmp.Or(row[i], "-")
+			row[i] = cmp.Or(oneLine(row[i]), "-")
 		}
 		_, _ = fmt.Fprintln(w, strings.Join(row, "\t"))
 	}
 	_ = w.Flush() // Writes to a Builder do not fail.
 	return out.String()
+}
+
+// oneLine replaces the line breaks and tabs of a cell, which would add rows and columns.
+func oneLine(cell string) string {
+	return strings.NewReplacer("\n", " ", "\t", " ", "\v", " ", "\f", " ").Replace(cell)
 }
 
 func text(lines []string) string { return strings.Join(lines, "\n") + "\n" }

@@ -23,7 +23,7 @@ func main() {
 	ctrllog.SetLogger(logr.Discard())
 	command := cli.NewCommand(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr})
 	if err := command.ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
+		fmt.Fprintln(os.Stderr, "error:", cli.Printable(err.Error()))
 		os.Exit(cli.ExitCode(err))
 	}
 }

@@ -117,7 +117,7 @@ func (f *fleetCommand) sub(use, short string, args cobra.PositionalArgs, do func
 			return err
 		}
 		if err != nil {
-			return fmt.Errorf("Temporal at %s, namespace %s: %w", options.Address, options.Namespace, err) //nolint:staticcheck // Temporal is a name
+			return fmt.Errorf("Temporal at %s, namespace %s: %w", options.Address, options.Namespace, temporal.Explained(err)) //nolint:staticcheck // Temporal is a name
 		}
 		return nil
 	}}

@@ -145,8 +145,8 @@ func (f *fleetCommand) follow(ctx context.Context, out io.Writer, w *fleetWatch)
 			}
 		case first && !waits:
 			return err
-		case w.failure != err.Error() && !f.output.Structured():
-			w.failure = err.Error()
+		case w.failure != temporal.Explained(err).Error() && !f.output.Structured():
+			w.failure = temporal.Explained(err).Error()
 			if _, err := fmt.Fprintf(out, "%s: cannot be read now: %s\n", w.set, w.failure); err != nil {
 				return err
 			}

@@ -6,11 +6,13 @@ import (
 	"os"
 
 	"sigs.k8s.io/controller-runtime/pkg/manager/signals"
+
+	"github.com/outrigger/outrigger/cli"
 )
 
 func main() {
 	if err := newCommand().ExecuteContext(signals.SetupSignalHandler()); err != nil {
-		fmt.Fprintln(os.Stderr, "outrigger:", err)
+		fmt.Fprintln(os.Stderr, "outrigger:", cli.Printable(err.Error()))
 		os.Exit(exitCode(err))
 	}
 }

@@ -170,13 +170,21 @@ func (s simulationSource) validated(ctx context.Context, policy *outriggerv1.Rol
 	case apierrors.IsForbidden(err):
 		return policy, []string{"the API server did not validate the policy, because you may not create RolloutPolicies"}, nil
 	case errors.As(err, &status) && apierrors.IsInvalid(err):
-		var causes []string
-		for _, cause := range status.Status().Details.Causes {
-			causes = append(causes, cause.Field+": "+cause.Message)
-		}
-		return nil, nil, fmt.Errorf("RolloutPolicy %s is invalid: %s (kubectl explain rolloutpolicy.spec)", policy.Name, strings.Join(causes, "; "))
+		return nil, nil, fmt.Errorf("RolloutPolicy %s is invalid: %s (kubectl explain rolloutpolicy.spec)", policy.Name, causesOf(status.Status()))
 	}
 	return nil, nil, fmt.Errorf("validate RolloutPolicy %s: %w", policy.Name, err)
+}
+
+// causesOf returns the causes of a rejection. The webhook of another product may answer without causes.
+func causesOf(status metav1.Status) string {
+	if status.Details == nil || len(status.Details.Causes) == 0 {
+		return status.Message
+	}
+	var causes []string
+	for _, cause := range status.Details.Causes {
+		causes = append(causes, cause.Field+": "+cause.Message)
+	}
+	return strings.Join(causes, "; ")
 }
 
 // whetherItApplies returns a note with the reason if the policy would not apply to the SidecarSet, or if no

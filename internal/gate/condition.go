@@ -2,10 +2,12 @@ package gate
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
 	"text/template"
+	tree "text/template/parse"
 
 	"github.com/google/cel-go/cel"
 
@@ -69,9 +71,54 @@ func Render(query string, fields Query) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if err := bounded(parsed.Root); err != nil {
+		return "", err
+	}
 	var text bytes.Buffer
 	err = parsed.Execute(&text, fields)
 	return text.String(), err
+}
+
+// errUnbounded is the error of a template that could occupy a process.
+var errUnbounded = errors.New("a template may contain only fields, such as {{.Step}}, each with at most one function, and if")
+
+// bounded returns an error unless the template executes each of its nodes at most once, and the result of a
+// function is the input of at most one other function. A loop, and a chain of functions that quote, could
+// fill the memory of the webhook and of the worker.
+func bounded(nodes *tree.ListNode) error {
+	if nodes == nil {
+		return nil
+	}
+	for _, node := range nodes.Nodes {
+		err := error(nil)
+		switch node := node.(type) {
+		case *tree.TextNode, *tree.CommentNode:
+		case *tree.ActionNode:
+			err = boundedPipe(node.Pipe)
+		case *tree.IfNode:
+			err = cmp.Or(boundedPipe(node.Pipe), bounded(node.List), bounded(node.ElseList))
+		default:
+			err = errUnbounded
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func boundedPipe(pipe *tree.PipeNode) error {
+	if len(pipe.Decl) > 0 || len(pipe.Cmds) > 2 {
+		return errUnbounded
+	}
+	for _, command := range pipe.Cmds {
+		for _, argument := range command.Args {
+			if argument.Type() == tree.NodePipe || argument.Type() == tree.NodeChain {
+				return errUnbounded
+			}
+		}
+	}
+	return nil
 }
 
 func compile(expression string) (cel.Program, error) {

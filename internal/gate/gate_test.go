@@ -124,3 +124,20 @@ func TestSpec11_14_TheReasonNamesTheGateAndItsValue(t *testing.T) {
 		Reason(s.Title(), protocol.GateState{Name: "errors", Phase: protocol.GateFailure, Message: "1 of 1 samples, 1 failed, last value 0.2"}))
 	assert.Equal(t, "gate errors of step 1 of 2 (canary) is inconclusive", Reason(s.Title(), protocol.GateState{Name: "errors", Phase: protocol.GateInconclusive}))
 }
+
+// The API server stores a policy while the webhook of policies is down, so that workers read any template.
+func TestSpec11_14_ATemplateCannotOccupyAProcess(t *testing.T) {
+	for query, accepted := range map[string]bool{
+		`up{set="{{.SidecarSet}}"}`: true, `{{if .Step}}{{.Step | printf "%q"}}{{else}}{{/* all */}}x{{end}}`: true, `{{printf "%s-%d" .Revision .Generation}}`: true,
+		`{{range 1000000000000}}x{{end}}`: false, `{{if .Step}}{{range 1000000000000}}{{end}}{{end}}`: false,
+		`{{define "a"}}x{{template "a"}}{{end}}{{template "a"}}`: false, `{{with .Step}}{{.}}{{end}}`: false,
+		`{{.Step | printf "%q" | printf "%q"}}`: false, `{{printf "%q" (printf "%q" .Step)}}`: false, `{{$x := .Step}}{{$x}}`: false,
+	} {
+		_, err := Render(query, Query{SidecarSet: "a", Revision: "b", Step: "c"})
+		if accepted {
+			require.NoError(t, err, query)
+		} else {
+			require.ErrorIs(t, err, errUnbounded, query)
+		}
+	}
+}

@@ -184,7 +184,7 @@ func TestProblemsOfPods(t *testing.T) {
 		"blocks SidecarSet/cold: 1 pod, such as default/p (annotation kruise.io/sidecarset-hash: ": injected(t, cold, annotated(v1alpha1.HashAnnotation, "{")),
 		"note SidecarSet/cold: 1 pod, such as default/p: the annotation has the older form":        injected(t, cold, annotated(v1alpha1.HashAnnotation, older)),
 		"blocks SidecarSet/twins: 1 pod, such as default/p (twins has no entry)":                   injected(t, twins, annotated(working, "{}")),
-		"blocks SidecarSet/twins: 1 pod, such as default/p (x is not a twin of twins)":             injected(t, twins, annotated(working, `{"twins":"x"}`)),
+		"blocks SidecarSet/twins: 1 pod, such as default/p (\"x\" is not a twin of twins)":         injected(t, twins, annotated(working, `{"twins":"x"}`)),
 		"blocks SidecarSet/twins: 1 pod, such as default/p (twins-2 holds the empty image)":        injected(t, twins, annotated(working, `{"twins":"twins-2"}`)),
 		"differs SidecarSet/twins: 1 pod, such as default/p: the standby twin of a hot upgrade": injected(t, twins, annotated("version.sidecarset.kruise.io/twins-2", "7"), func(p *corev1.Pod) {
 			p.Spec.Containers[1].Image = "twins:v0"

@@ -140,7 +140,7 @@ func (p *setPods) twinProblem(pod *corev1.Pod, active map[string]string) string 
 		case active[s.Name] == "":
 			return fmt.Sprintf(" (%s has no entry)", s.Name)
 		case !slices.Contains(twins, active[s.Name]):
-			return fmt.Sprintf(" (%s is not a twin of %s)", active[s.Name], s.Name)
+			return fmt.Sprintf(" (%q is not a twin of %s)", active[s.Name], s.Name)
 		case podstate.Container(pod, active[s.Name], false).Image == s.EmptyImage:
 			return fmt.Sprintf(" (%s holds the empty image)", active[s.Name])
 		}

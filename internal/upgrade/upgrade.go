@@ -112,7 +112,9 @@ type write struct {
 	// images maps the name of a list in the spec of the pod to the changed containers of this
 	// list.
 	images map[string][]patchContainer
-	before map[string]record.ContainerStatus
+	// before contains the changed containers before the change. pending contains the changes of the previous
+	// upgrade that the kubelet has not observed.
+	before, pending map[string]record.ContainerStatus
 }
 
 func newWrite(pod *corev1.Pod, annotations map[string]string) (*write, error) {
@@ -130,8 +132,9 @@ func (w *write) setEntry(key string, entry record.Entry) (err error) {
 // not kept.
 func (w *write) recordState(version *podstate.Version) error {
 	state := version.OfRecord(w.pod, w.read)
+	w.pending = podstate.Pending(w.pod, w.read.States[version.Set])
 	if !state.RolloutEnded {
-		maps.Copy(w.before, podstate.Pending(w.pod, w.read.States[version.Set]))
+		maps.Copy(w.before, w.pending)
 	}
 	return w.recordUnavailable(version.Set, state)
 }
@@ -166,7 +169,7 @@ func (w *write) setImage(name, image string, native bool) {
 // container since.
 func (w *write) beforeChange(container *corev1.Container, status *corev1.ContainerStatus) record.ContainerStatus {
 	before := record.ContainerStatus{RestartCount: new(int32(0)), Image: container.Image}
-	if pending, ok := w.before[container.Name]; ok {
+	if pending, ok := w.pending[container.Name]; ok {
 		before.Image = pending.Image
 	}
 	if status != nil {

@@ -150,3 +150,19 @@ func TestSpec7_2_AnUpgradeRenewsTheHashOfAnEarlierRelease(t *testing.T) {
 		assert.Equal(t, "g", read.HashesWithoutImage["other"].Hash)
 	}
 }
+
+// The rollout of z:2 ended without the pod, whose kubelet did not respond. The kubelet never started z:2.
+func TestSpec2_15_AnUndoOfAnImageThatTheKubeletNeverStartedIsConsistent(t *testing.T) {
+	upgraded := target()
+	upgraded.SetVersion = "70"
+	patch, err := Patch(injected(), upgraded, now)
+	require.NoError(t, err)
+	pod := apply(t, injected(), patch)
+	undo := target()
+	undo.SetVersion, undo.Version.Hash, undo.Version.Sidecars[0].Image = "80", "undo", "z:1"
+	undo.Good = []v1alpha1.GoodRevision{{Revision: "r", Hash: "new", ResourceVersion: "75"}}
+	require.True(t, state(t, pod, undo).RolloutEnded)
+	patch, err = Patch(pod, undo, now)
+	require.NoError(t, err)
+	assert.True(t, state(t, apply(t, pod, patch), undo).Consistent)
+}

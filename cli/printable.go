@@ -1,0 +1,36 @@
+package cli
+
+import (
+	"regexp"
+	"strings"
+	"unicode"
+)
+
+// Printable returns text without control characters, except line breaks, tabs and colours. Users of the cluster write
+// annotations and reasons, and control characters could change the terminal of the reader.
+func Printable(text string) string {
+	if !strings.ContainsFunc(text, forbidden) {
+		return text
+	}
+	colour := regexp.MustCompile(`\x1b\[[0-9;]*m`)
+	var out strings.Builder
+	at := 0
+	for _, found := range colour.FindAllStringIndex(text, -1) {
+		out.WriteString(visible(text[at:found[0]]))
+		out.WriteString(text[found[0]:found[1]])
+		at = found[1]
+	}
+	out.WriteString(visible(text[at:]))
+	return out.String()
+}
+
+func visible(text string) string {
+	return strings.Map(func(r rune) rune {
+		if forbidden(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
+}
+
+func forbidden(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }
