@@ -155,4 +155,10 @@ func TestAFleetWithoutTLSIsReachedFromAnEmbeddedTemporal(t *testing.T) {
 		_, _, container := deployed(t, rendered(t, values), "worker")
 		assert.Equal(t, disabled, slices.Contains(container["args"].([]any), any(plain)), values)
 	}
+	// The flag of the worker also applies to the pages.
+	all := rendered(t, "--set=fleet.enabled=true,fleet.cluster.name=c1,ui.enabled=true,worker.args={"+plain+"}")
+	for _, name := range []string{"worker", "ui"} {
+		_, _, container := deployed(t, all, name)
+		assert.Contains(t, container["args"], plain, name)
+	}
 }
