@@ -279,7 +279,8 @@ func (s *evictionScan) notMatched(set *v1alpha1.SidecarSet, namespace string, in
 		}
 	}
 	found, err := rollout.Uninjected(set, pods, s.webhook, labels)
-	if err != nil {
+	// A pod that remains in a removed namespace does not stop the evictions of other pods.
+	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, err
 	}
 	version, err := podstate.NewVersion(set)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -163,8 +164,8 @@ type statusWriter struct {
 	reported *reports
 }
 
-// newStatusWriter returns a writer whose client knows the resource of SidecarSets, so that a write does not search
-// the resources of all API groups.
+// newStatusWriter returns a writer whose client knows the resource of SidecarSets, so that a write does not
+// search the resources of all API groups.
 func newStatusWriter(mgr manager.Manager, metrics *metrics, reported *reports) (*statusWriter, error) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(v1alpha1.GroupVersion.WithKind(revision.OwnerKind), meta.RESTScopeRoot)
@@ -191,7 +192,14 @@ func (w *statusWriter) write(ctx context.Context, before, set *v1alpha1.SidecarS
 	w.reported.record(before, set)
 	written := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: set.Name}}
 	written.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(revision.OwnerKind))
-	if err := w.client.Status().Patch(ctx, written, client.RawPatch(types.JSONPatchType, patch)); err != nil {
+	err = w.client.Status().Patch(ctx, written, client.RawPatch(types.JSONPatchType, patch))
+	if apierrors.IsForbidden(err) {
+		// The role of an older release has only the verb update.
+		full := set.DeepCopy()
+		err = w.client.Status().Update(ctx, full)
+		written.ResourceVersion = full.ResourceVersion
+	}
+	if err != nil {
 		return fmt.Errorf("write the status of SidecarSet %s: %w", set.Name, err)
 	}
 	set.ResourceVersion = written.ResourceVersion

@@ -69,16 +69,13 @@ func (s *injectionStep) scan(ctx context.Context, set *v1alpha1.SidecarSet, scop
 		return found, err
 	}
 	uninjected, err := rollout.Uninjected(set, pods, s.webhook.called(ctx), kube.NamespaceLabels(ctx, s.client))
-	if err != nil {
-		return found, err
-	}
 	found.count = len(uninjected)
 	for _, pod := range uninjected {
 		if name := pod.Namespace + "/" + pod.Name; found.example == "" || name < found.example {
 			found.example = name
 		}
 	}
-	return found, nil
+	return found, err
 }
 
 // uninjectedCache caches the result of the scan for each SidecarSet. An entry becomes outdated
@@ -133,7 +130,7 @@ func (c *uninjectedCache) find(set *v1alpha1.SidecarSet, selection int, scan fun
 	}
 	found, err := scan()
 	if err != nil {
-		return uninjectedPods{}, err
+		return found, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

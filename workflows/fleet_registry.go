@@ -47,15 +47,20 @@ type registryRun struct {
 	changed bool
 }
 
-// await waits until changed returns true or the freeze ends. await then records the end of the freeze, so that each
-// member deletes its RolloutFreeze.
+// await waits until changed returns true or the freeze ends. await then records the end of the freeze, so
+// that each member deletes its RolloutFreeze.
 func (r *registryRun) await(ctx workflow.Context, changed func() bool) error {
 	freeze := r.registry.Freeze
-	if freeze == nil || !freeze.Frozen || freeze.Until == nil || workflow.GetVersion(ctx, "end a freeze", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+	// A run keeps the version of a change, so each freeze is a change of its own.
+	if freeze == nil || !freeze.Frozen || freeze.Until == nil ||
+		workflow.GetVersion(ctx, fmt.Sprintf("end freeze %d", freeze.Sequence), workflow.DefaultVersion, 1) == workflow.DefaultVersion {
 		return workflow.Await(ctx, changed)
 	}
-	woken, err := workflow.AwaitWithTimeout(ctx, freeze.Until.Sub(workflow.Now(ctx)), changed)
-	if err == nil && !woken {
+	timed, cancel := workflow.WithCancel(ctx)
+	defer cancel()
+	end := workflow.NewTimer(timed, freeze.Until.Sub(workflow.Now(ctx)))
+	err := workflow.Await(ctx, func() bool { return end.IsReady() || changed() })
+	if err == nil && end.IsReady() {
 		r.setFreeze(ctx, protocol.FleetFreeze{By: freeze.By, Reason: "the freeze has ended"}, "the freeze has ended; %d members hear of it")
 	}
 	return err

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"text/template"
 	tree "text/template/parse"
 
@@ -80,7 +82,7 @@ func Render(query string, fields Query) (string, error) {
 }
 
 // errUnbounded is the error of a template that could occupy a process.
-var errUnbounded = errors.New("a template may contain only fields, such as {{.Step}}, each with at most one function, and if")
+var errUnbounded = errors.New("a template may contain text, fields such as {{.Step}}, and if; a field may be the input of one function; loops, variables, nested templates, with and formats with a width are rejected")
 
 // bounded returns an error unless the template executes each of its nodes at most once, and the result of a
 // function is the input of at most one other function. A loop, and a chain of functions that quote, could
@@ -108,17 +110,50 @@ func bounded(nodes *tree.ListNode) error {
 }
 
 func boundedPipe(pipe *tree.PipeNode) error {
-	if len(pipe.Decl) > 0 || len(pipe.Cmds) > 2 {
+	if len(pipe.Decl) > 0 || len(pipe.Cmds) > 2 || len(pipe.Cmds) == 2 && !isField(pipe.Cmds[0]) {
 		return errUnbounded
 	}
 	for _, command := range pipe.Cmds {
 		for _, argument := range command.Args {
-			if argument.Type() == tree.NodePipe || argument.Type() == tree.NodeChain {
+			if err := boundedArgument(argument); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func isField(command *tree.CommandNode) bool {
+	return len(command.Args) == 1 && command.Args[0].Type() == tree.NodeField
+}
+
+// boundedArgument returns an error for an argument that can be longer than the template and the fields: the
+// result of a function, unless the function compares, and a format with a width or an index.
+func boundedArgument(argument tree.Node) error {
+	switch argument := argument.(type) {
+	case *tree.PipeNode:
+		if compares(argument) {
+			return boundedPipe(argument)
+		}
+		return errUnbounded
+	case *tree.ChainNode:
+		return errUnbounded
+	case *tree.StringNode:
+		for _, verb := range strings.Split(argument.Text, "%")[1:] {
+			if strings.ContainsAny(verb[:len(verb)-len(strings.TrimLeft(verb, "+-# .0123456789*[]"))], "123456789*[") {
 				return errUnbounded
 			}
 		}
 	}
 	return nil
+}
+
+func compares(pipe *tree.PipeNode) bool {
+	if len(pipe.Cmds) != 1 {
+		return false
+	}
+	function, ok := pipe.Cmds[0].Args[0].(*tree.IdentifierNode)
+	return ok && slices.Contains([]string{"eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not"}, function.Ident)
 }
 
 func compile(expression string) (cel.Program, error) {

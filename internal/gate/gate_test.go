@@ -129,6 +129,8 @@ func TestSpec11_14_TheReasonNamesTheGateAndItsValue(t *testing.T) {
 func TestSpec11_14_ATemplateCannotOccupyAProcess(t *testing.T) {
 	for query, accepted := range map[string]bool{
 		`up{set="{{.SidecarSet}}"}`: true, `{{if .Step}}{{.Step | printf "%q"}}{{else}}{{/* all */}}x{{end}}`: true, `{{printf "%s-%d" .Revision .Generation}}`: true,
+		`{{if and (eq .Step "a") (ne .Revision "b")}}x{{end}}`: true, `{{printf "100%% %s" .Step}}`: true,
+		`{{printf "%1000000d" 1}}`: false, `{{printf "%[1]x%[1]x" .Step}}`: false, `{{printf "%*d" 1000000 1}}`: false, `{{printf "%q" .Step | printf "%q"}}`: false,
 		`{{range 1000000000000}}x{{end}}`: false, `{{if .Step}}{{range 1000000000000}}{{end}}{{end}}`: false,
 		`{{define "a"}}x{{template "a"}}{{end}}{{template "a"}}`: false, `{{with .Step}}{{.}}{{end}}`: false,
 		`{{.Step | printf "%q" | printf "%q"}}`: false, `{{printf "%q" (printf "%q" .Step)}}`: false, `{{$x := .Step}}{{$x}}`: false,

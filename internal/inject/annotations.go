@@ -31,6 +31,7 @@ func (i *Injection) annotate(sets []*Set, now metav1.Time) error {
 		return nil
 	}
 	names := record.InjectedSets(i.annotations)
+	names = names[:min(len(names), max(record.MaxInjectedSets-len(sets), 0))]
 	hashes, blank := make([]record.EncodedEntry, len(sets)), make([]record.EncodedEntry, len(sets))
 	for at, set := range sets {
 		names = append(names, set.Name)

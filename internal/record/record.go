@@ -139,26 +139,26 @@ func decode[M ~map[string]V, V any](annotations map[string]string, key string) (
 
 var errNull = errors.New("a JSON object is expected, not null")
 
-// maxInjectedSets limits the names that are read from a list. The list of a hostile pod could otherwise fill the
+// MaxInjectedSets limits the names that are read from a list. The list of a hostile pod could otherwise fill the
 // memory of every process that indexes pods by SidecarSet.
-const maxInjectedSets = 256
+const MaxInjectedSets = 256
 
-// InjectedSets reads the names of the SidecarSets that are injected into a pod, and at most maxInjectedSets names
-// (SPEC 3.8).
+// InjectedSets reads the names of the SidecarSets that are injected into a pod, and at most MaxInjectedSets
+// names (SPEC 3.8).
 func InjectedSets(annotations map[string]string) []string {
 	value := annotations[v1alpha1.InjectedListAnnotation]
 	if value == "" {
 		return nil
 	}
-	names := strings.SplitN(value, ",", maxInjectedSets+1)
-	return names[:min(len(names), maxInjectedSets)]
+	names := strings.SplitN(value, ",", MaxInjectedSets+1)
+	return names[:min(len(names), MaxInjectedSets)]
 }
 
 // Injected reports whether the list of a pod names a SidecarSet.
 func Injected(annotations map[string]string, set string) bool {
 	read := 0
 	for name := range strings.SplitSeq(annotations[v1alpha1.InjectedListAnnotation], ",") {
-		if read++; read > maxInjectedSets {
+		if read++; read > MaxInjectedSets {
 			return false
 		}
 		if name == set {

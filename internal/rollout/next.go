@@ -162,9 +162,10 @@ func (p *planner) ordered(candidates []candidate) []candidate {
 		candidates = scatter(p.strategy.ScatterStrategy, upgraded(p.pods), candidates)
 	}
 	domains, of := p.plan.scope.domainOrder(candidates)
+	moved := scattered || domains != nil
 	slices.SortStableFunc(candidates, func(a, b candidate) int {
-		// Without scatter, the pods of each priority are sorted by NodeLost already.
-		order := cmp.Or(compareBool(scattered && a.NodeLost, scattered && b.NodeLost), compareBool(p.rejected[a.Reference()], p.rejected[b.Reference()]), compareBool(a.InBackoff, b.InBackoff))
+		// Without scatter and domains, the pods of each priority are sorted by NodeLost already.
+		order := cmp.Or(compareBool(moved && a.NodeLost, moved && b.NodeLost), compareBool(p.rejected[a.Reference()], p.rejected[b.Reference()]), compareBool(a.InBackoff, b.InBackoff))
 		if order == 0 && domains != nil {
 			return cmp.Compare(domains[of(a.Spec.NodeName)], domains[of(b.Spec.NodeName)])
 		}

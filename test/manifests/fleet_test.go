@@ -157,6 +157,8 @@ func TestAFleetWithoutTLSIsReachedFromAnEmbeddedTemporal(t *testing.T) {
 	}
 	// The flag of the worker also applies to the pages.
 	all := rendered(t, "--set=fleet.enabled=true,fleet.cluster.name=c1,ui.enabled=true,worker.args={"+plain+"}")
+	_, _, pages := deployed(t, rendered(t, "--set=ui.enabled=true,worker.args={"+plain+"}"), "ui")
+	assert.NotContains(t, pages["args"], plain, "outrigger ui rejects flags of a fleet without --fleet")
 	for _, name := range []string{"worker", "ui"} {
 		_, _, container := deployed(t, all, name)
 		assert.Contains(t, container["args"], plain, name)
