@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"io"
 	"regexp"
 	"strings"
 	"unicode"
@@ -22,6 +23,18 @@ func Printable(text string) string {
 	}
 	out.WriteString(visible(text[at:]))
 	return out.String()
+}
+
+// PrintableWriter returns a writer that writes Printable text to w. A text must not be divided within a colour.
+func PrintableWriter(w io.Writer) io.Writer { return printableWriter{w} }
+
+type printableWriter struct{ to io.Writer }
+
+func (w printableWriter) Write(text []byte) (int, error) {
+	if _, err := io.WriteString(w.to, Printable(string(text))); err != nil {
+		return 0, err
+	}
+	return len(text), nil
 }
 
 func visible(text string) string {

@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // A user of a namespace wrote the annotations of a pod.
@@ -15,5 +17,10 @@ func TestControlCharactersDoNotReachTheTerminal(t *testing.T) {
 		"\u009b2J":                            "\ufffd2J",
 	} {
 		assert.Equal(t, want, Printable(text), "%q", text)
+		var out strings.Builder
+		written, err := PrintableWriter(&out).Write([]byte(text))
+		require.NoError(t, err)
+		assert.Equal(t, len(text), written)
+		assert.Equal(t, want, out.String())
 	}
 }

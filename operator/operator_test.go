@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/enums/v1"
@@ -20,6 +21,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -65,6 +67,7 @@ func TestOperator(t *testing.T) {
 		{"Spec3_NamespaceLabelsAreFollowed", e.testNamespaceLabels},
 		{"Spec8_PauseAndResumeAreReported", e.testPause},
 		{"Spec2_ASetThatNoWebhookSawIsRolledOutAndDegraded", e.testOutdatedHashes},
+		{"Spec7_5_AnOutdatedStatusIsNotWritten", e.testOutdatedStatus},
 		{"Spec8_SetsWhosePodsAreUnknownAreCalledInvalid", e.testInvalid},
 		{"EndedRunsAreFollowedByOthersWhilePodsWait", e.testRunAgain},
 		{"Spec1_RestartWritesNothing", e.testRestart},
@@ -389,6 +392,28 @@ func (e *testEnv) testOutdatedHashes(t *testing.T) {
 	e.change(t, "unadmitted", func(set *v1alpha1.SidecarSet) { set.Spec = completed.Spec })
 	e.await(t, "unadmitted", hasReason(v1alpha1.ConditionDegraded, "AsExpected"))
 	assert.Len(t, e.revisions(t, "unadmitted"), 2, "it is the same content")
+}
+
+// The record of a good revision relies on the rejection of a write after a change of the SidecarSet.
+func (e *testEnv) testOutdatedStatus(t *testing.T) {
+	var outdated v1alpha1.SidecarSet
+	require.NoError(t, e.Get(t.Context(), client.ObjectKey{Name: "unadmitted"}, &outdated))
+	e.change(t, "unadmitted", func(set *v1alpha1.SidecarSet) { metav1.SetMetaDataLabel(&set.ObjectMeta, "changed", "yes") })
+	writer := &statusWriter{client: e.Client, writes: prometheus.NewCounter(prometheus.CounterOpts{}), reported: &reports{}}
+	before := outdated.DeepCopy()
+	outdated.Status.CollisionCount = new(int32(7))
+	require.True(t, apierrors.IsConflict(writer.write(t.Context(), before, &outdated)))
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		var current, stored v1alpha1.SidecarSet
+		require.NoError(c, e.Get(t.Context(), client.ObjectKey{Name: "unadmitted"}, &current))
+		before := current.DeepCopy()
+		current.Status.CollisionCount = new(int32(7))
+		require.NoError(c, writer.write(t.Context(), before, &current))
+		assert.NotEqual(c, before.ResourceVersion, current.ResourceVersion)
+		require.NoError(c, e.Get(t.Context(), client.ObjectKey{Name: "unadmitted"}, &stored))
+		assert.EqualValues(c, 7, *stored.Status.CollisionCount)
+		assert.Equal(c, before.Status.MatchedPods, stored.Status.MatchedPods)
+	}, soon, tick)
 }
 
 func (e *testEnv) testInvalid(t *testing.T) {

@@ -48,6 +48,12 @@ func TestOnlyPodChangesThatStatusShowsAreFollowed(t *testing.T) {
 		{"end of a resize", func(p *corev1.Pod) { p.Status.ObservedGeneration = 5 }, true},
 		{"newer generation", func(p *corev1.Pod) { p.Generation = 6 }, false},
 		{"kubelet that cannot resize", func(p *corev1.Pod) { p.Status.ObservedGeneration = 0 }, true},
+		{"hash without image", func(p *corev1.Pod) { p.Annotations[v1alpha1.HashWithoutImageAnnotation] = "{}" }, true},
+		{"upgrade", func(p *corev1.Pod) { p.Annotations[v1alpha1.InPlaceUpdateStateAnnotation] = "{}" }, true},
+		{"active twin", func(p *corev1.Pod) { p.Annotations[v1alpha1.WorkingHotUpgradeContainerAnnotation] = "{}" }, true},
+		{"condition of an upgrade", func(p *corev1.Pod) { p.Status.Conditions[1].Type = v1alpha1.UpgradableCondition }, true},
+		{"resize in progress", func(p *corev1.Pod) { p.Status.Conditions[1].Type = corev1.PodResizeInProgress }, true},
+		{"QoS class", func(p *corev1.Pod) { p.Status.QOSClass = corev1.PodQOSGuaranteed }, true},
 		{"native sidecar", func(p *corev1.Pod) { p.Status.InitContainerStatuses[0].RestartCount = 1 }, true},
 	} {
 		before := &corev1.Pod{

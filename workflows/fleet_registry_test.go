@@ -64,6 +64,27 @@ func TestSpec12_7_MembersHearOfAFreeze(t *testing.T) {
 	assert.Equal(t, map[string][]bool{"a": {true, false, true, false}, "b": {true, false, true, false}, "c": {false}}, heard)
 }
 
+// The run continued as new during a freeze, and no worker ran when the freeze ended.
+func TestSpec12_7_AFreezeThatIsOverEndsImmediately(t *testing.T) {
+	var suite testsuite.WorkflowTestSuite
+	env := suite.NewTestWorkflowEnvironment()
+	env.SetTestTimeout(time.Minute)
+	env.RegisterWorkflowWithOptions(FleetRegistry, workflow.RegisterOptions{Name: protocol.FleetRegistryWorkflow})
+	var heard []bool
+	env.RegisterActivityWithOptions(func(_ context.Context, freeze protocol.FleetFreeze) error {
+		heard = append(heard, freeze.Frozen)
+		return nil
+	}, activity.RegisterOptions{Name: protocol.FleetFreezeActivity})
+	over := env.Now().Add(-time.Hour)
+	env.RegisterDelayedCallback(env.CancelWorkflow, time.Minute)
+	env.ExecuteWorkflow(protocol.FleetRegistryWorkflow, protocol.FleetRegistry{
+		Members: map[string]protocol.FleetMember{"a": {UID: "a", Name: "a"}}, Heard: map[string]int{"a": 3},
+		Freeze: &protocol.FleetFreeze{Frozen: true, Sequence: 3, Until: &over},
+	})
+	assert.ErrorContains(t, env.GetWorkflowError(), "canceled")
+	assert.Equal(t, []bool{false}, heard)
+}
+
 // A cluster was rebuilt under its name, and the old cluster has to leave the fleet.
 func TestSpec12_1_ARebuiltClusterStaysInTheFleet(t *testing.T) {
 	var suite testsuite.WorkflowTestSuite
@@ -73,9 +94,10 @@ func TestSpec12_1_ARebuiltClusterStaysInTheFleet(t *testing.T) {
 	registry := protocol.FleetRegistry{Members: map[string]protocol.FleetMember{
 		"old": {UID: "old", Name: "eu-1"}, "new": {UID: "new", Name: "eu-1"},
 	}}
+	rejected := 0
 	remove := func(cluster, rejection string) {
 		env.UpdateWorkflow(protocol.RemoveMemberUpdate, cluster, &testsuite.TestUpdateCallback{
-			OnAccept: func() {}, OnReject: func(err error) { require.ErrorContains(t, err, rejection) },
+			OnAccept: func() {}, OnReject: func(err error) { rejected++; require.ErrorContains(t, err, rejection) },
 			OnComplete: func(_ any, err error) { require.NoError(t, err) },
 		}, cluster)
 	}
@@ -89,6 +111,7 @@ func TestSpec12_1_ARebuiltClusterStaysInTheFleet(t *testing.T) {
 		require.NoError(t, err)
 		var registry protocol.FleetRegistry
 		require.NoError(t, answer.Get(&registry))
+		assert.Equal(t, 2, rejected)
 		assert.Equal(t, []string{"new"}, slices.Collect(maps.Keys(registry.Members)))
 		env.CancelWorkflow()
 	}, 2*time.Minute)

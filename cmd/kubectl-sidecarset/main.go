@@ -21,7 +21,7 @@ func main() {
 	// The command prints all errors. Therefore, the logs of libraries are discarded.
 	klog.SetLogger(logr.Discard())
 	ctrllog.SetLogger(logr.Discard())
-	command := cli.NewCommand(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr})
+	command := cli.NewCommand(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: cli.PrintableWriter(os.Stderr)})
 	if err := command.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", cli.Printable(err.Error()))
 		os.Exit(cli.ExitCode(err))

@@ -112,7 +112,7 @@ func (f *fleetCommand) sub(use, short string, args cobra.PositionalArgs, do func
 			ctx, cancel = context.WithTimeout(ctx, time.Minute)
 		}
 		defer cancel()
-		err = do(ctx, c, args, cmd.OutOrStdout())
+		err = do(ctx, c, args, cli.PrintableWriter(cmd.OutOrStdout()))
 		if _, ended := errors.AsType[rolloutError](err); ended {
 			return err
 		}

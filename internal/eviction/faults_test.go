@@ -387,8 +387,7 @@ func TestSpec13_2_AnOwnerWithAPodThatIsStuckIsNoBetterCanary(t *testing.T) {
 	assert.True(t, IsStuck(pod, c.now.Add(replacementTimeout)))
 }
 
-// etcd was restored to an older generation. The content of the older generation may have been edited since.
-// After a restore of etcd, other content became the same generation before the run planned again.
+// After a restore of etcd, an edit gave the same generation to other content. The run had not planned in between.
 func TestSpec13_3_OtherContentOfTheSameGenerationNeedsACanary(t *testing.T) {
 	for hash, proven := range map[string]bool{"good": true, "other": false} {
 		c := newCluster(1)
@@ -407,6 +406,7 @@ func TestSpec13_3_OtherContentOfTheSameGenerationNeedsACanary(t *testing.T) {
 	}
 }
 
+// etcd was restored to an older generation. The content of the older generation may have been edited since.
 func TestSpec13_3_ARestoredSidecarSetNeedsACanary(t *testing.T) {
 	c := newCluster(1)
 	c.sets["logs"] = Set{UID: "s1", Generation: 7, MaxUnavailable: 100}

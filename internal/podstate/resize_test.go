@@ -82,10 +82,8 @@ func TestSpec7_9_PodsThatTheAPIServerDoesNotResizeAreNotUpgradable(t *testing.T)
 		},
 		"the kubelet of the pod does not report which resize it has observed (Kubernetes 1.34 and newer)": func(pod *corev1.Pod) { pod.Status.ObservedGeneration = 0 },
 		"the kubelet of the pod does not resize containers":                                               func(pod *corev1.Pod) { pod.Status.ContainerStatuses[0].Resources = nil },
-		"Kubernetes does not resize pods of Windows": func(pod *corev1.Pod) {
-			pod.Spec.NodeSelector = map[string]string{corev1.LabelOSStable: "windows"}
-		},
-		"the pod has resources of its own in spec.resources": func(pod *corev1.Pod) { pod.Spec.Resources = new(fixture.Memory("1Gi")) },
+		"Kubernetes does not resize pods of Windows":                                                      func(pod *corev1.Pod) { pod.Spec.OS = &corev1.PodOS{Name: corev1.Windows} },
+		"the pod has resources of its own in spec.resources":                                              func(pod *corev1.Pod) { pod.Spec.Resources = new(fixture.Memory("1Gi")) },
 	} {
 		pod, version := resizePod(change), resizeVersion()
 		if pod.Status.QOSClass == corev1.PodQOSGuaranteed {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/podstate"
 )
 
@@ -60,6 +61,17 @@ func TestSpec11_10_OneDomainAtATime(t *testing.T) {
 			assert.Equal(t, c.queued, queued)
 		})
 	}
+}
+
+// A pod on a lost node keeps no place of the partition before a pod of a later domain.
+func TestSpec7_2_PodsOnLostNodesAreLastAlsoWithDomains(t *testing.T) {
+	set := strategy(func(s *v1alpha1.SidecarSetUpdateStrategy) {
+		s.Partition, s.MaxUnavailable = ptr(intstr.FromInt32(1)), ptr(intstr.FromInt32(9))
+	})
+	pods := []Pod{inZone("a", "x", old), inZone("b", "x", lost), inZone("c", "y", old), inZone("d", "y", old)}
+	plan, err := NextInCluster(set, pods, nil, zonesAtOnce(2, intstr.FromString("100%")), zoned)
+	require.NoError(t, err)
+	assert.ElementsMatch(t, []string{"a", "c", "d"}, chosen(plan))
 }
 
 func TestSpec11_10_ThePlanNamesTheDomainThatItWaitsFor(t *testing.T) {

@@ -165,6 +165,17 @@ func TestACachedPodTellsWhetherItIsCritical(t *testing.T) {
 	assert.True(t, match.Critical(stripped.(*corev1.Pod)))
 }
 
+// The cache drops the node selector, and spec.os is optional.
+func TestACachedPodTellsWhetherItIsOfWindows(t *testing.T) {
+	for name, windows := range map[string]bool{"windows": true, "linux": false} {
+		pod := &corev1.Pod{Spec: corev1.PodSpec{NodeSelector: map[string]string{corev1.LabelOSStable: name}}}
+		assert.Equal(t, windows, podstate.Windows(pod), name)
+		stripped, err := NewPodTransform()(pod)
+		require.NoError(t, err)
+		assert.Equal(t, windows, podstate.Windows(stripped.(*corev1.Pod)), name)
+	}
+}
+
 func TestAPodThatIsStrippedTwiceStaysTheSame(t *testing.T) {
 	transform := NewPodTransform()
 	pod := podtest.New(1).Pod()
