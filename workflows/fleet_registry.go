@@ -60,8 +60,8 @@ func (r *registryRun) await(ctx workflow.Context, changed func() bool) error {
 	defer cancel()
 	end := workflow.NewTimer(timed, freeze.Until.Sub(workflow.Now(ctx)))
 	err := workflow.Await(ctx, func() bool { return end.IsReady() || changed() })
-	if err == nil && end.IsReady() {
-		r.setFreeze(ctx, protocol.FleetFreeze{By: freeze.By, Reason: "the freeze has ended"}, "the freeze has ended; %d members hear of it")
+	if err == nil && end.IsReady() && r.registry.Freeze == freeze { // An update may have replaced the freeze.
+		r.setFreeze(ctx, protocol.FleetFreeze{By: freeze.By, Reason: "the freeze has ended"})
 	}
 	return err
 }
@@ -152,19 +152,20 @@ func (r *registryRun) remove(_ workflow.Context, cluster string) string {
 
 func (r *registryRun) freeze(ctx workflow.Context, freeze protocol.FleetFreeze) string {
 	freeze.Frozen = true
-	return r.setFreeze(ctx, freeze, "the fleet is frozen; %d members hear of it")
+	r.setFreeze(ctx, freeze)
+	return fmt.Sprintf("the fleet is frozen; %d members hear of it", len(r.registry.Members))
 }
 
 func (r *registryRun) unfreeze(ctx workflow.Context, by protocol.FleetFreeze) string {
-	return r.setFreeze(ctx, protocol.FleetFreeze{By: by.By, Reason: by.Reason}, "the freeze ends; %d members hear of it")
+	r.setFreeze(ctx, protocol.FleetFreeze{By: by.By, Reason: by.Reason})
+	return fmt.Sprintf("the freeze ends; %d members hear of it", len(r.registry.Members))
 }
 
-func (r *registryRun) setFreeze(ctx workflow.Context, freeze protocol.FleetFreeze, message string) string {
+func (r *registryRun) setFreeze(ctx workflow.Context, freeze protocol.FleetFreeze) {
 	for _, uid := range fleet.Keys(r.telling) {
 		r.forget(uid)
 	}
 	fleet.SetFreeze(&r.registry, freeze, workflow.Now(ctx))
 	r.changed = true
 	workflow.GetLogger(ctx).Info("fleet: freeze", "frozen", freeze.Frozen, "by", freeze.By, "reason", freeze.Reason)
-	return fmt.Sprintf(message, len(r.registry.Members))
 }

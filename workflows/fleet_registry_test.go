@@ -85,6 +85,32 @@ func TestSpec12_7_AFreezeThatIsOverEndsImmediately(t *testing.T) {
 	assert.Equal(t, []bool{false}, heard)
 }
 
+// The timer of the former end of a freeze does not end the extended freeze.
+func TestSpec12_7_AnExtendedFreezeDoesNotEnd(t *testing.T) {
+	var suite testsuite.WorkflowTestSuite
+	env := suite.NewTestWorkflowEnvironment()
+	env.SetTestTimeout(time.Minute)
+	env.RegisterWorkflowWithOptions(FleetRegistry, workflow.RegisterOptions{Name: protocol.FleetRegistryWorkflow})
+	until := env.Now().Add(10 * time.Minute)
+	extended := protocol.FleetFreeze{By: "ann", Reason: "sales go on", Until: new(until.Add(time.Hour))}
+	env.RegisterDelayedCallback(func() {
+		env.UpdateWorkflow(protocol.FreezeUpdate, "extension", &testsuite.TestUpdateCallback{
+			OnAccept: func() {}, OnReject: func(err error) { assert.NoError(t, err) }, OnComplete: func(any, error) {},
+		}, extended)
+	}, 9*time.Minute)
+	env.RegisterDelayedCallback(func() {
+		answer, err := env.QueryWorkflow(protocol.StatusQuery)
+		require.NoError(t, err)
+		var registry protocol.FleetRegistry
+		require.NoError(t, answer.Get(&registry))
+		assert.True(t, registry.Freeze.Frozen)
+		assert.Equal(t, "sales go on", registry.Freeze.Reason)
+		env.CancelWorkflow()
+	}, 30*time.Minute)
+	env.ExecuteWorkflow(protocol.FleetRegistryWorkflow, protocol.FleetRegistry{Freeze: &protocol.FleetFreeze{Frozen: true, Sequence: 1, Until: &until}})
+	assert.ErrorContains(t, env.GetWorkflowError(), "canceled")
+}
+
 // A cluster was rebuilt under its name, and the old cluster has to leave the fleet.
 func TestSpec12_1_ARebuiltClusterStaysInTheFleet(t *testing.T) {
 	var suite testsuite.WorkflowTestSuite
