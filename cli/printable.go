@@ -7,13 +7,15 @@ import (
 	"unicode"
 )
 
+// colour matches the escape sequence of a colour.
+var colour = regexp.MustCompile(`\x1b\[[0-9;]*m`)
+
 // Printable returns text without control characters, except line breaks, tabs and colours. Users of the cluster write
 // annotations and reasons, and control characters could change the terminal of the reader.
 func Printable(text string) string {
 	if !strings.ContainsFunc(text, forbidden) {
 		return text
 	}
-	colour := regexp.MustCompile(`\x1b\[[0-9;]*m`)
 	var out strings.Builder
 	at := 0
 	for _, found := range colour.FindAllStringIndex(text, -1) {

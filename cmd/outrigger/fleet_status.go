@@ -145,10 +145,12 @@ func (f *fleetCommand) follow(ctx context.Context, out io.Writer, w *fleetWatch)
 			}
 		case first && !waits:
 			return err
-		case w.failure != temporal.Explained(err).Error() && !f.output.Structured():
-			w.failure = temporal.Explained(err).Error()
-			if _, err := fmt.Fprintf(out, "%s: cannot be read now: %s\n", w.set, w.failure); err != nil {
-				return err
+		case !f.output.Structured():
+			if failure := temporal.Explained(err).Error(); failure != w.failure {
+				w.failure = failure
+				if _, err := fmt.Fprintf(out, "%s: cannot be read now: %s\n", w.set, failure); err != nil {
+					return err
+				}
 			}
 		}
 		select {

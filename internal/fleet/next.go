@@ -123,10 +123,9 @@ func absent(s *protocol.FleetState, cluster *protocol.FleetCluster) bool {
 }
 
 // counts contains the numbers of clusters that matter for the current stage. running, pending and absent
-// also count clusters of earlier stages. later counts the clusters of later stages and the
-// clusters that match no stage. skipped does not count
-// clusters that never had the SidecarSet. undoing counts clusters that roll earlier content back. The stage
-// waits for undoing clusters as long as for absent clusters.
+// also count clusters of earlier stages. later counts the clusters of later stages and the clusters that match
+// no stage. skipped does not count clusters that never had the SidecarSet. undoing counts clusters that roll
+// earlier content back. The stage waits for undoing clusters as long as for absent clusters.
 type counts struct {
 	running, absent, undoing, completed, skipped, later, own int
 	pending                                                  []string

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
-	"strings"
 	"text/template"
 	tree "text/template/parse"
 
@@ -84,6 +84,9 @@ func Render(query string, fields Query) (string, error) {
 // errUnbounded is the error of a template that could occupy a process.
 var errUnbounded = errors.New("a template may contain text, fields such as {{.Step}}, and if; a field may be the input of one function; loops, variables, nested templates, with and formats with a width are rejected")
 
+// sized matches a verb of a format with a width, a precision or an index.
+var sized = regexp.MustCompile(`%[+\-# .0-9*\[\]]*[1-9*\[]`)
+
 // bounded returns an error unless the template executes each of its nodes at most once, and the result of a
 // function is the input of at most one other function. A loop, and a chain of functions that quote, could
 // fill the memory of the webhook and of the worker.
@@ -139,10 +142,8 @@ func boundedArgument(argument tree.Node) error {
 	case *tree.ChainNode:
 		return errUnbounded
 	case *tree.StringNode:
-		for _, verb := range strings.Split(argument.Text, "%")[1:] {
-			if strings.ContainsAny(verb[:len(verb)-len(strings.TrimLeft(verb, "+-# .0123456789*[]"))], "123456789*[") {
-				return errUnbounded
-			}
+		if sized.MatchString(argument.Text) {
+			return errUnbounded
 		}
 	}
 	return nil

@@ -1,12 +1,15 @@
 package inject
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/fixture"
+	"github.com/outrigger/outrigger/internal/record"
 )
 
 func TestSpec4_10_EntriesOfOtherSetsAreKept(t *testing.T) {
@@ -28,6 +31,19 @@ func TestSpec4_10_EntriesOfOtherSetsAreKept(t *testing.T) {
 		v1alpha1.HashWithoutImageAnnotation: `{"other":"g",` +
 			`"s":{"updateTimestamp":"2024-01-02T12:00:00Z","hash":"` + set.Annotations[v1alpha1.HashWithoutImageAnnotation] + `","sidecarSetName":"s","sidecarList":["side"]}}`,
 	}, injected.Annotations)
+}
+
+// The author of the pod template wrote a long list, whose names sort before the SidecarSet.
+func TestSpec4_10_AnInjectedSidecarSetIsAmongTheNamesThatAreRead(t *testing.T) {
+	names := make([]string, 300)
+	for i := range names {
+		names[i] = fmt.Sprintf("a%03d", i)
+	}
+	pod := fixture.Pod(fixture.Container("app"))
+	pod.Annotations = map[string]string{v1alpha1.InjectedListAnnotation: strings.Join(names, ",")}
+	injected := injectInto(t, pod, fixture.SidecarSet("mesh", fixture.Sidecar("side")))
+	assert.Len(t, record.InjectedSets(injected.Annotations), record.MaxInjectedSets)
+	assert.True(t, record.Injected(injected.Annotations, "mesh"))
 }
 
 func TestSpec4_10_RecordsOfUpgradesOfAnotherPodAreRemoved(t *testing.T) {
