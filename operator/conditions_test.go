@@ -231,10 +231,15 @@ func TestSpec1_StatusCountsBelongToTheObservedGeneration(t *testing.T) {
 
 	later := &pass{set: p.set, now: time.Unix(2000, 0)}
 	later.invalid = errors.New("no hash")
+	describe(later)
+	later.set.Status.Conditions = nil
+	assert.Equal(t, counted, later.set.Status, "pods that cannot be determined change no count of a generation")
+
 	later.set.Generation++
 	describe(later)
 	later.set.Status.Conditions = nil
-	assert.Equal(t, counted, later.set.Status, "pods that cannot be determined change no count")
+	counted.ObservedGeneration, counted.UpdatedPods, counted.UpdatedReadyPods = later.set.Generation, 0, 0
+	assert.Equal(t, counted, later.set.Status, "no pod is updated to an invalid generation")
 }
 
 func TestSpec8_DegradedShowsThatInvalidSelectorsRejectPods(t *testing.T) {

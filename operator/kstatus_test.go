@@ -124,7 +124,7 @@ func TestSpec8_8_ToolsThatWaitReadTheStateOfARollout(t *testing.T) {
 		{"another pod is unreadable", observation{plan: plan(protocol.PhaseComplete, left), unreadable: rollout.UnreadablePods{Count: 1}}, "NotUpgradablePods", status.FailedStatus, "Degraded"},
 		{"they are evicted", observation{plan: plan(protocol.PhaseComplete, left), evicts: true}, "NotUpgradablePods", status.InProgressStatus, "Progressing"},
 		{"they are left to the end", observation{plan: plan(protocol.PhaseProgressing, left)}, "RolloutInProgress", status.InProgressStatus, "Progressing"},
-		{"invalid", observation{invalid: errors.New("no hash")}, "Invalid", status.InProgressStatus, "Progressing"},
+		{"invalid", observation{invalid: errors.New("no hash")}, "Invalid", status.FailedStatus, "Degraded"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			requireWaitState(t, &pass{observation: c.seen, set: setAt(generation)}, c.reason, c.want, c.health)

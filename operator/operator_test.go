@@ -421,7 +421,7 @@ func (e *testEnv) testInvalid(t *testing.T) {
 	unreadable.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "tier", Operator: "Is", Values: []string{"a"}}}
 	require.NoError(t, e.Create(t.Context(), unreadable))
 	got := e.await(t, "unreadable", hasReason(v1alpha1.ConditionDegraded, "Invalid"))
-	assert.Equal(t, int64(0), got.Status.ObservedGeneration)
+	assert.Equal(t, got.Generation, got.Status.ObservedGeneration)
 	assert.Nil(t, got.Status.Rollout)
 	assert.Contains(t, meta.FindStatusCondition(got.Status.Conditions, v1alpha1.ConditionDegraded).Message, "new pods that the SidecarSet could match are rejected")
 	e.change(t, "unreadable", func(set *v1alpha1.SidecarSet) { set.Spec.Selector.MatchExpressions = nil })

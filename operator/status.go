@@ -139,13 +139,17 @@ func recordGoodRevision(p *pass) {
 	status.GoodRevisions = rollout.WithGood(status.GoodRevisions, good)
 }
 
-// describe writes the observation into status. An invalid SidecarSet keeps the counts of the last
-// valid generation.
+// describe writes the observation into status. The pods of an invalid SidecarSet are not known, so that the
+// counts stay. No pod counts as updated to an invalid generation (SPEC 1.17.1).
 func describe(p *pass) {
 	status := &p.set.Status
+	newGeneration := status.ObservedGeneration != p.set.Generation
+	status.ObservedGeneration = p.set.Generation
+	if p.invalid != nil && newGeneration {
+		status.UpdatedPods, status.UpdatedReadyPods = 0, 0
+	}
 	if p.invalid == nil {
 		counts := p.plan.Counts
-		status.ObservedGeneration = p.set.Generation
 		status.MatchedPods = int32(counts.Matched)
 		status.UpdatedPods = int32(counts.Updated)
 		status.ReadyPods = int32(counts.Ready)

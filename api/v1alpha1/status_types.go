@@ -8,7 +8,7 @@ import (
 
 // SidecarSetStatus is the state that the operator observed.
 type SidecarSetStatus struct {
-	// ObservedGeneration is the generation of the SidecarSet to which the counts apply.
+	// ObservedGeneration is the newest generation of the SidecarSet that the operator has observed.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// MatchedPods is the number of matched pods. A matched pod has all containers of the SidecarSet.
 	MatchedPods int32 `json:"matchedPods"`
