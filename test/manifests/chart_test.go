@@ -236,6 +236,16 @@ webhook:
 	}
 }
 
+// OpenShift rejects the dry run of a sidecar that the ServiceAccount of the dry run may not use.
+func TestPrivilegedSidecarsAreValidatedOnOpenShift(t *testing.T) {
+	const binding = "RoleBinding outrigger-validation/outrigger-validation"
+	assert.NotContains(t, rendered(t), binding)
+	all := rendered(t, "--api-versions=security.openshift.io/v1")
+	require.Contains(t, all, binding)
+	assert.Equal(t, "system:openshift:scc:privileged", all[binding]["roleRef"].(object)["name"])
+	assert.Equal(t, []any{object{"kind": "ServiceAccount", "name": "default", "namespace": "outrigger-validation"}}, all[binding]["subjects"])
+}
+
 // OpenShift rejects a pod with a user of its own choice.
 func TestTheClusterMaySetTheUserOfThePods(t *testing.T) {
 	none := "--set=temporal.embedded.securityContext.runAsUser=null,temporal.embedded.securityContext.runAsGroup=null,temporal.embedded.securityContext.fsGroup=null"
