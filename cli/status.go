@@ -65,7 +65,8 @@ func newStatus(s *shared) *cobra.Command {
 	}, output.Wide, output.JSON, output.YAML)
 }
 
-// reads contains the parts of a rollout besides the SidecarSet, the pods and the revisions.
+// reads contains the state of the run, the RolloutPolicy and the nodes, which some commands show in addition
+// to a SidecarSet, its pods and its revisions.
 type reads struct {
 	run    view.RunInput
 	policy *outriggerv1.RolloutPolicy

@@ -116,8 +116,8 @@ func wasReset(ctx workflow.Context) bool {
 	return info.OriginalRunID != info.WorkflowExecution.RunID
 }
 
-// continueAsNewDue reports whether the run has to continue as new, because of another generation or a long
-// history. The newest generation is lower than the generation of the run if the cluster was restored.
+// continueAsNewDue reports whether the run has to continue as new, because the SidecarSet has another
+// generation or because the history is long. After a restore of etcd, the other generation can be lower.
 func (r *run) continueAsNewDue(ctx workflow.Context) bool {
 	return r.newest.Generation != r.input.Generation || hasLongHistory(ctx)
 }

@@ -9,7 +9,7 @@ import (
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 )
 
-// These names are registered with Temporal.
+// These are the names of the workflow that evicts pods, of its activities, its signal and its memo.
 const (
 	EvictionWorkflow      = "Eviction"
 	PlanEvictionsActivity = "PlanEvictions"
@@ -44,9 +44,9 @@ type EvictionState struct {
 	PolicyGeneration int64 `json:"policyGeneration,omitempty"`
 	// InFlight contains the evictions whose replacements are not ready yet.
 	InFlight []Eviction `json:"inFlight,omitempty"`
-	// Proven contains the content for which the controller replaced an evicted pod by a better pod.
+	// Proven contains the content for which an eviction has succeeded (SPEC §13.3.1).
 	Proven []ProvenContent `json:"proven,omitempty"`
-	// Failed contains the owners with an evicted pod whose replacement was not better.
+	// Failed contains the owners with a failed eviction (SPEC §13.3.2).
 	Failed []outriggerv1.FailedEviction `json:"failed,omitempty"`
 	// Evicted counts the evictions.
 	Evicted int `json:"evicted,omitempty"`

@@ -130,7 +130,7 @@ func (in *Input) recreatable() error {
 	return nil
 }
 
-// awaitsPermit reports whether new pods get former content until the fleet permits the newest content.
+// awaitsPermit reports whether new pods get the last good revision until the fleet permits the newest content.
 func (in *Input) awaitsPermit() bool {
 	return in.Set.ProgressingReason() == v1alpha1.ReasonAwaitingPermit && stage.Former(in.Set) != nil
 }
