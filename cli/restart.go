@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,6 +23,10 @@ import (
 
 // evictInterval is the time between two reads of the pods.
 const evictInterval = 2 * time.Second
+
+// maxRejections is the number of rejected evictions after which a restart reads the pods again. A
+// PodDisruptionBudget can reject the evictions of thousands of pods.
+const maxRejections = 20
 
 func newRestart(s *shared) *cobra.Command {
 	var timeout time.Duration
@@ -59,7 +65,7 @@ func newRestart(s *shared) *cobra.Command {
 			ctx, cancel = context.WithTimeout(ctx, timeout)
 			defer cancel()
 		}
-		r := &restarter{cluster: c, shared: s, name: args[0], rejections: map[string]string{}}
+		r := &restarter{cluster: c, shared: s, name: args[0], rejections: map[string]rejection{}}
 		return r.run(ctx, timeout, dryRun)
 	}
 	return cmd
@@ -70,12 +76,20 @@ type restarter struct {
 	*cluster
 	shared *shared
 	name   string
-	// rejections maps each pod whose eviction was rejected to the last reason.
-	rejections map[string]string
+	// rejections maps each pod whose eviction was rejected to the last rejection.
+	rejections map[string]rejection
+	// rejected counts the rejections of all pods.
+	rejected int
 	// failed contains the errors of evictions that are not retried.
 	failed []error
 	// waiting contains the reasons why the restart has not ended.
 	waiting []string
+}
+
+// rejection is the rejection of an eviction: its reason, and its number among all rejections.
+type rejection struct {
+	reason string
+	number int
 }
 
 func (r *restarter) run(ctx context.Context, timeout time.Duration, dryRun string) error {
@@ -170,23 +184,30 @@ func (r *restarter) replicas(ctx context.Context, owner view.Workload, now *view
 	return replicas, known && err == nil
 }
 
-// evictSome evicts pods of left until open slots are used. A rejected eviction does not use a slot.
+// evictSome evicts pods of left until open slots are used, or until maxRejections evictions are rejected. A
+// rejected eviction does not use a slot, and is retried after the evictions of the other pods.
 func (r *restarter) evictSome(ctx context.Context, now *view.Restart, left view.BehindPods, open int, evictions *view.Evictions) error {
+	slices.SortStableFunc(left, func(a, b view.BehindPod) int {
+		return cmp.Compare(r.rejections[podKey(&a)].number, r.rejections[podKey(&b)].number)
+	})
 	for i := range left {
-		if open == 0 {
+		if open == 0 || len(r.waiting) == maxRejections {
 			break
 		}
 		pod := &left[i]
-		named := pod.Namespace + "/" + pod.Name
+		named := podKey(pod)
 		line := "evicted " + named + ": " + pod.Cause() // Cause omits the command, because the eviction has the same effect.
 		switch err := r.evict(ctx, pod); {
 		case apierrors.IsTooManyRequests(err):
-			rejection := "the eviction of " + named + " is rejected: " + err.Error()
-			r.waiting = append(r.waiting, rejection)
-			if r.rejections[named] == err.Error() {
+			line = "the eviction of " + named + " is rejected: " + err.Error()
+			r.waiting = append(r.waiting, line)
+			r.rejected++
+			known := r.rejections[named].reason == err.Error()
+			r.rejections[named] = rejection{err.Error(), r.rejected}
+			if known {
 				continue
 			}
-			r.rejections[named], line = err.Error(), rejection+" (retried)"
+			line += " (retried)"
 		case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 			continue // The pod was replaced.
 		case err != nil && ctx.Err() != nil && apierrors.ReasonForError(err) == metav1.StatusReasonUnknown:
@@ -213,7 +234,7 @@ func (r *restarter) tryEvictions(ctx context.Context, pods view.BehindPods) erro
 		if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 			continue
 		}
-		named := pods[i].Namespace + "/" + pods[i].Name
+		named := podKey(&pods[i])
 		if !apierrors.IsTooManyRequests(err) {
 			r.failed = append(r.failed, explain(err, "evict pod "+named))
 		} else if _, err := fmt.Fprintf(r.shared.Out, "the eviction of %s is rejected: %v\n", named, err); err != nil {
@@ -222,6 +243,8 @@ func (r *restarter) tryEvictions(ctx context.Context, pods view.BehindPods) erro
 	}
 	return r.failure()
 }
+
+func podKey(pod *view.BehindPod) string { return pod.Namespace + "/" + pod.Name }
 
 func (r *restarter) evict(ctx context.Context, pod *view.BehindPod, options ...client.SubResourceCreateOption) error {
 	return r.live.SubResource("eviction").Create(ctx, pod.Pod(), &policyv1.Eviction{

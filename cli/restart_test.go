@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -74,6 +75,31 @@ func TestRestartRetriesEvictionsThatADisruptionBudgetRejects(t *testing.T) {
 		assert.Contains(t, lines[2], "evicted default/db-1: ")
 		assert.Equal(t, "sidecarset/logs: 2 evicted, and their owners have as many ready pods as before", lines[3])
 		assert.Contains(t, lines[4], "not evicted: default/bare: no controller recreates it")
+	})
+}
+
+// A PodDisruptionBudget that rejects each eviction must not cause thousands of requests every two seconds, and must
+// not keep the last pod from its eviction.
+func TestRestartReadsThePodsAgainAfterSomeRejections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var pods []client.Object
+		for i := range 2 * maxRejections {
+			pods = append(pods, ofDatabase(fmt.Sprintf("db-x%02d", i), fmt.Sprintf("x%02d", i)))
+		}
+		last := pods[len(pods)-1].GetName()
+		var tried []string
+		start := time.Now()
+		s := evictable(t, func(pod string) error {
+			if tried = append(tried, pod); pod == last {
+				return nil
+			}
+			return apierrors.NewTooManyRequestsError("a disruption budget")
+		}, true, pods...)
+		require.ErrorContains(t, s.run("restart", "logs", "--timeout=9s").err, "not all pods")
+		require.NotEmpty(t, tried)
+		assert.Less(t, len(tried), 6*maxRejections)
+		assert.Contains(t, tried, last)
+		assert.Equal(t, 9*time.Second, time.Since(start))
 	})
 }
 
