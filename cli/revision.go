@@ -43,8 +43,8 @@ func (v versions) recorded() error {
 }
 
 // find returns the revision with reference as number, name or custom version. find compares numbers first,
-// then names, then custom versions, because a custom version may be equal to a number or a name. If several
-// revisions match, find returns an error.
+// then names, then custom versions, because a custom version may be equal to a number or a name. find compares
+// former custom versions last. If several revisions match, find returns an error.
 func (v versions) find(reference string) (*appsv1.ControllerRevision, error) {
 	number, notANumber := strconv.ParseInt(reference, 10, 64)
 	for _, kind := range []struct {
@@ -53,7 +53,10 @@ func (v versions) find(reference string) (*appsv1.ControllerRevision, error) {
 	}{
 		{"the number", func(one *appsv1.ControllerRevision) bool { return notANumber == nil && one.Revision == number }},
 		{"the name", func(one *appsv1.ControllerRevision) bool { return one.Name == reference }},
-		{"a custom version", func(one *appsv1.ControllerRevision) bool { return revision.HasCustomVersion(one, reference) }},
+		{"the custom version", func(one *appsv1.ControllerRevision) bool {
+			return reference != "" && one.Labels[v1alpha1.CustomVersionLabel] == reference
+		}},
+		{"a former custom version", func(one *appsv1.ControllerRevision) bool { return revision.HasCustomVersion(one, reference) }},
 	} {
 		found := slices.DeleteFunc(slices.Clone(v.sorted), func(one *appsv1.ControllerRevision) bool { return !kind.matches(one) })
 		switch len(found) {

@@ -25,7 +25,7 @@ func four(t *testing.T) (*v1alpha1.SidecarSet, []*appsv1.ControllerRevision) {
 	})
 	first := recordedAs(t, set, 1, "agent:v1", "good")
 	return set, []*appsv1.ControllerRevision{
-		first, recordedAs(t, set, 2, "agent:v2", "twice"), recordedAs(t, set, 3, "agent:v3", first.Name, "twice", "last"), recordedAs(t, set, 4, "agent:v4", "2"),
+		first, recordedAs(t, set, 2, "agent:v2", "both", "twice"), recordedAs(t, set, 3, "agent:v3", first.Name, "both", "twice", "last"), recordedAs(t, set, 4, "agent:v4", "2"),
 	}
 }
 
@@ -38,13 +38,13 @@ func fourRevisionsCluster(t *testing.T) (testCluster, *v1alpha1.SidecarSet, []*a
 func TestARevisionIsFoundByNumberThenNameThenCustomVersion(t *testing.T) {
 	set, sorted := four(t)
 	v := versions{set, sorted, "system"}
-	for reference, want := range map[string]int64{"2": 2, "4": 4, sorted[0].Name: 1, "good": 1, "last": 3} {
+	for reference, want := range map[string]int64{"2": 2, "4": 4, sorted[0].Name: 1, "good": 1, "twice": 2, "last": 3} {
 		found, err := v.find(reference)
 		require.NoError(t, err, reference)
 		assert.Equal(t, want, found.Revision, reference)
 	}
-	_, err := v.find("twice")
-	require.EqualError(t, err, `"twice" is a custom version of several revisions of SidecarSet logs: `+labelOf(sorted[2])+`, `+labelOf(sorted[1])+`; use the name of one`)
+	_, err := v.find("both")
+	require.EqualError(t, err, `"both" is a former custom version of several revisions of SidecarSet logs: `+labelOf(sorted[2])+`, `+labelOf(sorted[1])+`; use the name of one`)
 	sorted[1].Revision = 1
 	_, err = v.find("1")
 	require.ErrorContains(t, err, `"1" is the number of several revisions of SidecarSet logs: `)

@@ -115,7 +115,7 @@ func TestSpec6_APinnedVersionOutlivesRelabellingAndTheLimit(t *testing.T) {
 	found, err := revision.FindPinned(set, registered(t, r, set))
 	require.NoError(t, err)
 	assert.Equal(t, first, found.Name)
-	assert.Equal(t, "one", found.Labels[v1alpha1.CustomVersionLabel])
+	assert.True(t, revision.HasCustomVersion(found, "one"))
 	assert.Len(t, registered(t, r, set), 2, "the pinned one and the newest")
 }
 

@@ -42,8 +42,7 @@ const (
 	// rollout is in progress. The annotation contains ReasonTemporalUnavailable or ReasonWorkerUnavailable, a
 	// colon, a space, and the cause.
 	FaultAnnotation = "outrigger.io/fault"
-	// CustomVersionsAnnotation contains the custom versions of a revision, separated by commas. The
-	// annotation omits the custom version that the label of the revision contains.
+	// CustomVersionsAnnotation contains the former custom versions of a revision, separated by commas.
 	CustomVersionsAnnotation = "outrigger.io/sidecarset-custom-versions"
 	// ChangeCauseAnnotation of a SidecarSet contains the reason of the last change of the content. The
 	// revision of the content has a copy of the annotation, like a ReplicaSet of a Deployment.
@@ -62,8 +61,8 @@ const (
 	// SidecarSetNameLabel is on every ControllerRevision of a SidecarSet.
 	SidecarSetNameLabel = "kruise.io/sidecarset-name"
 	// CustomVersionLabel contains the custom version of a SidecarSet. The revision of the
-	// SidecarSet has the same label. If the revision already had another custom version,
-	// CustomVersionsAnnotation of the revision contains the new custom version instead.
+	// SidecarSet has the same label. CustomVersionsAnnotation of the revision contains the former custom
+	// versions.
 	CustomVersionLabel = "apps.kruise.io/sidecarset-custom-version"
 	// InjectionLabel with the value InjectionDisabled on a namespace disables the
 	// pod webhook for that namespace.

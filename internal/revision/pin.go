@@ -46,9 +46,10 @@ func PinsOwnVersion(set *v1alpha1.SidecarSet) bool {
 }
 
 // FindPinned returns the revision that injection is pinned to, among the sorted revisions of the SidecarSet:
-// the revision with the name, or the newest revision with the custom version (SPEC §4.11). If no revision has
-// the custom version of the SidecarSet itself, FindPinned returns the revision of the current content. A
-// missing revision is an error. A missing pin is also an error.
+// the revision with the name, or the newest revision with the custom version (SPEC §4.11). A revision with the
+// custom version as a label takes precedence. If no revision has the custom version of the SidecarSet itself,
+// FindPinned returns the revision of the current content. A missing revision is an error. A missing pin is also
+// an error.
 func FindPinned(set *v1alpha1.SidecarSet, sorted []*appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
 	name, version := Pin(set)
 	if name != "" {
@@ -58,10 +59,8 @@ func FindPinned(set *v1alpha1.SidecarSet, sorted []*appsv1.ControllerRevision) (
 		return nil, fmt.Errorf("SidecarSet %s: inject revision %s: %w", set.Name, name, ErrNoSuchRevision)
 	}
 	if version != "" {
-		for _, candidate := range slices.Backward(sorted) {
-			if HasCustomVersion(candidate, version) {
-				return candidate, nil
-			}
+		if found := newestWith(sorted, version); found != nil {
+			return found, nil
 		}
 		if found, err := willCarry(set, sorted); found != nil || err != nil {
 			return found, err
@@ -80,6 +79,21 @@ func Named(revisions []*appsv1.ControllerRevision, name string) *appsv1.Controll
 	return nil
 }
 
+// newestWith returns the newest revision with a custom version, or nil. New content has the label of the former
+// custom version until the SidecarSet is relabelled, and then has the former custom version only in an
+// annotation. The former content, whose label is the former custom version, therefore takes precedence.
+func newestWith(sorted []*appsv1.ControllerRevision, version string) (newest *appsv1.ControllerRevision) {
+	for _, candidate := range slices.Backward(sorted) {
+		if candidate.Labels[v1alpha1.CustomVersionLabel] == version {
+			return candidate
+		}
+		if newest == nil && HasCustomVersion(candidate, version) {
+			newest = candidate
+		}
+	}
+	return newest
+}
+
 // willCarry returns the revision of the current content if the SidecarSet has the pinned custom version. The
 // operator has not labelled the revision yet. The result is nil if there is no such revision.
 func willCarry(set *v1alpha1.SidecarSet, sorted []*appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
@@ -93,16 +107,21 @@ func willCarry(set *v1alpha1.SidecarSet, sorted []*appsv1.ControllerRevision) (*
 	return Find(sorted, data), nil
 }
 
-// CustomVersions returns the custom versions of a revision, the oldest first.
+// CustomVersions returns the custom versions of a revision, the newest last.
 func CustomVersions(recorded *appsv1.ControllerRevision) []string {
-	var all []string
-	if first := recorded.Labels[v1alpha1.CustomVersionLabel]; first != "" {
-		all = append(all, first)
-	}
-	if others := recorded.Annotations[v1alpha1.CustomVersionsAnnotation]; others != "" {
-		all = append(all, strings.Split(others, ",")...)
+	all := formerVersions(recorded)
+	if newest := recorded.Labels[v1alpha1.CustomVersionLabel]; newest != "" {
+		all = append(all, newest)
 	}
 	return all
+}
+
+// formerVersions returns the custom versions of a revision without the label of the revision.
+func formerVersions(recorded *appsv1.ControllerRevision) []string {
+	if former := recorded.Annotations[v1alpha1.CustomVersionsAnnotation]; former != "" {
+		return strings.Split(former, ",")
+	}
+	return nil
 }
 
 // HasCustomVersion reports whether a revision has a custom version.
@@ -110,19 +129,19 @@ func HasCustomVersion(recorded *appsv1.ControllerRevision, version string) bool 
 	return version != "" && slices.Contains(CustomVersions(recorded), version)
 }
 
-// addCustomVersion adds a custom version. The first custom version stays in the label.
+// addCustomVersion labels a revision with a custom version. The revision keeps its former custom versions in an
+// annotation (SPEC 6.4).
 func addCustomVersion(on *appsv1.ControllerRevision, version string) {
-	if version == "" || HasCustomVersion(on, version) {
+	label := on.Labels[v1alpha1.CustomVersionLabel]
+	if version == "" || version == label {
 		return
 	}
-	if on.Labels[v1alpha1.CustomVersionLabel] == "" {
-		on.Labels = with(on.Labels, v1alpha1.CustomVersionLabel, version)
+	on.Labels = with(on.Labels, v1alpha1.CustomVersionLabel, version)
+	if label == "" {
 		return
 	}
-	if others := on.Annotations[v1alpha1.CustomVersionsAnnotation]; others != "" {
-		version = others + "," + version
-	}
-	on.Annotations = with(on.Annotations, v1alpha1.CustomVersionsAnnotation, version)
+	former := slices.DeleteFunc(append(formerVersions(on), label), func(one string) bool { return one == version })
+	on.Annotations = with(on.Annotations, v1alpha1.CustomVersionsAnnotation, strings.Join(former, ","))
 }
 
 // Of returns the revisions of a SidecarSet among the listed revisions, sorted. Revisions whose controller is

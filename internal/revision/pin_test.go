@@ -61,8 +61,9 @@ func TestSpec6_RelabellingASetLosesNoCustomVersion(t *testing.T) {
 		s.Labels[v1alpha1.CustomVersionLabel] = version
 		MakeLatest(kept, s, 1)
 	}
-	assert.Equal(t, "7", kept.Labels[v1alpha1.CustomVersionLabel], "what others may have pinned by label")
-	assert.Equal(t, "8,9", kept.Annotations[v1alpha1.CustomVersionsAnnotation])
+	assert.Equal(t, "9", kept.Labels[v1alpha1.CustomVersionLabel], "tools select revisions by label")
+	assert.Equal(t, "8,7", kept.Annotations[v1alpha1.CustomVersionsAnnotation])
+	assert.Equal(t, []string{"8", "7", "9"}, CustomVersions(kept))
 
 	s.Spec.Containers[0].Image = "proxy:v2"
 	s.Labels[v1alpha1.CustomVersionLabel] = "10"
@@ -77,6 +78,42 @@ func TestSpec6_RelabellingASetLosesNoCustomVersion(t *testing.T) {
 		s.Spec.RevisionHistoryLimit = new(int32(1))
 		assert.NotContains(t, Expendable(s, sorted, newest.Name, nil), want, "nor the revision of a version")
 	}
+}
+
+// The image of a SidecarSet changes before its label. The revision of the new image has the label of the former
+// version for a moment. A pin to the former version must not inject the new image.
+func TestSpec6_4_APinToTheFormerVersionInjectsTheFormerContent(t *testing.T) {
+	s := set("proxy:v1")
+	s.Labels[v1alpha1.CustomVersionLabel] = "version-1"
+	former, err := New(s, "kruise-system", 1)
+	require.NoError(t, err)
+	s.Spec.Containers[0].Image = "proxy:v2"
+	newest, err := New(s, "kruise-system", 2)
+	require.NoError(t, err)
+	s.Labels[v1alpha1.CustomVersionLabel] = "version-2"
+	MakeLatest(newest, s, 2)
+	for version, want := range map[string]*appsv1.ControllerRevision{"version-1": former, "version-2": newest} {
+		s.Spec.InjectionStrategy.Revision = &v1alpha1.SidecarSetInjectRevision{CustomVersion: &version}
+		found, err := FindPinned(s, []*appsv1.ControllerRevision{former, newest})
+		require.NoError(t, err)
+		assert.Same(t, want, found, version)
+		assert.Equal(t, version, found.Labels[v1alpha1.CustomVersionLabel])
+	}
+}
+
+// Earlier releases kept the first custom version in the label.
+func TestSpec6_4_RevisionsOfEarlierReleasesAreLabelledOnce(t *testing.T) {
+	s := set("proxy:v1")
+	s.Labels[v1alpha1.CustomVersionLabel] = "7"
+	recorded, err := New(s, "kruise-system", 1)
+	require.NoError(t, err)
+	recorded.Annotations[v1alpha1.CustomVersionsAnnotation] = "8,9"
+	s.Labels[v1alpha1.CustomVersionLabel] = "9"
+	MakeLatest(recorded, s, 1)
+	assert.Equal(t, []string{"8", "7", "9"}, CustomVersions(recorded))
+	again := recorded.DeepCopy()
+	MakeLatest(again, s, 1)
+	assert.Equal(t, recorded, again)
 }
 
 func TestSpec6_RevisionsOfOthersAreNotTheSets(t *testing.T) {
