@@ -7,6 +7,7 @@ import (
 
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/outrigger/outrigger/api/protocol"
 )
@@ -29,17 +30,37 @@ func FleetIDs(ctx context.Context, c client.Client) (ids []string, err error) {
 	}
 }
 
-// FleetRollouts returns the open rollouts over many clusters, sorted by the names of their SidecarSets.
+// concurrentQueries limits the queries of FleetRollouts that run at the same time.
+const concurrentQueries = 8
+
+// FleetRollouts returns the open rollouts over many clusters, sorted by the names of their SidecarSets. The state
+// of a rollout that cannot be read contains only the name and a message with the error. If no rollout can be read,
+// FleetRollouts returns an error.
 func FleetRollouts(ctx context.Context, c client.Client) ([]protocol.FleetState, error) {
 	ids, err := FleetIDs(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	states := make([]protocol.FleetState, len(ids))
+	states, failed := make([]protocol.FleetState, len(ids)), make([]error, len(ids))
+	var queries errgroup.Group
+	queries.SetLimit(concurrentQueries)
 	for i, id := range ids {
-		if states[i], err = readRollout(ctx, c, id); err != nil {
-			return nil, err
+		queries.Go(func() error {
+			states[i], failed[i] = readRollout(ctx, c, id)
+			return nil
+		})
+	}
+	_ = queries.Wait() // The errors are in failed.
+	readable := len(ids) == 0
+	for i, err := range failed {
+		if err == nil {
+			readable = true
+			continue
 		}
+		states[i] = protocol.FleetState{Set: protocol.FleetSet(ids[i]), Message: "the rollout cannot be read: " + Explained(err).Error()}
+	}
+	if !readable {
+		return nil, failed[0]
 	}
 	return states, nil
 }

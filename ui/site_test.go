@@ -87,7 +87,8 @@ func TestTheFleetHasStagesAndClusters(t *testing.T) {
 			"3": {Stage: protocol.UnknownStage, State: protocol.ClusterPending},
 		},
 	}
-	golden(t, "fleet.html", page{Title: "Fleet", Fleet: true, Body: []fleetRollout{newFleetRollout(state, noon)}})
+	unreadable := &protocol.FleetState{Set: "logs", Message: "the rollout cannot be read: no worker polls"}
+	golden(t, "fleet.html", page{Title: "Fleet", Fleet: true, Body: []fleetRollout{newFleetRollout(state, noon), newFleetRollout(unreadable, noon)}})
 }
 
 func TestPagesOnlyAnswerReads(t *testing.T) {

@@ -42,8 +42,13 @@ const (
 	PermitMemo   = "permit"
 )
 
+const fleetPrefix = "fleet/"
+
 // FleetWorkflowID returns the workflow id of the rollout of a SidecarSet over many clusters.
-func FleetWorkflowID(set string) string { return "fleet/" + set }
+func FleetWorkflowID(set string) string { return fleetPrefix + set }
+
+// FleetSet returns the name of the SidecarSet of a workflow id from FleetWorkflowID.
+func FleetSet(id string) string { return strings.TrimPrefix(id, fleetPrefix) }
 
 // FleetMemberTaskQueue returns the task queue of the activities of a member. uid is the uid of the namespace
 // kube-system of the cluster of the member.

@@ -83,6 +83,10 @@ func (f *fleetCommand) print(out io.Writer, states []protocol.FleetState) error 
 
 // printState prints a rollout with one line for each cluster, the worst first.
 func printState(out io.Writer, s *protocol.FleetState) error {
+	if s.Phase == "" {
+		_, err := fmt.Fprintf(out, "%s: %s\n", s.Set, s.Message)
+		return err
+	}
 	if _, err := fmt.Fprintf(out, "%s: %s: %s (content %s, policy %s)\n", s.Set, s.Phase, s.Message, s.Hash, cmp.Or(s.Policy, "none")); err != nil {
 		return err
 	}

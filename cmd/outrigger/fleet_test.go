@@ -75,6 +75,7 @@ func golden(t *testing.T, name string, got []byte) {
 func TestSpec12_8_TextOfTheFleet(t *testing.T) {
 	var status, plan, next, history bytes.Buffer
 	require.NoError(t, printState(&status, exampleFleet()))
+	require.NoError(t, printState(&status, &protocol.FleetState{Set: "logs", Message: "the rollout cannot be read: no worker polls"}))
 	golden(t, "fleet-status.txt", status.Bytes())
 
 	preview := fleet.Plan(exampleFleet(), exampleRegistry(), noon)
