@@ -145,6 +145,8 @@ func (r *Reconciler) writeConfiguration(ctx context.Context, live client.Object,
 // registered is the registration in the cache of this process.
 type registered struct {
 	definition *apiextensionsv1.CustomResourceDefinition
+	// convertedByAnother is set if the definition names the conversion webhook of another controller.
+	convertedByAnother bool
 	// configurations are the installed configurations. hooks are the webhooks of these
 	// configurations.
 	configurations []client.Object
@@ -156,6 +158,7 @@ func (r *Reconciler) read(ctx context.Context) (*registered, error) {
 	if err := r.client.Get(ctx, client.ObjectKey{Name: definitionName}, read.definition); err != nil {
 		return nil, fmt.Errorf("read CustomResourceDefinition %s (config/crd defines it): %w", definitionName, err)
 	}
+	read.convertedByAnother = r.endpoint.ofAnother(read.definition.Spec.Conversion)
 	for _, configuration := range []client.Object{&admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}} {
 		err := r.client.Get(ctx, client.ObjectKey{Name: configurationName}, configuration)
 		if client.IgnoreNotFound(err) != nil {
@@ -173,7 +176,8 @@ func (r *registered) callsPodWebhook() bool {
 	return slices.ContainsFunc(r.hooks, func(h hook) bool { return h.name == podWebhook && len(*h.rules) > 0 })
 }
 
-// trusts reports whether the API server trusts a CA in every webhook.
+// trusts reports whether the API server trusts a CA in every webhook of this role. If another controller converts
+// SidecarSets, the API server does not call the conversion webhook of this role.
 func (r *registered) trusts(ca []byte) bool {
 	conversion := r.definition.Spec.Conversion
 	if conversion == nil || conversion.Webhook == nil {
@@ -181,7 +185,7 @@ func (r *registered) trusts(ca []byte) bool {
 	}
 	for _, certificate := range certificates(ca) {
 		lacks := func(bundle []byte) bool { return !bytes.Contains(bundle, encode(certificate)) }
-		if lacks(conversion.Webhook.ClientConfig.CABundle) || slices.ContainsFunc(r.hooks, func(h hook) bool { return lacks(h.client.CABundle) }) {
+		if !r.convertedByAnother && lacks(conversion.Webhook.ClientConfig.CABundle) || slices.ContainsFunc(r.hooks, func(h hook) bool { return lacks(h.client.CABundle) }) {
 			return false
 		}
 	}

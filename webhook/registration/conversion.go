@@ -3,6 +3,7 @@ package registration
 import (
 	"context"
 	"fmt"
+	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -24,27 +25,78 @@ func (e endpoint) conversion(bundle []byte) *apiextensionsv1.CustomResourceConve
 	}
 }
 
+// If another controller replaces the conversion, such as a running manager of OpenKruise, the reconciler writes the
+// conversion again after a delay. The delay doubles from minConversionDelay to maxConversionDelay with each write, and
+// starts again once no other controller has replaced the conversion for conversionKept. If a suspension removes the
+// conversion that this process has written, the delay is maxConversionDelay, so that the caches of all roles fill and
+// the storage version migration can run (SPEC 1.4.1).
+const (
+	minConversionDelay = time.Second
+	maxConversionDelay = time.Minute
+	conversionKept     = 10 * time.Minute
+)
+
+// ofAnother reports whether a conversion names the webhook of another controller.
+func (e endpoint) ofAnother(conversion *apiextensionsv1.CustomResourceConversion) bool {
+	if conversion == nil || conversion.Webhook == nil || conversion.Webhook.ClientConfig == nil {
+		return false
+	}
+	config := conversion.Webhook.ClientConfig.DeepCopy()
+	config.CABundle = nil
+	return !equality.Semantic.DeepEqual(config, e.conversion(nil).Webhook.ClientConfig)
+}
+
+// conversionDelay returns the time until the reconciler may replace the current conversion. Each write ends the
+// watches of SidecarSets, so two controllers must not replace each other's conversion in a loop.
+func (r *Reconciler) conversionDelay(current *apiextensionsv1.CustomResourceConversion) time.Duration {
+	switch {
+	case r.conversionMissing && r.conversionClaimed:
+		return r.conversionLost.Add(maxConversionDelay).Sub(r.now())
+	case !r.endpoint.ofAnother(current), r.conversionsReplaced == 0:
+		return 0
+	}
+	delay := maxConversionDelay
+	if doublings := r.conversionsReplaced - 1; doublings < 6 {
+		delay = min(delay, minConversionDelay<<doublings)
+	}
+	return r.conversionWritten.Add(delay).Sub(r.now())
+}
+
 // noteConversion notes the time at which another replica has written the first conversion. The API server
-// then ends the watches of this process, too.
+// then ends the watches of this process, too. noteConversion also notes the time of a suspension.
 func (r *Reconciler) noteConversion(live *apiextensionsv1.CustomResourceDefinition) {
 	missing := live.Spec.Conversion == nil || live.Spec.Conversion.Webhook == nil
 	if r.conversionMissing && !missing {
 		r.conversionWritten, r.watchLost = r.now(), false
 	}
+	if missing && !r.conversionMissing {
+		r.conversionLost = r.now()
+	}
 	r.conversionMissing = missing
 }
 
-// writeConversion corrects spec.conversion of the definition.
-func (r *Reconciler) writeConversion(ctx context.Context, live *apiextensionsv1.CustomResourceDefinition, bundle []byte) error {
+// writeConversion corrects spec.conversion of the definition. If the conversion of another controller must not be
+// replaced yet, writeConversion returns the remaining time.
+func (r *Reconciler) writeConversion(ctx context.Context, live *apiextensionsv1.CustomResourceDefinition, bundle []byte) (wait time.Duration, err error) {
 	wanted := live.DeepCopy()
 	wanted.Spec.Conversion = r.endpoint.conversion(bundle)
 	if equality.Semantic.DeepEqual(live.Spec.Conversion, wanted.Spec.Conversion) {
-		return nil
+		return 0, nil
 	}
+	if r.now().Sub(r.conversionWritten) > conversionKept {
+		r.conversionsReplaced = 0
+	}
+	if wait := r.conversionDelay(live.Spec.Conversion); wait > 0 {
+		return wait, nil
+	}
+	if r.endpoint.ofAnother(live.Spec.Conversion) {
+		r.conversionsReplaced++
+	}
+	r.conversionClaimed = true
 	r.conversionWritten, r.watchLost, r.conversionMissing = r.now(), false, false
 	patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
 	if err := r.client.Patch(ctx, wanted, patch); err != nil {
-		return fmt.Errorf("write the conversion of CustomResourceDefinition %s: %w", wanted.Name, err)
+		return 0, fmt.Errorf("write the conversion of CustomResourceDefinition %s: %w", wanted.Name, err)
 	}
-	return nil
+	return 0, nil
 }

@@ -104,6 +104,12 @@ type Reconciler struct {
 	conversionWritten time.Time
 	watchLost         bool
 	conversionMissing bool
+	// conversionClaimed is set once this process has written the conversion. conversionLost is the time at which the
+	// definition lost its conversion.
+	conversionClaimed bool
+	conversionLost    time.Time
+	// conversionsReplaced counts the writes that replaced the conversion of another controller.
+	conversionsReplaced int
 	// watchDown returns the time for which the watch of SidecarSets has been down.
 	watchDown func() time.Duration
 	// matchConditions is set if the match condition follows the SidecarSets.
@@ -179,7 +185,8 @@ func (r *Reconciler) step(ctx context.Context) (wait time.Duration, err error) {
 		}
 	}
 	bundle := bundle(secret.Data, live.trusted(), r.now())
-	if err := r.writeConversion(ctx, live.definition, bundle); err != nil {
+	claim, err := r.writeConversion(ctx, live.definition, bundle)
+	if err != nil {
 		return 0, err
 	}
 	// Until the watch has restarted, the cache may miss SidecarSets. If the pod webhook were
@@ -190,7 +197,7 @@ func (r *Reconciler) step(ctx context.Context) (wait time.Duration, err error) {
 	if len(live.configurations) < 2 {
 		r.log.Info("pods get no sidecars, because the webhook configurations are not installed: apply config/webhook", "name", configurationName)
 	}
-	next := renewalInterval
+	next := cmp.Or(claim, renewalInterval)
 	for _, configuration := range live.configurations {
 		if wait, err = r.writeConfiguration(ctx, configuration, bundle); err != nil {
 			return 0, err

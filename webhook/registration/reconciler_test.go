@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -185,6 +186,63 @@ func TestAReplicaAwaitsTheRestartOfItsWatchAfterAnotherReplicaWroteTheConversion
 	assert.NotEmpty(t, r.mutating().Webhooks[0].Rules)
 }
 
+// A running manager of OpenKruise writes its conversion after each change of the definition. Two controllers that
+// replace each other's conversion must not end the watches of SidecarSets without end, and pods must get sidecars.
+func TestTheConversionOfARunningControllerIsReplacedWithADelay(t *testing.T) {
+	r := installedFixture(t)
+	replica := r.replica("")
+	replaced := 0
+	replaceConversion := func() {
+		definition := &apiextensionsv1.CustomResourceDefinition{}
+		require.NoError(t, r.store.Get(t.Context(), client.ObjectKey{Name: definitionName}, definition))
+		if conversion := definition.Spec.Conversion; conversion != nil && conversion.Webhook != nil && conversion.Webhook.ClientConfig.Service.Name == "other" {
+			return
+		}
+		definition.Spec.Conversion = endpoint{service: "other", namespace: "system"}.conversion(nil)
+		require.NoError(t, r.store.Update(t.Context(), definition))
+		replaced++
+	}
+	for range 60 {
+		replaceConversion()
+		_, err := replica.Reconcile(t.Context(), reconcile.Request{})
+		require.NoError(t, err)
+		r.now = r.now.Add(time.Second)
+	}
+	assert.Equal(t, 1+6, replaced, "the writes at 0, 1, 3, 7, 15 and 31 seconds are replaced")
+	assert.NotEmpty(t, r.mutating().Webhooks[0].Rules, "the webhook is active")
+	require.NoError(t, replica.Registered(nil))
+
+	// The other controller stops.
+	r.now = r.now.Add(maxConversionDelay)
+	r.step(replica)
+	assert.Equal(t, "hook", r.conversion().ClientConfig.Service.Name)
+	r.now = r.now.Add(conversionKept + time.Second)
+	replaceConversion()
+	r.step(replica)
+	assert.Equal(t, "hook", r.conversion().ClientConfig.Service.Name, "without a delay")
+}
+
+// API servers cannot reach the webhook, so the conversion is suspended. The caches of all roles must fill before the
+// webhook claims the conversion again.
+func TestASuspendedConversionIsClaimedAgainAfterADelay(t *testing.T) {
+	r := installedFixture(t)
+	replica := r.replica("")
+	r.start(replica)
+	r.now = r.now.Add(conversionKept)
+	r.step(replica)
+	definition := &apiextensionsv1.CustomResourceDefinition{}
+	require.NoError(t, r.store.Get(t.Context(), client.ObjectKey{Name: definitionName}, definition))
+	definition.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}
+	require.NoError(t, r.store.Update(t.Context(), definition))
+	result, err := replica.Reconcile(t.Context(), reconcile.Request{})
+	require.NoError(t, err)
+	assert.Nil(t, r.conversion())
+	assert.Positive(t, result.RequeueAfter)
+	r.now = r.now.Add(maxConversionDelay)
+	r.step(replica)
+	assert.NotNil(t, r.conversion())
+}
+
 func TestRenewalIsSeamlessForAllReplicas(t *testing.T) {
 	r := installedFixture(t)
 	a, b := r.replica(""), r.replica("")
@@ -256,7 +314,8 @@ func TestANewCertificateIsNotServedBeforeItIsTrusted(t *testing.T) {
 			_, err := another.writeConfiguration(t.Context(), configuration, configurations)
 			require.NoError(t, err)
 		}
-		require.NoError(t, another.writeConversion(t.Context(), live.definition, conversion))
+		_, err = another.writeConversion(t.Context(), live.definition, conversion)
+		require.NoError(t, err)
 	}
 	unserved := func(why string) {
 		t.Helper()
