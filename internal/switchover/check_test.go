@@ -416,7 +416,7 @@ func TestAManagerThatIsStoppedOrRunsBesideOutrigger(t *testing.T) {
 	report := checked(facts)
 	found := report.about("admission")
 	assert.Contains(t, found[0], "blocks MutatingWebhookConfiguration/kruise-mutating-webhook-configuration: No manager serves it, and 3 of its webhooks reject requests, such as mcloneset.kb.io")
-	assert.Equal(t, "kubectl delete mutatingwebhookconfiguration kruise-mutating-webhook-configuration", report.Findings[0].Remedy)
+	assert.Equal(t, `kubectl patch mutatingwebhookconfiguration kruise-mutating-webhook-configuration --type=merge -p '{"webhooks":[]}'`, report.Findings[0].Remedy)
 
 	worker := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: outriggerWorker}}
 	facts.Deployments = []appsv1.Deployment{manager(2), worker}

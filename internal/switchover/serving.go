@@ -190,7 +190,8 @@ func (c *Check) checkOrder(hooks []hook) {
 	}
 }
 
-// checkDead reports webhooks of OpenKruise if no manager of OpenKruise is running.
+// checkDead reports webhooks of OpenKruise if no manager of OpenKruise is running. The remedy keeps the
+// configuration, because a manager does not start without the configuration.
 func (c *Check) checkDead(hooks []hook) {
 	deployments := managers(c.facts.Deployments)
 	if len(deployments) == 0 || running(deployments) {
@@ -202,7 +203,7 @@ func (c *Check) checkDead(hooks []hook) {
 		all := len(rejecting)
 		rejecting = filter(rejecting, func(h *hook) bool { return h.object() != first.object() })
 		c.find(Blocks, "admission", first.object(), "No manager serves it, and %d of its webhooks reject requests, such as %s.", all-len(rejecting), first.Webhook).
-			Remedy = "kubectl delete " + strings.ToLower(first.Kind) + " " + first.Configuration
+			Remedy = fmt.Sprintf(`kubectl patch %s %s --type=merge -p '{"webhooks":[]}'`, strings.ToLower(first.Kind), first.Configuration)
 	}
 }
 
