@@ -122,5 +122,5 @@ func unconfirmed(a *outriggerv1.RolloutAction) error {
 	if a.Status.Phase == "" {
 		message = "the operator has not observed the RolloutAction: check that the operator runs, and that it was restarted after the installation of RolloutActions"
 	}
-	return fmt.Errorf("not carried out within %s: %s; RolloutAction %s is deleted, and can take effect only in the next 10 seconds", actionTimeout, message, a.Name)
+	return fmt.Errorf("not carried out within %s: %s; RolloutAction %s is deleted, and can take effect only in the next minute", actionTimeout, message, a.Name)
 }

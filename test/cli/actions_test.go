@@ -39,7 +39,7 @@ func TestAnActionWithoutAWorkerIsWithdrawn(t *testing.T) {
 	_, err := sidecarset(t, "approve", "withdrawn", "--via-cluster", nowhere)
 	require.NoError(t, stack.StartAgain(t.Context(), "worker"))
 	require.ErrorContains(t, err, "approve the rollout of SidecarSet withdrawn: not carried out within 15s: ")
-	require.ErrorContains(t, err, "is deleted, and can take effect only in the next 10 seconds")
+	require.ErrorContains(t, err, "is deleted, and can take effect only in the next minute")
 	assert.NotContains(t, kubectl(t, "", "get", "rolloutactions"), " withdrawn ")
 	assert.Contains(t, shows(t, "approve", "withdrawn", "--via-cluster", nowhere), "sidecarset/withdrawn: step 1 of 1 is approved\n")
 }
