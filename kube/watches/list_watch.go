@@ -152,6 +152,7 @@ func (w *monitoredListWatch) begun() int {
 func (w *monitoredListWatch) opened(number int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.rejectedSince = time.Time{}
 	current := w.outage.Load()
 	if number != w.newest || current == nil || !current.opened.IsZero() {
 		return

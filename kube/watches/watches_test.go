@@ -214,6 +214,12 @@ func TestAPermanentRejectionIsRetriedWithBackoff(t *testing.T) {
 	_, err := s.list(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)
 	require.Equal(t, error(forbidden), <-ask(t.Context()), "the next refusal is a new one")
+
+	// A watch that streams the initial list needs no list.
+	opened := s.open(watch.NewFake(), false)
+	defer opened.Stop()
+	s.clock.Step(rejectionGracePeriod)
+	require.Equal(t, error(forbidden), <-ask(t.Context()), "the watch was accepted since the last refusal")
 }
 
 func TestAStoppedWatchReleasesItsWaiters(t *testing.T) {
