@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -41,11 +42,14 @@ const propagationTime = 10 * time.Second
 type Migrator struct {
 	// Client reads from the API server, not from a cache.
 	Client client.Client
-	// seen is the definition of the last reconcile.
+	// Clock measures for how long the definition is unchanged.
+	Clock clock.PassiveClock
+	// seen is the definition of the last reconcile, and since is the time since which it is unchanged.
 	seen struct {
 		uid        types.UID
 		generation int64
 	}
+	since time.Time
 }
 
 // AddTo adds the Migrator to a manager. The Migrator uses a separate cache, because the operator may have
@@ -103,6 +107,9 @@ func (m *Migrator) migrate(ctx context.Context) (done bool, err error) {
 	before := m.seen
 	m.seen.uid, m.seen.generation = definition.UID, definition.Generation
 	if before != m.seen {
+		m.since = m.Clock.Now()
+	}
+	if m.Clock.Since(m.since) < propagationTime {
 		return false, nil
 	}
 	count, err := m.rewriteAll(ctx, storage)

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -32,6 +33,7 @@ type stores struct {
 	reject  map[string]error
 	// meanwhile is called at every write.
 	meanwhile func()
+	clock     *clocktesting.FakePassiveClock
 }
 
 func newStores(t *testing.T, strategy apiextensionsv1.ConversionStrategyType) *stores {
@@ -51,7 +53,8 @@ func newStores(t *testing.T, strategy apiextensionsv1.ConversionStrategyType) *s
 			s.written = append(s.written, set.GetName())
 			return s.reject[set.GetName()]
 		}}).Build()
-	s.Migrator = &Migrator{Client: c}
+	s.clock = clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
+	s.Migrator = &Migrator{Client: c, Clock: s.clock}
 	return s
 }
 
@@ -61,6 +64,9 @@ func (s *stores) definition() *apiextensionsv1.CustomResourceDefinition {
 	require.NoError(s.t, err)
 	return definition
 }
+
+// pass lets propagationTime pass.
+func (s *stores) pass() { s.clock.SetTime(s.clock.Now().Add(propagationTime)) }
 
 // reconcile returns the requeueAfter of the result.
 func (s *stores) reconcile() time.Duration {
@@ -76,7 +82,10 @@ func TestAVersionIsDroppedOnceNothingIsStoredInIt(t *testing.T) {
 	s.reject["a"] = apierrors.NewConflict(resource, "a", nil)
 	s.reject["b"] = apierrors.NewNotFound(resource, "b")
 	assert.Equal(t, propagationTime, s.reconcile())
+	s.clock.SetTime(s.clock.Now().Add(propagationTime - 1))
+	assert.Equal(t, propagationTime, s.reconcile(), "an event of the same generation")
 	assert.Empty(t, s.written, "some API servers may not know the definition yet")
+	s.clock.SetTime(s.clock.Now().Add(1))
 	assert.Zero(t, s.reconcile())
 	assert.Equal(t, []string{"a", "b", "c"}, s.written)
 	assert.Equal(t, []string{"v1alpha1"}, s.definition().Status.StoredVersions)
@@ -90,6 +99,7 @@ func TestAVersionStaysWhileASetMayBeStoredInIt(t *testing.T) {
 		s := newStores(t, apiextensionsv1.WebhookConverter)
 		s.reject["b"] = apierrors.NewInternalError(context.DeadlineExceeded)
 		require.Equal(t, propagationTime, s.reconcile())
+		s.pass()
 		_, err := s.migrate(t.Context())
 		require.ErrorContains(t, err, "store SidecarSet b as v1alpha1")
 		assert.Equal(t, propagationTime, s.reconcile(), "it is tried again")
@@ -110,6 +120,7 @@ func TestAVersionStaysWhileASetMayBeStoredInIt(t *testing.T) {
 			require.NoError(t, s.Client.Update(t.Context(), definition))
 		}
 		require.Equal(t, propagationTime, s.reconcile())
+		s.pass()
 		_, err := s.migrate(t.Context())
 		require.True(t, apierrors.IsConflict(err))
 		assert.Equal(t, both, s.definition().Status.StoredVersions)
