@@ -55,7 +55,10 @@ func eventsFor(before, after *v1alpha1.SidecarSet, resumed *protocol.Pause, notU
 	}
 	was, is = reasonAndMessage(before, v1alpha1.ConditionDegraded), reasonAndMessage(after, v1alpha1.ConditionDegraded)
 	newRound := before.Status.ObservedGeneration != after.Status.ObservedGeneration
-	if is.reason == v1alpha1.ReasonNotUpgradablePods && (is != was || newRound) {
+	// The message begins with the number of pods. The rest of the message also changes with other pods.
+	number, _, _ := strings.Cut(is.message, " ")
+	sameNumber := was.reason == is.reason && strings.HasPrefix(was.message, number+" ")
+	if is.reason == v1alpha1.ReasonNotUpgradablePods && (!sameNumber || newRound) {
 		// The note begins with the note of OpenKruise.
 		note := fmt.Sprintf("SidecarSet in-place update detected %d not upgradable pod(s) in this round, will skip them: %s", notUpgradable, is.message)
 		events = append(events, rolloutEvent{corev1.EventTypeNormal, eventNotUpgradable, note})

@@ -29,7 +29,7 @@ func TestSpec8_EventsFollowFromTheChangeOfStatus(t *testing.T) {
 		v1alpha1.ReasonPaused, v1alpha1.ReasonRolloutComplete, v1alpha1.ReasonAsExpected, v1alpha1.ReasonNotUpgradablePods
 	const unavailable = v1alpha1.ReasonTemporalUnavailable
 	const skipped = "SidecarSet in-place update detected 2 not upgradable pod(s) in this round, will skip them: "
-	nextRound := withReasons(running, stuck, "b", 2)
+	nextRound := withReasons(running, stuck, "2 of 3", 2)
 	nextRound.Status.ObservedGeneration++
 	for _, c := range []struct {
 		name          string
@@ -46,10 +46,12 @@ func TestSpec8_EventsFollowFromTheChangeOfStatus(t *testing.T) {
 		{"resumed", withReasons(paused, fine, "a", 2), withReasons(running, fine, "b", 2), []rolloutEvent{{"Normal", "RolloutResumed", "b"}}},
 		{"resumed with nothing left", withReasons(paused, fine, "a", 2), withReasons(complete, fine, "b", 2),
 			[]rolloutEvent{{"Normal", "RolloutResumed", "b"}, {"Normal", "RolloutComplete", "b"}}},
-		{"not upgradable", withReasons(running, fine, "a", 2), withReasons(running, stuck, "b", 2), []rolloutEvent{{"Normal", "NotUpgradablePods", skipped + "b"}}},
-		{"the same not upgradable", withReasons(running, stuck, "b", 2), withReasons(waiting, stuck, "b", 2), nil},
-		{"others not upgradable", withReasons(running, stuck, "a", 2), withReasons(running, stuck, "b", 2), []rolloutEvent{{"Normal", "NotUpgradablePods", skipped + "b"}}},
-		{"the same not upgradable to the next content", withReasons(running, stuck, "b", 2), nextRound, []rolloutEvent{{"Normal", "NotUpgradablePods", skipped + "b"}}},
+		{"not upgradable", withReasons(running, fine, "a", 2), withReasons(running, stuck, "2 of 3", 2), []rolloutEvent{{"Normal", "NotUpgradablePods", skipped + "2 of 3"}}},
+		{"the same not upgradable", withReasons(running, stuck, "2 of 3", 2), withReasons(waiting, stuck, "2 of 3", 2), nil},
+		{"the same number beside another pod", withReasons(running, stuck, "2 of 3", 2), withReasons(running, stuck, "2 of 4", 2), nil},
+		{"more not upgradable", withReasons(running, stuck, "1 of 3", 2), withReasons(running, stuck, "2 of 3", 2), []rolloutEvent{{"Normal", "NotUpgradablePods", skipped + "2 of 3"}}},
+		{"fewer not upgradable", withReasons(running, stuck, "21 of 30", 2), withReasons(running, stuck, "2 of 3", 2), []rolloutEvent{{"Normal", "NotUpgradablePods", skipped + "2 of 3"}}},
+		{"the same not upgradable to the next content", withReasons(running, stuck, "2 of 3", 2), nextRound, []rolloutEvent{{"Normal", "NotUpgradablePods", skipped + "2 of 3"}}},
 		{"Temporal lost", withReasons(running, fine, "a", 2), withReasons(unavailable, unavailable, "b", 2), []rolloutEvent{{"Warning", "EngineUnavailable", "b"}}},
 		{"Temporal still lost", withReasons(unavailable, unavailable, "a", 2), withReasons(unavailable, unavailable, "b", 2), nil},
 		{"Temporal back", withReasons(unavailable, unavailable, "a", 2), withReasons(running, fine, "b", 2), []rolloutEvent{{"Normal", "EngineAvailable", "Temporal is available again"}}},

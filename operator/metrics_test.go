@@ -89,6 +89,10 @@ func TestAStalledRolloutIsOneWhoseCountsStayWhileItIsToMove(t *testing.T) {
 	pass(time.Minute)
 	m.observe(set, moving(1))
 	assert.Equal(t, time.Minute, m.totals().stalled)
+	started := moving(1)
+	started.plan.Counts.Matched, started.plan.Counts.Ready = started.plan.Counts.Matched+1, started.plan.Counts.Ready+1
+	m.observe(set, started)
+	assert.Equal(t, time.Minute, m.totals().stalled, "a new pod is no progress of the rollout")
 	m.observe(set, moving(2))
 	assert.Zero(t, m.totals().stalled, "counts changed")
 	pass(time.Minute)

@@ -80,7 +80,9 @@ func (s *populationStep) observe(ctx context.Context, p *pass) error {
 	if err != nil {
 		return err
 	}
-	p.unreadable = s.cache.Unreadable(p.set.Name, p.pods)
+	if p.unreadable, err = s.cache.Unreadable(set, p.pods, kube.NamespaceLabels(ctx, s.client)); err != nil {
+		return err
+	}
 	if p.plan, err = rollout.NextInStage(set, matched, nil, current); err != nil {
 		return err
 	}

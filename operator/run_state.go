@@ -246,15 +246,18 @@ func (s *runState) recordCheck(o *observation, now time.Time) {
 // stuck reports whether nothing has changed between the last two checks although the run has work.
 func (s *runState) stuck() bool { return s.hadWork && s.checkInterval > runs.Backoff(minCheckInterval) }
 
+// runCounts returns the counts that only the run changes. The other counts also change because of pods that the run
+// does not upgrade.
+func runCounts(c protocol.Counts) [4]int {
+	return [4]int{c.Remaining, c.Converging, c.Migrating, c.Migrated}
+}
+
 // mayWake reports whether to wake a run that waits for a signal, and if so, records the wake. The same
 // counts wake the run only once, because the run also plans when the timer of the run expires. A change of
 // only the unavailable pods wakes the run at most once per minWakeInterval.
 func (s *runState) mayWake(counts protocol.Counts, now time.Time) bool {
-	// done returns the counts that only the run changes. The other counts also change because of pods that
-	// the run does not upgrade.
-	done := func(c protocol.Counts) [4]int { return [4]int{c.Remaining, c.Converging, c.Migrating, c.Migrated} }
 	slotsChanged := counts.Unavailable != s.wokenFor.Unavailable && now.Sub(s.wokenAt) >= minWakeInterval
-	if !s.wokenAt.IsZero() && done(counts) == done(s.wokenFor) && !slotsChanged {
+	if !s.wokenAt.IsZero() && runCounts(counts) == runCounts(s.wokenFor) && !slotsChanged {
 		return false
 	}
 	s.wokenAt, s.wokenFor = now, counts

@@ -3,13 +3,16 @@ package operator
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -177,6 +180,31 @@ func TestOnePodEventEnqueuesTheSetOfItsNamespaceAlone(t *testing.T) {
 		queue.ShutDown()
 	}
 	assert.Equal(t, 2, len(sets.uninjected.sets), "the others are not scanned again")
+}
+
+// The installed webhook selects namespaces by a label.
+func TestPodsAreScannedAgainOnceTheWebhookIsCalledForTheirNamespace(t *testing.T) {
+	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: kube.WebhookConfigurationName},
+		Webhooks: []admissionregistrationv1.MutatingWebhook{{
+			Name: kube.PodWebhookName, NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"mesh": "on"}},
+		}},
+	}
+	set := fixture.SidecarSet("one")
+	sets := newSetLister(t, set, configuration)
+	webhook := &podWebhook{live: sets.Reader, namespace: "kruise-system", clock: clocktesting.NewFakePassiveClock(time.Unix(1000, 0))}
+	for _, c := range []struct {
+		labels map[string]string
+		want   int
+	}{{map[string]string{"team": "a"}, 0}, {map[string]string{"mesh": "on"}, 1}} {
+		queue := newWaits()
+		before := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
+		after := before.DeepCopy()
+		after.Labels = c.labels
+		namespaceEvents(sets, webhook).Update(t.Context(), event.TypedUpdateEvent[*corev1.Namespace]{ObjectOld: before, ObjectNew: after}, queue)
+		assert.Len(t, queue.all, c.want)
+		queue.ShutDown()
+	}
 }
 
 // The cache may contain a pod before the cache contains the namespace of the pod. The scan of pods decides

@@ -43,7 +43,7 @@ func sources(mgr manager.Manager, temporal *runs.Client, calls *calls, orphans *
 	return []source.Source{
 		source.Kind(cache, &v1alpha1.SidecarSet{}, setEvents(sets, orphans.Add)),
 		source.Kind(cache, &corev1.Pod{}, podEvents(sets)),
-		source.Kind(cache, &corev1.Namespace{}, namespaceEvents(sets)),
+		source.Kind(cache, &corev1.Namespace{}, namespaceEvents(sets, probe.webhook)),
 		source.Kind(cache, &appsv1.ControllerRevision{}, revisionEvents(limiter)),
 		source.Channel(temporal.Changes, eventsOfAll(sets, needsTemporal)),
 		source.Channel(probe.changes, eventsOfAll(sets, func(*v1alpha1.SidecarSet) bool { return true })),
@@ -163,11 +163,15 @@ func (l *setLister) enqueueInjected(q queue, pod *corev1.Pod) {
 	}
 }
 
-func namespaceEvents(sets *setLister) handler.TypedFuncs[*corev1.Namespace, reconcile.Request] {
+// namespaceEvents returns the handler that enqueues the SidecarSets whose pods depend on the changed labels of a
+// namespace: by their namespaceSelector, or because the API server now calls the webhook for the namespace, or
+// no longer calls it.
+func namespaceEvents(sets *setLister, webhook *podWebhook) handler.TypedFuncs[*corev1.Namespace, reconcile.Request] {
 	return handler.TypedFuncs[*corev1.Namespace, reconcile.Request]{
 		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*corev1.Namespace], q queue) {
 			if !maps.Equal(e.ObjectOld.Labels, e.ObjectNew.Labels) {
-				injection := e.ObjectOld.Labels[v1alpha1.InjectionLabel] != e.ObjectNew.Labels[v1alpha1.InjectionLabel]
+				called := webhook.called(ctx)
+				injection := called.Namespace(e.ObjectOld.Name, e.ObjectOld.Labels) != called.Namespace(e.ObjectNew.Name, e.ObjectNew.Labels)
 				sets.enqueue(ctx, q, func(s *v1alpha1.SidecarSet) bool {
 					if s.Spec.NamespaceSelector == nil && !injection {
 						return false

@@ -77,33 +77,43 @@ type cachedState struct {
 
 // Population returns the same result as the function Population.
 func (c *PopulationCache) Population(set *v1alpha1.SidecarSet, pods []*corev1.Pod, namespaceLabels func(string) (map[string]string, error)) ([]Pod, error) {
-	matched, inScope := make([]Pod, 0, len(pods)), map[string]bool{}
+	matched, namespaces := make([]Pod, 0, len(pods)), namespacesInScope{labels: namespaceLabels, known: map[string]bool{}}
 	err := c.visit(set, pods, func(scope match.Scope, cached cachedState) error {
 		if !cached.member {
 			return nil
 		}
-		namespace := cached.pod.Namespace
-		in, known := inScope[namespace]
-		if !known {
-			var labels map[string]string
-			if scope.NeedsNamespaceLabels() {
-				var err error
-				if labels, err = namespaceLabels(namespace); err != nil {
-					return fmt.Errorf("look up namespace %s: %w", namespace, err)
-				}
-			}
-			in = scope.Namespace(namespace, labels)
-			inScope[namespace] = in
-		}
+		in, err := namespaces.contain(scope, cached.pod.Namespace)
 		if in {
 			matched = append(matched, Pod{Pod: cached.pod, State: cached.state})
 		}
-		return nil
+		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	return matched, nil
+}
+
+// namespacesInScope remembers which namespaces are in the scope of a SidecarSet.
+type namespacesInScope struct {
+	labels func(string) (map[string]string, error)
+	known  map[string]bool
+}
+
+func (n *namespacesInScope) contain(scope match.Scope, namespace string) (in bool, err error) {
+	in, known := n.known[namespace]
+	if known {
+		return in, nil
+	}
+	var labels map[string]string
+	if scope.NeedsNamespaceLabels() {
+		if labels, err = n.labels(namespace); err != nil {
+			return false, fmt.Errorf("look up namespace %s: %w", namespace, err)
+		}
+	}
+	in = scope.Namespace(namespace, labels)
+	n.known[namespace] = in
+	return in, nil
 }
 
 // CountUnavailable counts the pods that in-place upgrades of a SidecarSet made unavailable (SPEC §7.5), also
@@ -130,24 +140,25 @@ type UnreadablePods struct {
 	Cause   error
 }
 
-// Unreadable returns the pods that would be matched if their annotations could be parsed. Unreadable uses the
-// states of the last call of Population, and ignores namespaces.
-func (c *PopulationCache) Unreadable(set string, pods []*corev1.Pod) (unreadable UnreadablePods) {
-	one := c.of(set)
-	one.mu.Lock()
-	defer one.mu.Unlock()
-	for _, pod := range pods {
-		cached := one.states[pod.UID]
-		if cached.pod != pod || !cached.unreadable {
-			continue
+// Unreadable returns the pods that would be matched if their annotations could be parsed.
+func (c *PopulationCache) Unreadable(set *v1alpha1.SidecarSet, pods []*corev1.Pod, namespaceLabels func(string) (map[string]string, error)) (unreadable UnreadablePods, err error) {
+	namespaces := namespacesInScope{labels: namespaceLabels, known: map[string]bool{}}
+	err = c.visit(set, pods, func(scope match.Scope, cached cachedState) error {
+		if !cached.unreadable {
+			return nil
+		}
+		in, err := namespaces.contain(scope, cached.pod.Namespace)
+		if !in {
+			return err
 		}
 		unreadable.Count++
-		if name := pod.Namespace + "/" + pod.Name; unreadable.Count == 1 || name < unreadable.Example {
+		if name := cached.pod.Namespace + "/" + cached.pod.Name; unreadable.Count == 1 || name < unreadable.Example {
 			unreadable.Example = name
-			_, unreadable.Cause = c.records.Read(pod.Annotations)
+			_, unreadable.Cause = c.records.Read(cached.pod.Annotations)
 		}
-	}
-	return unreadable
+		return nil
+	})
+	return unreadable, err
 }
 
 // Forget frees the states of a SidecarSet that is deleted or needs no plan for now.

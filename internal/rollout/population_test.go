@@ -154,20 +154,24 @@ func TestSpec3_PodsWithDamagedAnnotationsAreNamed(t *testing.T) {
 		member("matched"),
 		member("b", damaged), member("a", damaged),
 		member("relabelled", damaged, func(p *corev1.Pod) { p.Labels = nil }),
+		member("elsewhere", damaged, func(p *corev1.Pod) { p.Namespace = "other" }),
 		member("ended", damaged, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }),
 		member("not-injected", damaged, func(p *corev1.Pod) { p.Annotations[v1alpha1.InjectedListAnnotation] = "other" }),
 	}
 	var cache PopulationCache
-	matched, err := cache.Population(populationSet(), pods, nil)
+	set := populationSet()
+	set.Spec.Namespace = "d"
+	matched, err := cache.Population(set, pods, nil)
 	require.NoError(t, err)
 	assert.Len(t, matched, 1)
-	found := cache.Unreadable("s", pods)
+	found, err := cache.Unreadable(set, pods, nil)
+	require.NoError(t, err)
 	assert.Equal(t, 2, found.Count)
 	assert.Equal(t, "d/a", found.Example)
 	assert.ErrorContains(t, found.Cause, v1alpha1.HashAnnotation)
 
 	pods[1], pods[2] = member("b"), member("a")
-	_, err = cache.Population(populationSet(), pods, nil)
+	found, err = cache.Unreadable(set, pods, nil)
 	require.NoError(t, err)
-	assert.Zero(t, cache.Unreadable("s", pods))
+	assert.Zero(t, found)
 }
