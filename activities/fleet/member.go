@@ -22,6 +22,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/fleet"
 	"github.com/outrigger/outrigger/internal/revision"
+	"github.com/outrigger/outrigger/internal/stage"
 	"github.com/outrigger/outrigger/temporal"
 )
 
@@ -73,19 +74,31 @@ func (m *Member) Plan(ctx context.Context, set string) (protocol.FleetPlan, erro
 	return fleet.PlanOf(set, &registry), nil
 }
 
+// heartbeat is the detail of the heartbeats of an activity of a member.
+type heartbeat struct {
+	// Failure is the error of the last check.
+	Failure string `json:"failure,omitempty"`
+	// HadContent is set once the cluster has had the content, also during an earlier attempt of the activity.
+	HadContent bool `json:"hadContent,omitempty"`
+}
+
 // Rollout permits the content of a SidecarSet, and waits until the rollout has completed or failed, or until
 // the cluster has other content. If the cluster does not get the content within input.Within, the cluster is
 // skipped.
 func (m *Member) Rollout(ctx context.Context, input protocol.FleetRolloutInput) (protocol.FleetResult, error) {
 	began := m.Clock.Now()
-	seen, ended, unwanted := false, time.Time{}, time.Time{}
-	return m.poll(ctx, input.Set, func() (result protocol.FleetResult, err error) {
+	ended, unwanted := time.Time{}, time.Time{}
+	var beat heartbeat
+	if activity.HasHeartbeatDetails(ctx) {
+		_ = activity.GetHeartbeatDetails(ctx, &beat) // The heartbeat of an earlier release is only a text.
+	}
+	return m.poll(ctx, input.Set, &beat, func() (result protocol.FleetResult, err error) {
 		local, err := m.read(ctx, input.Set)
 		switch {
 		case err != nil:
 			return result, err
 		case local.hash() == input.Permit.Hash:
-			seen = true
+			beat.HadContent = true
 			if m.Clock.Since(unwanted) < wantedInterval {
 				return result, nil
 			}
@@ -104,7 +117,7 @@ func (m *Member) Rollout(ctx context.Context, input protocol.FleetRolloutInput) 
 				return protocol.FleetResult{}, nil
 			}
 			return result, err
-		case seen:
+		case beat.HadContent:
 			return protocol.FleetResult{State: protocol.ClusterSuperseded, Reason: "the cluster has other content"}, nil
 		case m.Clock.Since(began) >= input.Within:
 			return protocol.FleetResult{State: protocol.ClusterSkipped, Reason: fmt.Sprintf("the cluster did not have the content within %s", input.Within)}, nil
@@ -172,7 +185,7 @@ func (m *Member) wanted(ctx context.Context, set string, permit protocol.Permit)
 func (m *Member) Rollback(ctx context.Context, input protocol.FleetRolloutInput) (protocol.FleetResult, error) {
 	attempt := &rollback{FleetRolloutInput: input}
 	attempt.Reason = protocol.Shortened(input.Reason, protocol.MaxPauseText)
-	return m.poll(ctx, input.Set, func() (result protocol.FleetResult, err error) {
+	return m.poll(ctx, input.Set, &heartbeat{}, func() (result protocol.FleetResult, err error) {
 		local, err := m.read(ctx, input.Set)
 		if err != nil {
 			return result, err
@@ -269,15 +282,13 @@ func (m *Member) startRollback(ctx context.Context, local *localRun, input *roll
 	}
 	input.recordPause(local)
 	generation := local.set.Generation
-	stage := &protocol.Stage{Generation: generation, Steps: 1, Quarantine: &protocol.Quarantine{
-		Hash: local.hash(), Revision: target, Reason: input.Reason, Since: m.Clock.Now(),
-	}}
-	options := sdk.StartWorkflowOptions{ID: local.id(), TaskQueue: m.TaskQueue, Memo: map[string]any{protocol.StageMemo: stage}}
+	rollback := stage.ForRollback(local.set, protocol.Quarantine{Hash: local.hash(), Revision: target, Reason: input.Reason, Since: m.Clock.Now()})
+	options := sdk.StartWorkflowOptions{ID: local.id(), TaskQueue: m.TaskQueue, Memo: map[string]any{protocol.StageMemo: rollback}}
 	start := protocol.RolloutInput{
-		SidecarSet: protocol.SetReference{Name: local.set.Name, UID: local.set.UID}, Generation: generation, Progress: protocol.Progress{Stage: stage},
+		SidecarSet: protocol.SetReference{Name: local.set.Name, UID: local.set.UID}, Generation: generation, Progress: protocol.Progress{Stage: rollback},
 	}
 	_, err = m.Local.SignalWithStartWorkflow(ctx, local.id(), protocol.GenerationSignal,
-		protocol.GenerationInput{Generation: generation, Stage: stage}, options, protocol.RolloutWorkflow, start)
+		protocol.GenerationInput{Generation: generation, Stage: rollback}, options, protocol.RolloutWorkflow, start)
 	if err != nil {
 		return result, fmt.Errorf("start the rollback of SidecarSet %s: %w", local.set.Name, err)
 	}
@@ -319,8 +330,8 @@ func (m *Member) update(ctx context.Context, local *localRun, name string, paylo
 }
 
 // poll calls check until check returns a result. An error of check is retried, because the API server or
-// the Temporal of the cluster may be unavailable. The heartbeat contains the error.
-func (m *Member) poll(ctx context.Context, set string, check func() (protocol.FleetResult, error)) (protocol.FleetResult, error) {
+// the Temporal of the cluster may be unavailable. poll writes the error into the heartbeat.
+func (m *Member) poll(ctx context.Context, set string, beat *heartbeat, check func() (protocol.FleetResult, error)) (protocol.FleetResult, error) {
 	ticker := m.Clock.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for {
@@ -328,11 +339,11 @@ func (m *Member) poll(ctx context.Context, set string, check func() (protocol.Fl
 		if err == nil && result.State != "" {
 			return result, nil
 		}
-		detail := ""
+		beat.Failure = ""
 		if err != nil {
-			detail = temporal.WithoutSecrets(err)
+			beat.Failure = temporal.WithoutSecrets(err)
 		}
-		activity.RecordHeartbeat(ctx, detail)
+		activity.RecordHeartbeat(ctx, *beat)
 		select {
 		case <-ctx.Done():
 			m.unanswered.Store(set, true)

@@ -17,6 +17,7 @@ import (
 	"go.temporal.io/sdk/testsuite"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -170,6 +171,9 @@ func testRollbackOfGoodContent(t *testing.T, run *protocol.RolloutStatus) {
 	c.run(run)
 	c.reachable(nil)
 	c.set.Status.GoodRevisions = []v1alpha1.GoodRevision{{Hash: c.hash, ResourceVersion: "2"}, {Hash: "before", Revision: "envoy-1", ResourceVersion: "1"}}
+	c.set.Status.Rollout = &v1alpha1.RolloutStatus{Generation: c.set.Generation, Policy: "edge", Stage: &v1alpha1.RolloutStage{
+		Step: 2, Steps: 2, UpTo: new(intstr.FromString("100%")), MaxUnavailablePerOwner: 1, RespectPodDisruptionBudgets: true, ReachedAt: new(metav1.NewMicroTime(now.Now())),
+	}}
 	require.NoError(t, c.Live.(client.Client).Status().Update(t.Context(), c.set))
 	started := c.local.On("SignalWithStartWorkflow", mock.Anything, mock.Anything, protocol.GenerationSignal, mock.Anything, mock.Anything, mock.Anything, mock.Anything)
 	started.Return(nil, errors.New("no answer"))
@@ -197,6 +201,31 @@ func testRollbackOfGoodContent(t *testing.T, run *protocol.RolloutStatus) {
 	assert.Empty(t, c.updates)
 	signal := c.local.Calls[2].Arguments.Get(3).(protocol.GenerationInput)
 	assert.Equal(t, "envoy-1", signal.Stage.Quarantine.Revision)
+	assert.Equal(t, "edge", signal.Stage.Policy)
+	assert.Equal(t, &protocol.Step{UpTo: intstr.FromString("100%"), MaxPerOwner: 1, RespectBudgets: true}, signal.Stage.Step, "the limits of the policy apply to the rollback")
+	assert.Nil(t, signal.Stage.Reached)
+}
+
+// The worker restarts, and the cluster gets other content meanwhile.
+func TestSpec12_2_ARetriedRolloutKnowsThatTheClusterHadTheContent(t *testing.T) {
+	for _, last := range []struct {
+		heartbeat any
+		want      protocol.FleetClusterState
+	}{{heartbeat{HadContent: true}, protocol.ClusterSuperseded}, {"an earlier release", protocol.ClusterSkipped}, {nil, protocol.ClusterSkipped}} {
+		c := newCluster(t)
+		c.run(nil)
+		var suite testsuite.WorkflowTestSuite
+		env := suite.NewTestActivityEnvironment()
+		env.RegisterActivity(c.Rollout)
+		if last.heartbeat != nil {
+			env.SetHeartbeatDetails(last.heartbeat)
+		}
+		value, err := env.ExecuteActivity(c.Rollout, protocol.FleetRolloutInput{Set: "envoy", Permit: protocol.Permit{Hash: "other"}})
+		require.NoError(t, err)
+		var result protocol.FleetResult
+		require.NoError(t, value.Get(&result))
+		assert.Equal(t, last.want, result.State)
+	}
 }
 
 // A member that cannot reach the fleet gives no permit, because the content may have failed in another

@@ -67,6 +67,16 @@ func ForStart(set *v1alpha1.SidecarSet) *protocol.Stage {
 	}
 }
 
+// ForRollback returns the stage of the rollback of content whose rollout has ended. The limits of the last step
+// apply to the rollback (SPEC 11.12.3).
+func ForRollback(set *v1alpha1.SidecarSet, quarantine protocol.Quarantine) *protocol.Stage {
+	rollback := &protocol.Stage{Generation: set.Generation, Steps: 1, Quarantine: &quarantine}
+	if last := OfStatus(set); last != nil {
+		rollback.Policy, rollback.Steps, rollback.Index, rollback.Step = last.Policy, last.Steps, last.Index, last.Step
+	}
+	return rollback
+}
+
 // ToStatus records a stage in the status of a SidecarSet. status.rollout must be set already.
 func ToStatus(set *v1alpha1.SidecarSet, s *protocol.Stage) {
 	recorded := &v1alpha1.RolloutStage{Step: int32(s.Index) + 1, Steps: int32(s.Steps), Done: s.Done, ToleratedPods: int32(s.Tolerated), AcceptFailedPods: s.Accept}
