@@ -153,7 +153,8 @@ func (p *planner) ordered(candidates []candidate) []candidate {
 		// A pod that cannot be upgraded yet must not prevent the rollout from reaching the step.
 		quota = min(quota+p.waiting, p.plan.Counts.Remaining)
 	}
-	if len(p.strategy.ScatterStrategy) == 0 && len(p.rejected) == 0 && p.plan.scope == nil {
+	// With a priority, a pod that needs no slot can be behind any number of pods that need slots.
+	if len(p.strategy.ScatterStrategy) == 0 && p.strategy.PriorityStrategy == nil && len(p.rejected) == 0 && p.plan.scope == nil {
 		return first(candidates, min(quota, MaxBatch+MaxQueued+p.waiting))
 	}
 	sortCandidates(candidates)

@@ -160,6 +160,22 @@ func TestSpec7_3_OrderedKeys(t *testing.T) {
 	assert.Equal(t, []string{"e", "g", "c", "f", "b", "d", "a"}, drive(t, set, pods))
 }
 
+// The pods that need slots of a large cluster must not prevent the upgrade of a pod that needs no slot.
+func TestSpec7_5_12_UnavailablePodsOfLowPriorityAreUpgraded(t *testing.T) {
+	set := unavailable(intstr.FromInt32(0))
+	set.Spec.UpdateStrategy.PriorityStrategy = &v1alpha1.UpdatePriorityStrategy{WeightPriority: []v1alpha1.UpdatePriorityWeightTerm{
+		{Weight: 100, MatchSelector: metav1.LabelSelector{MatchLabels: map[string]string{"k": "high"}}},
+	}}
+	pods := []Pod{newPod("down", oldDown)}
+	for i := range MaxBatch + MaxQueued + 1 {
+		pods = append(pods, newPod(fmt.Sprintf("ready-%d", i), old, labelled("k", "high")))
+	}
+	plan, err := Next(set, pods, nil)
+	require.NoError(t, err)
+	require.Len(t, plan.Pods, 1)
+	assert.Equal(t, "down", plan.Pods[0].Name)
+}
+
 func TestFirstIsTheBeginningOfTheSortedOrder(t *testing.T) {
 	var pods []Pod
 	for i := range 97 {
