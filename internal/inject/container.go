@@ -185,11 +185,24 @@ func twins(s sidecar, built *corev1.Container, hostNetwork bool) []*corev1.Conta
 	}
 	for i := range both {
 		both[i].Name = names[i]
-		env := slices.Clone(built.Env)
+		env := renamedResourceRefs(built.Env, s.Name, names[i])
 		env = setEnv(env, fromAnnotation(v1alpha1.VersionEnv, v1alpha1.VersionAnnotationPrefix+names[i]))
 		both[i].Env = setEnv(env, fromAnnotation(v1alpha1.VersionAltEnv, v1alpha1.VersionAltAnnotationPrefix+names[i]))
 	}
 	return both
+}
+
+// renamedResourceRefs returns a copy of env in which the variables about the resources of a hot sidecar name its
+// twin, because the pod has no container with the name of the sidecar.
+func renamedResourceRefs(env []corev1.EnvVar, sidecar, twin string) []corev1.EnvVar {
+	env = slices.Clone(env)
+	for i := range env {
+		if from := env[i].ValueFrom; from != nil && from.ResourceFieldRef != nil && from.ResourceFieldRef.ContainerName == sidecar {
+			env[i].ValueFrom = from.DeepCopy()
+			env[i].ValueFrom.ResourceFieldRef.ContainerName = twin
+		}
+	}
+	return env
 }
 
 func fromAnnotation(name, key string) corev1.EnvVar {

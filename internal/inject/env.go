@@ -96,6 +96,8 @@ type references struct {
 	// variables that were returned.
 	positions map[string][]int
 	found     map[int]bool
+	// lacks contains the result of missing for the values of variables, by position.
+	lacks map[int]string
 }
 
 // referencedBy returns the variables that an expression references, and the variables that the values of
@@ -124,16 +126,44 @@ func (r *references) referencedBy(expression string) (variables []appVariable) {
 	return variables
 }
 
-// missing returns the first variable that an expression references and that is neither in the app container nor
-// in known. The kubelet does not start a container with such a subPathExpr.
+// missing returns the first variable that the sidecar lacks for an expression: a variable that is neither in env of
+// the app container nor in known, or that only envFrom of the app container can give to the value of a variable. The
+// kubelet does not start a container whose subPathExpr has a missing variable, and would mount a directory with the
+// name $(NAME) if a value has one.
 func (r *references) missing(expression string, known map[string]bool) string {
 	if expression == "" {
 		return ""
 	}
 	r.index()
-	for _, match := range reference.FindAllStringSubmatch(expression, -1) {
-		if name := match[1]; name != "" && len(r.positions[name]) == 0 && !known[name] {
-			return name
+	if r.lacks == nil {
+		r.lacks = map[int]string{}
+	}
+	return r.missingBefore(expression, len(r.of.Env), known)
+}
+
+// missingBefore applies missing to a value that the kubelet expands with the variables before a position.
+func (r *references) missingBefore(value string, before int, known map[string]bool) string {
+	for _, match := range reference.FindAllStringSubmatch(value, -1) {
+		name := match[1]
+		if name == "" {
+			continue
+		}
+		earlier, _ := slices.BinarySearch(r.positions[name], before)
+		if earlier == 0 {
+			inValue := before < len(r.of.Env)
+			if !known[name] && (!inValue || len(r.of.EnvFrom) > 0) {
+				return name
+			}
+			continue
+		}
+		index := r.positions[name][earlier-1]
+		lacks, visited := r.lacks[index]
+		if !visited {
+			lacks = r.missingBefore(r.of.Env[index].Value, index, known)
+			r.lacks[index] = lacks
+		}
+		if lacks != "" {
+			return lacks
 		}
 	}
 	return ""

@@ -146,13 +146,16 @@ func TestSpec4_5_AMountWithAVariableThatTheSidecarCannotGetIsNotShared(t *testin
 		{Name: "data", MountPath: "/more", SubPathExpr: "$(ZONE)"},
 		{Name: "price", MountPath: "/price", SubPathExpr: "$$(CELL)"},
 	}
+	app.Env = append(app.Env, env("LOG_DIR", "$(CELL)/$(POD)"), env("PLAIN", "$$(CELL)/$(POD)"))
+	app.VolumeMounts = append(app.VolumeMounts, corev1.VolumeMount{Name: "data", MountPath: "/indirect", SubPathExpr: "$(LOG_DIR)"},
+		corev1.VolumeMount{Name: "data", MountPath: "/plain", SubPathExpr: "$(PLAIN)"})
 	app.EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "cell"}}}}
 	for name, c := range map[string]struct {
 		sidecar  sidecarOption
 		want     []corev1.VolumeMount
 		warnings int
 	}{
-		"no variable": {func(*v1alpha1.SidecarContainer) {}, []corev1.VolumeMount{app.VolumeMounts[0], app.VolumeMounts[3]}, 1},
+		"no variable": {func(*v1alpha1.SidecarContainer) {}, []corev1.VolumeMount{app.VolumeMounts[0], app.VolumeMounts[3], app.VolumeMounts[5]}, 1},
 		"own variables": {func(s *v1alpha1.SidecarContainer) { s.Env = []corev1.EnvVar{env("CELL", "7"), env("ZONE", "b")} },
 			app.VolumeMounts, 0},
 		"own envFrom": {func(s *v1alpha1.SidecarContainer) { s.EnvFrom = app.EnvFrom }, app.VolumeMounts, 0},

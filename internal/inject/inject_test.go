@@ -2,6 +2,7 @@ package inject
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -300,6 +301,22 @@ func TestSpec4_8_HotTwins(t *testing.T) {
 		hashes: `{"s":{"updateTimestamp":"2024-01-02T12:00:00Z","hash":"` + set.Annotations[hashes] + `","sidecarSetName":"s","sidecarList":["envoy"],"controllerRevision":"s-rev"}}`,
 		blank:  `{"s":{"updateTimestamp":"2024-01-02T12:00:00Z","hash":"` + set.Annotations[blank] + `","sidecarSetName":"s","sidecarList":["envoy"]}}`,
 	}, injected.Annotations)
+}
+
+func TestSpec4_8_5_ResourcesOfAHotSidecarAreThoseOfItsTwin(t *testing.T) {
+	limit := func(container string) corev1.EnvVar {
+		return corev1.EnvVar{Name: "LIMIT_" + strings.ToUpper(container), ValueFrom: &corev1.EnvVarSource{
+			ResourceFieldRef: &corev1.ResourceFieldSelector{ContainerName: container, Resource: "limits.memory"},
+		}}
+	}
+	side := fixture.Sidecar("envoy", hot, func(s *v1alpha1.SidecarContainer) { s.Env = []corev1.EnvVar{limit("envoy"), limit("app")} })
+	set := fixture.SidecarSet("s", side)
+	injected := injectInto(t, fixture.Pod(fixture.Container("app")), set).Spec.Containers
+	for i, twin := range []string{"envoy-1", "envoy-2"} {
+		assert.Equal(t, twin, injected[i].Env[0].ValueFrom.ResourceFieldRef.ContainerName)
+		assert.Equal(t, "app", injected[i].Env[1].ValueFrom.ResourceFieldRef.ContainerName)
+	}
+	assert.Equal(t, "envoy", set.Spec.Containers[0].Env[0].ValueFrom.ResourceFieldRef.ContainerName, "the SidecarSet is shared")
 }
 
 func TestUnknownFieldsOfThePodSurvive(t *testing.T) {

@@ -138,6 +138,7 @@ type named struct {
 type podContainer struct {
 	Name          string                         `json:"name"`
 	Env           []corev1.EnvVar                `json:"env"`
+	EnvFrom       []corev1.EnvFromSource         `json:"envFrom"`
 	Resources     corev1.ResourceRequirements    `json:"resources"`
 	RestartPolicy *corev1.ContainerRestartPolicy `json:"restartPolicy"`
 	VolumeMounts  []corev1.VolumeMount           `json:"volumeMounts"`
@@ -159,7 +160,7 @@ func containers(read []podContainer) []corev1.Container {
 	all := make([]corev1.Container, len(read))
 	for i, c := range read {
 		all[i] = corev1.Container{
-			Name: c.Name, Env: c.Env, Resources: c.Resources, RestartPolicy: c.RestartPolicy,
+			Name: c.Name, Env: c.Env, EnvFrom: c.EnvFrom, Resources: c.Resources, RestartPolicy: c.RestartPolicy,
 			VolumeMounts: c.VolumeMounts, VolumeDevices: c.VolumeDevices,
 		}
 	}
