@@ -35,9 +35,9 @@ const soon = 5 * time.Minute
 
 // needsAFault contains the queries that return series only after a fault.
 var needsAFault = map[string]string{
-	`temporal_request_failure_total`:                    "no call fails",
-	`outrigger_admissions_total{result="refused"}`:      "no pod is refused",
-	`outrigger_webhook_requests_total{code=~"429|5.."}`: "no request is turned away",
+	`temporal_request_failure_total{app_kubernetes_io_component=~"operator|worker"}`: "no call fails",
+	`outrigger_admissions_total{result="refused"}`:                                   "no pod is refused",
+	`outrigger_webhook_requests_total{code=~"429|5.."}`:                              "no request is turned away",
 }
 
 // The test runs each query of the alerts and the dashboard on a Prometheus that has scraped the roles during
@@ -89,6 +89,8 @@ func TestQueriesOverALiveRollout(t *testing.T) {
 		{cluster.Temporal, []string{"OutriggerEngineDown", "OutriggerFleetDisconnected"}},
 		{cluster.Operator, []string{"OutriggerOperatorAbsent"}},
 		{cluster.Webhook, []string{"OutriggerWebhookAbsent"}},
+		{cluster.Worker, nil},
+		{"worker-fleet", []string{"OutriggerWorkerAbsent"}},
 	} {
 		require.NoError(t, stack.Kill(fault.killed))
 		for _, alert := range fault.alerts {
@@ -150,7 +152,8 @@ func startPrometheus(ctx context.Context, t *testing.T, roles []cluster.Role) pr
 	for _, role := range roles {
 		target, err := url.Parse(role.Metrics)
 		require.NoError(t, err)
-		config += fmt.Sprintf("- {job_name: %[1]s, static_configs: [{targets: [%[2]q], labels: {pod: %[1]s}}]}\n", role.Name, target.Host)
+		component, _, _ := strings.Cut(role.Name, "-") // as the PodMonitor does
+		config += fmt.Sprintf("- {job_name: %[1]s, static_configs: [{targets: [%[2]q], labels: {pod: %[1]s, app_kubernetes_io_component: %[3]s}}]}\n", role.Name, target.Host, component)
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o644))
 	address := freeAddress(t)

@@ -22,6 +22,11 @@ func TestTheEndOfTheServedCertificateIsAMetric(t *testing.T) {
 			"# HELP "+name+" End of the serving certificate in seconds since 1970, or 0 without a certificate.\n# TYPE "+name+" gauge\n"+name+" "+value+"\n"), name))
 	}
 	expect("0")
-	r.serving.Store(&tls.Certificate{Leaf: &x509.Certificate{NotAfter: time.Unix(1234, 0)}})
+	r.serving.Store(&tls.Certificate{Leaf: &x509.Certificate{NotBefore: time.Unix(1000, 0), NotAfter: time.Unix(1234, 0)}})
 	expect("1234")
+	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP outrigger_webhook_certificate_start_timestamp_seconds Start of the serving certificate in seconds since 1970, or 0 without a certificate.
+# TYPE outrigger_webhook_certificate_start_timestamp_seconds gauge
+outrigger_webhook_certificate_start_timestamp_seconds 1000
+`), "outrigger_webhook_certificate_start_timestamp_seconds"))
 }
