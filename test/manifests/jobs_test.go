@@ -16,9 +16,14 @@ import (
 // jobSpec renders a Job of the chart, and returns the spec of its pod.
 func jobSpec(t *testing.T, template, name string, args ...string) object {
 	t.Helper()
+	return jobTemplate(t, template, name, args...)["spec"].(object)
+}
+
+func jobTemplate(t *testing.T, template, name string, args ...string) object {
+	t.Helper()
 	out, err := output(t, "helm", append([]string{"template", "outrigger", packaged(t), "--namespace=kruise-system", "--show-only=templates/" + template}, args...)...)
 	require.NoError(t, err, out)
-	return objects(t, out)["Job kruise-system/"+name]["spec"].(object)["template"].(object)["spec"].(object)
+	return objects(t, out)["Job kruise-system/"+name]["spec"].(object)["template"].(object)
 }
 
 // The Jobs must be admitted and scheduled like the roles.
@@ -42,6 +47,31 @@ func TestTheHooksRunWhereTheOperatorDoes(t *testing.T) {
 			assert.Contains(t, container["resources"], "limits")
 			assert.NotContains(t, container, "livenessProbe")
 		}
+	}
+}
+
+// An admission policy may require labels, and a mesh must not add a container that keeps a Job from its end.
+func TestTheHooksHaveLabelsAndAnnotationsOfTheOperator(t *testing.T) {
+	file := t.TempDir() + "/values.yaml"
+	require.NoError(t, os.WriteFile(file, []byte(`
+temporal: {setup: {enabled: true}}
+ui: {enabled: true}
+operator:
+  podLabels: {team: a, app.kubernetes.io/component: other}
+  podAnnotations: {"sidecar.istio.io/inject": "false"}
+  podSpec: {hostAliases: [{ip: 10.0.0.1, hostnames: [temporal]}], schedulerName: mine, runtimeClassName: gvisor}
+`), 0o600))
+	hooks := map[string]object{"ui": objects(t, render(t, "--values="+file))["Deployment kruise-system/outrigger-ui"]["spec"].(object)["template"].(object)}
+	for component, name := range map[string]string{"uninstall": "outrigger-uninstall", "setup": "outrigger-temporal-setup", "test": "outrigger-test"} {
+		hooks[component] = jobTemplate(t, component+".yaml", name, "--values="+file)
+	}
+	for component, hook := range hooks {
+		metadata, pod := hook["metadata"].(object), hook["spec"].(object)
+		assert.Equal(t, object{"team": "a", "app.kubernetes.io/name": "outrigger", "app.kubernetes.io/component": component}, metadata["labels"])
+		assert.Equal(t, "false", metadata["annotations"].(object)["sidecar.istio.io/inject"], component)
+		assert.Equal(t, []any{object{"ip": "10.0.0.1", "hostnames": []any{"temporal"}}}, pod["hostAliases"], component)
+		assert.Equal(t, "mine", pod["schedulerName"], component)
+		assert.Equal(t, "gvisor", pod["runtimeClassName"], component)
 	}
 }
 

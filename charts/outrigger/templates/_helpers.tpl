@@ -213,7 +213,7 @@ connection starts even if the ConfigMap or a Secret of Temporal is missing.
 {{- $operator := include "outrigger.file" (list $root "deploy/operator.yaml") | splitList "\n---\n" | first | fromYaml -}}
 {{- $spec := (include "outrigger.deployment" (list $root "operator" $operator) | fromYaml).spec.template.spec -}}
 {{- $container := pick (first $spec.containers) "image" "imagePullPolicy" "securityContext" -}}
-{{- $pod := pick $spec "priorityClassName" "nodeSelector" "affinity" "tolerations" "hostNetwork" "dnsPolicy" "dnsConfig" "imagePullSecrets" "securityContext" -}}
+{{- $pod := pick $spec "priorityClassName" "nodeSelector" "affinity" "tolerations" "hostNetwork" "hostAliases" "dnsPolicy" "dnsConfig" "schedulerName" "runtimeClassName" "imagePullSecrets" "securityContext" -}}
 {{- if index . 3 -}}
 {{- $container = merge $container (pick (first $spec.containers) "envFrom" "volumeMounts") (dict "env" $root.Values.operator.env) -}}
 {{- $pod = merge $pod (pick $spec "volumes") -}}
@@ -223,4 +223,16 @@ connection starts even if the ConfigMap or a Secret of Temporal is missing.
 {{- $_ := set $container "resources" (dict "requests" (dict "cpu" "50m" "memory" "64Mi") "limits" (dict "memory" "256Mi")) -}}
 {{- $_ := set $container "terminationMessagePolicy" "FallbackToLogsOnError" -}}
 {{- toYaml (merge (dict "restartPolicy" "Never" "containers" (list $container)) $pod) -}}
+{{- end -}}
+
+{{/*
+Returns the labels and annotations of the pod of a Job or of the pages, with those of the operator's
+pods, because an admission policy may require them. Arguments: root, component, annotations.
+*/}}
+{{- define "outrigger.job.metadata" -}}
+{{- $values := (index . 0).Values.operator -}}
+labels: {{- toYaml (merge (dict "app.kubernetes.io/name" "outrigger" "app.kubernetes.io/component" (index . 1)) $values.podLabels) | nindent 2 }}
+{{- with merge (index . 2) $values.podAnnotations }}
+annotations: {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end -}}
