@@ -254,13 +254,30 @@ func noNamespace(name string) error {
 	return fmt.Errorf("namespace %s does not exist: name another one with -n (kubectl get namespaces)", name)
 }
 
+// singleNamespaces is the number of namespaces that a command reads one at a time. For more namespaces, the command
+// lists all namespaces.
+const singleNamespaces = 20
+
 // namespaceLabels returns a function that returns the labels of a namespace. The function reads each
 // namespace once.
 func (c *cluster) namespaceLabels(ctx context.Context) func(string) (map[string]string, error) {
-	read, known := kube.NamespaceLabels(ctx, c), map[string]map[string]string{}
+	read, known, listed := kube.NamespaceLabels(ctx, c), map[string]map[string]string{}, false
 	return func(namespace string) (map[string]string, error) {
 		if labels, ok := known[namespace]; ok {
 			return labels, nil
+		}
+		if !listed && len(known) >= singleNamespaces {
+			listed = true
+			var all corev1.NamespaceList
+			// A user without the permission to list namespaces may be permitted to read one.
+			if c.List(ctx, &all) == nil {
+				for i := range all.Items {
+					known[all.Items[i].Name] = all.Items[i].Labels
+				}
+			}
+			if labels, ok := known[namespace]; ok {
+				return labels, nil
+			}
 		}
 		labels, err := read(namespace)
 		if err != nil {
