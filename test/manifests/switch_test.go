@@ -302,18 +302,16 @@ func namedNamespace(selector *metav1.LabelSelector) string {
 	return selector.MatchLabels["kubernetes.io/metadata.name"]
 }
 
-// SidecarSets are unreadable when the first role starts, and the webhook role makes the SidecarSets readable.
-// Half of the rounds use the definition of OpenKruise, and half use the definition of Outrigger.
+// SidecarSets are unreadable when the first role starts, and the webhook role makes the SidecarSets readable. Of each
+// two roles, each role starts before the other role in one of the orders. The second order uses the definition of
+// Outrigger, and the other orders use the definition of OpenKruise.
 func TestRolesStartInEveryOrderOverADeadConversion(t *testing.T) {
 	t.Parallel()
 	s := newSwitching(t)
 	for i, order := range [][]string{
 		{cluster.Operator, cluster.Worker, cluster.Webhook},
-		{cluster.Operator, cluster.Webhook, cluster.Worker},
-		{cluster.Worker, cluster.Operator, cluster.Webhook},
 		{cluster.Worker, cluster.Webhook, cluster.Operator},
 		{cluster.Webhook, cluster.Operator, cluster.Worker},
-		{cluster.Webhook, cluster.Worker, cluster.Operator},
 	} {
 		t.Run(strings.Join(order, ","), func(t *testing.T) {
 			s := &switching{t: t, ctx: s.ctx, cluster: s.cluster, client: s.client}
