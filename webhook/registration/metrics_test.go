@@ -3,12 +3,16 @@ package registration
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"os"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -29,4 +33,22 @@ func TestTheEndOfTheServedCertificateIsAMetric(t *testing.T) {
 # TYPE outrigger_webhook_certificate_start_timestamp_seconds gauge
 outrigger_webhook_certificate_start_timestamp_seconds 1000
 `), "outrigger_webhook_certificate_start_timestamp_seconds"))
+}
+
+// The alert must not fire before a certificate is renewed on time.
+func TestTheAlertAboutTheCertificateFiresAfterTheRenewal(t *testing.T) {
+	rules, err := os.ReadFile("../../config/monitoring/rules.yaml")
+	require.NoError(t, err)
+	found := regexp.MustCompile(`< ([0-9.]+) \* \(outrigger_webhook_certificate_expiry_timestamp_seconds`).FindSubmatch(rules)
+	require.Len(t, found, 2)
+	share, err := strconv.ParseFloat(string(found[1]), 64)
+	require.NoError(t, err)
+	made, err := newIssuer("hook", "system", "")
+	require.NoError(t, err)
+	secret, err := made.issue(time.Now())
+	require.NoError(t, err)
+	pair, err := keyPair(secret)
+	require.NoError(t, err)
+	lifetime := pair.Leaf.NotAfter.Sub(pair.Leaf.NotBefore)
+	assert.Less(t, share*lifetime.Hours(), renewBefore.Hours())
 }
