@@ -28,8 +28,7 @@ func (e endpoint) conversion(bundle []byte) *apiextensionsv1.CustomResourceConve
 // If another controller replaces the conversion, such as a running manager of OpenKruise, the reconciler writes the
 // conversion again after a delay. The delay doubles from minConversionDelay to maxConversionDelay with each write, and
 // starts again once no other controller has replaced the conversion for conversionKept. If a suspension removes the
-// conversion that this process has written, the delay is maxConversionDelay, so that the caches of all roles fill and
-// the storage version migration can run (SPEC 1.4.1).
+// conversion of this role, the delay is maxConversionDelay, so that the caches of all roles fill (SPEC 1.4.1).
 const (
 	minConversionDelay = time.Second
 	maxConversionDelay = time.Minute
@@ -73,6 +72,7 @@ func (r *Reconciler) noteConversion(live *apiextensionsv1.CustomResourceDefiniti
 		r.conversionLost = r.now()
 	}
 	r.conversionMissing = missing
+	r.conversionClaimed = r.conversionClaimed || !missing && !r.endpoint.ofAnother(live.Spec.Conversion)
 }
 
 // writeConversion corrects spec.conversion of the definition. If the conversion of another controller must not be
@@ -89,14 +89,14 @@ func (r *Reconciler) writeConversion(ctx context.Context, live *apiextensionsv1.
 	if wait := r.conversionDelay(live.Spec.Conversion); wait > 0 {
 		return wait, nil
 	}
-	if r.endpoint.ofAnother(live.Spec.Conversion) {
-		r.conversionsReplaced++
-	}
-	r.conversionClaimed = true
-	r.conversionWritten, r.watchLost, r.conversionMissing = r.now(), false, false
+	r.conversionWritten, r.watchLost = r.now(), false
 	patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
 	if err := r.client.Patch(ctx, wanted, patch); err != nil {
 		return 0, fmt.Errorf("write the conversion of CustomResourceDefinition %s: %w", wanted.Name, err)
+	}
+	r.conversionClaimed, r.conversionMissing = true, false
+	if r.endpoint.ofAnother(live.Spec.Conversion) {
+		r.conversionsReplaced++
 	}
 	return 0, nil
 }

@@ -104,7 +104,7 @@ type Reconciler struct {
 	conversionWritten time.Time
 	watchLost         bool
 	conversionMissing bool
-	// conversionClaimed is set once this process has written the conversion. conversionLost is the time at which the
+	// conversionClaimed is set once the definition has had the conversion of this role. conversionLost is the time at which the
 	// definition lost its conversion.
 	conversionClaimed bool
 	conversionLost    time.Time

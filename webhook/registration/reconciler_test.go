@@ -13,7 +13,9 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
@@ -226,8 +228,9 @@ func TestTheConversionOfARunningControllerIsReplacedWithADelay(t *testing.T) {
 // webhook claims the conversion again.
 func TestASuspendedConversionIsClaimedAgainAfterADelay(t *testing.T) {
 	r := installedFixture(t)
-	replica := r.replica("")
-	r.start(replica)
+	writer, replica := r.replica(""), r.replica("")
+	r.start(writer)
+	r.start(replica) // without a write of the conversion
 	r.now = r.now.Add(conversionKept)
 	r.step(replica)
 	definition := &apiextensionsv1.CustomResourceDefinition{}
@@ -240,6 +243,27 @@ func TestASuspendedConversionIsClaimedAgainAfterADelay(t *testing.T) {
 	assert.Positive(t, result.RequeueAfter)
 	r.now = r.now.Add(maxConversionDelay)
 	r.step(replica)
+	assert.NotNil(t, r.conversion())
+}
+
+func TestARejectedWriteOfTheConversionIsRetriedWithoutADelay(t *testing.T) {
+	r := installedFixture(t)
+	replica := r.replica("")
+	conflicts := 2
+	replica.client = interceptor.NewClient(r.store.(client.WithWatch), interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			if _, ok := object.(*apiextensionsv1.CustomResourceDefinition); ok && conflicts > 0 {
+				conflicts--
+				return apierrors.NewConflict(schema.GroupResource{Resource: "customresourcedefinitions"}, definitionName, nil)
+			}
+			return c.Patch(ctx, object, patch, options...)
+		},
+	})
+	for range 5 {
+		_, err := replica.Reconcile(t.Context(), reconcile.Request{})
+		require.NoError(t, err)
+	}
+	assert.Zero(t, conflicts)
 	assert.NotNil(t, r.conversion())
 }
 
