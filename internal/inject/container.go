@@ -105,7 +105,7 @@ func (a app) inject(s sidecar) (built *corev1.Container, warnings []string, err 
 // the sidecar gets in any case.
 func (a app) sharedMounts(into *corev1.Container, transferred []appVariable) (mounts []corev1.VolumeMount, needed []appVariable, warnings []string) {
 	mounts = slices.Clip(into.VolumeMounts)
-	used, known := newUsed(into), variableNames(into, transferred)
+	used, own, known := newUsed(into), variableNames(into, nil), variableNames(into, transferred)
 	for _, source := range a.containers {
 		mounts = slices.Grow(mounts, len(source.VolumeMounts))
 		variables, unshared := references{of: source}, ""
@@ -114,7 +114,7 @@ func (a app) sharedMounts(into *corev1.Container, transferred []appVariable) (mo
 			if used.mountPaths[at] || used.devicePaths[at] || used.devices[mount.Name] {
 				continue
 			}
-			if missing := variables.missing(mount.SubPathExpr, known); missing != "" && len(into.EnvFrom) == 0 {
+			if missing := variables.missing(mount.SubPathExpr, own, known); missing != "" && len(into.EnvFrom) == 0 {
 				unshared = cmp.Or(unshared, fmt.Sprintf("container %s: sidecar %s does not get mounts such as %s, because variable %s of the subPathExpr is not in env of the container",
 					source.Name, into.Name, mount.MountPath, missing))
 				continue
@@ -173,36 +173,37 @@ func (a app) sharedDevices(into *corev1.Container) []corev1.VolumeDevice {
 
 // twins returns the containers of a sidecar. A cold sidecar has one container. A hot sidecar has
 // an active and a standby twin (SPEC §4.8). In the network of the host, only the active twin declares ports.
-func twins(s sidecar, built *corev1.Container, hostNetwork bool) []*corev1.Container {
+func (a app) twins(s sidecar, built *corev1.Container) []*corev1.Container {
 	if !s.hot() {
 		return []*corev1.Container{built}
 	}
 	names := ContainerNames(s.SidecarContainer)
 	both := []*corev1.Container{new(*built), new(*built)}
 	both[1].Image = s.UpgradeStrategy.HotUpgradeEmptyImage
-	if hostNetwork {
+	if a.pod.Spec.HostNetwork {
 		removePorts(both[1])
 	}
 	for i := range both {
 		both[i].Name = names[i]
-		env := renamedResourceRefs(built.Env, s.Name, names[i])
+		env := slices.Clone(built.Env)
+		if a.container(s.Name) == nil {
+			nameTwin(env[:len(s.env)], s.Name, names[i])
+		}
 		env = setEnv(env, fromAnnotation(v1alpha1.VersionEnv, v1alpha1.VersionAnnotationPrefix+names[i]))
 		both[i].Env = setEnv(env, fromAnnotation(v1alpha1.VersionAltEnv, v1alpha1.VersionAltAnnotationPrefix+names[i]))
 	}
 	return both
 }
 
-// renamedResourceRefs returns a copy of env in which the variables about the resources of a hot sidecar name its
-// twin, because the pod has no container with the name of the sidecar.
-func renamedResourceRefs(env []corev1.EnvVar, sidecar, twin string) []corev1.EnvVar {
-	env = slices.Clone(env)
+// nameTwin makes the variables of a hot sidecar about the resources of the sidecar itself refer to its twin, because
+// the pod has no container with the name of the sidecar. nameTwin changes env.
+func nameTwin(env []corev1.EnvVar, sidecar, twin string) {
 	for i := range env {
 		if from := env[i].ValueFrom; from != nil && from.ResourceFieldRef != nil && from.ResourceFieldRef.ContainerName == sidecar {
 			env[i].ValueFrom = from.DeepCopy()
 			env[i].ValueFrom.ResourceFieldRef.ContainerName = twin
 		}
 	}
-	return env
 }
 
 func fromAnnotation(name, key string) corev1.EnvVar {

@@ -129,8 +129,8 @@ func (r *references) referencedBy(expression string) (variables []appVariable) {
 // missing returns the first variable that the sidecar lacks for an expression: a variable that is neither in env of
 // the app container nor in known, or that only envFrom of the app container can give to the value of a variable. The
 // kubelet does not start a container whose subPathExpr has a missing variable, and would mount a directory with the
-// name $(NAME) if a value has one.
-func (r *references) missing(expression string, known map[string]bool) string {
+// name $(NAME) if a value has one. own contains the variables of the sidecar itself, whose values apply.
+func (r *references) missing(expression string, own, known map[string]bool) string {
 	if expression == "" {
 		return ""
 	}
@@ -138,14 +138,14 @@ func (r *references) missing(expression string, known map[string]bool) string {
 	if r.lacks == nil {
 		r.lacks = map[int]string{}
 	}
-	return r.missingBefore(expression, len(r.of.Env), known)
+	return r.missingBefore(expression, len(r.of.Env), own, known)
 }
 
 // missingBefore applies missing to a value that the kubelet expands with the variables before a position.
-func (r *references) missingBefore(value string, before int, known map[string]bool) string {
+func (r *references) missingBefore(value string, before int, own, known map[string]bool) string {
 	for _, match := range reference.FindAllStringSubmatch(value, -1) {
 		name := match[1]
-		if name == "" {
+		if name == "" || own[name] {
 			continue
 		}
 		earlier, _ := slices.BinarySearch(r.positions[name], before)
@@ -159,7 +159,7 @@ func (r *references) missingBefore(value string, before int, known map[string]bo
 		index := r.positions[name][earlier-1]
 		lacks, visited := r.lacks[index]
 		if !visited {
-			lacks = r.missingBefore(r.of.Env[index].Value, index, known)
+			lacks = r.missingBefore(r.of.Env[index].Value, index, own, known)
 			r.lacks[index] = lacks
 		}
 		if lacks != "" {

@@ -158,6 +158,8 @@ func TestSpec4_5_AMountWithAVariableThatTheSidecarCannotGetIsNotShared(t *testin
 		"no variable": {func(*v1alpha1.SidecarContainer) {}, []corev1.VolumeMount{app.VolumeMounts[0], app.VolumeMounts[3], app.VolumeMounts[5]}, 1},
 		"own variables": {func(s *v1alpha1.SidecarContainer) { s.Env = []corev1.EnvVar{env("CELL", "7"), env("ZONE", "b")} },
 			app.VolumeMounts, 0},
+		"own value": {func(s *v1alpha1.SidecarContainer) { s.Env = []corev1.EnvVar{env("LOG_DIR", "/var/log")} },
+			[]corev1.VolumeMount{app.VolumeMounts[0], app.VolumeMounts[3], app.VolumeMounts[4], app.VolumeMounts[5]}, 1},
 		"own envFrom": {func(s *v1alpha1.SidecarContainer) { s.EnvFrom = app.EnvFrom }, app.VolumeMounts, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

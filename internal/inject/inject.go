@@ -113,7 +113,7 @@ func (i *Injection) add(set *Set, own app) error {
 		}
 		i.warnings = append(i.warnings, warnings...)
 		noteVolumes(used, built)
-		for _, container := range twins(s, built, i.pod.Spec.HostNetwork) {
+		for _, container := range own.twins(s, built) {
 			i.containers.insert(container, s.PodInjectPolicy != v1alpha1.AfterAppContainerType)
 		}
 	}

@@ -316,6 +316,12 @@ func TestSpec4_8_5_ResourcesOfAHotSidecarAreThoseOfItsTwin(t *testing.T) {
 		assert.Equal(t, twin, injected[i].Env[0].ValueFrom.ResourceFieldRef.ContainerName)
 		assert.Equal(t, "app", injected[i].Env[1].ValueFrom.ResourceFieldRef.ContainerName)
 	}
+	app := fixture.Container("envoy")
+	app.Env = []corev1.EnvVar{{Name: "COPIED", ValueFrom: &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "limits.cpu"}}}}
+	side.TransferEnv = []v1alpha1.TransferEnvVar{{SourceContainerName: "envoy", EnvName: "COPIED"}}
+	injected = injectInto(t, fixture.Pod(app), fixture.SidecarSet("s", side)).Spec.Containers
+	assert.Equal(t, "envoy", injected[0].Env[0].ValueFrom.ResourceFieldRef.ContainerName, "the pod has this container")
+	assert.Equal(t, "envoy", injected[0].Env[3].ValueFrom.ResourceFieldRef.ContainerName)
 	assert.Equal(t, "envoy", set.Spec.Containers[0].Env[0].ValueFrom.ResourceFieldRef.ContainerName, "the SidecarSet is shared")
 }
 
