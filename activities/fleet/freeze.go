@@ -18,7 +18,7 @@ const FreezeName = "outrigger-fleet"
 // Freeze creates, updates or deletes the RolloutFreeze of the fleet, as wanted. The RolloutFreeze stops all
 // upgrades in the cluster within two seconds. Rollbacks continue.
 func (m *Member) Freeze(ctx context.Context, wanted protocol.FleetFreeze) error {
-	if err := m.confirm(ctx); err != nil {
+	if err := m.confirm(ctx, heartbeat{}); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)

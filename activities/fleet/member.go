@@ -99,6 +99,7 @@ func (m *Member) Rollout(ctx context.Context, input protocol.FleetRolloutInput) 
 			return result, err
 		case local.hash() == input.Permit.Hash:
 			beat.HadContent = true
+			local.beat = beat
 			if m.Clock.Since(unwanted) < wantedInterval {
 				return result, nil
 			}
@@ -277,7 +278,7 @@ func (m *Member) startRollback(ctx context.Context, local *localRun, input *roll
 	if target == "" {
 		return protocol.FleetResult{State: protocol.ClusterFailed, Reason: "the cluster has no earlier revision whose rollout ended"}, nil
 	}
-	if err := m.confirm(ctx); err != nil {
+	if err := m.confirm(ctx, local.beat); err != nil {
 		return result, err
 	}
 	input.recordPause(local)
@@ -305,11 +306,12 @@ func (m *Member) request(local *localRun, by protocol.Approval) protocol.StepReq
 func (m *Member) notAfter() time.Time { return m.Clock.Now().Add(callTimeout + maxClockSkew) }
 
 // confirm returns an error unless the fleet still wants the activity. While the member could not reach the
-// Temporal of the fleet, the content may have failed in another cluster.
-func (m *Member) confirm(ctx context.Context) error {
+// Temporal of the fleet, the content may have failed in another cluster. beat replaces the detail of the last
+// heartbeat.
+func (m *Member) confirm(ctx context.Context, beat heartbeat) error {
 	calling, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if err := m.Fleet.RecordActivityHeartbeat(calling, activity.GetInfo(ctx).TaskToken); err != nil {
+	if err := m.Fleet.RecordActivityHeartbeat(calling, activity.GetInfo(ctx).TaskToken, beat); err != nil {
 		return fmt.Errorf("ask the fleet whether the activity is still wanted: %w", err)
 	}
 	return nil
@@ -318,7 +320,7 @@ func (m *Member) confirm(ctx context.Context) error {
 // update sends an update to the run, and waits for the answer of the run. update returns an error if the
 // fleet no longer wants the activity, or if the run rejects the update.
 func (m *Member) update(ctx context.Context, local *localRun, name string, payload any) error {
-	if err := m.confirm(ctx); err != nil {
+	if err := m.confirm(ctx, local.beat); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -390,6 +392,8 @@ type localRun struct {
 	status protocol.RolloutStatus
 	// missing is set if Temporal knows no run of the SidecarSet.
 	missing bool
+	// beat is the detail of the heartbeats of the activity.
+	beat heartbeat
 }
 
 func (l *localRun) id() string { return protocol.WorkflowID(l.set.Name, l.set.UID) }

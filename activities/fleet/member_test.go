@@ -92,7 +92,7 @@ func (c *cluster) run(status *protocol.RolloutStatus) {
 
 // reachable sets the error with which the Temporal of the fleet answers heartbeats.
 func (c *cluster) reachable(err error) {
-	c.fleet.On("RecordActivityHeartbeat", mock.Anything, mock.Anything).Return(err)
+	c.fleet.On("RecordActivityHeartbeat", mock.Anything, mock.Anything, mock.Anything).Return(err)
 }
 
 // do calls the function call as an activity, and requires success.
