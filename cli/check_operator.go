@@ -74,7 +74,7 @@ func (i *installation) behind(ctx context.Context) (behind *v1alpha1.SidecarSet,
 }
 
 // notObserved reports whether the operator has not observed the newest generation of a SidecarSet. The operator ignores
-// a SidecarSet that is being deleted. For an invalid SidecarSet, only the conditions contain the generation.
+// a SidecarSet that is being deleted. An operator of an earlier release writes an invalid generation only into the conditions.
 func notObserved(set v1alpha1.SidecarSet) bool {
 	invalid := set.ProgressingReason() == v1alpha1.ReasonInvalid
 	return set.DeletionTimestamp == nil && set.Status.ObservedGeneration != set.Generation && !invalid

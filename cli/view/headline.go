@@ -259,7 +259,7 @@ func (s *Summary) stoppedBy(set *v1alpha1.SidecarSet) string {
 func (s *Summary) facts(set *v1alpha1.SidecarSet, run *protocol.RolloutStatus, now time.Time) facts {
 	strategy, left := &set.Spec.UpdateStrategy, s.Updated < s.Matched
 	f := facts{
-		// The operator does not observe an invalid generation.
+		// An operator of an earlier release does not record an invalid generation as observed.
 		observed:    set.Status.ObservedGeneration == set.Generation || s.Reason == v1alpha1.ReasonInvalid,
 		progressing: s.Reason, degraded: s.stoppedBy(set), matched: int(s.Matched), updated: int(s.Updated),
 		unready:       s.unready,

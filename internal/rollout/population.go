@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/outrigger/outrigger/api/protocol"
@@ -147,8 +148,8 @@ func (c *PopulationCache) Unreadable(set *v1alpha1.SidecarSet, pods []*corev1.Po
 		if !cached.unreadable {
 			return nil
 		}
-		in, err := namespaces.contain(scope, cached.pod.Namespace)
-		if !in {
+		// A pod whose namespace was removed counts, and does not stop the other pods.
+		if in, err := namespaces.contain(scope, cached.pod.Namespace); !in && !apierrors.IsNotFound(err) {
 			return err
 		}
 		unreadable.Count++
