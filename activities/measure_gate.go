@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -173,12 +174,14 @@ func (m *measurement) authorize(ctx context.Context, request *http.Request, cred
 	if err := m.Live.Get(ctx, name, secret); err != nil {
 		return fmt.Errorf("read the credentials in Secret %s: %w", name, err)
 	}
-	token, password := secret.Data["token"], secret.Data["password"]
+	// A Secret made from a file often has a final line break.
+	text := func(key string) string { return strings.TrimRight(string(secret.Data[key]), "\r\n") }
+	token, password := strings.TrimSpace(text("token")), text("password")
 	switch {
-	case len(token) > 0:
-		request.Header.Set("Authorization", "Bearer "+string(token))
-	case len(password) > 0:
-		request.SetBasicAuth(string(secret.Data["username"]), string(password))
+	case token != "":
+		request.Header.Set("Authorization", "Bearer "+token)
+	case password != "":
+		request.SetBasicAuth(text("username"), password)
 	default:
 		return fmt.Errorf("the Secret %s has neither the key token nor the keys username and password; add them", name)
 	}

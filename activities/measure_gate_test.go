@@ -210,9 +210,10 @@ func TestSpec11_14_CredentialsAreInTheRequestAndInNoError(t *testing.T) {
 		data map[string][]byte
 		want string
 	}{
-		"a token":    {map[string][]byte{"token": []byte("s3cret")}, "Bearer s3cret"},
-		"a password": {map[string][]byte{"username": []byte("ann"), "password": []byte("s3cret")}, "Basic YW5uOnMzY3JldA=="},
-		"no key":     {map[string][]byte{"user": []byte("s3cret")}, ""},
+		"a token":             {map[string][]byte{"token": []byte("s3cret")}, "Bearer s3cret"},
+		"a token from a file": {map[string][]byte{"token": []byte("s3cret\n")}, "Bearer s3cret"},
+		"a password":          {map[string][]byte{"username": []byte("ann"), "password": []byte("s3cret")}, "Basic YW5uOnMzY3JldA=="},
+		"no key":              {map[string][]byte{"user": []byte("s3cret")}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "outrigger-gates", Namespace: "kruise-system"}, Data: c.data}

@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -104,8 +105,10 @@ func NewPlan(in *PlanInput) (*Plan, error) {
 		p.Notes = append(p.Notes, "nothing changes, because the SidecarSet has this spec: plan another image with --image, or another spec with -f")
 	}
 	if upgraded := p.upgraded(); in.Pace != nil && in.Pace.Pods > 0 && upgraded > 0 {
-		estimate := in.Pace.Took * time.Duration(upgraded) / time.Duration(in.Pace.Pods)
-		p.Estimate, p.Pace = &estimate, in.Pace
+		// A product of nanoseconds and pods would overflow.
+		if estimate := float64(in.Pace.Took) / float64(in.Pace.Pods) * float64(upgraded); estimate < math.MaxInt64 {
+			p.Estimate, p.Pace = new(time.Duration(estimate)), in.Pace
+		}
 	}
 	return p, nil
 }

@@ -38,6 +38,11 @@ func TestAPlanNamesBatchesAndPodsThatStay(t *testing.T) {
 	golden(t, "plan", p.Text)
 	assert.Equal(t, 30*time.Second, *p.Estimate)
 
+	in.Pace = &Pace{Pods: 1, Took: 100 * 365 * 24 * time.Hour}
+	p, err = NewPlan(in)
+	require.NoError(t, err)
+	assert.Nil(t, p.Estimate, "more than a Duration can hold")
+
 	set.Spec.UpdateStrategy.Type = v1alpha1.NotUpdateSidecarSetStrategyType
 	p, err = NewPlan(in)
 	require.NoError(t, err)

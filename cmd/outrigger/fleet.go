@@ -219,7 +219,7 @@ func (f *fleetCommand) members(ctx context.Context, c client.Client, _ []string,
 	if err != nil {
 		return err
 	}
-	members := fleet.PlanOf("", &registry).Members
+	members := append([]protocol.FleetMember{}, fleet.PlanOf("", &registry).Members...) // an empty list, not null
 	if f.output.Structured() {
 		return f.output.Write(out, members)
 	}
@@ -252,12 +252,23 @@ func heardOf(registry *protocol.FleetRegistry, uid string) string {
 	return "frozen"
 }
 
+// printTable aligns rows in columns. Cells contain texts of users, whose line breaks and tabs would add rows and
+// columns.
 func printTable(out io.Writer, header []string, rows [][]string) error {
 	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
+	for _, row := range rows {
+		for i := range row {
+			row[i] = oneLine(row[i])
+		}
+	}
 	for _, row := range append([][]string{header}, rows...) {
 		if _, err := fmt.Fprintln(table, strings.Join(row, "\t")); err != nil {
 			return err
 		}
 	}
 	return table.Flush()
+}
+
+func oneLine(text string) string {
+	return strings.NewReplacer("\n", " ", "\t", " ", "\v", " ", "\f", " ").Replace(text)
 }

@@ -59,13 +59,23 @@ func (f *fleetCommand) status(ctx context.Context, c client.Client, args []strin
 		if err != nil {
 			return err
 		}
-		return f.print(out, states)
+		return errors.Join(f.print(out, states), unreadable(states))
 	}
 	state, err := temporal.FleetRollout(ctx, c, args[0])
 	if err != nil {
 		return err
 	}
 	return f.print(out, []protocol.FleetState{state})
+}
+
+// unreadable returns an error if a rollout could not be read.
+func unreadable(states []protocol.FleetState) error {
+	for i := range states {
+		if states[i].Phase == "" {
+			return rolloutError{fmt.Sprintf("SidecarSet %s: %s", states[i].Set, states[i].Message), 1}
+		}
+	}
+	return nil
 }
 
 // print prints rollouts in the format of the flag --output.
@@ -84,10 +94,10 @@ func (f *fleetCommand) print(out io.Writer, states []protocol.FleetState) error 
 // printState prints a rollout with one line for each cluster, the worst first.
 func printState(out io.Writer, s *protocol.FleetState) error {
 	if s.Phase == "" {
-		_, err := fmt.Fprintf(out, "%s: %s\n", s.Set, s.Message)
+		_, err := fmt.Fprintf(out, "%s: %s\n", s.Set, oneLine(s.Message))
 		return err
 	}
-	if _, err := fmt.Fprintf(out, "%s: %s: %s (content %s, policy %s)\n", s.Set, s.Phase, s.Message, s.Hash, cmp.Or(s.Policy, "none")); err != nil {
+	if _, err := fmt.Fprintf(out, "%s: %s: %s (content %s, policy %s)\n", s.Set, s.Phase, oneLine(s.Message), s.Hash, cmp.Or(s.Policy, "none")); err != nil {
 		return err
 	}
 	var rows [][]string
@@ -175,7 +185,7 @@ func (f *fleetCommand) unended(ctx context.Context, set string) error {
 
 // show prints the changed lines of a rollout. With --output, show prints the whole rollout after each change.
 func (f *fleetCommand) show(out io.Writer, w *fleetWatch, s *protocol.FleetState) error {
-	lines := []string{fmt.Sprintf("%s: %s: %s (content %s)", s.Set, s.Phase, s.Message, s.Hash)}
+	lines := []string{fmt.Sprintf("%s: %s: %s (content %s)", s.Set, s.Phase, oneLine(s.Message), s.Hash)}
 	for _, cluster := range fleet.WorstFirst(s) {
 		line := fmt.Sprintf("%s: cluster %s: %s", s.Set, cmp.Or(cluster.Name, "-"), cluster.State)
 		if cluster.Reason != "" {

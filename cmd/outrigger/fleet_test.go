@@ -93,6 +93,19 @@ func TestSpec12_8_TextOfTheFleet(t *testing.T) {
 	golden(t, "fleet-history.txt", history.Bytes())
 }
 
+// A reason with line breaks and tabs must not look like another event.
+func TestCellsOfTheFleetStayInTheirRow(t *testing.T) {
+	var out bytes.Buffer
+	require.NoError(t, printTable(&out, []string{"WHAT", "BY", "REASON"}, [][]string{{"permitted", "bob", "hotfix\napproved\talice\tchecked"}}))
+	assert.Equal(t, "WHAT        BY    REASON\npermitted   bob   hotfix approved alice checked\n", out.String())
+}
+
+func TestAnUnreadableRolloutOfTheFleetIsAnError(t *testing.T) {
+	require.NoError(t, unreadable([]protocol.FleetState{*exampleFleet()}))
+	err := unreadable([]protocol.FleetState{*exampleFleet(), {Set: "logs", Message: "the rollout cannot be read: no worker polls"}})
+	require.EqualError(t, err, "SidecarSet logs: the rollout cannot be read: no worker polls")
+}
+
 // followed follows a rollout whose reads return the given states or errors, one after the other.
 func followed(t *testing.T, f *fleetCommand, states ...any) (string, error) {
 	t.Helper()
@@ -205,5 +218,6 @@ func TestSpec12_1_AFileWithSeveralFleetPoliciesIsRejected(t *testing.T) {
 	f := &fleetCommand{file: "-"}
 	require.EqualError(t, f.readPolicy(strings.NewReader(document+"---\n"+document)), "-: it has several documents: give one document per file")
 	require.NoError(t, f.readPolicy(strings.NewReader("---\n"+document)))
+	require.NoError(t, f.readPolicy(strings.NewReader("# the policy of edge\n---\n"+document+"---\n# end\n")))
 	assert.Equal(t, "edge", f.policy.Metadata.Name)
 }

@@ -93,13 +93,23 @@ func onlyDocument(data []byte) (document []byte, err error) {
 			return document, nil
 		case err != nil:
 			return nil, err
-		case len(bytes.TrimSpace(next)) == 0:
+		case onlyComments(next):
 		case document != nil:
 			return nil, errors.New("it has several documents: give one document per file")
 		default:
 			document = next
 		}
 	}
+}
+
+// onlyComments reports whether a document has no content.
+func onlyComments(document []byte) bool {
+	for line := range bytes.Lines(document) {
+		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' && !bytes.Equal(line, []byte("---")) {
+			return false
+		}
+	}
+	return true
 }
 
 // simulationSource reads the objects of a simulation from the API server.
@@ -167,7 +177,7 @@ func (s simulationSource) validated(ctx context.Context, policy *outriggerv1.Rol
 		return stored, nil, nil
 	case kube.MissingKind(err):
 		return policy, []string{"the API server did not validate the policy, because the definition of RolloutPolicies is not installed (apply config/crd)"}, nil
-	case apierrors.IsForbidden(err):
+	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), " cannot "): // Admission also denies with status 403.
 		return policy, []string{"the API server did not validate the policy, because you may not create RolloutPolicies"}, nil
 	case errors.As(err, &status) && apierrors.IsInvalid(err):
 		return nil, nil, fmt.Errorf("RolloutPolicy %s is invalid: %s (kubectl explain rolloutpolicy.spec)", policy.Name, causesOf(status.Status()))
