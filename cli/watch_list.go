@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 	"time"
 
@@ -98,7 +97,7 @@ func (s *shared) printChanged(o output.Flag, shown, all view.Summaries, first bo
 	}
 	changed := view.Summaries{}
 	for i := range all {
-		if !reflect.DeepEqual(before[all[i].Name], all[i]) {
+		if !all[i].Equal(before[all[i].Name]) {
 			changed = append(changed, all[i])
 		}
 		delete(before, all[i].Name)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -78,6 +79,16 @@ type ListInput struct {
 	// Fault is the part of the installation that does not respond.
 	Fault Fault
 	Now   time.Time
+}
+
+// Equal reports whether two summaries have the same content. Equal ignores texts with an age, which change although
+// nothing has happened.
+func (s Summary) Equal(other Summary) bool {
+	if (s.lost == "") != (other.lost == "") {
+		return false
+	}
+	s.pausedBy, s.lost, other.pausedBy, other.lost = "", "", "", ""
+	return reflect.DeepEqual(s, other)
 }
 
 // NewSummaries returns a summary of each SidecarSet, in the same order.
