@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/common/model"
 	sdk "go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
+	"golang.org/x/sys/unix"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -58,12 +59,16 @@ func Scrape(ctx context.Context, with *http.Client, url string) (map[string]*dto
 	return parser.TextToMetricFamilies(response.Body)
 }
 
-// TempDir creates a directory for the state of a cluster. If the machine has /dev/shm, the directory is in
+// minShared is the free space in /dev/shm that a cluster needs, in bytes. A container has 64 MiB by default.
+const minShared = 4 << 30
+
+// TempDir creates a directory for the state of a cluster. If /dev/shm has enough free space, the directory is in
 // /dev/shm.
 func TempDir(pattern string) (string, error) {
 	const shared = "/dev/shm"
 	parent := ""
-	if info, err := os.Stat(shared); err == nil && info.IsDir() {
+	var space unix.Statfs_t
+	if unix.Statfs(shared, &space) == nil && space.Bavail*uint64(space.Bsize) >= minShared {
 		parent = shared
 	}
 	dir, err := os.MkdirTemp(parent, pattern)

@@ -87,7 +87,7 @@ func notRoot() syscall.SysProcAttr {
 // error.
 func (c *Cluster) command(ctx context.Context, system *syscall.SysProcAttr, program string, args ...string) error {
 	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.SysProcAttr = system
+	cmd.SysProcAttr, cmd.Env = system, append(os.Environ(), TemporalEnv()...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", filepath.Base(program), err, out)
 	}

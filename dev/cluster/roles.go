@@ -149,14 +149,19 @@ func (c *Cluster) addRole(role Role) error {
 }
 
 // roleEnv returns the environment of a role. Each worker has a different identity in Temporal. If the cluster
-// is not attached, the name of the process replaces the UID of a pod. The Temporal server of such a cluster
-// uses neither TLS nor keys, so roleEnv disables the Temporal configuration of the user.
+// is not attached, the name of the process replaces the UID of a pod.
 func (c *Cluster) roleEnv(name string) []string {
 	env := []string{"POD_NAME=" + name}
 	if !c.attached {
-		env = append(env, "POD_UID="+name, "TEMPORAL_CONFIG_FILE="+os.DevNull, "TEMPORAL_PROFILE=", "TEMPORAL_TLS=false", "TEMPORAL_API_KEY=", "TEMPORAL_API_KEY_FILE=")
+		env = append(append(env, "POD_UID="+name), TemporalEnv()...)
 	}
 	return env
+}
+
+// TemporalEnv returns variables that disable the Temporal configuration of the user. The Temporal server of a cluster
+// uses neither TLS nor keys.
+func TemporalEnv() []string {
+	return []string{"TEMPORAL_CONFIG_FILE=" + os.DevNull, "TEMPORAL_PROFILE=", "TEMPORAL_TLS=false", "TEMPORAL_API_KEY=", "TEMPORAL_API_KEY_FILE="}
 }
 
 // temporalFlags returns the flags of the connection to Temporal.

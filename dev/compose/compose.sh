@@ -69,7 +69,7 @@ injects() {
 try_it() {
 	compose+=(--project-name "outrigger-test-$$")
 	kubeconfig=$(mktemp)
-	export TEMPORAL_PORT=0 TEMPORAL_UI_PORT=0 KUBERNETES_PORT=0
+	export OUTRIGGER_TEMPORAL_PORT=0 OUTRIGGER_UI_PORT=0 OUTRIGGER_KUBERNETES_PORT=0
 	trap clean_up EXIT
 	up
 	kubectl create -f dev/compose/example/sidecarset.yaml

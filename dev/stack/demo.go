@@ -35,7 +35,7 @@ func runDemo(ctx context.Context, o upOptions, exit bool, d *demo) error {
 	d.step("starting Kubernetes with %d simulated nodes, Temporal and Outrigger: about ten seconds", o.nodes)
 	o.temporalReady = func(c *cluster.Cluster) { d.step("Temporal is up; its UI: %s", c.TemporalUI) }
 	err := withStack(ctx, o, func(ctx context.Context, s *supervisor) error {
-		d.step("Kubernetes and Outrigger are up: export KUBECONFIG=%s", s.cluster.Kubeconfig)
+		d.step("Kubernetes and Outrigger are up: export KUBECONFIG=%s", shellWord(s.cluster.Kubeconfig))
 		d.Cluster = s.cluster
 		err := d.show(ctx)
 		if exit || ctx.Err() != nil {

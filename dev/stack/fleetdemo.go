@@ -50,15 +50,16 @@ func fleetDemoCommand(at *stateDir) *cobra.Command {
 		Short: "Start three clusters and show a rollout over them; Ctrl-C ends it",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			lock, err := at.lock()
+			dir := filepath.Join(string(*at), "fleet")
+			lock, err := stateDir(dir).lock()
 			if errors.Is(err, errUp) {
-				return errors.New("a stack is up already; end it with `make down` first")
+				return errors.New("a fleet demo runs already; end it with Ctrl-C in its terminal")
 			}
 			if err != nil {
 				return err
 			}
 			defer func() { _ = lock.Close() }()
-			d := &fleetDemo{demo: demo{out: cmd.OutOrStdout(), began: time.Now()}, dir: filepath.Join(string(*at), "fleet")}
+			d := &fleetDemo{demo: demo{out: cmd.OutOrStdout(), began: time.Now()}, dir: dir}
 			defer d.shutdown()
 			err = d.show(cmd.Context())
 			if exit || cmd.Context().Err() != nil {
@@ -143,8 +144,9 @@ func (d *fleetDemo) install(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the FleetPolicy: %w", err)
 	}
-	cmd := exec.CommandContext(ctx, filepath.Join("bin", "outrigger"), "fleet", "--temporal-address="+d.TemporalAddress, "apply", "-f", "-")
+	cmd := exec.CommandContext(ctx, filepath.Join("bin", "outrigger"), "fleet", "--temporal-address="+d.TemporalAddress, "--temporal-namespace="+cluster.TemporalNamespace, "apply", "-f", "-")
 	cmd.Stdin = bytes.NewReader(policy)
+	cmd.Env = append(os.Environ(), cluster.TemporalEnv()...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("apply the FleetPolicy: %w: %s", err, out)
 	}

@@ -192,7 +192,7 @@ Try:
   make status
   make kill ROLE=worker && make start ROLE=worker
   make down
-`, len(c.Processes()), took.Seconds(), c.TemporalAddress, cmp.Or(c.TemporalUI, "none, only the dev server has one"), c.Kubeconfig, at.envFile(), c.LogDir(), c.Kubeconfig, c.TemporalAddress)
+`, len(c.Processes()), took.Seconds(), c.TemporalAddress, cmp.Or(c.TemporalUI, "none, only the dev server has one"), c.Kubeconfig, at.envFile(), c.LogDir(), shellWord(c.Kubeconfig), c.TemporalAddress)
 }
 
 // watch reports processes that end although no caller has stopped the processes, until ctx ends.
