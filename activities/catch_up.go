@@ -97,11 +97,14 @@ func (b *upgradeBatch) catchUpPod(ctx context.Context, reference protocol.PodRef
 	if err != nil || pod == nil {
 		return err
 	}
-	if set != nil {
-		state, _, err := b.state(ctx, set, pod)
-		if err != nil || !state.Updated {
-			return err
-		}
+	if set == nil {
+		// The pod may not have been written, so its resourceVersion says nothing about earlier batches.
+		b.outcome.wrote(reference, "")
+		return nil
+	}
+	state, _, err := b.state(ctx, set, pod)
+	if err != nil || !state.Updated {
+		return err
 	}
 	b.outcome.wrote(reference, pod.ResourceVersion)
 	return nil

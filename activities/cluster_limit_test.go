@@ -209,6 +209,18 @@ func TestSpec7_5_PodsOfABatchThatHasEndedKeepTheirSlots(t *testing.T) {
 	assert.Equal(t, 1, ask())
 }
 
+// A pod whose rollout has ended takes no slot. Only the status of its SidecarSet says that the rollout has ended.
+func TestSpec7_5_5_TheEndOfARolloutChangesTheCount(t *testing.T) {
+	set := webSet(1)
+	cluster := newTestCluster(t, interceptor.Funcs{}, set, webPod("a"))
+	f := cluster.withClusterLimit(1)
+	f.mark(set.Name)
+	cluster.countShares(t.Context(), 0)
+	require.False(t, f.sets[set.Name].outdated)
+	cluster.setChanged(set)
+	assert.True(t, f.sets[set.Name].outdated)
+}
+
 func TestSpec7_5_PodsOfADeletedSetKeepTheirSlotsUntilTheyAreReady(t *testing.T) {
 	set, pod := webSet(1), webPod("a")
 	cluster := newTestCluster(t, interceptor.Funcs{}, set, pod)

@@ -202,6 +202,9 @@ func TestAnAttemptForAnOldGenerationReportsAllPodsAsWritten(t *testing.T) {
 	require.NoError(t, inActivity(t, nil, b.catchUp))
 	assert.Empty(t, b.left)
 	assert.Equal(t, []string{"a", "b"}, writtenNames(b.result().Written))
+	for _, written := range b.result().Written {
+		assert.Empty(t, written.ResourceVersion, "the write is uncertain, so that the run still waits for earlier writes")
+	}
 }
 
 func TestAnAttemptThatCannotCatchUpFails(t *testing.T) {

@@ -41,6 +41,8 @@ type leadership struct {
 	// another holder. Another worker may have led since then. Therefore, this worker writes the Lease again
 	// only in a new term.
 	lost bool
+	// ended is set once lead has returned. Before, requests of this worker may be in flight.
+	ended bool
 }
 
 // errLost is the error of a write of the Lease after the leadership of the term has ended.
@@ -97,13 +99,18 @@ func (l *leadership) Create(ctx context.Context, record resourcelock.LeaderElect
 }
 
 // Update renews or releases the Lease. If the leadership of the term has ended, Update returns errLost.
-// Otherwise, a worker that continues after a long suspension could release the Lease of the next leader.
+// Otherwise, a worker that continues after a long suspension could release the Lease of the next leader. Update
+// also returns errLost for a release before lead has returned, which the elector attempts after failed renewals. The
+// Lease then expires, so that the next leader waits for the last requests of this worker.
 func (l *leadership) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if l.isLost() {
 		return errLost
 	}
 	if record.HolderIdentity != l.Identity() {
 		l.lose()
+		if !l.hasEnded() {
+			return errLost
+		}
 		return l.Interface.Update(ctx, record)
 	}
 	sent := l.clock.Now()
@@ -129,11 +136,24 @@ func (l *leadership) isLost() bool {
 	return l.lost
 }
 
+func (l *leadership) hasEnded() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ended
+}
+
+// end permits the release of the Lease.
+func (l *leadership) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = true
+}
+
 // begin resets the state for a new term.
 func (l *leadership) begin() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.lost, l.renewed = false, time.Time{}
+	l.lost, l.ended, l.renewed = false, false, time.Time{}
 }
 
 // waitForOthers waits until a previous leader must have stopped writing. waitForOthers returns an error if
@@ -198,5 +218,6 @@ func (l *leadership) campaign(ctx context.Context, lead func(context.Context)) e
 		}
 	case <-ctx.Done():
 	}
+	l.end()
 	return nil
 }

@@ -100,7 +100,20 @@ func TestALeaseIsValidFromTheStartOfItsRenewal(t *testing.T) {
 		assert.False(t, l.held(), "it is released")
 		return nil
 	}
+	l.end()
 	require.NoError(t, l.Update(t.Context(), resourcelock.LeaderElectionRecord{}))
+}
+
+// The elector releases the Lease after failed renewals, although requests of lead may be in flight. The next leader
+// must wait until the Lease expires.
+func TestTheLeaseIsNotReleasedWhileTheWorkerLeads(t *testing.T) {
+	server := &lock{identity: "me"}
+	l := &leadership{Interface: server, clock: clock.RealClock{}}
+	l.begin()
+	require.NoError(t, l.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "me"}))
+	require.ErrorIs(t, l.Update(t.Context(), resourcelock.LeaderElectionRecord{}), errLost)
+	assert.Equal(t, "me", server.holder())
+	assert.False(t, l.held(), "the worker no longer writes pods")
 }
 
 // A user may have deleted the Lease of a worker that still writes.
