@@ -97,12 +97,12 @@ func (a app) inject(s sidecar) (built *corev1.Container, warnings []string, err 
 	return built, warnings, nil
 }
 
-// sharedMounts returns the mounts of a sidecar followed by the mounts of the app containers at paths that have
-// no mount yet (SPEC §4.5). Kubernetes permits neither a path nor a volume in both mounts and devices, and
-// Bidirectional mounts only in privileged containers. In other containers, such a mount is HostToContainer.
-// sharedMounts also returns the variables that the subPathExpr of the added mounts reference, and a warning for
-// each app container with a mount whose variables the sidecar cannot get. transferred contains the variables that
-// the sidecar gets in any case.
+// sharedMounts returns the mounts of a sidecar followed by the mounts of the app containers at paths that
+// have no mount yet (SPEC §4.5). Kubernetes permits neither a path nor a volume in both mounts and devices,
+// and Bidirectional mounts only in privileged containers. In other containers, such a mount is
+// HostToContainer. sharedMounts also returns the variables that the subPathExpr of the added mounts
+// reference, and a warning for each app container with a mount whose variables the sidecar cannot get.
+// transferred contains the variables that the sidecar gets in any case.
 func (a app) sharedMounts(into *corev1.Container, transferred []appVariable) (mounts []corev1.VolumeMount, needed []appVariable, warnings []string) {
 	mounts = slices.Clip(into.VolumeMounts)
 	used, own, known := newUsed(into), variableNames(into, nil), variableNames(into, transferred)
@@ -124,7 +124,7 @@ func (a app) sharedMounts(into *corev1.Container, transferred []appVariable) (mo
 				mount.MountPropagation = new(corev1.MountPropagationHostToContainer)
 			}
 			mounts = append(mounts, mount)
-			needed = append(needed, variables.referencedBy(mount.SubPathExpr)...)
+			needed = append(needed, variables.referencedBy(mount.SubPathExpr, own)...)
 		}
 		if unshared != "" {
 			warnings = append(warnings, unshared)
@@ -186,7 +186,7 @@ func (a app) twins(s sidecar, built *corev1.Container) []*corev1.Container {
 	for i := range both {
 		both[i].Name = names[i]
 		env := slices.Clone(built.Env)
-		if a.container(s.Name) == nil {
+		if !a.has(s.Name) {
 			nameTwin(env[:len(s.env)], s.Name, names[i])
 		}
 		env = setEnv(env, fromAnnotation(v1alpha1.VersionEnv, v1alpha1.VersionAnnotationPrefix+names[i]))
@@ -195,8 +195,13 @@ func (a app) twins(s sidecar, built *corev1.Container) []*corev1.Container {
 	return both
 }
 
-// nameTwin makes the variables of a hot sidecar about the resources of the sidecar itself refer to its twin, because
-// the pod has no container with the name of the sidecar. nameTwin changes env.
+// has reports whether the pod has a container or an init container with a name.
+func (a app) has(name string) bool {
+	return a.container(name) != nil || slices.ContainsFunc(a.pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == name })
+}
+
+// nameTwin makes the variables of a hot sidecar about the resources of the sidecar itself refer to its twin,
+// because the pod has no container with the name of the sidecar. nameTwin changes env.
 func nameTwin(env []corev1.EnvVar, sidecar, twin string) {
 	for i := range env {
 		if from := env[i].ValueFrom; from != nil && from.ResourceFieldRef != nil && from.ResourceFieldRef.ContainerName == sidecar {

@@ -103,7 +103,8 @@ type references struct {
 // referencedBy returns the variables that an expression references, and the variables that the values of
 // these variables reference. Each variable comes after the variables that its value references, because the
 // kubelet expands a value only with earlier variables. A variable of an earlier call is not returned again.
-func (r *references) referencedBy(expression string) (variables []appVariable) {
+// referencedBy skips the variables in own, which the sidecar has.
+func (r *references) referencedBy(expression string, own map[string]bool) (variables []appVariable) {
 	if expression == "" {
 		return nil
 	}
@@ -112,7 +113,7 @@ func (r *references) referencedBy(expression string) (variables []appVariable) {
 	visit = func(value string, before int) {
 		for _, match := range reference.FindAllStringSubmatch(value, -1) {
 			earlier, _ := slices.BinarySearch(r.positions[match[1]], before)
-			if match[1] == "" || earlier == 0 {
+			if match[1] == "" || earlier == 0 || own[match[1]] {
 				continue
 			}
 			if index := r.positions[match[1]][earlier-1]; !r.found[index] {
@@ -126,10 +127,11 @@ func (r *references) referencedBy(expression string) (variables []appVariable) {
 	return variables
 }
 
-// missing returns the first variable that the sidecar lacks for an expression: a variable that is neither in env of
-// the app container nor in known, or that only envFrom of the app container can give to the value of a variable. The
-// kubelet does not start a container whose subPathExpr has a missing variable, and would mount a directory with the
-// name $(NAME) if a value has one. own contains the variables of the sidecar itself, whose values apply.
+// missing returns the first variable that the sidecar lacks for an expression: a variable that is neither in
+// env of the app container nor in known, or that only envFrom of the app container can give to the value of a
+// variable. The kubelet does not start a container whose subPathExpr has a missing variable, and would mount
+// a directory with the name $(NAME) if a value has one. own contains the variables of the sidecar itself,
+// whose values apply.
 func (r *references) missing(expression string, own, known map[string]bool) string {
 	if expression == "" {
 		return ""

@@ -71,8 +71,8 @@ func TestSpec4_15_NoMountsOfAPodStallInjection(t *testing.T) {
 		app.VolumeMounts = append(app.VolumeMounts, corev1.VolumeMount{Name: "logs", MountPath: fmt.Sprintf("/logs/%d", i), SubPathExpr: "$(V50000)"})
 	}
 	variables := references{of: &app}
-	assert.Len(t, variables.referencedBy("$(V50000)"), 50_001)
-	assert.Empty(t, variables.referencedBy("$(V50000)"))
+	assert.Len(t, variables.referencedBy("$(V50000)", nil), 50_001)
+	assert.Empty(t, variables.referencedBy("$(V50000)", nil))
 	for i := range 50_000 {
 		app.VolumeDevices = append(app.VolumeDevices, corev1.VolumeDevice{Name: fmt.Sprintf("d%d", i), DevicePath: fmt.Sprintf("/dev/%d", i)})
 	}
@@ -174,4 +174,15 @@ func TestSpec4_5_AMountWithAVariableThatTheSidecarCannotGetIsNotShared(t *testin
 			}
 		})
 	}
+}
+
+// The value of the sidecar applies, so the sidecar does not need the variables of the app's value.
+func TestSpec4_5_VariablesOfAReplacedValueAreNotShared(t *testing.T) {
+	app := fixture.Container("app")
+	app.Env = []corev1.EnvVar{env("TOKEN", "secret"), env("LOG_DIR", "$(TOKEN)/logs")}
+	app.VolumeMounts = []corev1.VolumeMount{{Name: "logs", MountPath: "/logs", SubPathExpr: "$(LOG_DIR)"}}
+	side := fixture.Sidecar("side", sharing, func(s *v1alpha1.SidecarContainer) { s.Env = []corev1.EnvVar{env("LOG_DIR", "/var/log")} })
+	injected := injectInto(t, fixture.Pod(app), fixture.SidecarSet("s", side)).Spec.Containers[0]
+	assert.Equal(t, []corev1.EnvVar{env("LOG_DIR", "/var/log"), env("IS_INJECTED", "true")}, injected.Env)
+	assert.Equal(t, app.VolumeMounts, injected.VolumeMounts)
 }
