@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/mocks"
 	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -226,6 +227,26 @@ func TestSpec12_2_ARetriedRolloutKnowsThatTheClusterHadTheContent(t *testing.T) 
 		require.NoError(t, value.Get(&result))
 		assert.Equal(t, last.want, result.State)
 	}
+}
+
+// A request for confirmation replaces the details of the heartbeat in the fleet.
+func TestSpec12_2_ARequestForConfirmationKeepsWhatTheClusterHad(t *testing.T) {
+	c := newCluster(t)
+	c.run(&protocol.RolloutStatus{Generation: 3, Phase: protocol.PhaseFrozen})
+	c.state = protocol.FleetState{Phase: protocol.FleetRolling, Hash: c.hash, Attempt: 1}
+	ctx, cancel := context.WithCancel(t.Context())
+	var details []any
+	c.fleet.On("RecordActivityHeartbeat", mock.Anything, mock.Anything, mock.Anything).Run(func(call mock.Arguments) {
+		details = append(details, call.Get(2))
+		cancel()
+	}).Return(errors.New("away"))
+	var suite testsuite.WorkflowTestSuite
+	env := suite.NewTestActivityEnvironment()
+	env.SetWorkerOptions(worker.Options{BackgroundActivityContext: ctx})
+	env.RegisterActivity(c.Rollout)
+	_, err := env.ExecuteActivity(c.Rollout, protocol.FleetRolloutInput{Set: "envoy", Permit: protocol.Permit{Hash: c.hash, Attempt: 1}})
+	require.Error(t, err)
+	assert.Equal(t, []any{heartbeat{HadContent: true}}, details)
 }
 
 // A member that cannot reach the fleet gives no permit, because the content may have failed in another

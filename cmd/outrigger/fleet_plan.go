@@ -38,10 +38,10 @@ func printPlan(out io.Writer, p *fleet.Preview) error {
 	}
 	headline = fmt.Sprintf("%s: %s, policy %s\n", p.Set, headline, cmp.Or(p.Policy, "none"))
 	if p.Message != "" {
-		headline += "  " + p.Message + "\n"
+		headline += "  " + oneLine(p.Message) + "\n"
 	}
 	if freeze := p.Freeze; freeze != nil {
-		headline += fmt.Sprintf("  frozen by %s: %s (%s)\n", cmp.Or(freeze.By, "unknown"), freeze.Reason, untilOf(freeze.Until))
+		headline += fmt.Sprintf("  frozen by %s: %s (%s)\n", oneLine(cmp.Or(freeze.By, "unknown")), oneLine(freeze.Reason), untilOf(freeze.Until))
 	}
 	if _, err := io.WriteString(out, headline); err != nil {
 		return err

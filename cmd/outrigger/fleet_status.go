@@ -189,7 +189,7 @@ func (f *fleetCommand) show(out io.Writer, w *fleetWatch, s *protocol.FleetState
 	for _, cluster := range fleet.WorstFirst(s) {
 		line := fmt.Sprintf("%s: cluster %s: %s", s.Set, cmp.Or(cluster.Name, "-"), cluster.State)
 		if cluster.Reason != "" {
-			line += ": " + cluster.Reason
+			line += ": " + oneLine(cluster.Reason)
 		}
 		lines = append(lines, line)
 	}

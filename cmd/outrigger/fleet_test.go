@@ -100,6 +100,22 @@ func TestCellsOfTheFleetStayInTheirRow(t *testing.T) {
 	assert.Equal(t, "WHAT        BY    REASON\npermitted   bob   hotfix approved alice checked\n", out.String())
 }
 
+func TestTextsOfUsersAddNoLineOfTheFleet(t *testing.T) {
+	const forged = "x\nedge: cluster eu: Completed"
+	state := exampleFleet()
+	for _, one := range state.Clusters {
+		one.Reason = forged
+	}
+	state.Message = forged
+	var shown, plan bytes.Buffer
+	require.NoError(t, (&fleetCommand{}).show(&shown, &fleetWatch{last: map[string]bool{}}, state))
+	assert.NotContains(t, shown.String(), "\nedge: cluster eu: Completed")
+	preview := fleet.Plan(state, exampleRegistry(), noon)
+	preview.Message, preview.Freeze = forged, &protocol.FleetFreeze{By: forged, Reason: forged, Frozen: true}
+	require.NoError(t, printPlan(&plan, &preview))
+	assert.NotContains(t, plan.String(), "\nedge: cluster eu: Completed")
+}
+
 func TestAnUnreadableRolloutOfTheFleetIsAnError(t *testing.T) {
 	require.NoError(t, unreadable([]protocol.FleetState{*exampleFleet()}))
 	err := unreadable([]protocol.FleetState{*exampleFleet(), {Set: "logs", Message: "the rollout cannot be read: no worker polls"}})

@@ -177,7 +177,7 @@ func (s simulationSource) validated(ctx context.Context, policy *outriggerv1.Rol
 		return stored, nil, nil
 	case kube.MissingKind(err):
 		return policy, []string{"the API server did not validate the policy, because the definition of RolloutPolicies is not installed (apply config/crd)"}, nil
-	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), " cannot "): // Admission also denies with status 403.
+	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), " cannot create resource "): // Admission also denies with status 403.
 		return policy, []string{"the API server did not validate the policy, because you may not create RolloutPolicies"}, nil
 	case errors.As(err, &status) && apierrors.IsInvalid(err):
 		return nil, nil, fmt.Errorf("RolloutPolicy %s is invalid: %s (kubectl explain rolloutpolicy.spec)", policy.Name, causesOf(status.Status()))
