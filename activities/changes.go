@@ -96,8 +96,7 @@ func (a *Activities) setChanged(o any) {
 	if meta.IsStatusConditionFalse(set.Status.Conditions, v1alpha1.ConditionProgressing) {
 		a.populations.Forget(set.Name)
 	}
-	// The status decides which unavailable pods count (SPEC 7.5.5).
-	a.Limit.mark(set.Name)
+	a.Limit.markUsed(set.Name)
 	a.Changes.wake(set.Name)
 }
 

@@ -209,16 +209,29 @@ func TestSpec7_5_PodsOfABatchThatHasEndedKeepTheirSlots(t *testing.T) {
 	assert.Equal(t, 1, ask())
 }
 
-// A pod whose rollout has ended takes no slot. Only the status of its SidecarSet says that the rollout has ended.
-func TestSpec7_5_5_TheEndOfARolloutChangesTheCount(t *testing.T) {
-	set := webSet(1)
-	cluster := newTestCluster(t, interceptor.Funcs{}, set, webPod("a"))
-	f := cluster.withClusterLimit(1)
+// A pod whose rollout has ended takes no slot. Only the status of its SidecarSet says that the rollout has
+// ended.
+func TestSpec7_5_5_TheEndOfARolloutFreesTheSlotsOfItsPods(t *testing.T) {
+	set, pod := webSet(1), webPod("a")
+	cluster := newTestCluster(t, interceptor.Funcs{}, set, pod)
+	cluster.edit(pod, func() {
+		upgraded(pod)
+		upgradedInPlace(pod)
+		pod.Status.Conditions = nil
+	})
+	cluster.sync()
+	f, other := cluster.withClusterLimit(1), cluster.batch()
 	f.mark(set.Name)
 	cluster.countShares(t.Context(), 0)
-	require.False(t, f.sets[set.Name].outdated)
+	require.Zero(t, f.request(other, named("other"), 0, 1))
+
+	cluster.edit(set, func() {
+		set.Status.GoodRevisions = []v1alpha1.GoodRevision{{Hash: set.Annotations[v1alpha1.HashAnnotation], ResourceVersion: "99"}}
+	})
+	cluster.sync()
 	cluster.setChanged(set)
-	assert.True(t, f.sets[set.Name].outdated)
+	cluster.countShares(t.Context(), 0)
+	assert.Equal(t, 1, f.request(other, named("other"), 0, 1))
 }
 
 func TestSpec7_5_PodsOfADeletedSetKeepTheirSlotsUntilTheyAreReady(t *testing.T) {

@@ -45,8 +45,12 @@ type leadership struct {
 	ended bool
 }
 
-// errLost is the error of a write of the Lease after the leadership of the term has ended.
-var errLost = errors.New("another worker has led since")
+var (
+	// errLost is the error of a write of the Lease after the leadership of the term has ended.
+	errLost = errors.New("another worker has led since")
+	// errLeading is the error of a release of the Lease before lead has returned.
+	errLeading = errors.New("requests of this worker may be in flight, so the Lease expires")
+)
 
 // newLeadership returns the leadership of this worker. identity identifies the pod. A random suffix makes the
 // holder unique for each process.
@@ -99,9 +103,9 @@ func (l *leadership) Create(ctx context.Context, record resourcelock.LeaderElect
 }
 
 // Update renews or releases the Lease. If the leadership of the term has ended, Update returns errLost.
-// Otherwise, a worker that continues after a long suspension could release the Lease of the next leader. Update
-// also returns errLost for a release before lead has returned, which the elector attempts after failed renewals. The
-// Lease then expires, so that the next leader waits for the last requests of this worker.
+// Otherwise, a worker that continues after a long suspension could release the Lease of the next leader.
+// Update returns errLeading for a release before lead has returned, which the elector attempts after failed
+// renewals. The Lease then expires, so that the next leader waits for the last requests of this worker.
 func (l *leadership) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if l.isLost() {
 		return errLost
@@ -109,7 +113,7 @@ func (l *leadership) Update(ctx context.Context, record resourcelock.LeaderElect
 	if record.HolderIdentity != l.Identity() {
 		l.lose()
 		if !l.hasEnded() {
-			return errLost
+			return errLeading
 		}
 		return l.Interface.Update(ctx, record)
 	}

@@ -104,14 +104,14 @@ func TestALeaseIsValidFromTheStartOfItsRenewal(t *testing.T) {
 	require.NoError(t, l.Update(t.Context(), resourcelock.LeaderElectionRecord{}))
 }
 
-// The elector releases the Lease after failed renewals, although requests of lead may be in flight. The next leader
-// must wait until the Lease expires.
+// The elector releases the Lease after failed renewals, although requests of lead may be in flight. The next
+// leader must wait until the Lease expires.
 func TestTheLeaseIsNotReleasedWhileTheWorkerLeads(t *testing.T) {
 	server := &lock{identity: "me"}
 	l := &leadership{Interface: server, clock: clock.RealClock{}}
 	l.begin()
 	require.NoError(t, l.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "me"}))
-	require.ErrorIs(t, l.Update(t.Context(), resourcelock.LeaderElectionRecord{}), errLost)
+	require.ErrorIs(t, l.Update(t.Context(), resourcelock.LeaderElectionRecord{}), errLeading)
 	assert.Equal(t, "me", server.holder())
 	assert.False(t, l.held(), "the worker no longer writes pods")
 }
