@@ -148,8 +148,11 @@ func (c *PopulationCache) Unreadable(set *v1alpha1.SidecarSet, pods []*corev1.Po
 		if !cached.unreadable {
 			return nil
 		}
-		// A pod whose namespace was removed counts, and does not stop the other pods.
-		if in, err := namespaces.contain(scope, cached.pod.Namespace); !in && !apierrors.IsNotFound(err) {
+		in, err := namespaces.contain(scope, cached.pod.Namespace)
+		if apierrors.IsNotFound(err) {
+			return nil // The pod is never upgraded, so its missing namespace does not stop the other pods.
+		}
+		if !in {
 			return err
 		}
 		unreadable.Count++

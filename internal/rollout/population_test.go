@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -174,4 +175,16 @@ func TestSpec3_PodsWithDamagedAnnotationsAreNamed(t *testing.T) {
 	found, err = cache.Unreadable(set, pods, nil)
 	require.NoError(t, err)
 	assert.Zero(t, found)
+
+	set.Spec.Namespace, set.Spec.NamespaceSelector = "", &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
+	set.Generation++
+	pods = []*corev1.Pod{member("a", damaged), member("removed", damaged, func(p *corev1.Pod) { p.Namespace = "removed" })}
+	found, err = cache.Unreadable(set, pods, func(namespace string) (map[string]string, error) {
+		if namespace == "removed" {
+			return nil, apierrors.NewNotFound(corev1.Resource("namespaces"), namespace)
+		}
+		return map[string]string{"team": "a"}, nil
+	})
+	require.NoError(t, err)
+	assert.Equal(t, 1, found.Count)
 }
