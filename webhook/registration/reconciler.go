@@ -104,8 +104,8 @@ type Reconciler struct {
 	conversionWritten time.Time
 	watchLost         bool
 	conversionMissing bool
-	// conversionClaimed is set once the definition has had the conversion of this role. conversionLost is the time at which the
-	// definition lost its conversion.
+	// conversionClaimed is set once the definition has had the conversion of this role. conversionLost is the
+	// time at which the definition lost its conversion.
 	conversionClaimed bool
 	conversionLost    time.Time
 	// conversionsReplaced counts the writes that replaced the conversion of another controller.
