@@ -136,21 +136,24 @@ func (f *fleetCommand) request(update, short string) *cobra.Command {
 
 // send sends an update, and prints the answer.
 func send(ctx context.Context, c client.Client, id, update string, payload any, out io.Writer) error {
-	handle, err := c.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
-		WorkflowID: id, UpdateName: update, Args: []any{payload}, WaitForStage: client.WorkflowUpdateStageCompleted,
-	})
-	return answer(ctx, handle, err, out)
+	if _, err := c.DescribeWorkflowExecution(ctx, id, ""); err != nil {
+		return err
+	}
+	var result protocol.StepResult
+	err := temporal.Update(ctx, c, client.UpdateWorkflowOptions{WorkflowID: id, UpdateName: update, Args: []any{payload}}, &result)
+	return printAnswer(out, &result, err)
 }
 
-func answer(ctx context.Context, handle client.WorkflowUpdateHandle, err error, out io.Writer) error {
-	var result protocol.StepResult
-	if err == nil {
-		err = handle.Get(ctx, &result)
+// printAnswer prints the answer of an update. Temporal has answered an earlier call, so a missing answer is
+// the answer of the workers.
+func printAnswer(out io.Writer, answer *protocol.StepResult, err error) error {
+	if temporal.IsUnreachable(err) {
+		return rolloutError{"not confirmed: no worker of the fleet answers; the request may still take effect once a worker runs", 1}
 	}
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(out, result.Message)
+	_, err = fmt.Fprintln(out, answer.Message)
 	return err
 }
 
@@ -176,6 +179,9 @@ func (f *fleetCommand) readPolicy(stdin io.Reader) error {
 
 // apply sends the FleetPolicy to the registry, and starts the registry if no member has started it.
 func (f *fleetCommand) apply(ctx context.Context, c client.Client, _ []string, out io.Writer) error {
+	if _, err := c.DescribeWorkflowExecution(ctx, protocol.FleetRegistryID, ""); err != nil && !temporal.IsNotFound(err) {
+		return err
+	}
 	handle, err := c.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
 		StartWorkflowOperation: c.NewWithStartWorkflowOperation(client.StartWorkflowOptions{
 			ID: protocol.FleetRegistryID, TaskQueue: protocol.FleetTaskQueue, WorkflowIDConflictPolicy: enums.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
@@ -185,7 +191,11 @@ func (f *fleetCommand) apply(ctx context.Context, c client.Client, _ []string, o
 			Args: []any{protocol.ApplyFleetPolicy{Policy: f.policy, By: os.Getenv("USER")}},
 		},
 	})
-	return answer(ctx, handle, err, out)
+	var result protocol.StepResult
+	if err == nil {
+		err = handle.Get(ctx, &result)
+	}
+	return printAnswer(out, &result, err)
 }
 
 func (f *fleetCommand) remove(ctx context.Context, c client.Client, args []string, out io.Writer) error {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,8 +13,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/mocks"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -114,6 +118,23 @@ func TestTextsOfUsersAddNoLineOfTheFleet(t *testing.T) {
 	preview.Message, preview.Freeze = forged, &protocol.FleetFreeze{By: forged, Reason: forged, Frozen: true}
 	require.NoError(t, printPlan(&plan, &preview))
 	assert.NotContains(t, plan.String(), "\nedge: cluster eu: Completed")
+}
+
+// Temporal answers, but no worker of the fleet does.
+func TestARequestThatNoWorkerConfirmsMayStillTakeEffect(t *testing.T) {
+	c := &mocks.Client{}
+	c.On("DescribeWorkflowExecution", mock.Anything, mock.Anything, "").Return(&workflowservice.DescribeWorkflowExecutionResponse{}, nil)
+	c.On("UpdateWorkflow", mock.Anything, mock.Anything).Return(nil, context.DeadlineExceeded)
+	c.On("NewWithStartWorkflowOperation", mock.Anything, mock.Anything, mock.Anything).Return(nil)
+	c.On("UpdateWithStartWorkflow", mock.Anything, mock.Anything).Return(nil, context.DeadlineExceeded)
+	const want = "not confirmed: no worker of the fleet answers; the request may still take effect once a worker runs"
+	require.EqualError(t, send(t.Context(), c, "fleet/edge", protocol.AbortUpdate, nil, io.Discard), want)
+	require.EqualError(t, (&fleetCommand{}).apply(t.Context(), c, nil, io.Discard), want)
+
+	away := &mocks.Client{}
+	away.On("DescribeWorkflowExecution", mock.Anything, mock.Anything, "").Return(nil, serviceerror.NewUnavailable("away"))
+	require.EqualError(t, send(t.Context(), away, "fleet/edge", protocol.AbortUpdate, nil, io.Discard), "away")
+	require.EqualError(t, (&fleetCommand{}).apply(t.Context(), away, nil, io.Discard), "away")
 }
 
 func TestAnUnreadableRolloutOfTheFleetIsAnError(t *testing.T) {
