@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -69,7 +70,7 @@ func (a *Activities) Watch(ctx context.Context, informers cache.Cache) error {
 		}),
 		&v1alpha1.SidecarSet{}: toolscache.ResourceEventHandlerFuncs{
 			AddFunc:    a.setChanged,
-			UpdateFunc: func(_, set any) { a.setChanged(set) },
+			UpdateFunc: a.setUpdated,
 			DeleteFunc: a.setDeleted,
 		},
 		&corev1.Namespace{}: eachState(func(any) { a.Changes.wakeAll() }),
@@ -96,8 +97,18 @@ func (a *Activities) setChanged(o any) {
 	if meta.IsStatusConditionFalse(set.Status.Conditions, v1alpha1.ConditionProgressing) {
 		a.populations.Forget(set.Name)
 	}
-	a.Limit.markUsed(set.Name)
 	a.Changes.wake(set.Name)
+}
+
+// setUpdated also marks the count of the cluster-wide limit as outdated if status now decides otherwise which
+// unavailable pods count (SPEC 7.5.5).
+func (a *Activities) setUpdated(before, after any) {
+	was, ok := before.(*v1alpha1.SidecarSet)
+	is, same := after.(*v1alpha1.SidecarSet)
+	if ok && same && (!slices.Equal(was.Status.GoodRevisions, is.Status.GoodRevisions) || !slices.Equal(was.Status.ResizableHashes, is.Status.ResizableHashes)) {
+		a.Limit.mark(is.Name)
+	}
+	a.setChanged(after)
 }
 
 func (a *Activities) setDeleted(o any) {

@@ -131,19 +131,6 @@ func (f *ClusterLimit) mark(sets ...string) {
 	}
 }
 
-// markUsed records that the count of a SidecarSet with slots is outdated, because the status of the
-// SidecarSet decides which unavailable pods count (SPEC 7.5.5).
-func (f *ClusterLimit) markUsed(set string) {
-	if f == nil {
-		return
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if share := f.sets[set]; share != nil && share.used+share.late > 0 {
-		share.outdated = true
-	}
-}
-
 func (f *ClusterLimit) share(set string) *limitShare {
 	if f.sets[set] == nil {
 		f.sets[set] = &limitShare{}

@@ -225,13 +225,21 @@ func TestSpec7_5_5_TheEndOfARolloutFreesTheSlotsOfItsPods(t *testing.T) {
 	cluster.countShares(t.Context(), 0)
 	require.Zero(t, f.request(other, named("other"), 0, 1))
 
+	unrecorded := set.DeepCopy()
 	cluster.edit(set, func() {
 		set.Status.GoodRevisions = []v1alpha1.GoodRevision{{Hash: set.Annotations[v1alpha1.HashAnnotation], ResourceVersion: "99"}}
 	})
 	cluster.sync()
-	cluster.setChanged(set)
+	cluster.setUpdated(unrecorded, set)
+	require.True(t, f.sets[set.Name].outdated)
 	cluster.countShares(t.Context(), 0)
 	assert.Equal(t, 1, f.request(other, named("other"), 0, 1))
+
+	// A quarantine of the content removes the record.
+	cluster.setUpdated(set, set)
+	require.False(t, f.sets[set.Name].outdated, "the status has not changed")
+	cluster.setUpdated(set, unrecorded)
+	assert.True(t, f.sets[set.Name].outdated)
 }
 
 func TestSpec7_5_PodsOfADeletedSetKeepTheirSlotsUntilTheyAreReady(t *testing.T) {
