@@ -140,15 +140,16 @@ func send(ctx context.Context, c client.Client, id, update string, payload any, 
 		return err
 	}
 	var result protocol.StepResult
+	ctx, cause := temporal.NoteThrottling(ctx)
 	err := temporal.Update(ctx, c, client.UpdateWorkflowOptions{WorkflowID: id, UpdateName: update, Args: []any{payload}}, &result)
-	return printAnswer(out, &result, err)
+	return printAnswer(out, &result, cause(err))
 }
 
 // printAnswer prints the answer of an update. Temporal has answered an earlier call, so a missing answer is
 // the answer of the workers.
 func printAnswer(out io.Writer, answer *protocol.StepResult, err error) error {
 	if temporal.IsUnreachable(err) {
-		return rolloutError{"not confirmed: no worker of the fleet answers; the request may still take effect once a worker runs", 1}
+		return rolloutError{"not confirmed: no answer from a worker of the fleet; the request may still take effect once a worker runs", 1}
 	}
 	if err != nil {
 		return err
@@ -182,6 +183,7 @@ func (f *fleetCommand) apply(ctx context.Context, c client.Client, _ []string, o
 	if _, err := c.DescribeWorkflowExecution(ctx, protocol.FleetRegistryID, ""); err != nil && !temporal.IsNotFound(err) {
 		return err
 	}
+	ctx, cause := temporal.NoteThrottling(ctx)
 	handle, err := c.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
 		StartWorkflowOperation: c.NewWithStartWorkflowOperation(client.StartWorkflowOptions{
 			ID: protocol.FleetRegistryID, TaskQueue: protocol.FleetTaskQueue, WorkflowIDConflictPolicy: enums.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
@@ -195,7 +197,7 @@ func (f *fleetCommand) apply(ctx context.Context, c client.Client, _ []string, o
 	if err == nil {
 		err = handle.Get(ctx, &result)
 	}
-	return printAnswer(out, &result, err)
+	return printAnswer(out, &result, cause(err))
 }
 
 func (f *fleetCommand) remove(ctx context.Context, c client.Client, args []string, out io.Writer) error {

@@ -72,7 +72,7 @@ func (f *fleetCommand) status(ctx context.Context, c client.Client, args []strin
 func unreadable(states []protocol.FleetState) error {
 	for i := range states {
 		if states[i].Phase == "" {
-			return rolloutError{fmt.Sprintf("SidecarSet %s: %s", states[i].Set, states[i].Message), 1}
+			return rolloutError{fmt.Sprintf("SidecarSet %s: %s", states[i].Set, oneLine(states[i].Message)), 1}
 		}
 	}
 	return nil
@@ -187,7 +187,7 @@ func (f *fleetCommand) unended(ctx context.Context, set string) error {
 func (f *fleetCommand) show(out io.Writer, w *fleetWatch, s *protocol.FleetState) error {
 	lines := []string{fmt.Sprintf("%s: %s: %s (content %s)", s.Set, s.Phase, oneLine(s.Message), s.Hash)}
 	for _, cluster := range fleet.WorstFirst(s) {
-		line := fmt.Sprintf("%s: cluster %s: %s", s.Set, cmp.Or(cluster.Name, "-"), cluster.State)
+		line := fmt.Sprintf("%s: cluster %s: %s", s.Set, oneLine(cmp.Or(cluster.Name, "-")), cluster.State)
 		if cluster.Reason != "" {
 			line += ": " + oneLine(cluster.Reason)
 		}
@@ -228,7 +228,7 @@ func ending(s *protocol.FleetState, content string, phase protocol.FleetPhase) e
 	case s.Hash != content:
 		return rolloutError{fmt.Sprintf("the rollout of content %s of %s has failed (outrigger fleet history %s)", content, s.Set, s.Set), 2}
 	case phase == protocol.FleetPaused:
-		return rolloutError{fmt.Sprintf("the rollout of %s is paused: %s (outrigger fleet retry or abort)", s.Set, s.Message), 2}
+		return rolloutError{fmt.Sprintf("the rollout of %s is paused: %s (outrigger fleet retry or abort)", s.Set, oneLine(s.Message)), 2}
 	}
-	return rolloutError{fmt.Sprintf("the rollout of %s has failed: %s", s.Set, s.Message), 2}
+	return rolloutError{fmt.Sprintf("the rollout of %s has failed: %s", s.Set, oneLine(s.Message)), 2}
 }

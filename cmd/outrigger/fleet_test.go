@@ -114,6 +114,8 @@ func TestTextsOfUsersAddNoLineOfTheFleet(t *testing.T) {
 	var shown, plan bytes.Buffer
 	require.NoError(t, (&fleetCommand{}).show(&shown, &fleetWatch{last: map[string]bool{}}, state))
 	assert.NotContains(t, shown.String(), "\nedge: cluster eu: Completed")
+	require.NotContains(t, ending(state, state.Hash, protocol.FleetPaused).Error(), "\n")
+	require.NotContains(t, unreadable([]protocol.FleetState{{Message: forged}}).Error(), "\n")
 	preview := fleet.Plan(state, exampleRegistry(), noon)
 	preview.Message, preview.Freeze = forged, &protocol.FleetFreeze{By: forged, Reason: forged, Frozen: true}
 	require.NoError(t, printPlan(&plan, &preview))
@@ -127,7 +129,7 @@ func TestARequestThatNoWorkerConfirmsMayStillTakeEffect(t *testing.T) {
 	c.On("UpdateWorkflow", mock.Anything, mock.Anything).Return(nil, context.DeadlineExceeded)
 	c.On("NewWithStartWorkflowOperation", mock.Anything, mock.Anything, mock.Anything).Return(nil)
 	c.On("UpdateWithStartWorkflow", mock.Anything, mock.Anything).Return(nil, context.DeadlineExceeded)
-	const want = "not confirmed: no worker of the fleet answers; the request may still take effect once a worker runs"
+	const want = "not confirmed: no answer from a worker of the fleet; the request may still take effect once a worker runs"
 	require.EqualError(t, send(t.Context(), c, "fleet/edge", protocol.AbortUpdate, nil, io.Discard), want)
 	require.EqualError(t, (&fleetCommand{}).apply(t.Context(), c, nil, io.Discard), want)
 
