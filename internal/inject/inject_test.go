@@ -318,6 +318,11 @@ func TestSpec4_8_5_ResourcesOfAHotSidecarAreThoseOfItsTwin(t *testing.T) {
 	}
 	app := fixture.Container("envoy")
 	app.Env = []corev1.EnvVar{{Name: "COPIED", ValueFrom: &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "limits.cpu"}}}}
+	started := fixture.Pod(fixture.Container("app"))
+	started.Spec.InitContainers = []corev1.Container{fixture.Container("envoy")}
+	for _, container := range injectInto(t, started, set).Spec.Containers[:2] {
+		assert.Equal(t, "envoy", container.Env[0].ValueFrom.ResourceFieldRef.ContainerName, "the pod has this init container")
+	}
 	side.TransferEnv = []v1alpha1.TransferEnvVar{{SourceContainerName: "envoy", EnvName: "COPIED"}}
 	injected = injectInto(t, fixture.Pod(app), fixture.SidecarSet("s", side)).Spec.Containers
 	assert.Equal(t, "envoy", injected[0].Env[0].ValueFrom.ResourceFieldRef.ContainerName, "the pod has this container")
