@@ -153,8 +153,8 @@ func (a *Activities) listLive(ctx context.Context, injected func(annotations map
 // recent is an answer of the API server that is at most maxAge old.
 type recent[T any] struct {
 	clock clock.PassiveClock
-	// what names the object in errors.
-	what    string
+	// object is the name of the object in errors.
+	object  string
 	request func(context.Context) (T, error)
 
 	// requesting is locked during a request.
@@ -164,8 +164,8 @@ type recent[T any] struct {
 	answer      T
 }
 
-func newRecent[T any](clock clock.PassiveClock, what string, request func(context.Context) (T, error)) *recent[T] {
-	return &recent[T]{clock: clock, what: what, request: request}
+func newRecent[T any](clock clock.PassiveClock, object string, request func(context.Context) (T, error)) *recent[T] {
+	return &recent[T]{clock: clock, object: object, request: request}
 }
 
 // get sends a new request if the last request was sent at least refreshAge ago. get waits for the new answer
@@ -217,7 +217,7 @@ func (r *recent[T]) refresh(ctx context.Context) (T, error) {
 	requestedAt := r.clock.Now()
 	answer, err := r.request(ctx)
 	if late := r.clock.Since(requestedAt); err == nil && late > maxAge {
-		err = fmt.Errorf("read %s: the answer took %s and is too old to act on", r.what, late)
+		err = fmt.Errorf("read %s: the answer took %s and is too old to act on", r.object, late)
 	}
 	if err != nil {
 		var none T

@@ -17,8 +17,9 @@ import (
 )
 
 const (
-	// lateRenewal is longer than the time between two renewals of the Lease of the operator. patientRenewal is
-	// also longer than this time if one renewal fails, or if the operator has version v0.1.0.
+	// lateRenewal and patientRenewal are the times within which the operator has to renew its Lease. lateRenewal
+	// is longer than the time between two renewals. patientRenewal also tolerates one failed renewal, and
+	// operators of version v0.1.0.
 	lateRenewal    = 1500 * time.Millisecond
 	patientRenewal = 2500 * time.Millisecond
 	// leaseReadInterval is the time between two reads of a Lease that is renewed late.

@@ -74,7 +74,7 @@ func (r *evictionRun) readSignals(ctx workflow.Context) {
 }
 
 // step makes a plan, and evicts the pods of the plan unless the run is paused. step returns the time until
-// the next step. ended reports whether the eviction has ended.
+// the next step. ended reports whether the run ends.
 func (r *evictionRun) step(ctx workflow.Context) (wait time.Duration, ended bool, err error) {
 	var plan protocol.EvictionPlan
 	options := evictionOptions(ctx, "choose pods to evict", workflow.GetInfo(ctx).TaskQueueName)

@@ -27,9 +27,9 @@ type Nodes struct {
 // maxNotReadyNodes limits the lines about nodes that are not ready.
 const maxNotReadyNodes = 3
 
-// onNotReadyNodes returns a line for each of up to maxNotReadyNodes nodes that are not ready and have pods of
-// the SidecarSet. A node is omitted if the line of a pod names the node. Kubernetes needs some time to mark
-// the pods of such a node as not ready, so these pods may still count as ready.
+// onNotReadyNodes returns lines about the nodes that are not ready and have pods of the SidecarSet, at most
+// maxNotReadyNodes lines. A node is omitted if the line of a pod names the node. The pods of such a node may
+// still count as ready, because Kubernetes marks these pods later.
 func (r *Rollout) onNotReadyNodes(nodes Nodes) (found []string) {
 	if nodes.NotReady == nil {
 		return nil

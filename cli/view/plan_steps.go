@@ -17,8 +17,8 @@ import (
 type PlannedStep struct {
 	// Title is the title of the step, or empty for the pods after the last step.
 	Title string `json:"title,omitempty"`
-	// Pods is the number of pods that the step upgrades. At the end of the step, Updated pods of the Of pods
-	// of the rollout are updated.
+	// Pods is the number of pods that the step upgrades. Updated is the number of updated pods at the end of
+	// the step. Of is the number of pods of the rollout.
 	Pods    int `json:"pods"`
 	Updated int `json:"updated"`
 	Of      int `json:"of"`

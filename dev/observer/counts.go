@@ -332,7 +332,7 @@ func (w *Watch) count(pod counted, sign int) {
 	}
 }
 
-// images returns the images of the containers of the sidecar in the spec.
+// images returns the images in the spec of the pod, for the containers of the sidecar.
 func (w *Watch) images(pod *corev1.Pod) (images []string) {
 	for c := range containers(pod) {
 		if slices.Contains(w.names, c.Name) {

@@ -38,9 +38,10 @@ const (
 	daemonSet        = "DaemonSet"
 )
 
-// These are the times until the next plan. The time is InFlightWait after an eviction, and grows with the
-// age of the newest eviction in flight, up to maxInFlightWait. Without evictions in flight, the time is
-// remainingWait while pods can be evicted, and otherwise idleWait.
+// These are the times until the next plan. The time is InFlightWait after an eviction, and grows with the age
+// of the newest eviction in flight, up to maxInFlightWait. Without evictions in flight, the time is
+// remainingWait while pods can be evicted, and otherwise idleWait. After each rotation of rejected evictions,
+// the time doubles, up to idleWait.
 const (
 	InFlightWait    = 2 * time.Second
 	maxInFlightWait = 20 * time.Second
@@ -77,8 +78,8 @@ type Set struct {
 	Unavailable    []protocol.Owner
 }
 
-// otherContent reports whether the content of a generation was replaced by content of the same generation. An older
-// version did not record hashes.
+// otherContent reports whether the content of a generation was replaced by content of the same generation. An
+// older version did not record hashes.
 func (s Set) otherContent(generation int64, hash string) bool {
 	return s.Generation == generation && hash != "" && s.Hash != hash
 }

@@ -19,8 +19,8 @@ var (
 	errEnd            = errors.New("ends too early")
 )
 
-// Parse parses an expression. An expression consists of numbers, percent (50%), quantities (100m,
-// 1Gi), the variable, the operators + - * / and parentheses, max() and min(). The error names the
+// Parse parses an expression. An expression contains numbers, percentages (50%), quantities (100m, 1Gi), the
+// named variable, the operators + - * /, parentheses, and the functions max and min. The error names the
 // column and the problem.
 func Parse(text, variable string) (*Expression, error) {
 	tokens, err := scan(text)
