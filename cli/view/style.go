@@ -57,7 +57,7 @@ func table(rows [][]string) string {
 	w := tabwriter.NewWriter(&out, 0, 8, 3, ' ', 0)
 	for _, row := range rows {
 		for i := range row {
-			row[i] = cmp.Or(oneLine(row[i]), "-")
+			row[i] = cmp.Or(OneLine(row[i]), "-")
 		}
 		_, _ = fmt.Fprintln(w, strings.Join(row, "\t"))
 	}
@@ -65,8 +65,8 @@ func table(rows [][]string) string {
 	return out.String()
 }
 
-// oneLine replaces the line breaks and tabs of a cell, which would add rows and columns.
-func oneLine(cell string) string {
+// OneLine replaces the line breaks and tabs of a text, which would add rows and columns.
+func OneLine(cell string) string {
 	return strings.NewReplacer("\n", " ", "\t", " ", "\v", " ", "\f", " ").Replace(cell)
 }
 

@@ -21,6 +21,7 @@ import (
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/cli"
+	"github.com/outrigger/outrigger/cli/view"
 	"github.com/outrigger/outrigger/internal/fleet"
 	"github.com/outrigger/outrigger/output"
 	"github.com/outrigger/outrigger/subcommand"
@@ -270,7 +271,7 @@ func printTable(out io.Writer, header []string, rows [][]string) error {
 	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	for _, row := range rows {
 		for i := range row {
-			row[i] = oneLine(row[i])
+			row[i] = view.OneLine(row[i])
 		}
 	}
 	for _, row := range append([][]string{header}, rows...) {
@@ -279,8 +280,4 @@ func printTable(out io.Writer, header []string, rows [][]string) error {
 		}
 	}
 	return table.Flush()
-}
-
-func oneLine(text string) string {
-	return strings.NewReplacer("\n", " ", "\t", " ", "\v", " ", "\f", " ").Replace(text)
 }

@@ -9,6 +9,7 @@ import (
 
 	"go.temporal.io/sdk/client"
 
+	"github.com/outrigger/outrigger/cli/view"
 	"github.com/outrigger/outrigger/internal/fleet"
 	"github.com/outrigger/outrigger/temporal"
 )
@@ -38,10 +39,10 @@ func printPlan(out io.Writer, p *fleet.Preview) error {
 	}
 	headline = fmt.Sprintf("%s: %s, policy %s\n", p.Set, headline, cmp.Or(p.Policy, "none"))
 	if p.Message != "" {
-		headline += "  " + oneLine(p.Message) + "\n"
+		headline += "  " + view.OneLine(p.Message) + "\n"
 	}
 	if freeze := p.Freeze; freeze != nil {
-		headline += fmt.Sprintf("  frozen by %s: %s (%s)\n", oneLine(cmp.Or(freeze.By, "unknown")), oneLine(freeze.Reason), untilOf(freeze.Until))
+		headline += fmt.Sprintf("  frozen by %s: %s (%s)\n", view.OneLine(cmp.Or(freeze.By, "unknown")), view.OneLine(freeze.Reason), untilOf(freeze.Until))
 	}
 	if _, err := io.WriteString(out, headline); err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/cli/view"
 	"github.com/outrigger/outrigger/internal/fleet"
 	"github.com/outrigger/outrigger/output"
 	"github.com/outrigger/outrigger/temporal"
@@ -72,7 +73,7 @@ func (f *fleetCommand) status(ctx context.Context, c client.Client, args []strin
 func unreadable(states []protocol.FleetState) error {
 	for i := range states {
 		if states[i].Phase == "" {
-			return rolloutError{fmt.Sprintf("SidecarSet %s: %s", states[i].Set, oneLine(states[i].Message)), 1}
+			return rolloutError{fmt.Sprintf("SidecarSet %s: %s", states[i].Set, view.OneLine(states[i].Message)), 1}
 		}
 	}
 	return nil
@@ -94,10 +95,10 @@ func (f *fleetCommand) print(out io.Writer, states []protocol.FleetState) error 
 // printState prints a rollout with one line for each cluster, the worst first.
 func printState(out io.Writer, s *protocol.FleetState) error {
 	if s.Phase == "" {
-		_, err := fmt.Fprintf(out, "%s: %s\n", s.Set, oneLine(s.Message))
+		_, err := fmt.Fprintf(out, "%s: %s\n", s.Set, view.OneLine(s.Message))
 		return err
 	}
-	if _, err := fmt.Fprintf(out, "%s: %s: %s (content %s, policy %s)\n", s.Set, s.Phase, oneLine(s.Message), s.Hash, cmp.Or(s.Policy, "none")); err != nil {
+	if _, err := fmt.Fprintf(out, "%s: %s: %s (content %s, policy %s)\n", s.Set, s.Phase, view.OneLine(s.Message), s.Hash, cmp.Or(s.Policy, "none")); err != nil {
 		return err
 	}
 	var rows [][]string
@@ -185,11 +186,11 @@ func (f *fleetCommand) unended(ctx context.Context, set string) error {
 
 // show prints the changed lines of a rollout. With --output, show prints the whole rollout after each change.
 func (f *fleetCommand) show(out io.Writer, w *fleetWatch, s *protocol.FleetState) error {
-	lines := []string{fmt.Sprintf("%s: %s: %s (content %s)", s.Set, s.Phase, oneLine(s.Message), s.Hash)}
+	lines := []string{fmt.Sprintf("%s: %s: %s (content %s)", s.Set, s.Phase, view.OneLine(s.Message), s.Hash)}
 	for _, cluster := range fleet.WorstFirst(s) {
-		line := fmt.Sprintf("%s: cluster %s: %s", s.Set, oneLine(cmp.Or(cluster.Name, "-")), cluster.State)
+		line := fmt.Sprintf("%s: cluster %s: %s", s.Set, view.OneLine(cmp.Or(cluster.Name, "-")), cluster.State)
 		if cluster.Reason != "" {
-			line += ": " + oneLine(cluster.Reason)
+			line += ": " + view.OneLine(cluster.Reason)
 		}
 		lines = append(lines, line)
 	}
@@ -228,7 +229,7 @@ func ending(s *protocol.FleetState, content string, phase protocol.FleetPhase) e
 	case s.Hash != content:
 		return rolloutError{fmt.Sprintf("the rollout of content %s of %s has failed (outrigger fleet history %s)", content, s.Set, s.Set), 2}
 	case phase == protocol.FleetPaused:
-		return rolloutError{fmt.Sprintf("the rollout of %s is paused: %s (outrigger fleet retry or abort)", s.Set, oneLine(s.Message)), 2}
+		return rolloutError{fmt.Sprintf("the rollout of %s is paused: %s (outrigger fleet retry or abort)", s.Set, view.OneLine(s.Message)), 2}
 	}
-	return rolloutError{fmt.Sprintf("the rollout of %s has failed: %s", s.Set, oneLine(s.Message)), 2}
+	return rolloutError{fmt.Sprintf("the rollout of %s has failed: %s", s.Set, view.OneLine(s.Message)), 2}
 }
