@@ -51,14 +51,10 @@ func (r *Reconciler) conversionDelay(current *apiextensionsv1.CustomResourceConv
 	switch {
 	case r.conversionMissing && r.conversionClaimed:
 		return r.conversionLost.Add(maxConversionDelay).Sub(r.now())
-	case !r.endpoint.ofAnother(current), r.conversionsReplaced == 0:
+	case !r.endpoint.ofAnother(current):
 		return 0
 	}
-	delay := maxConversionDelay
-	if doublings := r.conversionsReplaced - 1; doublings < 6 {
-		delay = min(delay, minConversionDelay<<doublings)
-	}
-	return r.conversionWritten.Add(delay).Sub(r.now())
+	return r.conversionWritten.Add(r.conversionBackoff).Sub(r.now())
 }
 
 // noteConversion notes the time at which another replica has written the first conversion. The API server
@@ -84,7 +80,7 @@ func (r *Reconciler) writeConversion(ctx context.Context, live *apiextensionsv1.
 		return 0, nil
 	}
 	if r.now().Sub(r.conversionWritten) > conversionKept {
-		r.conversionsReplaced = 0
+		r.conversionBackoff = 0
 	}
 	if wait := r.conversionDelay(live.Spec.Conversion); wait > 0 {
 		return wait, nil
@@ -96,7 +92,7 @@ func (r *Reconciler) writeConversion(ctx context.Context, live *apiextensionsv1.
 	}
 	r.conversionClaimed, r.conversionMissing = true, false
 	if r.endpoint.ofAnother(live.Spec.Conversion) {
-		r.conversionsReplaced++
+		r.conversionBackoff = min(max(2*r.conversionBackoff, minConversionDelay), maxConversionDelay)
 	}
 	return 0, nil
 }

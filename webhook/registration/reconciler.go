@@ -108,8 +108,8 @@ type Reconciler struct {
 	// time at which the definition lost its conversion.
 	conversionClaimed bool
 	conversionLost    time.Time
-	// conversionsReplaced counts the writes that replaced the conversion of another controller.
-	conversionsReplaced int
+	// conversionBackoff is the delay of the next write over the conversion of another controller.
+	conversionBackoff time.Duration
 	// watchDown returns the time for which the watch of SidecarSets has been down.
 	watchDown func() time.Duration
 	// matchConditions is set if the match condition follows the SidecarSets.
