@@ -61,6 +61,7 @@ type setCache struct {
 	hash       string
 	good       []v1alpha1.GoodRevision
 	resizable  []string
+	scope      match.Scope
 	version    *podstate.Version
 	states     map[types.UID]cachedState
 }
@@ -186,10 +187,6 @@ func (c *PopulationCache) of(set string) *setCache {
 
 // visit calls f with the state of each pod, until f returns an error.
 func (c *PopulationCache) visit(set *v1alpha1.SidecarSet, pods []*corev1.Pod, f func(match.Scope, cachedState) error) error {
-	scope, err := match.NewScope(&set.Spec)
-	if err != nil {
-		return fmt.Errorf("SidecarSet %s: %w", set.Name, err)
-	}
 	one := c.of(set.Name)
 	one.mu.Lock()
 	defer one.mu.Unlock()
@@ -199,35 +196,42 @@ func (c *PopulationCache) visit(set *v1alpha1.SidecarSet, pods []*corev1.Pod, f 
 	for _, pod := range pods {
 		cached := one.states[pod.UID]
 		if cached.pod != pod {
-			cached = one.evaluate(&c.records, set.Name, scope, pod)
+			cached = one.evaluate(&c.records, set.Name, pod)
 			one.states[pod.UID] = cached
 		}
-		if err := f(scope, cached); err != nil {
+		if err := f(one.scope, cached); err != nil {
 			return fmt.Errorf("SidecarSet %s: %w", set.Name, err)
 		}
 	}
 	return nil
 }
 
-// update drops all states if the version has changed, or if most of the states belong to deleted pods. The
-// content changes only with the generation, and the hashed form of the content changes only with the
-// annotation, so update does not compute hashes for every plan.
-func (c *setCache) update(set *v1alpha1.SidecarSet, pods int) (err error) {
+// update compiles the scope and drops all states if the version has changed, or if most of the states belong
+// to deleted pods. The content changes only with the generation, and the hashed form of the content changes
+// only with the annotation, so update does not compute hashes for every plan.
+func (c *setCache) update(set *v1alpha1.SidecarSet, pods int) error {
 	hash, good, resizable := set.Annotations[v1alpha1.HashAnnotation], set.Status.GoodRevisions, set.Status.ResizableHashes
 	if c.version != nil && c.uid == set.UID && c.generation == set.Generation && c.hash == hash &&
 		slices.Equal(c.good, good) && slices.Equal(c.resizable, resizable) && len(c.states) <= 2*pods {
 		return nil
 	}
-	if c.version, err = podstate.NewVersion(set); err != nil {
+	c.version = nil // After an error, the next call compiles the version and the scope again.
+	scope, err := match.NewScope(&set.Spec)
+	if err != nil {
+		return fmt.Errorf("SidecarSet %s: %w", set.Name, err)
+	}
+	version, err := podstate.NewVersion(set)
+	if err != nil {
 		return err
 	}
+	c.scope, c.version = scope, version
 	c.uid, c.generation, c.hash, c.good = set.UID, set.Generation, hash, slices.Clone(good)
 	c.resizable = slices.Clone(resizable)
 	c.states = make(map[types.UID]cachedState, pods)
 	return nil
 }
 
-func (c *setCache) evaluate(records *record.Reader, set string, scope match.Scope, pod *corev1.Pod) cachedState {
+func (c *setCache) evaluate(records *record.Reader, set string, pod *corev1.Pod) cachedState {
 	fresh := cachedState{pod: pod}
 	if !match.Active(pod) || !record.Injected(pod.Annotations, set) {
 		return fresh
@@ -236,8 +240,8 @@ func (c *setCache) evaluate(records *record.Reader, set string, scope match.Scop
 	switch {
 	case err == nil:
 		fresh.state = c.version.OfRecord(pod, read)
-		fresh.member = fresh.state.Complete && scope.Labels(pod.Labels)
-	case scope.Labels(pod.Labels):
+		fresh.member = fresh.state.Complete && c.scope.Labels(pod.Labels)
+	case c.scope.Labels(pod.Labels):
 		// The error does not affect other pods. A pod with damaged annotations is not managed until the
 		// annotations are repaired.
 		fresh.unreadable = true

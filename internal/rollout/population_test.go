@@ -83,6 +83,15 @@ func TestPopulationCacheIsNeverStale(t *testing.T) {
 	assert.True(t, look().Updated, "the pod changed")
 	set.Generation, set.Spec.Containers[0].Image = 2, "side:3"
 	assert.False(t, look().Updated, "the set changed")
+	set.Generation, set.Spec.Selector = 3, &metav1.LabelSelector{MatchLabels: map[string]string{"app": "other"}}
+	matched, err := cache.Population(set, []*corev1.Pod{pod}, nil)
+	require.NoError(t, err)
+	assert.Empty(t, matched, "the selector changed")
+	set.Generation, set.Spec.Selector = 4, &metav1.LabelSelector{MatchLabels: map[string]string{"-": "-"}}
+	for range 2 {
+		_, err = cache.Population(set, []*corev1.Pod{pod}, nil)
+		require.ErrorContains(t, err, "SidecarSet s: spec.selector: ")
+	}
 }
 
 func BenchmarkPopulation(b *testing.B) {
