@@ -33,6 +33,10 @@ func envLines(kubeconfig, temporal, ui string, roles []cluster.Role, processes [
 	add("KUBECONFIG", kubeconfig)
 	add("TEMPORAL_ADDRESS", temporal)
 	add("TEMPORAL_UI", ui)
+	for _, variable := range append(cluster.TemporalEnv(), "TEMPORAL_NAMESPACE="+cluster.TemporalNamespace) {
+		key, value, _ := strings.Cut(variable, "=")
+		add(key, value)
+	}
 	for _, role := range roles {
 		if role.WebhookURL != "" {
 			add("WEBHOOK_URL", role.WebhookURL)

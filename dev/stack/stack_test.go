@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"regexp"
@@ -112,6 +113,10 @@ func TestStackFromUpToDown(t *testing.T) {
 		assert.NotEmpty(t, env[key], key)
 	}
 	assert.Equal(t, "running", stateOf(t, "worker-1"))
+	profile := exec.Command("bash", "-c", "set -a; source .run/env; set +a; bin/temporal workflow count")
+	profile.Env = append(os.Environ(), "TEMPORAL_NAMESPACE=prod", "TEMPORAL_API_KEY=key", "TEMPORAL_PROFILE=cloud")
+	out, err := profile.CombinedOutput()
+	assert.NoError(t, err, "the env file replaces the Temporal configuration of the user: %s", out)
 
 	assert.Regexp(t, `^kill: worker-[12], worker-[12]\n$`, mustStack(t, "kill", "worker"))
 	assert.Equal(t, "stopped", stateOf(t, "worker-2"))
@@ -122,7 +127,7 @@ func TestStackFromUpToDown(t *testing.T) {
 	assert.Equal(t, "start: worker-3\n", mustStack(t, "start", "worker-3"))
 	assert.NotEmpty(t, readEnv(t)["WORKER_3_METRICS"])
 	assert.Equal(t, "stop: temporal\n", mustStack(t, "stop", "temporal"))
-	_, err := stack(t, "stop", "rudder")
+	_, err = stack(t, "stop", "rudder")
 	require.ErrorContains(t, err, `"rudder": unknown process`)
 }
 

@@ -187,12 +187,12 @@ func summary(c *cluster.Cluster, at stateDir, took time.Duration) string {
   logs          %s
 
 Try:
-  export KUBECONFIG=%s TEMPORAL_ADDRESS=%s
+  set -a; source %s; set +a
   bin/kubectl get nodes
   make status
   make kill ROLE=worker && make start ROLE=worker
   make down
-`, len(c.Processes()), took.Seconds(), c.TemporalAddress, cmp.Or(c.TemporalUI, "none, only the dev server has one"), c.Kubeconfig, at.envFile(), c.LogDir(), shellWord(c.Kubeconfig), c.TemporalAddress)
+`, len(c.Processes()), took.Seconds(), c.TemporalAddress, cmp.Or(c.TemporalUI, "none, only the dev server has one"), c.Kubeconfig, at.envFile(), c.LogDir(), shellWord(at.envFile()))
 }
 
 // watch reports processes that end although no caller has stopped the processes, until ctx ends.

@@ -30,7 +30,7 @@ func guides() []string { return []string{"docs/quick-start.md", "docs/recipes.md
 
 // elsewhere returns the prefixes of commands with which a reader starts a stack. The test does not run these
 // commands, because the test has a separate stack.
-func elsewhere() []string { return []string{"make ", "source .run/env"} }
+func elsewhere() []string { return []string{"make ", "set -a; source .run/env"} }
 
 func TestCommandsOfGuidesPrintTheirOutput(t *testing.T) {
 	ctrllog.SetLogger(logr.Discard())
