@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
@@ -17,7 +18,8 @@ import (
 type Evicting struct {
 	// changes receives an event after each change.
 	changes chan<- event.GenericEvent
-	sets    atomic.Pointer[map[string]bool]
+	// sets contains true for a SidecarSet whose outdated pods are evicted, and false if this is not known.
+	sets atomic.Pointer[map[string]bool]
 }
 
 // NewEvicting returns an Evicting that knows no SidecarSets yet. changes receives an event after each
@@ -27,10 +29,14 @@ func NewEvicting(changes chan<- event.GenericEvent) *Evicting {
 }
 
 // Evicts reports whether the outdated pods of set are evicted. evicts is false while the evictions are
-// paused or have failed. known is false before the policies were read.
+// paused or have failed. known is false before the policies and their evictions were read.
 func (e *Evicting) Evicts(set string) (evicts, known bool) {
 	sets := e.sets.Load()
-	return sets != nil && (*sets)[set], sets != nil
+	if sets == nil {
+		return false, false
+	}
+	evicts, found := (*sets)[set]
+	return evicts, evicts || !found
 }
 
 func (e *Evicting) store(sets map[string]bool) {
@@ -43,17 +49,18 @@ func (e *Evicting) store(sets map[string]bool) {
 	}
 }
 
-// evictingSets returns the names of the SidecarSets whose outdated pods are evicted. statuses contains the
-// status of each policy, in the order of policies. left contains the names of the SidecarSets whose
-// outdated pods are never evicted.
-func evictingSets(sets []v1alpha1.SidecarSet, policies []outriggerv1.RolloutPolicy, statuses []outriggerv1.RolloutPolicyStatus, left []string) (map[string]bool, error) {
+// evictingSets returns true for each SidecarSet whose outdated pods are evicted, and false for each SidecarSet
+// whose evictions were not read yet. statuses contains the status of each policy, in the order of policies.
+// left contains, for each policy whose evictions were read, the names of the SidecarSets whose outdated pods are
+// never evicted.
+func evictingSets(sets []v1alpha1.SidecarSet, policies []outriggerv1.RolloutPolicy, statuses []outriggerv1.RolloutPolicyStatus, left map[types.UID][]string) (map[string]bool, error) {
 	evicting := map[string]bool{}
 	for i := range sets {
 		applies, err := stage.PolicyOf(&sets[i], policies)
 		if err != nil {
 			return nil, err
 		}
-		if applies == nil || !applies.Spec.Evicts() || slices.Contains(left, sets[i].Name) {
+		if applies == nil || !applies.Spec.Evicts() {
 			continue
 		}
 		at := slices.IndexFunc(policies, func(p outriggerv1.RolloutPolicy) bool { return p.Name == applies.Name })
@@ -63,7 +70,10 @@ func evictingSets(sets []v1alpha1.SidecarSet, policies []outriggerv1.RolloutPoli
 		})) {
 			continue
 		}
-		evicting[sets[i].Name] = true
+		names, read := left[applies.UID]
+		if !slices.Contains(names, sets[i].Name) {
+			evicting[sets[i].Name] = read
+		}
 	}
 	return evicting, nil
 }

@@ -67,17 +67,18 @@ func (m *Metrics) observe(statuses []outriggerv1.RolloutPolicyStatus) {
 // evictionsOf returns the state of the evictions of policy, and starts the workflow that evicts the pods if
 // the workflow is not running. If Temporal has lost the workflow, the new workflow starts with the state in
 // the status of policy. If the workflow cannot be read, evictionsOf returns the state in the status of
-// policy. left contains the names of the SidecarSets whose outdated pods are never evicted.
-func (w *Writer) evictionsOf(ctx context.Context, policy *outriggerv1.RolloutPolicy, sets appliedSets) (status *outriggerv1.EvictionStatus, left []string, err error) {
+// policy, and the newest view of the workflow stays in w.left.
+func (w *Writer) evictionsOf(ctx context.Context, policy *outriggerv1.RolloutPolicy, sets appliedSets) (*outriggerv1.EvictionStatus, error) {
 	known := policy.Status.Evictions
 	if !policy.Spec.Evicts() || policy.DeletionTimestamp != nil || !sets.any && known == nil {
-		return nil, nil, nil
+		return nil, nil
 	}
 	view, err := w.evictions.Evictions(ctx, startOf(policy), sets.outdated)
 	if err != nil || view == nil {
-		return known, nil, err
+		return known, err
 	}
-	status = &outriggerv1.EvictionStatus{
+	w.left[policy.UID] = view.Left
+	status := &outriggerv1.EvictionStatus{
 		WorkflowID: protocol.EvictionWorkflowID(policy.Name, policy.UID),
 		Message:    view.Message, Remaining: int32(view.Remaining), Evicted: int32(view.Evicted), Overdue: view.Overdue, Failed: view.Failed,
 	}
@@ -87,7 +88,7 @@ func (w *Writer) evictionsOf(ctx context.Context, policy *outriggerv1.RolloutPol
 	if view.Pause != nil {
 		status.Paused, status.PausedBy, status.PauseReason = true, view.Pause.By, view.Pause.Reason
 	}
-	return status, view.Left, nil
+	return status, nil
 }
 
 // appliedSets tells whether a policy applies to at least one SidecarSet, and whether the status of at least

@@ -6,9 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/protocol"
@@ -38,13 +40,13 @@ func evicting() *outriggerv1.RolloutPolicy {
 
 func (r *recorded) status(t *testing.T, policy *outriggerv1.RolloutPolicy, sets ...v1alpha1.SidecarSet) *outriggerv1.EvictionStatus {
 	t.Helper()
-	w := &Writer{evictions: r}
+	w := &Writer{evictions: r, left: map[types.UID][]string{}}
 	applied, err := applied(sets, []outriggerv1.RolloutPolicy{*policy})
 	require.NoError(t, err)
-	status, left, err := w.evictionsOf(t.Context(), policy, applied[policy.Name])
+	status, err := w.evictionsOf(t.Context(), policy, applied[policy.Name])
 	require.ErrorIs(t, err, r.err)
 	if r.view != nil {
-		assert.Equal(t, r.view.Left, left)
+		assert.Equal(t, map[types.UID][]string{policy.UID: r.view.Left}, w.left)
 	}
 	return status
 }
@@ -88,6 +90,25 @@ func TestSpec13_5_ALostRunContinuesFromStatus(t *testing.T) {
 
 	r.err = errors.New("Temporal does not answer")
 	assert.Equal(t, policy.Status.Evictions, r.status(t, policy, v1alpha1.SidecarSet{}))
+}
+
+func TestSpec8_8_AnOutageKeepsTheNamesOfTheSidecarSetsWithoutEvictions(t *testing.T) {
+	r := &recorded{view: &protocol.EvictionView{Left: []string{"logs"}}}
+	w := &Writer{evictions: r, metrics: NewMetrics(prometheus.NewRegistry()), left: map[types.UID][]string{}}
+	policies, sets := []outriggerv1.RolloutPolicy{*evicting()}, []v1alpha1.SidecarSet{{ObjectMeta: metav1.ObjectMeta{Name: "logs"}}}
+	evicted := func() map[string]bool {
+		statuses := make([]outriggerv1.RolloutPolicyStatus, len(policies))
+		w.readEvictions(t.Context(), map[string]appliedSets{"edge": {any: true}}, policies, statuses)
+		evicting, err := evictingSets(sets, policies, statuses, w.left)
+		require.NoError(t, err)
+		return evicting
+	}
+	assert.Empty(t, evicted())
+	r.view, r.err = nil, errors.New("Temporal does not respond")
+	assert.Empty(t, evicted(), "the last view applies")
+	policies[0].UID = "recreated"
+	assert.Equal(t, map[string]bool{"logs": false}, evicted(), "the evictions of the recreated policy were not read")
+	assert.Empty(t, w.left)
 }
 
 func TestSpec13_5_OutdatedPodsWakeTheRun(t *testing.T) {

@@ -5,11 +5,14 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -38,6 +41,9 @@ type Writer struct {
 	evictions      Evictions
 	metrics        *Metrics
 	evicting       *Evicting
+	// left contains, for each policy whose evictions were read, the names of the SidecarSets whose outdated pods
+	// are never evicted.
+	left map[types.UID][]string
 }
 
 // AddTo adds a Writer to a manager. In a cluster without the definition of RolloutPolicies, AddTo adds
@@ -54,7 +60,7 @@ func AddTo(mgr manager.Manager, direct client.Client, evictions Evictions, metri
 		return nil
 	}
 	c, err := controller.New("rolloutpolicy", mgr, controller.Options{
-		Reconciler: &Writer{sets: mgr.GetClient(), policies: policies, writer: direct, evictions: evictions, metrics: metrics, evicting: evicting}, CacheSyncTimeout: math.MaxInt64,
+		Reconciler: &Writer{sets: mgr.GetClient(), policies: policies, writer: direct, evictions: evictions, metrics: metrics, evicting: evicting, left: map[types.UID][]string{}}, CacheSyncTimeout: math.MaxInt64,
 	})
 	if err != nil {
 		return fmt.Errorf("set up the status of RolloutPolicies: %w", err)
@@ -101,8 +107,8 @@ func (w *Writer) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 	if err != nil {
 		return reconcile.Result{}, reconcile.TerminalError(err)
 	}
-	result, left := w.readEvictions(ctx, applied, policies.Items, statuses)
-	evicting, err := evictingSets(sets.Items, policies.Items, statuses, left)
+	result := w.readEvictions(ctx, applied, policies.Items, statuses)
+	evicting, err := evictingSets(sets.Items, policies.Items, statuses, w.left)
 	if err != nil {
 		return reconcile.Result{}, reconcile.TerminalError(err)
 	}
@@ -126,13 +132,13 @@ func (w *Writer) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 }
 
 // readEvictions adds the evictions to the statuses of the policies that evict pods. If there is such a
-// policy, result requeues the request after evictionInterval. left contains the names of the SidecarSets
-// whose outdated pods are never evicted.
-func (w *Writer) readEvictions(ctx context.Context, applied map[string]appliedSets, policies []outriggerv1.RolloutPolicy, statuses []outriggerv1.RolloutPolicyStatus) (result reconcile.Result, left []string) {
+// policy, result requeues the request after evictionInterval.
+func (w *Writer) readEvictions(ctx context.Context, applied map[string]appliedSets, policies []outriggerv1.RolloutPolicy, statuses []outriggerv1.RolloutPolicyStatus) (result reconcile.Result) {
+	w.forget(policies)
 	for i := range policies {
 		policy := &policies[i]
-		evictions, leftOf, err := w.evictionsOf(ctx, policy, applied[policy.Name])
-		statuses[i].Evictions, left = evictions, append(left, leftOf...)
+		evictions, err := w.evictionsOf(ctx, policy, applied[policy.Name])
+		statuses[i].Evictions = evictions
 		if err != nil {
 			log.FromContext(ctx).Info("the evictions of a RolloutPolicy are not known", "policy", policy.Name, "cause", err.Error())
 		}
@@ -141,5 +147,12 @@ func (w *Writer) readEvictions(ctx context.Context, applied map[string]appliedSe
 		}
 	}
 	w.metrics.observe(statuses)
-	return result, left
+	return result
+}
+
+// forget removes the views of deleted policies.
+func (w *Writer) forget(policies []outriggerv1.RolloutPolicy) {
+	maps.DeleteFunc(w.left, func(uid types.UID, _ []string) bool {
+		return !slices.ContainsFunc(policies, func(p outriggerv1.RolloutPolicy) bool { return p.UID == uid })
+	})
 }
