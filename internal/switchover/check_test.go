@@ -410,6 +410,19 @@ func TestWebhooksBetweenOpenKruiseAndOutrigger(t *testing.T) {
 	assert.Empty(t, checked(facts).about("order"), "nothing is compared without OpenKruise's")
 }
 
+func TestWebhooksOfOtherProductsWithThePrefixOfOpenKruise(t *testing.T) {
+	facts := served()
+	facts.Deployments = []appsv1.Deployment{manager(0)}
+	rollouts := mutatingAs("kruise-rollout-mutating-webhook-configuration", "mpod.kb.io", "sets.example.com")
+	for i := range rollouts.Webhooks {
+		rollouts.Webhooks[i].ClientConfig.Service = &admissionregistrationv1.ServiceReference{Name: "kruise-rollout-webhook-service"}
+	}
+	facts.Mutating = append(facts.Mutating, rollouts)
+	for _, f := range checked(facts).Findings {
+		assert.NotContains(t, f.Remedy, "kruise-rollout", "no remedy disables another product")
+	}
+}
+
 func TestAManagerThatIsStoppedOrRunsBesideOutrigger(t *testing.T) {
 	facts := served()
 	facts.Deployments = []appsv1.Deployment{manager(0)}

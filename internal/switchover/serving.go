@@ -30,6 +30,14 @@ const (
 	validating = "ValidatingWebhookConfiguration"
 )
 
+// Names of the configurations and of the service of OpenKruise. Other products, such as Kruise Rollouts, have names
+// with the same prefix.
+const (
+	openKruiseMutating   = "kruise-mutating-webhook-configuration"
+	openKruiseValidating = "kruise-validating-webhook-configuration"
+	openKruiseService    = "kruise-webhook-service"
+)
+
 // outriggerConfiguration is the name of the configurations of Outrigger in config/webhook.
 const outriggerConfiguration = "outrigger"
 
@@ -72,7 +80,7 @@ func newHook(kind, configuration string, index int, w *admissionregistrationv1.M
 	switch {
 	case strings.HasSuffix(w.Name, ".outrigger.io"):
 		h.Whose = outrigger
-	case strings.HasPrefix(configuration, "kruise-"), h.service && strings.HasPrefix(w.ClientConfig.Service.Name, "kruise-"):
+	case configuration == openKruiseMutating, configuration == openKruiseValidating, h.service && w.ClientConfig.Service.Name == openKruiseService:
 		h.Whose = openKruise
 	}
 	return h
