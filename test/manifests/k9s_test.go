@@ -32,12 +32,13 @@ func TestTheKeysOfK9sRunCommandsOfThePlugin(t *testing.T) {
 			assert.Empty(t, taken[scope+key.ShortCut], "%s has a key of its own", name)
 			taken[scope+key.ShortCut] = name
 		}
-		command := key.Args
-		if key.Command == "sh" {
-			require.Len(t, command, 2, name)
-			line, _, _ := strings.Cut(command[1], " 2>&1 | less")
-			command = strings.Fields(strings.NewReplacer(`"paused in k9s"`, "x", `"resumed in k9s"`, "x", `"approved in k9s"`, "x", "kubectl ", "").Replace(line))
-		}
+		assert.False(t, key.Background, "%s: a command in the background has no terminal", name)
+		require.Equal(t, "sh", key.Command, name)
+		require.Len(t, key.Args, 2, name)
+		line, ofK9s := strings.CutPrefix(key.Args[1], `KUBECONFIG="$KUBECONFIG" kubectl `)
+		assert.True(t, ofK9s, "%s: the command uses the kubeconfig of k9s", name)
+		line, _, _ = strings.Cut(line, " 2>&1 | less")
+		command := strings.Fields(strings.NewReplacer(`"paused in k9s"`, "x", `"resumed in k9s"`, "x", `"approved in k9s"`, "x").Replace(line))
 		require.Equal(t, "sidecarset", command[0], name)
 		plugin := cli.NewCommand(genericiooptions.NewTestIOStreamsDiscard())
 		found, args, err := plugin.Find(command[1:])
