@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
+	"go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"golang.org/x/sync/errgroup"
@@ -72,10 +74,11 @@ func FleetRollout(ctx context.Context, c client.Client, set string) (protocol.Fl
 }
 
 // readRollout reads the state of a rollout. The state of the workflow does not contain the failure of an
-// activity that is retried, for example because the provider of a gate is unavailable. Therefore, readRollout
-// adds the failure of a measurement to the message of the state.
+// activity that is retried, for example because the provider of a gate is unavailable, or because the fleet has
+// no FleetPolicy. Therefore, readRollout adds such failures to the message of the state. Without a reached stage, such
+// failures are possible only before the first message.
 func readRollout(ctx context.Context, c client.Client, id string) (state protocol.FleetState, err error) {
-	if err := readFleet(ctx, c, id, &state); err != nil || state.Phase != protocol.FleetRolling || state.Reached == nil {
+	if err := readFleet(ctx, c, id, &state); err != nil || state.Phase != protocol.FleetRolling || state.Reached == nil && state.Message != "" {
 		return state, err
 	}
 	described, err := c.DescribeWorkflowExecution(ctx, id, "")
@@ -83,13 +86,27 @@ func readRollout(ctx context.Context, c client.Client, id string) (state protoco
 		return state, fmt.Errorf("describe workflow %s: %w", id, err)
 	}
 	for _, pending := range described.GetPendingActivities() {
-		failure := pending.GetLastFailure()
-		if pending.GetActivityType().GetName() == protocol.FleetGateActivity && failure != nil && failure.GetApplicationFailureInfo().GetType() != protocol.GateNotDue {
-			// If payloads are encrypted, the message of the failure is also encrypted.
-			state.Message += "; the measurement failed, and is retried: " + protocol.Summary(failure.GetMessage())
+		if fault := retriedFault(pending); fault != "" {
+			state.Message = strings.TrimPrefix(state.Message+"; "+fault, "; ")
 		}
 	}
 	return state, nil
+}
+
+// retriedFault describes the failure of a measurement or of a read of the registry. If payloads are encrypted, the
+// message of the failure is also encrypted.
+func retriedFault(pending *workflow.PendingActivityInfo) string {
+	failure := pending.GetLastFailure()
+	if failure == nil || failure.GetApplicationFailureInfo().GetType() == protocol.GateNotDue {
+		return ""
+	}
+	switch pending.GetActivityType().GetName() {
+	case protocol.FleetGateActivity:
+		return "the measurement failed, and is retried: " + protocol.Summary(failure.GetMessage())
+	case protocol.FleetPlanActivity:
+		return "the policy and the members cannot be read, and the read is retried: " + protocol.Summary(failure.GetMessage())
+	}
+	return ""
 }
 
 // FleetRegistry returns the policies and the members of the fleet.

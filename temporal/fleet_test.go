@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/common/v1"
+	"go.temporal.io/api/failure/v1"
 	"go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
@@ -59,4 +60,18 @@ func TestOneUnreadableRolloutOfTheFleetHidesNoOther(t *testing.T) {
 	states, err = FleetRollouts(t.Context(), fleetOf(nil))
 	require.NoError(t, err)
 	assert.Empty(t, states)
+}
+
+func TestSpec12_8_StatusNamesTheCauseOfARetriedActivity(t *testing.T) {
+	failed := func(activity, kind string) *workflow.PendingActivityInfo {
+		return &workflow.PendingActivityInfo{ActivityType: &common.ActivityType{Name: activity}, LastFailure: &failure.Failure{
+			Message:     "no answer",
+			FailureInfo: &failure.Failure_ApplicationFailureInfo{ApplicationFailureInfo: &failure.ApplicationFailureInfo{Type: kind}},
+		}}
+	}
+	assert.Equal(t, "the measurement failed, and is retried: no answer", retriedFault(failed(protocol.FleetGateActivity, "")))
+	assert.Equal(t, "the policy and the members cannot be read, and the read is retried: no answer", retriedFault(failed(protocol.FleetPlanActivity, "")))
+	assert.Empty(t, retriedFault(failed(protocol.FleetGateActivity, protocol.GateNotDue)))
+	assert.Empty(t, retriedFault(failed("other", "")))
+	assert.Empty(t, retriedFault(&workflow.PendingActivityInfo{ActivityType: &common.ActivityType{Name: protocol.FleetPlanActivity}}))
 }

@@ -10,10 +10,8 @@ import (
 
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/internal/fleet"
 )
-
-// FreezeName is the name of the RolloutFreeze that a freeze of the fleet creates in each member.
-const FreezeName = "outrigger-fleet"
 
 // Freeze creates, updates or deletes the RolloutFreeze of the fleet, as wanted. The RolloutFreeze stops all
 // upgrades in the cluster within two seconds. Rollbacks continue.
@@ -23,17 +21,17 @@ func (m *Member) Freeze(ctx context.Context, wanted protocol.FleetFreeze) error 
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	freeze := &outriggerv1.RolloutFreeze{ObjectMeta: metav1.ObjectMeta{Name: FreezeName}}
+	freeze := &outriggerv1.RolloutFreeze{ObjectMeta: metav1.ObjectMeta{Name: fleet.FreezeName}}
 	if !wanted.Frozen {
 		if err := m.Writer.Delete(ctx, freeze); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("delete RolloutFreeze %s: %w", FreezeName, err)
+			return fmt.Errorf("delete RolloutFreeze %s: %w", fleet.FreezeName, err)
 		}
 		return nil
 	}
 	err := m.Live.Get(ctx, client.ObjectKeyFromObject(freeze), freeze)
 	missing := apierrors.IsNotFound(err)
 	if err != nil && !missing {
-		return fmt.Errorf("read RolloutFreeze %s: %w", FreezeName, err)
+		return fmt.Errorf("read RolloutFreeze %s: %w", fleet.FreezeName, err)
 	}
 	freeze.Spec = outriggerv1.RolloutFreezeSpec{Reason: reasonOf(wanted)}
 	if wanted.Until != nil {
@@ -45,7 +43,7 @@ func (m *Member) Freeze(ctx context.Context, wanted protocol.FleetFreeze) error 
 		err = m.Writer.Update(ctx, freeze)
 	}
 	if err != nil {
-		return fmt.Errorf("write RolloutFreeze %s, which freezes the cluster: %w", FreezeName, err)
+		return fmt.Errorf("write RolloutFreeze %s, which freezes the cluster: %w", fleet.FreezeName, err)
 	}
 	return nil
 }

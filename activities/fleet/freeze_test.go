@@ -12,6 +12,7 @@ import (
 
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/internal/fleet"
 )
 
 func TestSpec12_7_AFreezeOfTheFleetIsARolloutFreeze(t *testing.T) {
@@ -21,7 +22,7 @@ func TestSpec12_7_AFreezeOfTheFleetIsARolloutFreeze(t *testing.T) {
 	hear := func(wanted protocol.FleetFreeze) (*outriggerv1.RolloutFreeze, error) {
 		c.do(func(ctx context.Context) error { return c.Freeze(ctx, wanted) })
 		freeze := &outriggerv1.RolloutFreeze{}
-		return freeze, c.Live.Get(t.Context(), client.ObjectKey{Name: FreezeName}, freeze)
+		return freeze, c.Live.Get(t.Context(), client.ObjectKey{Name: fleet.FreezeName}, freeze)
 	}
 	until := time.Unix(1_700_000_000, 0)
 	freeze, err := hear(protocol.FleetFreeze{Frozen: true, By: "ann", Reason: "sales", Until: &until})

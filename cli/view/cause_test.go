@@ -94,6 +94,8 @@ func TestSpec11_7_5_AFrozenRolloutHasTheCommandThatEndsTheFreeze(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, want, why.Reasons[0])
 	}
+	c.Message = "frozen by RolloutFreeze outrigger-fleet: peak; 0 of 1 pods updated, 0 of them ready"
+	assert.Equal(t, "frozen by RolloutFreeze outrigger-fleet: peak (outrigger fleet unfreeze)", Frozen(in.Set))
 	c.Reason, c.Message = v1alpha1.ReasonOutsideWindow, "frozen until 2026-11-28T00:00:00Z; 0 of 1 pods updated, 0 of them ready"
 	assert.Equal(t, "frozen until 2026-11-28T00:00:00Z", Frozen(in.Set))
 	c.Reason = v1alpha1.ReasonRolloutProgress

@@ -45,13 +45,17 @@ func freezeIn(by string) string {
 	return strings.TrimPrefix(by, "frozen ")
 }
 
-// unfreezeCommand returns the command that ends a freeze. If the windows of a RolloutPolicy or a missing
+// unfreezeCommand returns the command that ends a freeze. A member creates the RolloutFreeze of its fleet again.
+// If the windows of a RolloutPolicy or a missing
 // permit stop the rollout, unfreezeCommand returns an empty string.
 func unfreezeCommand(by string) string {
 	rest, freeze := strings.CutPrefix(by, "by RolloutFreeze ")
 	name, _, _ := strings.Cut(rest, " ")
 	if name = strings.TrimSuffix(name, ":"); !freeze || name == "" {
 		return ""
+	}
+	if name == fleet.FreezeName {
+		return "outrigger fleet unfreeze"
 	}
 	return "kubectl sidecarset unfreeze " + name
 }

@@ -67,7 +67,6 @@ func newFleet() *cobra.Command {
 	f.keys.AddTo(cmd.PersistentFlags())
 	apply := f.sub("apply -f FILE", "Apply a FleetPolicy", cobra.NoArgs, f.apply)
 	apply.Flags().StringVarP(&f.file, "filename", "f", "", "`file` with the FleetPolicy; -: standard input")
-	cobra.CheckErr(apply.MarkFlagRequired("filename"))
 	apply.PreRunE = func(cmd *cobra.Command, _ []string) error { return f.readPolicy(cmd.InOrStdin()) }
 	status := f.newStatus()
 	plan := f.sub("plan NAME", "Show the stages of a rollout with their clusters, and what each stage waits for", cobra.ExactArgs(1), f.plan)
@@ -161,6 +160,9 @@ func printAnswer(out io.Writer, answer *protocol.StepResult, err error) error {
 
 // readPolicy reads and validates the FleetPolicy of apply.
 func (f *fleetCommand) readPolicy(stdin io.Reader) error {
+	if f.file == "" {
+		return errors.New("no FleetPolicy: name its file with --filename")
+	}
 	read := func() ([]byte, error) { return os.ReadFile(f.file) }
 	if f.file == "-" {
 		read = func() ([]byte, error) { return io.ReadAll(stdin) }
@@ -227,6 +229,12 @@ func (f *fleetCommand) unfreeze(ctx context.Context, c client.Client, _ []string
 	return send(ctx, c, protocol.FleetRegistryID, protocol.UnfreezeUpdate, protocol.FleetFreeze{By: os.Getenv("USER"), Reason: f.by.Reason}, out)
 }
 
+// memberRow is a member in structured output. Freeze is the text of the column FREEZE.
+type memberRow struct {
+	protocol.FleetMember
+	Freeze string `json:"freeze"`
+}
+
 func (f *fleetCommand) members(ctx context.Context, c client.Client, _ []string, out io.Writer) error {
 	registry, err := temporal.FleetRegistry(ctx, c)
 	if err != nil {
@@ -234,7 +242,11 @@ func (f *fleetCommand) members(ctx context.Context, c client.Client, _ []string,
 	}
 	members := append([]protocol.FleetMember{}, fleet.PlanOf("", &registry).Members...) // an empty list, not null
 	if f.output.Structured() {
-		return f.output.Write(out, members)
+		rows := make([]memberRow, len(members))
+		for i, member := range members {
+			rows[i] = memberRow{member, heardOf(&registry, member.UID)}
+		}
+		return f.output.Write(out, rows)
 	}
 	var rows [][]string
 	for _, member := range members {

@@ -53,6 +53,8 @@ func TestFleetCommandsNameWrongFlagsAndFiles(t *testing.T) {
 	_, err := runCommand(t, "fleet", "freeze", unreachable, "--reason=incident", "--until=tomorrow")
 	require.ErrorContains(t, err, "tomorrow")
 	require.NotContains(t, err.Error(), "Temporal")
+	_, err = runCommand(t, "fleet", "apply", unreachable)
+	require.EqualError(t, err, "no FleetPolicy: name its file with --filename")
 	_, err = runCommand(t, "fleet", "apply", unreachable, "--filename=/absent.yaml")
 	require.EqualError(t, err, "read the FleetPolicy: open /absent.yaml: no such file or directory")
 	policy := filepath.Join(t.TempDir(), "policy.yaml")

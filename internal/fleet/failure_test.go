@@ -210,7 +210,7 @@ func TestSpec12_2_AStageWithTooManySkippedClustersWaits(t *testing.T) {
 	Finish(s, "next", protocol.FleetResult{State: protocol.ClusterSkipped}, time.Now())
 	s.Clusters["bad"].State = protocol.ClusterPending
 	assert.Empty(t, Next(s, time.Now()).Start)
-	assert.Equal(t, "stage europe waits: 2 clusters are skipped, and unreachable.max is 34%", s.Message)
+	assert.Equal(t, "stage europe waits: 2 clusters skipped, and unreachable.max is 34%", s.Message)
 	s.Clusters["next"].Hash = ""
 	assert.Equal(t, []string{"bad"}, Next(s, time.Now()).Start, "a cluster without the SidecarSet does not count")
 }
@@ -273,7 +273,7 @@ func TestSpec12_2_AStageWaitsForRollbacksOfEarlierContent(t *testing.T) {
 	step := Next(s, now)
 	assert.Nil(t, s.Reached, "the canary still rolls the earlier content back")
 	assert.Equal(t, now.Add(UnreachableAfter(&s.Spec)), step.Until)
-	assert.Equal(t, "stage canary waits for 1 clusters that roll earlier content back", s.Message)
+	assert.Equal(t, "stage canary waits until earlier content is rolled back in 1 cluster", s.Message)
 	Next(s, step.Until)
 	assert.NotNil(t, s.Reached, "a cluster that does not answer blocks no stage")
 	Finish(s, "canary", protocol.FleetResult{State: protocol.ClusterSuperseded}, step.Until)

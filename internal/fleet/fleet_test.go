@@ -227,7 +227,7 @@ func TestSpec12_2_ClustersWithoutTheContentTakeNoPlace(t *testing.T) {
 	assert.Equal(t, Step{Start: []string{"c7"}, Until: f.now.Add(defaultUnreachable)}, step)
 	Finish(&f.state, "c7", protocol.FleetResult{State: protocol.ClusterCompleted}, f.now)
 	assert.Equal(t, step.Until, Next(&f.state, f.now).Until)
-	assert.Equal(t, "stage canary waits for 9 clusters that do not have the content", f.state.Message)
+	assert.Equal(t, "stage canary waits for 9 clusters without the content", f.state.Message)
 	f.report("c8", "h1")
 	assert.Equal(t, []string{"c8"}, Next(&f.state, f.now).Start)
 	Finish(&f.state, "c8", protocol.FleetResult{State: protocol.ClusterCompleted}, f.now)

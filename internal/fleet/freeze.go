@@ -30,6 +30,9 @@ func SetFreeze(r *protocol.FleetRegistry, freeze protocol.FleetFreeze, now time.
 	r.Freeze = &freeze
 }
 
+// FreezeName is the name of the RolloutFreeze that a freeze of the fleet creates in each member.
+const FreezeName = "outrigger-fleet"
+
 // Announce records a member. The cluster of the member may have lost the freeze, so the member has to be
 // notified again.
 func Announce(r *protocol.FleetRegistry, member protocol.FleetMember) {

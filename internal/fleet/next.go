@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/internal/rollout"
 )
 
 // NewestRules is the newest version of the decisions of this package (SPEC 12.2, 12.4). An open run keeps
@@ -77,7 +78,7 @@ func roll(s *protocol.FleetState, now time.Time) Step {
 	}
 	clusters := count(s, now.Before(end))
 	if limit, ok := maxSkipped(s, clusters.own); ok && clusters.skipped > limit {
-		s.Message = fmt.Sprintf("stage %s waits: %d clusters are skipped, and unreachable.max is %s", stage.Name, clusters.skipped, s.Spec.Unreachable.Max.String())
+		s.Message = fmt.Sprintf("stage %s waits: %s skipped, and unreachable.max is %s", stage.Name, rollout.Count(clusters.skipped, "cluster"), s.Spec.Unreachable.Max.String())
 		return Step{}
 	}
 	if s.Rules > 0 && s.Reached != nil && clusters.completed == 0 && clusters.own+clusters.later > 0 {
@@ -91,13 +92,13 @@ func roll(s *protocol.FleetState, now time.Time) Step {
 	}
 	switch {
 	case clusters.running+len(start) > 0:
-		s.Message = fmt.Sprintf("stage %s: %d of %d clusters completed", stage.Name, clusters.completed, clusters.own)
+		s.Message = fmt.Sprintf("stage %s: %d of %s completed", stage.Name, clusters.completed, rollout.Count(clusters.own, "cluster"))
 		return step
 	case clusters.undoing > 0:
-		s.Message = fmt.Sprintf("stage %s waits for %d clusters that roll earlier content back", stage.Name, clusters.undoing)
+		s.Message = fmt.Sprintf("stage %s waits until earlier content is rolled back in %s", stage.Name, rollout.Count(clusters.undoing, "cluster"))
 		return step
 	case clusters.absent > 0:
-		s.Message = fmt.Sprintf("stage %s waits for %d clusters that do not have the content", stage.Name, clusters.absent)
+		s.Message = fmt.Sprintf("stage %s waits for %s without the content", stage.Name, rollout.Count(clusters.absent, "cluster"))
 		return step
 	case clusters.completed == 0 && clusters.own+clusters.later > 0:
 		s.Message = "stage " + stage.Name + " waits: no cluster of the stage has completed"
