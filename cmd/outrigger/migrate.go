@@ -10,6 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/cli"
+	"github.com/outrigger/outrigger/cli/view"
 	"github.com/outrigger/outrigger/internal/switchover"
 	"github.com/outrigger/outrigger/kube"
 	"github.com/outrigger/outrigger/output"
@@ -45,7 +47,11 @@ func newMigrateCheck(shared *flags) *cobra.Command {
 			if o.Structured() {
 				err = o.Write(cmd.OutOrStdout(), report)
 			} else {
-				err = report.Write(cmd.OutOrStdout())
+				// Names and reasons of objects must not forge lines of the report.
+				for i := range report.Findings {
+					report.Findings[i].Message = view.OneLine(report.Findings[i].Message)
+				}
+				err = report.Write(cli.PrintableWriter(cmd.OutOrStdout()))
 			}
 			if err != nil {
 				return err

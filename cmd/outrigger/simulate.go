@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/outrigger/outrigger/cli"
+	"github.com/outrigger/outrigger/cli/view"
 	"github.com/outrigger/outrigger/internal/simulate"
 	"github.com/outrigger/outrigger/kube"
 	"github.com/outrigger/outrigger/output"
@@ -91,7 +93,11 @@ func (o *simulateOptions) print(ctx context.Context, cmd *cobra.Command, in *sim
 	if o.output.Structured() {
 		return o.output.Write(cmd.OutOrStdout(), result)
 	}
-	_, err = fmt.Fprint(cmd.OutOrStdout(), result.Text())
+	for i := range result.Events {
+		result.Events[i].Message = view.OneLine(result.Events[i].Message)
+	}
+	result.End = view.OneLine(result.End)
+	_, err = fmt.Fprint(cli.PrintableWriter(cmd.OutOrStdout()), result.Text())
 	return err
 }
 
