@@ -80,7 +80,7 @@ func newList(s *shared) *cobra.Command {
 func (s *shared) list(in *view.ListInput, o output.Flag) model {
 	all := view.NewSummaries(in)
 	if !o.Structured() {
-		return listed{all, in.Fault.Line()}
+		return listed{Summaries: all, note: in.Fault.Line()}
 	}
 	_, _ = fmt.Fprint(s.ErrOut, in.Fault.Line())
 	return all

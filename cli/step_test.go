@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/cli/view"
@@ -98,8 +99,34 @@ func TestTheNextStepNamesAFreeze(t *testing.T) {
 	})
 	const want = "frozen by RolloutFreeze x: sales (kubectl sidecarset unfreeze x)"
 	assert.Equal(t, []string{want}, nextOfRollout(frozen))
+	for request, ended := range map[string]bool{protocol.AbortUpdate: true, protocol.PromoteUpdate: false, protocol.ApproveUpdate: false, "permit": false} {
+		after := frozen.DeepCopy()
+		withoutEnded(after, request, true)
+		assert.Equal(t, ended, view.Frozen(after) == "", request)
+	}
 	s := newTestCluster(t, frozen)
 	require.ErrorContains(t, s.run("resume", "logs", "--temporal-payload-key-dir=", "--temporal-address=127.0.0.1:1").err, "; SidecarSet logs is "+want)
+}
+
+func TestTheNextStepLeavesOutWhatTheRequestEnds(t *testing.T) {
+	next := []string{"next: kubectl sidecarset status logs --watch"}
+	for reason, ends := range map[string]struct {
+		request string
+		full    bool
+	}{v1alpha1.ReasonAwaitingPermit: {request: "permit"}, v1alpha1.ReasonOutsideWindow: {protocol.PromoteUpdate, true}} {
+		set := sidecarSet(t, "logs", func(s *v1alpha1.SidecarSet) {
+			s.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Reason: reason, Message: "frozen"}}
+		})
+		withoutEnded(set, protocol.PromoteUpdate, false)
+		require.NotEqual(t, next, nextOfRollout(set))
+		withoutEnded(set, ends.request, ends.full)
+		assert.Equal(t, next, nextOfRollout(set))
+	}
+	byGate, byUser := &v1alpha1.RolloutStatus{Pause: &v1alpha1.RolloutPause{By: "RolloutPolicy web"}}, &v1alpha1.RolloutStatus{Pause: &v1alpha1.RolloutPause{By: "ann"}}
+	assert.True(t, endsPause(outriggerv1.VerbPromote, byGate))
+	assert.False(t, endsPause(outriggerv1.VerbPromote, byUser))
+	assert.False(t, endsPause(outriggerv1.VerbApprove, byUser))
+	assert.True(t, endsPause(outriggerv1.VerbResume, byUser))
 }
 
 func TestTheHistoryNamesTheActionAndItsReason(t *testing.T) {

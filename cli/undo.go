@@ -13,10 +13,12 @@ import (
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/cli/view"
@@ -112,6 +114,22 @@ func nextOfRollout(set *v1alpha1.SidecarSet) []string {
 		return paused
 	}
 	return []string{"next: kubectl sidecarset status " + set.Name + " --watch"}
+}
+
+// withoutEnded removes the freeze from the status of set if an accepted request has ended the freeze for the
+// rollout, because the operator writes the status later. An aborted rollout is rolled back during a freeze.
+// After the end of all steps, no windows apply.
+func withoutEnded(set *v1alpha1.SidecarSet, request string, full bool) {
+	c := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionProgressing)
+	if c == nil {
+		return
+	}
+	switch {
+	case request == string(outriggerv1.VerbPermit) && c.Reason == v1alpha1.ReasonAwaitingPermit,
+		request == protocol.AbortUpdate,
+		request == protocol.PromoteUpdate && full && c.Reason == v1alpha1.ReasonOutsideWindow:
+		meta.RemoveStatusCondition(&set.Status.Conditions, c.Type)
+	}
 }
 
 // changedImages returns a text that names the images that differ between the spec and the revision.

@@ -14,6 +14,7 @@ import (
 
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/cli/view"
 	"github.com/outrigger/outrigger/internal/action"
 	"github.com/outrigger/outrigger/kube"
@@ -59,14 +60,24 @@ func (s *shared) act(ctx context.Context, c *cluster, name string, spec outrigge
 	if err := c.awaitAction(ctx, a); err != nil {
 		return nil, fmt.Errorf("%s the rollout of SidecarSet %s: %w", spec.Verb, set.Name, err)
 	}
-	if spec.Verb == outriggerv1.VerbResume || spec.Verb == outriggerv1.VerbAbort {
+	if endsPause(spec.Verb, set.Status.Rollout) {
 		set.Status.Rollout = nil // The status may still show the ended pause.
 	}
+	withoutEnded(set, string(spec.Verb), spec.Full)
 	next := nextOfRollout(set)
 	if spec.Verb == outriggerv1.VerbPause {
 		next = []string{"next: " + view.ResumeCommand(set.Name)} // The status may not show the pause yet.
 	}
 	return stepAnswer{Name: set.Name, StepResult: protocol.StepResult{Message: a.Status.Message}, next: next}, nil
+}
+
+// endsPause reports whether an action with verb ends the pause that status shows. A promotion ends the pause
+// for a gate of the step.
+func endsPause(verb outriggerv1.RolloutVerb, status *v1alpha1.RolloutStatus) bool {
+	if verb == outriggerv1.VerbPromote && status != nil && status.Pause != nil {
+		return protocol.Pause{By: status.Pause.By}.ByPolicy()
+	}
+	return verb == outriggerv1.VerbResume || verb == outriggerv1.VerbAbort
 }
 
 // awaitAction waits for the end of a. If a is rejected or does not end in time, awaitAction returns an error.

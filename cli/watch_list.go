@@ -25,6 +25,16 @@ const (
 type listed struct {
 	view.Summaries
 	note string
+	// about changes with the fault in note, and not with the times in note.
+	about string
+}
+
+// newNote returns the note, or an empty string if shown has a note about the same fault.
+func (l listed) newNote(shown listed) string {
+	if l.about == shown.about {
+		return ""
+	}
+	return l.note
 }
 
 func (l listed) Text(s view.Style) string { return l.Summaries.Text(s) + l.note }
@@ -40,9 +50,7 @@ func (s *shared) watchList(ctx context.Context, c *cluster, o output.Flag) error
 	} else {
 		var shown listed
 		err = c.followSets(ctx, s.askRuns, func(all listed) error {
-			if all.note != shown.note {
-				_, _ = fmt.Fprint(s.ErrOut, all.note)
-			}
+			_, _ = fmt.Fprint(s.ErrOut, all.newNote(shown))
 			err := s.printChanged(o, shown.Summaries, all.Summaries, shown.Summaries == nil)
 			shown = all
 			return err
@@ -68,11 +76,12 @@ func (c *cluster) followSets(ctx context.Context, ask answers, show func(listed)
 				known, asked = c.listInput(ctx, sets, ask), time.Now()
 			}
 			known.Sets, known.Now = sets, time.Now()
-			last = listed{view.NewSummaries(known), known.Fault.Line()}
+			last = listed{view.NewSummaries(known), known.Fault.Line(), known.Fault.Reason}
 		case last.Summaries == nil || ctx.Err() != nil || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err):
 			return err
 		default:
 			last.note = "Note: " + err.Error() + "; the list is read again\n"
+			last.about = last.note
 		}
 		if err := show(last); err != nil {
 			return err

@@ -82,6 +82,18 @@ func unreachableTemporal(t *testing.T) sdk.Client {
 	return c
 }
 
+func TestAGrowingTimeInANoteIsNoNewNote(t *testing.T) {
+	note := func(reason, message string) listed {
+		fault := view.Fault{Reason: reason, Message: message}
+		return listed{note: fault.Line(), about: fault.Reason}
+	}
+	first := note(view.OperatorNotResponding, "not renewed for 62s")
+	assert.Equal(t, first.note, first.newNote(listed{}))
+	assert.Empty(t, note(view.OperatorNotResponding, "not renewed for 64s").newNote(first))
+	other := note(v1alpha1.ReasonWorkerUnavailable, "no worker polls")
+	assert.Equal(t, other.note, other.newNote(first))
+}
+
 func TestAWatchedListSurvivesFailedReads(t *testing.T) {
 	down := &url.Error{Err: &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}
 	forbidden := apierrors.NewForbidden(schema.GroupResource{}, "", nil)

@@ -318,9 +318,9 @@ func (p *Plan) Text(s Style) string {
 	for _, note := range p.Notes {
 		lines = append(lines, s.Paint.in(Busy, "Note: ")+note)
 	}
-	steps, more := " in "+rollout.Count(len(p.Batches), "step"), "steps more"
+	steps, more := " in "+rollout.Count(len(p.Batches), "step"), "more step"
 	if p.Policy != "" { // In this case, a step is a step of the policy.
-		steps, more = "", "more lines"
+		steps, more = "", "more line"
 	}
 	lines = append(lines, fmt.Sprintf("%d of %s%s, at most %d unavailable at once (maxUnavailable %s); %d have this version, %d stay old",
 		p.upgraded(), rollout.Count(p.Counts.Matched, "pod"), steps, p.Limits.Slots, p.Limits.MaxUnavailable, p.Counts.Updated, len(p.Stay)))
@@ -332,7 +332,7 @@ func (p *Plan) Text(s Style) string {
 	}
 	for i, batch := range p.Batches {
 		if !s.Wide && i == shownBatches {
-			lines = append(lines, fmt.Sprintf("  … %d %s (-o wide)", len(p.Batches)-i, more))
+			lines = append(lines, fmt.Sprintf("  … %s (-o wide)", rollout.Count(len(p.Batches)-i, more)))
 			break
 		}
 		lines = append(lines, fmt.Sprintf("%4d  %s", i+1, someOf(batch, s.Wide)))
