@@ -97,12 +97,12 @@ func startNote(set *v1alpha1.SidecarSet, plan *rollout.Plan, pause *v1alpha1.Rol
 func pauseBegan(before, after *v1alpha1.SidecarSet, was, is string) bool {
 	earlier, pause := pauseIn(before), pauseIn(after)
 	switch {
-	case is != v1alpha1.ReasonPaused:
+	case !isPauseReason(is):
 		return false
 	case pause != nil && earlier != nil && *pause == *earlier && isTemporalReason(was):
 		return false
 	default:
-		return was != v1alpha1.ReasonPaused || pause != nil && (earlier == nil || *pause != *earlier)
+		return !isPauseReason(was) || pause != nil && (earlier == nil || *pause != *earlier)
 	}
 }
 
@@ -110,10 +110,10 @@ func pauseBegan(before, after *v1alpha1.SidecarSet, was, is string) bool {
 // outage of Temporal.
 func pauseEnded(before, after *v1alpha1.SidecarSet, was, is string) bool {
 	// A pause in force is not shown if no pod remains.
-	if is == v1alpha1.ReasonPaused || isTemporalReason(is) || pauseIn(after) != nil || after.Spec.UpdateStrategy.Paused {
+	if isPauseReason(is) || isTemporalReason(is) || pauseIn(after) != nil || after.Spec.UpdateStrategy.Paused {
 		return false
 	}
-	return was == v1alpha1.ReasonPaused || isTemporalReason(was) && pauseIn(before) != nil && pauseIn(after) == nil
+	return isPauseReason(was) || isTemporalReason(was) && pauseIn(before) != nil && pauseIn(after) == nil
 }
 
 func pauseIn(set *v1alpha1.SidecarSet) *v1alpha1.RolloutPause {
@@ -144,10 +144,16 @@ func faultEvents(was, is reasonMessage) (events []rolloutEvent) {
 	}
 	switch is.reason {
 	case v1alpha1.ReasonTemporalUnavailable, v1alpha1.ReasonTemporalThrottled, v1alpha1.ReasonWorkerUnavailable, v1alpha1.ReasonRolloutFailing,
-		v1alpha1.ReasonRunUnreadable, podstate.ImagePullBackOff, v1alpha1.ReasonContainerCannotStart:
+		v1alpha1.ReasonRunUnreadable, v1alpha1.ReasonQuarantined, podstate.ImagePullBackOff, v1alpha1.ReasonContainerCannotStart:
 		events = append(events, rolloutEvent{corev1.EventTypeWarning, is.reason, is.message})
 	}
 	return events
+}
+
+// isPauseReason reports whether a reason of Progressing shows a pause. A gate without a clear result pauses
+// the run.
+func isPauseReason(reason string) bool {
+	return reason == v1alpha1.ReasonPaused || reason == v1alpha1.ReasonGateInconclusive
 }
 
 func isTemporalReason(reason string) bool {

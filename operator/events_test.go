@@ -61,6 +61,9 @@ func TestSpec8_EventsFollowFromTheChangeOfStatus(t *testing.T) {
 		{"pods rejected", withReasons(running, fine, "a", 2), withReasons("RolloutFailing", "RolloutFailing", "b", 2), []rolloutEvent{{"Warning", "RolloutFailing", "b"}}},
 		{"broken image", withReasons(waiting, fine, "a", 2), withReasons(waiting, "ImagePullBackOff", "b", 2), []rolloutEvent{{"Warning", "ImagePullBackOff", "b"}}},
 		{"more pods with the broken image", withReasons(waiting, "ImagePullBackOff", "a", 2), withReasons(waiting, "ImagePullBackOff", "b", 2), nil},
+		{"rolled back", withReasons(running, fine, "a", 2), withReasons("RollingBack", v1alpha1.ReasonQuarantined, "b", 2), []rolloutEvent{{"Warning", "Quarantined", "b"}}},
+		{"paused by a gate", withReasons(running, fine, "a", 2), withReasons(v1alpha1.ReasonGateInconclusive, fine, "b", 2), []rolloutEvent{{"Normal", "RolloutPaused", "b"}}},
+		{"resumed after a gate", withReasons(v1alpha1.ReasonGateInconclusive, fine, "a", 2), withReasons(running, fine, "b", 2), []rolloutEvent{{"Normal", "RolloutResumed", "b"}}},
 		{"container that cannot start", withReasons(waiting, fine, "a", 2), withReasons(waiting, "ContainerCannotStart", "b", 2), []rolloutEvent{{"Warning", "ContainerCannotStart", "b"}}},
 	} {
 		assert.Equal(t, c.want, eventsFor(c.before, c.after, nil, 2), c.name)
