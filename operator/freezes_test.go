@@ -53,7 +53,7 @@ func TestSpec11_7_ARunIsWokenOnceAfterEachFreeze(t *testing.T) {
 			state.recordFrozen(seen.frozen())
 			if state.untilCheck(seen, now) <= 0 {
 				state.recordCheck(seen, now)
-				if seen.hasWorkFor(&runs.Run{}) && state.mayWake(counts, now) {
+				if seen.hasWorkFor(&runs.Run{}) && state.mayWake(counts, false, now) {
 					woken++
 				}
 			}
@@ -80,7 +80,7 @@ func TestSpec11_7_ARunWithAnUnknownFreezeIsWokenWithABackoff(t *testing.T) {
 	var state runState
 	for range 3600 {
 		state.forgetWake(now)
-		if state.mayWake(protocol.Counts{Remaining: 3}, now) {
+		if state.mayWake(protocol.Counts{Remaining: 3}, false, now) {
 			woken++
 		}
 		now = now.Add(time.Second)

@@ -170,14 +170,32 @@ func (o *observation) measuresFailuresOf(run *runs.Run) bool {
 // wake.
 func (p *pass) mayWake(now time.Time) bool {
 	measures := p.measuresFailuresOf(p.run) && now.Sub(p.state.wokenAt) >= minWakeInterval
-	return (measures || p.hasWorkFor(p.run)) && p.state.mayWake(p.plan.Counts, now)
+	return (measures || p.hasWorkFor(p.run)) && p.state.mayWake(p.plan.Counts, respectsBudgets(p.run), now)
+}
+
+// respectsBudgets reports whether the step of a run respects PodDisruptionBudgets.
+func respectsBudgets(run *runs.Run) bool {
+	return run.Stage.Limits() && run.Stage.Step.RespectBudgets
+}
+
+// need contains the reasons to wake a sleeping run: work, upgraded pods that are not ready, and the end of a
+// step or of a rollback.
+type need struct{ work, unhealthy, ends bool }
+
+func (o *observation) need() need {
+	return need{o.hasWork(), o.unhealthy, o.planEnds()}
+}
+
+// planEnds reports whether, as of the plan, the step is reached or the rollback has ended.
+func (o *observation) planEnds() bool {
+	return o.plan.Phase == protocol.PhaseStepReached || o.plan.Phase == protocol.PhaseQuarantined
 }
 
 // endsWaitOf reports whether run waits for upgraded pods although, as of the plan, the step is reached or
 // the rollback has ended. In this case, all upgraded pods are ready, and the run has no pods to upgrade.
 func (o *observation) endsWaitOf(run *runs.Run) bool {
 	waits := run.Phase == protocol.PhaseWaiting || run.Phase == protocol.PhaseFrozen
-	return waits && (o.plan.Phase == protocol.PhaseStepReached || o.plan.Phase == protocol.PhaseQuarantined)
+	return waits && o.planEnds()
 }
 
 // awaitsStep reports whether pods are left for a later step. Only a run begins the later step.

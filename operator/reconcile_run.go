@@ -213,7 +213,7 @@ func (s *runStep) reconcileOpenRun(ctx context.Context, p *pass) error {
 // run does not answer, the condition shows the plan of the operator.
 func (s *runStep) readWait(ctx context.Context, p *pass) {
 	p.state.waits = ""
-	limited := p.run.Phase == protocol.PhaseWaiting && p.run.Stage.Limits() && (p.run.Stage.Step.Domains != nil || p.run.Stage.Step.RespectBudgets)
+	limited := p.run.Phase == protocol.PhaseWaiting && p.run.Stage.Limits() && (p.run.Stage.Step.Domains != nil || respectsBudgets(p.run))
 	if !limited && !p.awaitsPermit() {
 		return
 	}
@@ -295,8 +295,12 @@ func (s *runStep) correctGeneration(ctx context.Context, p *pass) error {
 }
 
 // wake signals a sleeping run to plan immediately. If the run has ended, wake does nothing and returns nil.
+// After an error, the next pass wakes the run again.
 func (s *runStep) wake(ctx context.Context, p *pass) error {
 	_, err := s.client.Signal(ctx, runs.Reference(p.set), protocol.GenerationSignal, protocol.GenerationInput{Generation: p.set.Generation})
+	if err != nil {
+		p.state.wokenAt = time.Time{}
+	}
 	return err
 }
 
@@ -305,7 +309,8 @@ func (s *runStep) restartRun(ctx context.Context, p *pass) error {
 	done := p.run.Completed() && !p.run.GenerationMismatch(p.set) && !quarantineLost(p.set, p.run)
 	lost := !done && p.state.finished != p.set.Generation
 	p.out.ended = done
-	if !p.hasWork() && !p.awaitsStep() && !p.awaitsPermit() && (!lost || !p.inProgress()) {
+	// A run that is lost during a freeze is started again, because a rollback continues during a freeze.
+	if !p.hasWork() && !p.awaitsStep() && !p.awaitsPermit() && (!lost || !p.inProgress() && !p.frozen()) {
 		p.state.endedAt, p.state.rejected = time.Time{}, nil
 		return nil
 	}

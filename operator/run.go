@@ -51,6 +51,7 @@ func (s *runStep) reconcile(ctx context.Context, p *pass) error {
 		p.state = s.states.of(p.set)
 		p.state.observeGeneration(p.set.Generation, s.clock.Now())
 		p.state.recordFrozen(p.frozen())
+		p.state.recordNeed(p.need())
 		if s.changed(p.set.Name) {
 			p.state.checkedAt = time.Time{}
 			p.state.readRunAgain(s.clock.Now())

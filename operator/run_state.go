@@ -103,9 +103,11 @@ type runState struct {
 	checkedCounts protocol.Counts
 	hadWork       bool
 	// wokenAt is the time at which the run was last woken. wokenFor contains the counts at that
-	// time.
-	wokenAt  time.Time
-	wokenFor protocol.Counts
+	// time. needChanged is set if the reasons to wake the run have changed since then.
+	wokenAt     time.Time
+	wokenFor    protocol.Counts
+	needs       need
+	needChanged bool
 	// frozen is set while the plan is frozen.
 	frozen bool
 	// endedAt is the time at which the operator first observed that the run has ended although
@@ -246,21 +248,31 @@ func (s *runState) recordCheck(o *observation, now time.Time) {
 // stuck reports whether nothing has changed between the last two checks although the run has work.
 func (s *runState) stuck() bool { return s.hadWork && s.checkInterval > runs.Backoff(minCheckInterval) }
 
-// runCounts returns the counts that only the run changes. The other counts also change because of pods that the run
-// does not upgrade.
+// runCounts returns the counts that only the run changes. The other counts also change because of pods that
+// the run does not upgrade.
 func runCounts(c protocol.Counts) [4]int {
 	return [4]int{c.Remaining, c.Converging, c.Migrating, c.Migrated}
 }
 
-// mayWake reports whether to wake a run that waits for a signal, and if so, records the wake. The same
-// counts wake the run only once, because the run also plans when the timer of the run expires. A change of
-// only the unavailable pods wakes the run at most once per minWakeInterval.
-func (s *runState) mayWake(counts protocol.Counts, now time.Time) bool {
-	slotsChanged := counts.Unavailable != s.wokenFor.Unavailable && now.Sub(s.wokenAt) >= minWakeInterval
-	if !s.wokenAt.IsZero() && runCounts(counts) == runCounts(s.wokenFor) && !slotsChanged {
+// recordNeed records the reasons to wake the run.
+func (s *runState) recordNeed(needs need) {
+	if needs != s.needs {
+		s.needs, s.needChanged = needs, true
+	}
+}
+
+// mayWake reports whether to wake a run that waits for a signal, and if so, records the wake. The same counts
+// wake the run only once, because the run also plans when the timer of the run expires. A change of only the
+// unavailable pods or of the reasons to wake the run wakes the run at most once per minWakeInterval. For
+// example, the last wake may have found that the app of another pod had just taken the slot. With budgets,
+// this also applies to a change of only the ready pods.
+func (s *runState) mayWake(counts protocol.Counts, budgets bool, now time.Time) bool {
+	changed := s.needChanged || counts.Unavailable != s.wokenFor.Unavailable || budgets && counts.Ready != s.wokenFor.Ready
+	again := changed && now.Sub(s.wokenAt) >= minWakeInterval
+	if !s.wokenAt.IsZero() && runCounts(counts) == runCounts(s.wokenFor) && !again {
 		return false
 	}
-	s.wokenAt, s.wokenFor = now, counts
+	s.wokenAt, s.wokenFor, s.needChanged = now, counts, false
 	return true
 }
 

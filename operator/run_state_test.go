@@ -22,7 +22,7 @@ func TestARunThatDoesNothingWithItsWorkIsWokenOnce(t *testing.T) {
 			return false
 		}
 		state.recordCheck(seen, now)
-		return state.mayWake(counts, now)
+		return state.mayWake(counts, false, now)
 	}
 	wakes := func(seconds int, counts func(second int) protocol.Counts) (woken int) {
 		for second := range seconds {
@@ -45,6 +45,14 @@ func TestARunThatDoesNothingWithItsWorkIsWokenOnce(t *testing.T) {
 		other.Unavailable = second % 2
 		return other
 	}), 1, "slots come and go, and no pod takes them")
+	assert.Equal(t, 1, wakes(60, func(second int) protocol.Counts {
+		state.recordNeed(need{work: second >= 30})
+		return stuck
+	}), "the app of another pod had taken the slot")
+	budgets := stuck
+	budgets.Ready++
+	assert.False(t, state.mayWake(budgets, false, now.Add(minWakeInterval)))
+	assert.True(t, state.mayWake(budgets, true, now.Add(minWakeInterval)), "a PodDisruptionBudget may allow an upgrade now")
 	assert.Equal(t, 3, wakes(60, func(second int) protocol.Counts { return protocol.Counts{Matched: 9, Remaining: 2 - second/20} }), "each time that it did something")
 }
 

@@ -46,8 +46,10 @@ type slowTemporal struct {
 	// answer is the answer of the run to the query status, and queried is the number of queries.
 	answer  protocol.RolloutStatus
 	queried int
-	// signals are the names of the signals that were sent to an open run.
-	signals []string
+	// signals are the names of the signals that were sent to an open run. unsignalled is the error of every
+	// SignalWorkflowExecution call, if set.
+	signals     []string
+	unsignalled error
 	// rejected is the error of every SignalWithStart call, if set. started is the newest call.
 	rejected error
 	started  *workflowservice.SignalWithStartWorkflowExecutionRequest
@@ -84,7 +86,7 @@ func (s *slowTemporal) DescribeWorkflowExecution(context.Context, *workflowservi
 
 func (s *slowTemporal) SignalWorkflowExecution(_ context.Context, request *workflowservice.SignalWorkflowExecutionRequest, _ ...grpc.CallOption) (*workflowservice.SignalWorkflowExecutionResponse, error) {
 	s.signals = append(s.signals, request.SignalName)
-	return &workflowservice.SignalWorkflowExecutionResponse{}, nil
+	return &workflowservice.SignalWorkflowExecutionResponse{}, s.unsignalled
 }
 
 // DescribeNamespace answers probes with an error that does not concern rollouts.
@@ -416,4 +418,26 @@ func TestSpec11_12_ALostRunContinuesWithItsOwnQuarantine(t *testing.T) {
 	}
 	p := &pass{set: set, run: &runs.Run{Stage: &quarantined}}
 	assert.Equal(t, quarantined.Quarantine, p.start(nil).Stage.Quarantine)
+}
+
+func TestSpec8_3_AWakeThatFailedIsSentAgain(t *testing.T) {
+	env := newSlowEnv(t)
+	p := &pass{set: named("quick"), state: &runState{}, now: env.clock.Now()}
+	counts := protocol.Counts{Matched: 2, Remaining: 2}
+	require.True(t, p.state.mayWake(counts, false, p.now))
+	env.unsignalled = serviceerror.NewUnavailable("database failover")
+	require.Error(t, env.wake(t.Context(), p))
+	require.True(t, p.state.mayWake(counts, false, p.now))
+	env.unsignalled = nil
+	require.NoError(t, env.wake(t.Context(), p))
+	assert.False(t, p.state.mayWake(counts, false, p.now))
+}
+
+// A rollback, and the measurement of failed pods, continue during a freeze.
+func TestSpec8_3_ARunThatIsLostDuringAFreezeIsStartedAgain(t *testing.T) {
+	env := newSlowEnv(t)
+	p := &pass{set: setAt(generation), state: &runState{}, run: &runs.Run{Generation: generation, Status: enums.WORKFLOW_EXECUTION_STATUS_TERMINATED}, now: env.clock.Now()}
+	p.plan, p.frozenReason = plan(protocol.PhaseFrozen, protocol.Counts{Matched: 2, Remaining: 1}), v1alpha1.ReasonFrozen
+	require.NoError(t, env.restartRun(t.Context(), p))
+	assert.NotNil(t, env.started)
 }
