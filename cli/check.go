@@ -187,7 +187,7 @@ func (i *installation) converts(ctx context.Context, definition *apiextensionsv1
 		switch err := i.readOne(ctx, kind); {
 		case err == nil:
 		case strings.Contains(err.Error(), "conversion webhook"), errors.Is(err, context.DeadlineExceeded) && !version.Storage:
-			return fmt.Errorf("the webhook that converts SidecarSets does not answer, so kubectl cannot read them in %s: %w: %s",
+			return fmt.Errorf("the webhook that converts SidecarSets does not respond, so kubectl cannot read them in %s: %w: %s",
 				version.Name, err, i.podsOf(ctx, "webhook"))
 		default:
 			return i.failure(err, "read SidecarSets in "+version.Name)

@@ -72,7 +72,7 @@ func localName(role string) string {
 // temporalNext returns the next command while Temporal does not respond. If the cluster has no Deployment of
 // the operator, temporalNext assumes that Temporal runs outside of the cluster, too.
 func (c *cluster) temporalNext(ctx context.Context) string {
-	const after = "rollouts continue by themselves once it answers; "
+	const after = "rollouts continue by themselves once it responds; "
 	if deployments, err := c.deploymentsOf(ctx, "operator"); err == nil && len(deployments) == 0 {
 		return after + "start its process again (on a local stack: make start ROLE=temporal)"
 	}

@@ -133,9 +133,9 @@ func TestCheckProvesThatTheWebhookConverts(t *testing.T) {
 	dead := apierrors.NewInternalError(errors.New("conversion webhook for apps.kruise.io/v1alpha1, Kind=SidecarSet failed: connection refused"))
 	got = part(t, "definition", answers(dead), definition, sidecarSet(t, "logs"))
 	assert.Equal(t, view.CheckFailed, got.State)
-	assert.Contains(t, got.Message, "the webhook that converts SidecarSets does not answer, so kubectl cannot read them in v1beta1: ")
+	assert.Contains(t, got.Message, "the webhook that converts SidecarSets does not respond, so kubectl cannot read them in v1beta1: ")
 	got = part(t, "definition", answers(context.DeadlineExceeded), definition, sidecarSet(t, "logs"))
-	assert.Contains(t, got.Message, "the webhook that converts SidecarSets does not answer", "a frozen webhook")
+	assert.Contains(t, got.Message, "the webhook that converts SidecarSets does not respond", "a frozen webhook")
 	got = part(t, "definition", answers(apierrors.NewForbidden(schema.GroupResource{}, "logs", errors.New("no"))), definition, sidecarSet(t, "logs"))
 	assert.Equal(t, view.CheckUnknown, got.State, "a user may not read SidecarSets")
 }
@@ -263,8 +263,8 @@ func TestTheNextCommandFitsTheDeploymentOfARole(t *testing.T) {
 
 func TestEachCommandNamesTheFaultOfTheInstallation(t *testing.T) {
 	const (
-		temporal = "Temporal at t:7233 does not answer"
-		workers  = "Temporal answers, but no worker claims the tasks in task queue q (Temporal at t:7233, namespace n)"
+		temporal = "Temporal at t:7233 does not respond"
+		workers  = "Temporal responds, but no worker claims the tasks in task queue q (Temporal at t:7233, namespace n)"
 		silent   = "the operator does not respond, and status may be old: the operator has not renewed Lease kruise-system/outrigger-operator for "
 		old      = " (after a start, the operator leads within 15s; without --leader-elect, the operator renews no Lease): namespace kruise-system has no Deployment of the operator: " +
 			"start its process outside of the cluster again (on a local stack: make start ROLE=operator), or install it"
@@ -286,7 +286,7 @@ func TestEachCommandNamesTheFaultOfTheInstallation(t *testing.T) {
 		"nobody renews, and the clock of the cluster is fast": {late, false, "", "Operator: " + silent + "2s" + old},
 		"the operator cannot report any more":                 {time.Minute, false, "EngineUnavailable: " + temporal, "Operator: " + silent + "1m2s" + old},
 		"no Temporal": {time.Second, false, "EngineUnavailable: " + temporal,
-			"Temporal: " + temporal + "; rollouts continue by themselves once it answers; start its process again (on a local stack: make start ROLE=temporal)"},
+			"Temporal: " + temporal + "; rollouts continue by themselves once it responds; start its process again (on a local stack: make start ROLE=temporal)"},
 		"no workers": {time.Second, false, "WorkerUnavailable: " + workers,
 			"Workers: " + workers + ": namespace kruise-system has no Deployment of the worker: start its process outside of the cluster again (on a local stack: make start ROLE=worker-1), or install it"},
 		"a fault of a later version": {time.Second, false, "Other: cause", noFault},
@@ -324,7 +324,7 @@ func TestSpec8_10_1_CheckTellsAWrongAddressFromATemporalThatIsDown(t *testing.T)
 			"set --temporal-address or TEMPORAL_ADDRESS to the Temporal of the operator, or forward a port to this Temporal"
 		noWorker = ", but: no worker: namespace kruise-system has no Deployment of the worker: " +
 			"start its process outside of the cluster again (on a local stack: make start ROLE=worker-1), or install it"
-		next = "; rollouts continue by themselves once it answers; start its process again (on a local stack: make start ROLE=temporal)"
+		next = "; rollouts continue by themselves once it responds; start its process again (on a local stack: make start ROLE=temporal)"
 	)
 	for name, c := range map[string]struct {
 		renews bool
@@ -360,7 +360,7 @@ func TestSpec8_10_1_CheckTellsAWrongAddressFromATemporalThatIsDown(t *testing.T)
 				}, lease)
 				i := &installation{cluster: &cluster{Reader: s.Client, live: s.Client, systemNamespace: "kruise-system"}}
 				assert.EqualError(t, i.unreachedTemporal(t.Context(), refused, false), c.want)
-				assert.EqualError(t, i.unreachedTemporal(t.Context(), refused, true), refused.Error()+next, "a Temporal that does not answer in time")
+				assert.EqualError(t, i.unreachedTemporal(t.Context(), refused, true), refused.Error()+next, "a Temporal that does not respond in time")
 			})
 		})
 	}

@@ -58,7 +58,7 @@ func (i *installation) called(ctx context.Context, installed *admissionregistrat
 	case len(installed.Rules) == 0:
 		return fmt.Errorf("not activated yet: no replica has been reachable long enough: %s", i.podsOf(ctx, "webhook"))
 	case ptr.Deref(installed.FailurePolicy, admissionregistrationv1.Fail) == admissionregistrationv1.Ignore:
-		return unknownError{"the failurePolicy of the webhook is Ignore, so pods are admitted even if the webhook does not answer; the condition Injected of a SidecarSet shows whether it answers"}
+		return unknownError{"the failurePolicy of the webhook is Ignore, so pods are admitted even if the webhook does not respond; the condition Injected of a SidecarSet shows whether it responds"}
 	}
 	labels, err := kube.NamespaceLabels(ctx, i)(pod.Namespace)
 	if apierrors.IsNotFound(err) {
@@ -75,7 +75,7 @@ func (i *installation) called(ctx context.Context, installed *admissionregistrat
 	case !covers.Pod(pod):
 		return unknownError{"its objectSelector leaves out pods without labels"}
 	case !followed.Everything() && pod.Labels == nil:
-		return unknownError{"its match condition " + match.ConditionName + " leaves out pods that no SidecarSet selects (--match-conditions); the condition Injected of a SidecarSet says whether it answers"}
+		return unknownError{"its match condition " + match.ConditionName + " leaves out pods that no SidecarSet selects (--match-conditions); the condition Injected of a SidecarSet says whether it responds"}
 	}
 	return nil
 }
@@ -97,7 +97,7 @@ func (i *installation) callWebhook(ctx context.Context, pod *corev1.Pod, install
 	case strings.Contains(err.Error(), fmt.Sprintf("admission webhook %q denied", kube.PodWebhookName)):
 		return nil
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("the API server did not admit a pod within %ds: this webhook, or another webhook of pods, does not answer: %s", seconds+1, i.podsOf(ctx, "webhook"))
+		return fmt.Errorf("the API server did not admit a pod within %ds: this webhook, or another webhook of pods, does not respond: %s", seconds+1, i.podsOf(ctx, "webhook"))
 	case strings.Contains(err.Error(), fmt.Sprintf("failed calling webhook %q", kube.PodWebhookName)):
 		return fmt.Errorf("%w: %s", err, i.podsOf(ctx, "webhook"))
 	}

@@ -44,7 +44,7 @@ func (i *installation) workers(ctx context.Context) (string, error) {
 	} {
 		described, err := r.describe(ctx, tasks.queue, tasks.kind)
 		if temporal.IsUnreachable(err) {
-			return "", unknownError{r.endpoint() + " does not answer, so nothing is known about the workers"}
+			return "", unknownError{r.endpoint() + " does not respond, so nothing is known about the workers"}
 		}
 		if err != nil {
 			return "", r.explain(err)

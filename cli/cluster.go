@@ -32,7 +32,7 @@ import (
 const (
 	// pageSize is the page size of kubectl.
 	pageSize = 500
-	// dialTimeout limits the wait for an API server that does not answer.
+	// dialTimeout limits the wait for an API server that does not respond.
 	dialTimeout = 4 * time.Second
 )
 

@@ -86,7 +86,7 @@ func (c *cluster) correct(ctx context.Context, fault view.Fault, runs ...view.Ru
 	case answered && fault.Reason == v1alpha1.ReasonWorkerUnavailable:
 		return view.Fault{}
 	case silent && !answered && fault == (view.Fault{}):
-		return view.Fault{Reason: view.RunNotResponding, Message: "no worker answers for the run: " + c.podsOf(ctx, "worker")}
+		return view.Fault{Reason: view.RunNotResponding, Message: "no worker responds for the run: " + c.podsOf(ctx, "worker")}
 	}
 	return fault
 }

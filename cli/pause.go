@@ -202,7 +202,7 @@ func (r *runs) explainUpdate(of *v1alpha1.SidecarSet, update string, err error) 
 	specPause := view.PatchStrategy(set, "paused", "true")
 	next, withdraw := "spec.updateStrategy.paused pauses the next run: "+specPause,
 		"to withdraw it: "+view.ResumeCommand(set)+"; the spec pauses the rollout in any case: "+specPause
-	unreachable := "to pause by the spec, which takes effect when Temporal answers: " + specPause
+	unreachable := "to pause by the spec, which takes effect when Temporal responds: " + specPause
 	if update == protocol.ResumeUpdate {
 		next = "kubectl sidecarset status " + set
 		withdraw, unreachable = "to withdraw it: kubectl sidecarset pause "+set, viaCluster(update+" "+set)

@@ -27,7 +27,7 @@ var localRuns = &runs{options: temporal.Options{Address: "127.0.0.1:7233", Names
 
 const (
 	pausePatch = `kubectl patch sidecarset logs --type=merge -p '{"spec":{"updateStrategy":{"paused":true}}}'`
-	unread     = "not confirmed: no worker answers for the run (kubectl sidecarset check)"
+	unread     = "not confirmed: no worker responds for the run (kubectl sidecarset check)"
 	here       = "Temporal at 127.0.0.1:7233, namespace default"
 )
 
@@ -43,7 +43,7 @@ func TestTheErrorOfAnUpdateHasItsRemedy(t *testing.T) {
 			"spec.updateStrategy.paused pauses the next run: " + pausePatch + "; if the operator uses another Temporal than " + strings.TrimPrefix(here, "Temporal at ") + ", " + otherTemporal},
 		{protocol.ResumeUpdate, sdk.NewApplicationError(protocol.NotPaused, ""), "the run is not paused (kubectl sidecarset status logs)"},
 		{protocol.PauseUpdate, serviceerror.NewUnavailable("x"), here + ": no answer (check the server, the network and --temporal-tls, or correct --temporal-address or TEMPORAL_ADDRESS); " +
-			"to pause by the spec, which takes effect when Temporal answers: " + pausePatch},
+			"to pause by the spec, which takes effect when Temporal responds: " + pausePatch},
 	} {
 		require.EqualError(t, localRuns.explainUpdate(sidecarSet(t, "logs"), c.update, c.err), c.want)
 	}

@@ -35,7 +35,7 @@ const (
 	needsKeys = "if the run is encrypted, name the keys with --temporal-payload-key-dir"
 )
 
-// errUnread is the error of an update that was sent, and that the run has not answered.
+// errUnread is the error of an update that was sent, and to which the run has not responded.
 var errUnread = errors.New("not confirmed: " + protocol.NoAnswer)
 
 // errNotResponding is the error of a query that no worker answers although Temporal is available.

@@ -184,7 +184,7 @@ func TestResumeEndsAPauseBySpec(t *testing.T) {
 		s.Status.Rollout = &v1alpha1.RolloutStatus{Pause: &v1alpha1.RolloutPause{By: "ann"}}
 	}))
 	assert.Equal(t, "sidecarset/logs resumed (spec.updateStrategy.paused is false)\nnext: kubectl sidecarset status logs --watch\n", s.shows("resume", "logs"))
-	require.Error(t, s.run("resume", "both").err, "the run is paused, too, and Temporal does not answer")
+	require.Error(t, s.run("resume", "both").err, "the run is paused, too, and Temporal does not respond")
 	for _, name := range []string{"logs", "both"} {
 		set := &v1alpha1.SidecarSet{}
 		require.NoError(t, s.Get(t.Context(), client.ObjectKey{Name: name}, set))

@@ -53,8 +53,8 @@ func TestAWatchedListAndAPageAskTheRuns(t *testing.T) {
 	fake := newTestCluster(t, set)
 	c := &cluster{Reader: fake.Client, live: fake.Client}
 	for want, run := range map[string]view.RunInput{
-		"Waiting (the run does not respond)":                  {NotResponding: true},
-		"Progressing (Temporal does not answer this command)": {Unreachable: true},
+		"Waiting (the run does not respond)":                      {NotResponding: true},
+		"Progressing (Temporal does not respond to this command)": {Unreachable: true},
 		"Progressing": {},
 	} {
 		ask := func(_ context.Context, asked []v1alpha1.SidecarSet) map[string]view.RunInput {

@@ -191,7 +191,7 @@ func TestAWrongTemporalAddressStopsOnlyCommandsThatNeedTemporal(t *testing.T) {
 	require.NoError(t, s.run(at("temporal", "undo", "logs", "--dry-run=client")...).err)
 	const refused = "Temporal at 127.0.0.1:1, namespace default: connection refused (start the server, or correct --temporal-address or TEMPORAL_ADDRESS)"
 	require.EqualError(t, s.run(at("127.0.0.1:1", "pause", "logs")...).err, "pause the rollout of SidecarSet logs: "+refused+
-		"; to pause by the spec, which takes effect when Temporal answers: "+pausePatch)
+		"; to pause by the spec, which takes effect when Temporal responds: "+pausePatch)
 	for _, update := range []string{"resume", "approve", "promote", "abort", "retry"} {
 		require.EqualError(t, s.run(at("127.0.0.1:1", update, "logs")...).err, update+" the rollout of SidecarSet logs: "+refused+
 			"; through the operator: kubectl sidecarset "+update+" logs --via-cluster")

@@ -74,7 +74,7 @@ func NewScheme() (*runtime.Scheme, error) {
 }
 
 // RESTConfig returns the configuration of the connection to the cluster. RESTConfig fails if no valid
-// configuration is found, or if the API server does not answer within connectTimeout.
+// configuration is found, or if the API server does not respond within connectTimeout.
 func (o Options) RESTConfig() (*rest.Config, error) {
 	if o.Kubeconfig == "" {
 		if err := CheckKubeconfig(); err != nil {
@@ -117,7 +117,7 @@ type Manager struct {
 }
 
 // GuardConversion adds a ConversionGuard to the manager. The guard keeps SidecarSets readable for all roles
-// while the conversion webhook does not answer. Only the webhook role may call GuardConversion, because the
+// while the conversion webhook does not respond. Only the webhook role may call GuardConversion, because the
 // other roles have no permission to patch the CustomResourceDefinition.
 func (m *Manager) GuardConversion() (err error) {
 	down := func() time.Duration { return m.Watches.Down(&v1alpha1.SidecarSet{}) }

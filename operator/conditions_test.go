@@ -143,7 +143,7 @@ func TestSpec8_ConditionsGiveOneExactReason(t *testing.T) {
 			seen:        observation{plan: plan(protocol.PhaseComplete, all), uninjected: uninjectedPods{count: 1, example: "shop/p"}},
 			progressing: condition{no, "RolloutComplete", "message"}, available: ready, degraded: good,
 			injected: &condition{no, "PodsWithoutSidecar", "1 pod matches but was not injected, shop/p; it gets the sidecars once it is recreated"}},
-		{name: "the webhook does not answer", started: generation,
+		{name: "the webhook does not respond", started: generation,
 			seen:        observation{plan: plan(protocol.PhaseComplete, all), uninjected: uninjectedPods{count: 2, example: "shop/p"}, webhookFault: "fault"},
 			progressing: condition{no, "RolloutComplete", "message"}, available: ready, degraded: good,
 			injected: &condition{no, "WebhookUnavailable", "fault"}},

@@ -39,7 +39,7 @@ func TestSpec8_10_AQueryThatFailsIsNoReport(t *testing.T) {
 		{name: "the workers respond", known: true},
 		{name: "they do not", workers: silent, want: silent, known: true},
 		{name: "Temporal rejects the query", err: errors.New("permission denied")},
-		{name: "Temporal does not answer", err: refused, unavailable: refused, want: down, known: true},
+		{name: "Temporal does not respond", err: refused, unavailable: refused, want: down, known: true},
 		{name: "the workers connect again", workers: silent, after: reconnectTime - time.Second, known: true},
 		{name: "they do not connect", workers: silent, after: reconnectTime, want: silent, known: true},
 	} {

@@ -89,10 +89,10 @@ func (e *testEnv) testTemporalAway(t *testing.T) {
 	})
 	assert.Equal(t, int64(1), got.Status.Rollout.Generation)
 	assert.Equal(t, []int32{1, 0}, counts(got)[:2])
-	assert.Equal(t, reasonMessage{"EngineUnavailable", fmt.Sprintf("Temporal at %s does not answer; check it: kubectl sidecarset check", e.cluster.TemporalAddress)},
+	assert.Equal(t, reasonMessage{"EngineUnavailable", fmt.Sprintf("Temporal at %s does not respond; check it: kubectl sidecarset check", e.cluster.TemporalAddress)},
 		reasonAndMessage(got, v1alpha1.ConditionDegraded))
 	assert.Zero(t, e.metric(t, "outrigger_engine_available"))
-	e.awaitEvent(t, "away", "EngineUnavailable", fmt.Sprintf("Temporal at %s does not answer", e.cluster.TemporalAddress))
+	e.awaitEvent(t, "away", "EngineUnavailable", fmt.Sprintf("Temporal at %s does not respond", e.cluster.TemporalAddress))
 	e.await(t, "again", hasReason(v1alpha1.ConditionProgressing, "EngineUnavailable"))
 	response, err := http.Get(e.role.Health + "/readyz")
 	require.NoError(t, err)

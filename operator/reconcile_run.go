@@ -47,7 +47,7 @@ func (s *runStep) reconcileRun(ctx context.Context, p *pass) {
 func (s *runStep) callRun(ctx context.Context, p *pass) error {
 	switch left := s.client.Throttled(); {
 	case s.client.Unreachable():
-		// SidecarSets that have a run are requeued once Temporal answers again.
+		// SidecarSets that have a run are requeued once Temporal responds again.
 		if rolloutStarted(p.set) && !p.unfinished() {
 			p.state.recordFinished(p.set.Generation)
 			if p.endToRecord {
@@ -210,7 +210,7 @@ func (s *runStep) reconcileOpenRun(ctx context.Context, p *pass) error {
 }
 
 // readWait records the reason why a sleeping run waits, if the pods do not show the reason. If the
-// run does not answer, the condition shows the plan of the operator.
+// run does not respond, the condition shows the plan of the operator.
 func (s *runStep) readWait(ctx context.Context, p *pass) {
 	p.state.waits = ""
 	limited := p.run.Phase == protocol.PhaseWaiting && p.run.Stage.Limits() && (p.run.Stage.Step.Domains != nil || respectsBudgets(p.run))

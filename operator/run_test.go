@@ -340,7 +340,7 @@ func (e *testEnv) testNoWorker(t *testing.T) {
 	assert.Equal(t, "WorkerUnavailable", reasonAndMessage(got, v1alpha1.ConditionProgressing).reason)
 	assert.Contains(t, reasonAndMessage(got, v1alpha1.ConditionDegraded).message, e.taskQueue)
 
-	e.awaitEvent(t, "unattended", "WorkerUnavailable", "Temporal answers, but no worker claims the tasks")
+	e.awaitEvent(t, "unattended", "WorkerUnavailable", "Temporal responds, but no worker claims the tasks")
 	e.await(t, fails3, hasReason(v1alpha1.ConditionDegraded, "WorkerUnavailable"))
 	e.testRestart(t)
 	e.work(t)

@@ -113,7 +113,7 @@ func (p *webhookProbe) describe(installed *admissionregistrationv1.MutatingWebho
 	if ptr.Deref(installed.FailurePolicy, admissionregistrationv1.Fail) == admissionregistrationv1.Ignore {
 		effect = "new pods get no sidecars (failurePolicy Ignore)"
 	}
-	return fmt.Sprintf("the webhook at %s does not answer the operator (%v); until it answers, %s%skubectl get pods -n %s -l app.kubernetes.io/component=webhook",
+	return fmt.Sprintf("the webhook at %s does not respond to the operator (%v); until it responds, %s%skubectl get pods -n %s -l app.kubernetes.io/component=webhook",
 		address, err, effect, v1alpha1.FindPods, p.webhook.namespace)
 }
 

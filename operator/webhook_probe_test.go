@@ -65,7 +65,7 @@ func TestSpec8_AWebhookThatDoesNotAnswerIsUnavailable(t *testing.T) {
 	server.Close()
 	assert.Empty(t, check(), "one failure may be a restart")
 	assert.False(t, requeued())
-	want := "the webhook at " + server.Listener.Addr().String() + " does not answer the operator (connection refused); until it answers, new pods are rejected (failurePolicy Fail); " +
+	want := "the webhook at " + server.Listener.Addr().String() + " does not respond to the operator (connection refused); until it responds, new pods are rejected (failurePolicy Fail); " +
 		"find its pods: kubectl get pods -n kruise-system -l app.kubernetes.io/component=webhook"
 	assert.Equal(t, want, check())
 	assert.True(t, requeued())
@@ -163,5 +163,5 @@ func TestSpec8_AWebhookIsProbedAsSoonAsItIsActivated(t *testing.T) {
 	require.NoError(t, live.Update(t.Context(), configuration))
 	p.check(t.Context())
 	p.check(t.Context())
-	assert.Contains(t, p.unavailable(&v1alpha1.SidecarSet{}), "does not answer the operator (connection refused)")
+	assert.Contains(t, p.unavailable(&v1alpha1.SidecarSet{}), "does not respond to the operator (connection refused)")
 }

@@ -8,7 +8,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 )
 
-// IsUnreachable reports whether a call failed because Temporal did not answer.
+// IsUnreachable reports whether a call failed because Temporal did not respond.
 func IsUnreachable(err error) bool {
 	_, unavailable := errors.AsType[*serviceerror.Unavailable](err)
 	return unavailable || IsLate(err)
@@ -40,5 +40,5 @@ func IsSilent(ctx context.Context, err error) bool {
 // NoWorker returns the message about a task queue whose workers do not respond while Temporal responds. does
 // names the missing action of the workers, such as "polls".
 func NoWorker(does, queue, address, namespace string) string {
-	return fmt.Sprintf("Temporal answers, but no worker %s task queue %s (Temporal at %s, namespace %s)", does, queue, address, namespace)
+	return fmt.Sprintf("Temporal responds, but no worker %s task queue %s (Temporal at %s, namespace %s)", does, queue, address, namespace)
 }

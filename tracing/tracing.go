@@ -28,8 +28,8 @@ const (
 
 // Start returns the tracer of a role, such as operator, and a function that exports the remaining spans
 // before the process ends. The tracer is nil unless the environment sets OTEL_EXPORTER_OTLP_ENDPOINT,
-// OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_TRACES_EXPORTER=otlp. If the endpoint does not answer, spans are
-// lost, and the cause is logged. Start returns an error for invalid OTEL_* variables.
+// OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_TRACES_EXPORTER=otlp. If the endpoint does not respond, spans
+// are lost, and the cause is logged. Start returns an error for invalid OTEL_* variables.
 func Start(ctx context.Context, role string, getenv func(string) string, log logr.Logger) (tracer trace.Tracer, stop func(), err error) {
 	if on, err := enabled(getenv); err != nil || !on {
 		return nil, func() {}, err

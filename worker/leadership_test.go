@@ -200,7 +200,7 @@ func TestAWorkerLeadsAgainAfterATermThatItLostUnnoticed(t *testing.T) {
 	assert.True(t, l.held())
 }
 
-// If the API server does not answer renewals, the worker does not change the Lease of the next leader.
+// If the API server does not respond to renewals, the worker does not change the Lease of the next leader.
 func TestTheEndOfALostTermKeepsTheLeaseOfTheSuccessor(t *testing.T) {
 	server := &lock{identity: "me"}
 	l := &leadership{Interface: server, clock: clock.RealClock{}}

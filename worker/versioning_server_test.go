@@ -295,7 +295,7 @@ func TestVersionsOfWorkers(t *testing.T) {
 		assert.Equal(t, []string{"one"}, f.deciders(run))
 	})
 
-	// The operator describes the task queues if no worker answers for a run.
+	// The operator describes the task queues if no worker responds for a run.
 	t.Run("a run waits for a current version, which its task queues show", func(t *testing.T) {
 		f := newWorkers(t, server, "wait", 1)
 		queues := map[string]enums.TaskQueueType{f.queue: enums.TASK_QUEUE_TYPE_WORKFLOW, protocol.WriteTaskQueue(f.queue): enums.TASK_QUEUE_TYPE_ACTIVITY}

@@ -211,7 +211,7 @@ func (h *host) logUnavailable(err error, delay time.Duration) {
 		h.log.Info("Temporal cannot be used; retrying", "after", delay, "address", h.options.Temporal.Address, "cause", cause, "remedy", remedy)
 		return
 	}
-	h.log.Info("Temporal does not answer; retrying", "after", delay, "cause", err.Error())
+	h.log.Info("Temporal does not respond; retrying", "after", delay, "cause", err.Error())
 }
 
 // start starts a worker for each task queue. stop stops the worker that runs the workflows before the worker

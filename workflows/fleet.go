@@ -201,7 +201,7 @@ func (f *fleetRun) begin(ctx workflow.Context, uid, activity string) {
 func unanswered(err error, within time.Duration) protocol.FleetResult {
 	var timeout *temporal.TimeoutError
 	if errors.As(err, &timeout) && timeout.TimeoutType() == enums.TIMEOUT_TYPE_SCHEDULE_TO_START {
-		return protocol.FleetResult{State: protocol.ClusterSkipped, Reason: fmt.Sprintf("no worker of the cluster answered within %s", within)}
+		return protocol.FleetResult{State: protocol.ClusterSkipped, Reason: fmt.Sprintf("no worker of the cluster responded within %s", within)}
 	}
 	return protocol.FleetResult{State: protocol.ClusterFailed, Reason: err.Error()}
 }

@@ -71,7 +71,7 @@ func (s *fleetSuite) TestSpec12_2_ARetryAfterAnInconclusiveGateMeasuresAgain() {
 	s.GreaterOrEqual((*measured)[1].at, 4*time.Hour, "the stage bakes again")
 }
 
-// The measurement never answers.
+// The measurement never ends.
 func (s *fleetSuite) TestSpec12_2_RequestsEndAMeasurement() {
 	s.gated("", protocol.GateSuccess)
 	s.request(2*time.Hour, protocol.AbortUpdate, protocol.FleetStepRequest{Approval: protocol.Approval{By: "ann"}})

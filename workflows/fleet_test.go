@@ -30,7 +30,7 @@ type fleetSuite struct {
 	testsuite.WorkflowTestSuite
 	env  *testsuite.TestWorkflowEnvironment
 	plan protocol.FleetPlan
-	// bad contains the clusters whose rollout fails. lost is a cluster that does not answer a rollback.
+	// bad contains the clusters whose rollout fails. lost is a cluster that does not respond to a rollback.
 	bad  map[string]bool
 	lost string
 	// events are the rollouts and rollbacks. Activities of several clusters append to events at the same
@@ -208,7 +208,7 @@ func (s *fleetSuite) TestSpec12_2_ALongHistoryContinuesAsNew() {
 	s.Require().ErrorAs(s.env.GetWorkflowError(), &next)
 }
 
-// A cluster that does not answer blocks a rollback until the cluster is removed from the fleet.
+// A cluster that does not respond blocks a rollback until the cluster is removed from the fleet.
 func (s *fleetSuite) TestSpec12_4_ARemovedClusterBlocksNothing() {
 	s.members("canary", 1)
 	s.members("lost", 1)
@@ -314,7 +314,7 @@ func (s *fleetSuite) TestSpec12_4_AnAbortRollsAllClustersBack() {
 	s.True(slices.ContainsFunc(state.Verdicts, func(v protocol.FleetVerdict) bool { return v.Phase == protocol.FleetFailed }))
 }
 
-// The registry does not answer after a member has left, and answers with an error later.
+// The registry does not respond after a member has left, and answers with an error later.
 func (s *fleetSuite) TestSpec12_4_AnAbortAndARetryDoNotWaitForTheMembers() {
 	s.members("canary", 1)
 	s.members("rest", 2)

@@ -91,7 +91,7 @@ func (s *stageSuite) TestSpec11_14_APromotionSkipsAnInconclusiveGate() {
 	s.Less(s.upgradedAt[1], time.Hour+time.Minute)
 }
 
-// The measurement never answers. A promotion ends the measurement immediately.
+// The measurement does not end by itself. A promotion ends the measurement immediately.
 func (s *stageSuite) TestSpec11_14_APromotionEndsAMeasurement() {
 	s.gated(-1, -1)
 	s.request(12*time.Minute, protocol.PromoteUpdate, approval(0), "step 1 of 1 (canary) ended")

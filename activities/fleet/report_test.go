@@ -82,8 +82,8 @@ func TestSpec12_3_AMemberReportsOnlyWhatTheFleetDoesNotKnow(t *testing.T) {
 	assert.Contains(t, r.Connection.Fault(), "see the log of the worker")
 }
 
-// The fleet skips a member that does not answer. A skipped member gets no permit until the member reports the
-// content again. The fleet may also skip the member shortly after the connection is restored.
+// The fleet skips a member that does not respond. A skipped member gets no permit until the member reports
+// the content again. The fleet may also skip the member shortly after the connection is restored.
 func TestSpec12_3_AMemberThatReturnsAsksWhetherItWasSkipped(t *testing.T) {
 	away := serviceerror.NewUnavailable("connection refused")
 	for name, absent := range map[string]func(turn func(err error, reports int), now *clocktesting.FakeClock){

@@ -221,7 +221,7 @@ type FleetVerdict struct {
 // FleetClusterState is the state of a cluster within a rollout over many clusters.
 type FleetClusterState string
 
-// These are the states of clusters. ClusterSkipped means that the cluster did not answer, or did not get the
+// These are the states of clusters. ClusterSkipped means that the cluster did not respond, or did not get the
 // content in time.
 const (
 	ClusterPending     FleetClusterState = "Pending"

@@ -10,7 +10,7 @@ import (
 
 // NoAnswer is the message about a run for which no worker answers queries. The message contains the command
 // that shows the cause.
-const NoAnswer = "no worker answers for the run (kubectl sidecarset check)"
+const NoAnswer = "no worker responds for the run (kubectl sidecarset check)"
 
 // These names are registered with Temporal. The names are string literals, so that a rename of a
 // Go function does not break recorded histories.

@@ -38,9 +38,9 @@ const (
 	TaskTokenAnnotation = "outrigger.io/task-token"
 	// FindPods separates the cause from the command in a message of ReasonWebhookUnavailable.
 	FindPods = "; find its pods: "
-	// FaultAnnotation is on the Lease of the operator while Temporal or the workers do not answer, even if no
-	// rollout is in progress. The annotation contains ReasonTemporalUnavailable or ReasonWorkerUnavailable, a
-	// colon, a space, and the cause.
+	// FaultAnnotation is on the Lease of the operator while Temporal or the workers do not respond, even if
+	// no rollout is in progress. The annotation contains ReasonTemporalUnavailable or
+	// ReasonWorkerUnavailable, a colon, a space, and the cause.
 	FaultAnnotation = "outrigger.io/fault"
 	// CustomVersionsAnnotation contains the former custom versions of a revision, separated by commas.
 	CustomVersionsAnnotation = "outrigger.io/sidecarset-custom-versions"

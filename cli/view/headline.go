@@ -20,7 +20,7 @@ const (
 	headlineNoPods  = "nothing to do: no pod matches"
 	notResponding   = "the run does not respond"
 	// unreachableHere replaces Progressing. The rollout may continue, because the worker may reach Temporal.
-	unreachableHere = "Progressing (Temporal does not answer this command)"
+	unreachableHere = "Progressing (Temporal does not respond to this command)"
 )
 
 // facts decide the headline. The facts come from a plan, or only from the status.
@@ -222,9 +222,9 @@ func (r *Rollout) facts() facts {
 	return f
 }
 
-// answered reports whether a condition says that Temporal does not answer the operator although the run has
-// answered the command. In this case, the condition is older than the answer, or the operator uses another
-// Temporal.
+// answered reports whether a condition says that Temporal does not respond to the operator although the run
+// has answered the command. In this case, the condition is older than the answer, or the operator uses
+// another Temporal.
 func (r *Rollout) answered(c *Condition) bool {
 	return r.Run != nil && c.Reason == v1alpha1.ReasonTemporalUnavailable
 }

@@ -244,7 +244,7 @@ func TestAListNamesATemporalThatDoesNotAnswer(t *testing.T) {
 	assert.Equal(t, []string{"ImagePullBackOff", "TemporalNotResponding"}, one.Attention)
 	set.Status.Conditions = set.Status.Conditions[:1]
 	one = list(v1alpha1.ReasonWaitingForPods)
-	assert.Equal(t, "Progressing (Temporal does not answer this command)", one.Headline)
+	assert.Equal(t, "Progressing (Temporal does not respond to this command)", one.Headline)
 	assert.Equal(t, []string{"TemporalNotResponding"}, one.Attention)
 	assert.Equal(t, 1, strings.Count(Summaries{one, one}.Text(Style{Now: noon}), "\nlogs: this command cannot read the run: Temporal at t:7233: connection refused\n"))
 	one = list(v1alpha1.ReasonTemporalUnavailable)

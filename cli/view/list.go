@@ -163,8 +163,8 @@ const (
 	// notObserved is the problem of a SidecarSet whose generation the operator has not observed. A running
 	// operator observes a generation within a second.
 	notObserved = "NotObserved"
-	// temporalNotResponding is the problem of a rollout about which Temporal does not answer this command. The
-	// operator may reach Temporal at another address.
+	// temporalNotResponding is the problem of a rollout about which Temporal does not respond to this
+	// command. The operator may reach Temporal at another address.
 	temporalNotResponding = "TemporalNotResponding"
 )
 

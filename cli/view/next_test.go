@@ -192,7 +192,7 @@ func TestTemporalThatDoesNotAnswerIsNamedAtOnce(t *testing.T) {
 	in.Run = RunInput{Unknown: "Temporal at 127.0.0.1:7233: connection refused", Unreachable: true}
 	r, err := NewRollout(in)
 	require.NoError(t, err)
-	assert.Equal(t, "Progressing (Temporal does not answer this command)", r.Headline)
+	assert.Equal(t, "Progressing (Temporal does not respond to this command)", r.Headline)
 	why, err := NewRolloutWhy(in)
 	require.NoError(t, err)
 	assert.Equal(t, "Temporal at 127.0.0.1:7233: connection refused; if the worker cannot reach Temporal either, the rollout waits (kubectl sidecarset check)", why.Reasons[0])
@@ -217,19 +217,19 @@ func TestAnOutageOfTheStatusIsNotCurrentOnceTheRunHasAnswered(t *testing.T) {
 	in := input(t)
 	in.Pods = in.Pods[3:4]
 	in.Set.Status.Conditions = []metav1.Condition{
-		{Type: v1alpha1.ConditionProgressing, Status: "False", Reason: v1alpha1.ReasonTemporalUnavailable, Message: "Temporal does not answer"},
-		{Type: v1alpha1.ConditionDegraded, Status: "True", Reason: v1alpha1.ReasonTemporalUnavailable, Message: "Temporal does not answer"},
+		{Type: v1alpha1.ConditionProgressing, Status: "False", Reason: v1alpha1.ReasonTemporalUnavailable, Message: "Temporal does not respond"},
+		{Type: v1alpha1.ConditionDegraded, Status: "True", Reason: v1alpha1.ReasonTemporalUnavailable, Message: "Temporal does not respond"},
 	}
-	in.Run.Unknown = "Temporal does not answer"
+	in.Run.Unknown = "Temporal does not respond"
 	assert.Equal(t, "Waiting (EngineUnavailable)", newRollout(t, in).Headline)
 
 	in.Run = RunInput{Status: &protocol.RolloutStatus{Generation: 2, Phase: protocol.PhaseProgressing, Since: noon}}
 	r := newRollout(t, in)
 	assert.Equal(t, "Progressing", r.Headline)
-	assert.Contains(t, r.Text(Style{Now: noon}), "\nDegraded:  EngineUnavailable: Temporal does not answer; the run has answered this command since\n")
+	assert.Contains(t, r.Text(Style{Now: noon}), "\nDegraded:  EngineUnavailable: Temporal does not respond; the run has answered this command since\n")
 	why, err := NewRolloutWhy(in)
 	require.NoError(t, err)
-	assert.Equal(t, "EngineUnavailable: Temporal does not answer; the run has answered this command since (kubectl sidecarset check)", why.Reasons[0])
+	assert.Equal(t, "EngineUnavailable: Temporal does not respond; the run has answered this command since (kubectl sidecarset check)", why.Reasons[0])
 }
 
 func TestTheRunCountsPodsOnlyOnceTheirBatchHasEnded(t *testing.T) {
@@ -259,7 +259,7 @@ func TestNoUndoIsProposedForPodsThatWaitForTheContentOfAnUndo(t *testing.T) {
 
 func TestSpec8_0_9_WhyHasTheCountsOfOnePlan(t *testing.T) {
 	in := input(t)
-	const outage = "Temporal does not answer"
+	const outage = "Temporal does not respond"
 	old := outage + "; 1 of 6 pods updated"
 	in.Set.Status.Conditions = []metav1.Condition{
 		{Type: v1alpha1.ConditionProgressing, Status: "False", Reason: v1alpha1.ReasonTemporalUnavailable, Message: old},

@@ -125,7 +125,7 @@ func (in *Input) recreatable() error {
 	case in.awaitsPermit():
 		return errors.New("the rollout waits for a permit of the fleet: recreated pods would get the former content (kubectl sidecarset permit " + in.Set.Name + " --reason TEXT)")
 	case in.Webhook.Absent, in.Webhook.Installed != nil && len(in.Webhook.Installed.Rules) == 0, condition != nil && condition.Reason == v1alpha1.ReasonWebhookUnavailable:
-		return errors.New("the webhook of pods is not installed, is not activated, or does not answer: recreated pods would have no sidecars (kubectl sidecarset check)")
+		return errors.New("the webhook of pods is not installed, is not activated, or does not respond: recreated pods would have no sidecars (kubectl sidecarset check)")
 	}
 	return nil
 }

@@ -98,8 +98,8 @@ func TestARestartIsRejectedIfRecreatedPodsWouldNotGetTheNewestVersion(t *testing
 			in.Set.Status.GoodRevisions = []v1alpha1.GoodRevision{{Revision: "logs-1", Hash: "former", ResourceVersion: "1"}}
 			in.Set.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Status: "False", Reason: v1alpha1.ReasonAwaitingPermit, ObservedGeneration: in.Set.Generation}}
 		},
-		"the webhook of pods is not installed, is not activated, or does not answer": func(in *Input) { in.Webhook.Absent = true },
-		"or does not answer: recreated":                                              func(in *Input) { in.Webhook.Installed = &admissionv1.MutatingWebhook{} },
+		"the webhook of pods is not installed, is not activated, or does not respond": func(in *Input) { in.Webhook.Absent = true },
+		"or does not respond: recreated":                                              func(in *Input) { in.Webhook.Installed = &admissionv1.MutatingWebhook{} },
 		"match conditions of the webhook of pods (ours) may leave out recreated pods": func(in *Input) {
 			scope, _ := match.NewScope(&in.Set.Spec)
 			followed := admissionv1.MatchCondition{Name: match.ConditionName, Expression: match.NewCondition(scope).Expression()}

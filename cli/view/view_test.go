@@ -193,7 +193,7 @@ func TestAPausedRolloutWithoutTemporal(t *testing.T) {
 	in := input(t)
 	in.Set.Status.Rollout = &v1alpha1.RolloutStatus{Pause: &v1alpha1.RolloutPause{By: "ann", Reason: "errors in the logs"}}
 	in.Set.Spec.UpdateStrategy.Partition = new(intstr.FromString("20%"))
-	in.Run.Unknown = "Temporal at 127.0.0.1:7233, namespace default does not answer"
+	in.Run.Unknown = "Temporal at 127.0.0.1:7233, namespace default does not respond"
 	in.Set.Status.ObservedGeneration = 1
 	r, err := NewRollout(in)
 	require.NoError(t, err)
@@ -220,13 +220,13 @@ func TestAnOperatorThatIsBehindOrDownIsNamed(t *testing.T) {
 func TestAWebhookThatDoesNotAnswerIsNamed(t *testing.T) {
 	in := input(t)
 	in.Set.Status.Conditions = append(in.Set.Status.Conditions, metav1.Condition{
-		Type: v1alpha1.ConditionInjected, Status: "False", Reason: v1alpha1.ReasonWebhookUnavailable, Message: "the webhook does not answer", LastTransitionTime: ago(time.Minute)})
+		Type: v1alpha1.ConditionInjected, Status: "False", Reason: v1alpha1.ReasonWebhookUnavailable, Message: "the webhook does not respond", LastTransitionTime: ago(time.Minute)})
 	why, err := NewRolloutWhy(in)
 	require.NoError(t, err)
-	assert.Equal(t, "WebhookUnavailable: the webhook does not answer (kubectl sidecarset check)", why.Reasons[0])
+	assert.Equal(t, "WebhookUnavailable: the webhook does not respond (kubectl sidecarset check)", why.Reasons[0])
 	r, err := NewRollout(in)
 	require.NoError(t, err)
-	assert.Contains(t, r.Text(Style{Now: noon}), "Injected:  WebhookUnavailable: the webhook does not answer\n")
+	assert.Contains(t, r.Text(Style{Now: noon}), "Injected:  WebhookUnavailable: the webhook does not respond\n")
 	assert.Contains(t, NewSummaries(&ListInput{Sets: []v1alpha1.SidecarSet{*in.Set}, Now: noon}).Text(Style{Now: noon}), "ImagePullBackOff,WebhookUnavailable")
 }
 
@@ -325,9 +325,9 @@ func TestHistoryNamesUsersAndChanges(t *testing.T) {
 		{RunID: "r2", Generation: 2, Status: "Running", Phase: protocol.PhaseWaiting, Started: noon.Add(-40 * time.Second)},
 	}, Changes: []Change{{At: noon.Add(-10 * time.Second), By: "ann", Action: "paused", Reason: "errors"}}})
 	golden(t, "history", h.Text)
-	h.RunHistory = RunHistory{RunsUnknown: "Temporal does not answer"}
+	h.RunHistory = RunHistory{RunsUnknown: "Temporal does not respond"}
 	golden(t, "history-without-runs", h.Text)
-	h.ChangesUnknown = "Temporal at 127.0.0.1:7233, namespace default does not answer"
+	h.ChangesUnknown = "Temporal at 127.0.0.1:7233, namespace default does not respond"
 	out := h.Text(Style{Now: noon})
 	assert.True(t, strings.HasSuffix(out, "\n\nPauses and resumes are incomplete: "+h.ChangesUnknown+"\n"), out)
 }

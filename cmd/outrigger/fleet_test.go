@@ -42,7 +42,7 @@ func exampleFleet() *protocol.FleetState {
 		}},
 		Clusters: map[string]*protocol.FleetCluster{
 			"1": {Name: "lab", Hash: "4b7f", Stage: 0, State: protocol.ClusterCompleted, Since: noon.Add(-time.Minute)},
-			"2": {Name: "eu-1", Stage: 1, State: protocol.ClusterSkipped, Since: noon, Reason: "no worker of the cluster answered within 10m0s"},
+			"2": {Name: "eu-1", Stage: 1, State: protocol.ClusterSkipped, Since: noon, Reason: "no worker of the cluster responded within 10m0s"},
 			"3": {Name: "eu-2", Hash: "4b7f", Stage: 1, State: protocol.ClusterPending},
 			"4": {Stage: protocol.UnknownStage, State: protocol.ClusterPending},
 		},
@@ -122,7 +122,7 @@ func TestTextsOfUsersAddNoLineOfTheFleet(t *testing.T) {
 	assert.NotContains(t, plan.String(), "\nedge: cluster eu: Completed")
 }
 
-// Temporal answers, but no worker of the fleet does.
+// Temporal responds, but no worker of the fleet does.
 func TestARequestThatNoWorkerConfirmsMayStillTakeEffect(t *testing.T) {
 	c := &mocks.Client{}
 	c.On("DescribeWorkflowExecution", mock.Anything, mock.Anything, "").Return(&workflowservice.DescribeWorkflowExecutionResponse{}, nil)

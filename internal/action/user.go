@@ -11,7 +11,7 @@ import (
 
 // UnconfirmedUser returns the reason why the user of an action may be wrong, or "". The user is
 // correct under two conditions. The webhook that writes the user was installed before the action was
-// created. The API server rejects actions while the webhook does not answer.
+// created. The API server rejects actions while the webhook does not respond.
 func UnconfirmedUser(a *outriggerv1.RolloutAction, configuration *admissionregistrationv1.MutatingWebhookConfiguration) string {
 	const remedy = ", so spec.requestedBy may be wrong; apply config/webhook, and create the action again"
 	var hook *admissionregistrationv1.MutatingWebhook

@@ -143,7 +143,7 @@ func TestSpec12_3_AClusterThatUpgradesNoPodsDoesNotBeginAgain(t *testing.T) {
 	}
 }
 
-// A cluster that never answers does not prevent a retry.
+// A cluster that never responds does not prevent a retry.
 func TestSpec12_4_ARetryNeedsNoEndOfTheRollback(t *testing.T) {
 	s := rolling(outriggerv1.FleetRollbackAll)
 	Abort(s, protocol.Approval{}, time.Now())
@@ -275,7 +275,7 @@ func TestSpec12_2_AStageWaitsForRollbacksOfEarlierContent(t *testing.T) {
 	assert.Equal(t, now.Add(UnreachableAfter(&s.Spec)), step.Until)
 	assert.Equal(t, "stage canary waits until earlier content is rolled back in 1 cluster", s.Message)
 	Next(s, step.Until)
-	assert.NotNil(t, s.Reached, "a cluster that does not answer blocks no stage")
+	assert.NotNil(t, s.Reached, "a cluster that does not respond blocks no stage")
 	Finish(s, "canary", protocol.FleetResult{State: protocol.ClusterSuperseded}, step.Until)
 	assert.Equal(t, []string{"canary"}, Next(s, step.Until).Start)
 }

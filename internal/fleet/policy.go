@@ -163,7 +163,7 @@ func hasLabels(labels, wanted map[string]string) bool {
 	return true
 }
 
-// UnreachableAfter returns the time after which a cluster that does not answer, or does not have the
+// UnreachableAfter returns the time after which a cluster that does not respond, or does not have the
 // content, is skipped.
 func UnreachableAfter(spec *outriggerv1.FleetPolicySpec) time.Duration {
 	if spec.Unreachable.After == nil {

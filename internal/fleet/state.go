@@ -263,9 +263,9 @@ func countOf(s *protocol.FleetState, state protocol.FleetClusterState) (n int) {
 
 // stop records that the content failed, and stops the rollout, so that no further cluster begins. has
 // reports whether a cluster may have the content. With action Pause, the default, the clusters stay as they
-// are. With RollbackAll, all clusters with the content are rolled back, even if the clusters do not answer
-// now. With RollbackStage, the clusters with the content are rolled back if they belong to the current
-// stage, are running or have failed (SPEC §12.4).
+// are. With RollbackAll, all clusters with the content are rolled back, even if the clusters do not respond
+// now. With RollbackStage, the clusters with the content are rolled back if they belong to the current stage,
+// are running or have failed (SPEC §12.4).
 func stop(s *protocol.FleetState, reason string, action outriggerv1.FleetAction, has func(*protocol.FleetState, *protocol.FleetCluster) bool) {
 	s.Message = reason
 	record(s, protocol.FleetFailed)
@@ -360,7 +360,7 @@ func Abort(s *protocol.FleetState, by protocol.Approval, now time.Time) {
 }
 
 // CheckRetry rejects a retry unless the rollout is paused, rolling back or failed. CheckRetry accepts a
-// retry during a rollback, because the rollback of a cluster that does not answer may never end.
+// retry during a rollback, because the rollback of a cluster that does not respond may never end.
 func CheckRetry(s *protocol.FleetState, request protocol.FleetStepRequest) error {
 	switch s.Phase {
 	case protocol.FleetPaused, protocol.FleetRollingBack, protocol.FleetFailed:

@@ -29,11 +29,11 @@ const (
 	startGracePeriod = 3 * time.Second
 	minGracePeriod   = 20 * time.Second
 	maxGracePeriod   = 5 * time.Minute
-	// readTimeout limits a request whose conversion webhook may not answer.
+	// readTimeout limits a request whose conversion webhook may not respond.
 	readTimeout = 10 * time.Second
 )
 
-// ConversionGuard keeps SidecarSets readable while the conversion webhook does not answer. Every role must
+// ConversionGuard keeps SidecarSets readable while the conversion webhook does not respond. Every role must
 // read SidecarSets at the start, and the webhook role must read SidecarSets before the role can convert
 // SidecarSets. Only the webhook role runs the guard, because this role already controls the conversion, so
 // that the permission to patch the CustomResourceDefinition adds no power.

@@ -1,3 +1,3 @@
 // Package crd reads and patches the CustomResourceDefinition of SidecarSets. The package keeps SidecarSets
-// readable while the conversion webhook does not answer, and uninstalls the roles.
+// readable while the conversion webhook does not respond, and uninstalls the roles.
 package crd

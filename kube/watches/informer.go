@@ -21,7 +21,7 @@ import (
 const backoffReset = 2 * time.Minute
 
 // newBackoff returns the waits between two attempts to reconnect. The backoff of the reflector has waits of
-// up to a minute, so that caches would stay stale long after the API server answers again.
+// up to a minute, so that caches would stay stale long after the API server responds again.
 func newBackoff() wait.DelayFunc {
 	backoff := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Cap: 800 * time.Millisecond, Jitter: 0.25, Steps: math.MaxInt32}
 	return backoff.DelayWithReset(clock.RealClock{}, backoffReset)

@@ -54,7 +54,7 @@ func (w *Watches) CacheOptions(systemNamespace string) cache.Options {
 }
 
 // NewInformer implements cache.Options.NewInformer. The returned informer reconnects within a second after
-// the API server answers again. Watches records the outages of the informer.
+// the API server responds again. Watches records the outages of the informer.
 func (w *Watches) NewInformer(
 	lists toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers,
 ) toolscache.SharedIndexInformer {

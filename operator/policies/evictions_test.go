@@ -88,7 +88,7 @@ func TestSpec13_5_ALostRunContinuesFromStatus(t *testing.T) {
 		View:   protocol.EvictionView{Pause: &protocol.Pause{By: "ann"}},
 	}, r.starts[0])
 
-	r.err = errors.New("Temporal does not answer")
+	r.err = errors.New("Temporal does not respond")
 	assert.Equal(t, policy.Status.Evictions, r.status(t, policy, v1alpha1.SidecarSet{}))
 }
 

@@ -35,8 +35,8 @@ type connection struct {
 	mu sync.Mutex
 	// answers counts the calls that Temporal answered.
 	answers int
-	// unreachableErr is set while Temporal does not answer. rejectedErr is set while Temporal
-	// answers, but rejects the start of every rollout.
+	// unreachableErr is set while Temporal does not respond. rejectedErr is set while Temporal responds, but
+	// rejects the start of every rollout.
 	unreachableErr, rejectedErr error
 	rejectedAt                  time.Time
 	throttle                    throttle
@@ -65,7 +65,7 @@ func (c *connection) AwaitProbe(ctx context.Context) error {
 	return c.unavailable()
 }
 
-// Unreachable reports whether Temporal does not answer.
+// Unreachable reports whether Temporal does not respond.
 func (c *connection) Unreachable() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -27,9 +27,9 @@ import (
 func TestMessagesNameStableCauses(t *testing.T) {
 	c := endpoint{address: "temporal:7233", namespace: "sidecars"}
 	handshake := "connection error: desc = \"transport: authentication handshake failed: tls: failed to verify certificate: x509: certificate signed by unknown authority\""
-	assert.EqualError(t, c.unreachableError(serviceerror.NewUnavailable(handshake)), "Temporal at temporal:7233 does not answer: "+
+	assert.EqualError(t, c.unreachableError(serviceerror.NewUnavailable(handshake)), "Temporal at temporal:7233 does not respond: "+
 		"the server's certificate is signed by an unknown authority (set its CA with --temporal-tls-ca-path)")
-	assert.EqualError(t, c.unreachableError(serviceerror.NewUnavailable("connect: connection refused")), "Temporal at temporal:7233 does not answer")
+	assert.EqualError(t, c.unreachableError(serviceerror.NewUnavailable("connect: connection refused")), "Temporal at temporal:7233 does not respond")
 	assert.EqualError(t, c.rejectedError(serviceerror.NewPermissionDenied("key abc", "")), "Temporal at temporal:7233, namespace sidecars, rejects rollouts: "+
 		"permission denied (check whether the API key or the client certificate has access to this namespace)")
 	assert.EqualError(t, c.rejectedError(serviceerror.NewUnimplemented("no")), "Temporal at temporal:7233, namespace sidecars, rejects rollouts: "+

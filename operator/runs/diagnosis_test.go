@@ -151,7 +151,7 @@ func TestSpec8_WorkersOfOtherVersionsAreNone(t *testing.T) {
 		{"busy", []version{v1}, nil, map[version]time.Time{v1: after}, well, well},
 		{"busy, and the next version polls", []version{v1}, nil, map[version]time.Time{v1: after, v2: before}, well, well},
 		{"busy without versions", []version{none}, nil, map[version]time.Time{none: after}, well, well},
-		{"no worker", []version{none}, nil, nil, "Temporal answers, but no worker polls task queue q (Temporal at ", "no worker polls"},
+		{"no worker", []version{none}, nil, nil, "Temporal responds, but no worker polls task queue q (Temporal at ", "no worker polls"},
 		{"gone", []version{v1}, nil, map[version]time.Time{v1: before}, "no worker claims", well},
 		{"stopped while the task was scheduled", []version{v1}, nil, map[version]time.Time{v1: stops}, "no worker claims", well},
 		{"before the first is current", []version{none}, nil, map[version]time.Time{v1: before}, "current version (unversioned)", "current version (unversioned)"},

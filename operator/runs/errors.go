@@ -44,7 +44,7 @@ type endpoint struct{ address, namespace string }
 // unreachableError returns the error that conditions show while Temporal is unreachable. The error contains
 // a cause only if the cause is the same for each attempt. The log contains the other causes.
 func (e endpoint) unreachableError(err error) error {
-	message := fmt.Sprintf("Temporal at %s does not answer", e.address)
+	message := fmt.Sprintf("Temporal at %s does not respond", e.address)
 	if cause, remedy := temporal.Explain(err); cause != "" {
 		message += fmt.Sprintf(": %s (%s)", cause, remedy)
 	}
@@ -82,10 +82,10 @@ func (r RejectedError) Error() string {
 // Unwrap returns the error of Temporal.
 func (r RejectedError) Unwrap() error { return r.Cause }
 
-// UnansweredError returns the error of a SidecarSet about which Temporal answers no calls, although
-// Temporal answers other calls.
+// UnansweredError returns the error of a SidecarSet if Temporal does not respond to calls about the
+// SidecarSet, although Temporal responds to other calls.
 func (e endpoint) UnansweredError() error {
-	message := fmt.Sprintf("Temporal at %s answers, but not the calls about this SidecarSet", e.address)
+	message := fmt.Sprintf("Temporal at %s responds, but not to the calls about this SidecarSet", e.address)
 	return errors.New(message)
 }
 

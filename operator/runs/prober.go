@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// probeInterval is the time between two probes while Temporal answers. reconnectInterval is
-	// the time between two probes while Temporal does not answer.
+	// probeInterval is the time between two probes while Temporal responds. reconnectInterval is the time
+	// between two probes while Temporal does not respond.
 	probeInterval     = 2 * time.Second
 	reconnectInterval = time.Second
 	// rejectionTTL is the time that a rejection is reported without another rejection. rejectionTTL is
@@ -20,7 +20,7 @@ const (
 	rejectionTTL = 30 * time.Second
 )
 
-// prober checks whether Temporal answers.
+// prober checks whether Temporal responds.
 type prober struct {
 	*connection
 	once sync.Once

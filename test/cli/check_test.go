@@ -53,7 +53,7 @@ func TestCheckNamesThePartThatFailed(t *testing.T) {
 
 	parts, err = checked(t, "--task-queue=another")
 	require.EqualError(t, err, "failed: workers")
-	assert.Contains(t, parts["workers"].Message, "Temporal answers, but no worker polls for workflow tasks in task queue another")
+	assert.Contains(t, parts["workers"].Message, "Temporal responds, but no worker polls for workflow tasks in task queue another")
 
 	parts, err = checked(t, "-n", "kruise-system")
 	require.NoError(t, err)
@@ -97,7 +97,7 @@ func TestCheckFailsIfNoOpenRunResponds(t *testing.T) {
 	page.shows("/", "RunNotResponding")
 	parts, err = checked(t)
 	require.EqualError(t, err, "failed: workers")
-	assert.Regexp(t, `^Temporal answers, but no worker claims the tasks in task queue .*: namespace kruise-system has no Deployment of the worker: `, parts["workers"].Message)
+	assert.Regexp(t, `^Temporal responds, but no worker claims the tasks in task queue .*: namespace kruise-system has no Deployment of the worker: `, parts["workers"].Message)
 }
 
 func TestSpec8_10_EachCommandNamesWhatDoesNotAnswerWhileNothingRollsOut(t *testing.T) {
@@ -116,13 +116,13 @@ func TestSpec8_10_EachCommandNamesWhatDoesNotAnswerWhileNothingRollsOut(t *testi
 	const outside = ": namespace kruise-system has no Deployment of the COMPONENT: start its process outside of the cluster again (on a local stack: make start ROLE=PROCESS), or install it"
 	for _, c := range []struct{ process, local, reason, part, check, cause string }{
 		{"worker", "worker-1", "WorkerUnavailable", "Workers", "workers",
-			"Temporal answers, but no worker claims the tasks in task queue QUEUE (Temporal at " + stack.TemporalAddress + ", namespace default)" + outside},
+			"Temporal responds, but no worker claims the tasks in task queue QUEUE (Temporal at " + stack.TemporalAddress + ", namespace default)" + outside},
 		{"temporal", "temporal", "EngineUnavailable", "Temporal", "temporal",
-			"Temporal at " + stack.TemporalAddress + " does not answer; rollouts continue by themselves once it answers; start its process again (on a local stack: make start ROLE=temporal)"},
+			"Temporal at " + stack.TemporalAddress + " does not respond; rollouts continue by themselves once it responds; start its process again (on a local stack: make start ROLE=temporal)"},
 		{"operator", "operator", "OperatorNotResponding", "Operator", "operator",
 			"the operator does not respond, and status may be old: the operator has not renewed Lease kruise-system/outrigger-operator for AGE (after a start, the operator leads within 15s; without --leader-elect, the operator renews no Lease)" + outside},
 		{"webhook", "webhook", "WebhookUnavailable", "Webhook", "webhook",
-			"the webhook at URL does not answer the operator (CAUSE); until it answers, new pods are rejected (failurePolicy Fail)" + outside},
+			"the webhook at URL does not respond to the operator (CAUSE); until it responds, new pods are rejected (failurePolicy Fail)" + outside},
 	} {
 		awaitHealth(t)
 		require.NoError(t, stack.Kill(c.process))

@@ -141,13 +141,13 @@ func TestAPauseWithoutAWorkerIsNotConfirmedAndTakesEffectLater(t *testing.T) {
 	require.NoError(t, stack.Stop("worker"))
 	shown := shows(t, "status", "later")
 	assert.Regexp(t, `Status:    Waiting \((the run does not respond|WorkerUnavailable)\)`, shown)
-	assert.Contains(t, shown, "Run:       no worker answers for the run (kubectl sidecarset check)")
+	assert.Contains(t, shown, "Run:       no worker responds for the run (kubectl sidecarset check)")
 	assert.Contains(t, shown, "Next:      kubectl sidecarset check")
 	assert.NotContains(t, shown, "Waiting: ")
-	assert.Regexp(t, `no worker (answers for the run|claims the tasks)[^\n]*: start its process`, shows(t, "why", "sidecarset/later"))
+	assert.Regexp(t, `no worker (responds for the run|claims the tasks)[^\n]*: start its process`, shows(t, "why", "sidecarset/later"))
 	again := func() { require.NoError(t, stack.StartAgain(t.Context(), "worker")) }
 	_, err := sidecarset(t, "pause", "later", "--reason=later")
-	if !assert.ErrorContains(t, err, "not confirmed: no worker answers for the run") {
+	if !assert.ErrorContains(t, err, "not confirmed: no worker responds for the run") {
 		again()
 		return
 	}

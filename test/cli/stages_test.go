@@ -110,7 +110,7 @@ func TestAnApprovalWithoutAWorkerIsNotConfirmed(t *testing.T) {
 	require.NoError(t, stack.Stop("worker"))
 	_, err := sidecarset(t, "approve", "unconfirmed")
 	require.NoError(t, stack.StartAgain(t.Context(), "worker"))
-	require.ErrorContains(t, err, "approve the rollout of SidecarSet unconfirmed: not confirmed: no worker answers for the run")
+	require.ErrorContains(t, err, "approve the rollout of SidecarSet unconfirmed: not confirmed: no worker responds for the run")
 	assert.ErrorContains(t, err, "; the approval may still take effect once a worker runs, but only for step 2 of generation 2; to repeat it: kubectl sidecarset approve unconfirmed --step 2")
 	eventually(t, []string{"approve", "unconfirmed", "--step=2"}, "all its steps have ended")
 	shows(t, "status", "unconfirmed", "--watch", "--timeout=3m")

@@ -143,7 +143,7 @@ func TestSpec11_13_AnActionWithoutAWorkerExpiresAndHasNoEffectLater(t *testing.T
 	for range 2 {
 		assert.Equal(t, time.Second, s.reconcileAction(c, a).RequeueAfter)
 		assert.Equal(t, outriggerv1.ActionPending, a.Status.Phase)
-		assert.Equal(t, "no worker answers for the run (kubectl sidecarset check)", a.Status.Message)
+		assert.Equal(t, "no worker responds for the run (kubectl sidecarset check)", a.Status.Message)
 		assert.Equal(t, &outriggerv1.RolloutActionTarget{UID: s.set.UID, Generation: 2, Step: 1}, a.Status.Target)
 	}
 	// The SidecarSet has changed since the pause was sent. The run may still accept the pause.
@@ -160,7 +160,7 @@ func TestSpec11_13_AnActionWithoutAWorkerExpiresAndHasNoEffectLater(t *testing.T
 
 	assert.Equal(t, time.Hour, s.reconcileAction(c, a).RequeueAfter)
 	assert.Equal(t, outriggerv1.ActionRejected, a.Status.Phase)
-	assert.Contains(t, a.Status.Message, "expired: not carried out within 10 minutes: no worker answers for the run")
+	assert.Contains(t, a.Status.Message, "expired: not carried out within 10 minutes: no worker responds for the run")
 
 	for _, process := range stopped {
 		require.NoError(t, stack.StartAgain(s.ctx, process))

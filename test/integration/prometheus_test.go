@@ -29,8 +29,8 @@ type target struct {
 	values     map[string]string
 }
 
-// away is the value of a target that does not answer scrapes. down and hang are answers of a Prometheus that
-// is unavailable.
+// away is the value of a target that does not respond to scrapes. down and hang are answers of a Prometheus
+// that is unavailable.
 const (
 	away = "away"
 	down = "down"

@@ -200,7 +200,7 @@ func (b *bare) playTest() {
 	require.Error(b.t, err)
 	shown := string(out)
 	// No process converts SidecarSets in this cluster.
-	assert.Regexp(b.t, `(?m)^definition +failed +the webhook that converts SidecarSets does not answer`, shown)
+	assert.Regexp(b.t, `(?m)^definition +failed +the webhook that converts SidecarSets does not respond`, shown)
 	assert.Regexp(b.t, `(?m)^policies +ok `, shown)
 	assert.Regexp(b.t, `(?m)^webhook +ok +answers for pods of namespace default$`, shown)
 	assert.Regexp(b.t, `(?m)^operator +failed +generation 1 of SidecarSet stream is not observed`, shown)

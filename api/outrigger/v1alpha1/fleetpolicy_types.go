@@ -83,7 +83,7 @@ const (
 
 // FleetUnreachable configures when a cluster is skipped.
 type FleetUnreachable struct {
-	// After is the time after which a cluster is skipped if the worker of the cluster does not answer, or if
+	// After is the time after which a cluster is skipped if the worker of the cluster does not respond, or if
 	// the cluster does not have the content. The default is 10m.
 	After *metav1.Duration `json:"after,omitempty"`
 	// Max is the number or the percentage of the clusters of a stage that may be skipped. If more clusters

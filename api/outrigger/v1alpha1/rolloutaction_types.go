@@ -107,7 +107,7 @@ const (
 type RolloutActionStatus struct {
 	// Phase is Pending until the run has answered. Succeeded and Rejected are final.
 	Phase RolloutActionPhase `json:"phase,omitempty"`
-	// Message is the answer of the run, or the reason why the run has not answered yet.
+	// Message is the answer of the run, or the reason why the run has not responded yet.
 	Message string `json:"message,omitempty"`
 	// Time is the time of the last change of the phase.
 	Time *metav1.Time `json:"time,omitempty"`
