@@ -17,7 +17,7 @@ func (a *Activities) MeasureFleetGate(ctx context.Context, input protocol.FleetG
 		return protocol.Measurement{}, err
 	}
 	if _, secret := gate.Credentials(&input.Gate); secret != "" {
-		return inconclusive("a gate of a fleet has no credentials"), nil
+		return inconclusive("a gate of a fleet must not have credentials"), nil
 	}
 	defer keepHeartbeating(ctx, a.Clock)()
 	ctx, cancel := context.WithTimeout(ctx, gate.Timeout(&input.Gate))

@@ -77,7 +77,7 @@ func TestSpec12_2_AGateOfAFleetSendsNoSecret(t *testing.T) {
 		}
 		measured, err := measureOfFleet(t, gate)
 		require.NoError(t, err)
-		assert.Equal(t, inconclusive("a gate of a fleet has no credentials"), measured)
+		assert.Equal(t, inconclusive("a gate of a fleet must not have credentials"), measured)
 	}
 }
 

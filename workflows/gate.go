@@ -23,8 +23,8 @@ const (
 )
 
 // awaitGate measures the gate that is open (SPEC §11.14), sample after sample. awaitGate returns when a
-// signal arrives, and before checkInterval is over, because failed pods count during a measurement, too. A
-// measurement without an answer is not recorded, and a later call of awaitGate measures again.
+// signal arrives, and before checkInterval has passed, because the limit of failed pods also applies during a
+// measurement. A measurement without an answer is not recorded, and a later call of awaitGate measures again.
 func (r *run) awaitGate(ctx workflow.Context) error {
 	began := workflow.Now(ctx)
 	for measured := false; ; measured = true {
@@ -80,8 +80,8 @@ func (r *run) measure(ctx workflow.Context, open *outriggerv1.RolloutGate, state
 }
 
 // isUnavailable reports whether a measurement failed because the provider or the workers were unavailable. If
-// the time of an activity is over during an attempt, the retry state of the error is the same as for an error
-// that is not retried. isUnavailable therefore looks for a TimeoutError first.
+// an activity times out during an attempt, the retry state of the error is the same as for an error that is
+// not retried. isUnavailable therefore looks for a TimeoutError first.
 func isUnavailable(err error) bool {
 	if _, late := errors.AsType[*temporal.TimeoutError](err); late {
 		return true
@@ -112,9 +112,9 @@ func (r *run) gateInput(open *outriggerv1.RolloutGate, state protocol.GateState)
 }
 
 // measureAgain removes the measurements of a step with an inconclusive gate, or with a failed gate that
-// paused the run. The gates of the step are then measured again. A failure that has not paused the run is
-// kept, because the next plan still has to act upon the failure. Failed is also checked, because the pause of
-// a user may have replaced the pause by the policy.
+// paused the run. Then all gates of the step restart. A failure that has not paused the run is kept, because
+// the next plan still has to act upon the failure. Failed is also checked, because the pause of a user may
+// have replaced the pause by the policy.
 func measureAgain(s *protocol.Stage, pausedByPolicy bool) {
 	if s.EndedGate(protocol.GateInconclusive) != nil || (pausedByPolicy || s.Failed != nil) && s.EndedGate(protocol.GateFailure) != nil {
 		s.Gates, s.GateAttempt = nil, s.GateAttempt+1

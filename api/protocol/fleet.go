@@ -172,7 +172,7 @@ type FleetState struct {
 	// Highest is the highest attempt that failed or was rolled back in a cluster. Highest is higher than Attempt
 	// if the fleet has lost its state. The attempt of a retry is higher than Attempt and Highest.
 	Highest int `json:"highest,omitempty"`
-	// Policy and Spec are a copy of the policy at the begin of the rollout of the content.
+	// Policy and Spec are a copy of the policy at the start of the rollout of the content.
 	Planned bool                        `json:"planned,omitempty"`
 	Policy  string                      `json:"policy,omitempty"`
 	Spec    outriggerv1.FleetPolicySpec `json:"spec"`
@@ -181,8 +181,8 @@ type FleetState struct {
 	Stage   int        `json:"stage,omitempty"`
 	Began   *time.Time `json:"began,omitempty"`
 	Reached *time.Time `json:"reached,omitempty"`
-	// Gates are the gates of the current stage that have measured. The last element is the gate that
-	// measures.
+	// Gates are the gates of the current stage that have started. The last element is the gate that is
+	// running.
 	Gates    []GateState `json:"gates,omitempty"`
 	Approval *Approval   `json:"approval,omitempty"`
 	Phase    FleetPhase  `json:"phase"`

@@ -60,8 +60,8 @@ type MeasureGateInput struct {
 	Previous string `json:"previous,omitempty"`
 	// Pods is the number of updated pods.
 	Pods int `json:"pods"`
-	// Reached is the time at which the step was reached. Attempt increases with each resume after which the
-	// gates measure again. Reached and Attempt identify the workflow of a WorkflowGate.
+	// Reached is the time at which the step was reached. Attempt increases with each resume that restarts the
+	// gates. Reached and Attempt identify the workflow of a WorkflowGate.
 	Reached time.Time `json:"reached"`
 	Attempt int       `json:"attempt,omitempty"`
 	// NotBefore is the time at which the measurement is due, by the clock of Temporal. Before this time, the
@@ -115,15 +115,15 @@ func GateOf(states []GateState, name string) GateState {
 	return GateState{Name: name, Phase: GatePending}
 }
 
-// WithGate returns a copy of the stage with a new state of the gate that measures. The new state is the last
-// element of Gates.
+// WithGate returns a copy of the stage with a new state of the gate that is running. The new state is the
+// last element of Gates.
 func (s *Stage) WithGate(state GateState) *Stage {
 	next := *s
 	next.Gates = WithGate(s.Gates, state)
 	return &next
 }
 
-// WithGate returns a copy of states with a new state of the gate that measures. The new state is the last
+// WithGate returns a copy of states with a new state of the gate that is running. The new state is the last
 // element of the copy.
 func WithGate(states []GateState, state GateState) []GateState {
 	kept := slices.DeleteFunc(slices.Clone(states), func(known GateState) bool { return known.Name == state.Name })

@@ -329,7 +329,7 @@ type NextBatchInput struct {
 	// Waiting while a stage, a freeze or a window prevents upgrades. During a rolling update of the workers,
 	// a workflow of an older version may request a plan from a newer worker.
 	Stages bool `json:"stages,omitempty"`
-	// Overdue is set once the ProgressDeadline of the step is over. In this case, NextBatch reports a
+	// Overdue is set once the ProgressDeadline of the step has passed. In this case, NextBatch reports a
 	// failure, unless another pod has become updated and ready, or the deadline no longer applies.
 	Overdue *Stall `json:"overdue,omitempty"`
 	// Permit is the permit of the fleet, if the run has one.
@@ -360,8 +360,7 @@ type NextBatchResult struct {
 	// longer needed.
 	GoneConditions Fingerprints `json:"goneConditions,omitempty"`
 	// Failure is set if the rollout has failed: the failed pods exceed the limit of the
-	// RolloutPolicy, a gate has failed, the progress deadline is over, or a user aborted the
-	// rollout.
+	// RolloutPolicy, a gate has failed, the progress deadline has passed, or a user aborted the rollout.
 	Failure *Failure `json:"failure,omitempty"`
 	// Stage is the stage that the plan used, or nil without a RolloutPolicy. In phase Superseded, Stage is
 	// the stage that status records for Generation.

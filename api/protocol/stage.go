@@ -18,7 +18,7 @@ const (
 	ApproveUpdate = "approve"
 	PromoteUpdate = "promote"
 	// AbortUpdate rolls back the rollout. RetryUpdate ends the quarantine of the content, so that the rollout
-	// begins again with the first step.
+	// restarts from the first step.
 	AbortUpdate = "abort"
 	RetryUpdate = "retry"
 )
@@ -41,8 +41,8 @@ type Stage struct {
 	Reached *time.Time `json:"reached,omitempty"`
 	// Approval is the approval of the current step, if any.
 	Approval *Approval `json:"approval,omitempty"`
-	// Gates are the gates of the step that have begun to measure, in the order of the step.
-	// GateAttempt increases with each resume after which the gates measure again.
+	// Gates are the gates of the step that have started, in the order of the step. GateAttempt increases with
+	// each resume that restarts the gates.
 	Gates       []GateState `json:"gates,omitempty"`
 	GateAttempt int         `json:"gateAttempt,omitempty"`
 	// Tolerated is the number of failed pods that a user accepted by a resume. The limit of failed pods
@@ -180,7 +180,7 @@ type Failure struct {
 	// Pods is the number of failed pods.
 	Pods   int    `json:"pods"`
 	Reason string `json:"reason"`
-	// Overdue is set if the progress deadline is over.
+	// Overdue is set if the progress deadline has passed.
 	Overdue bool `json:"overdue,omitempty"`
 	// Quarantine is set if the rollout is rolled back. Otherwise, the rollout is paused.
 	Quarantine *Quarantine `json:"quarantine,omitempty"`
@@ -201,7 +201,7 @@ func (s *Stage) Limits() bool { return s.HasStep() && s.Quarantine == nil }
 // HasStep reports whether the stage has a current step. During a rollback, the stage keeps the step.
 func (s *Stage) HasStep() bool { return s != nil && !s.Done && s.Step != nil }
 
-// BakeEnd returns the time at which the bake time of a reached step is over.
+// BakeEnd returns the time at which the bake time of a reached step ends.
 func (s *Stage) BakeEnd() time.Time { return s.Reached.Add(s.Step.Bake) }
 
 // Wait returns the phase of the run at the time now, and a message. If a reached step waits for the bake

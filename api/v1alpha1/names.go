@@ -27,9 +27,9 @@ const (
 	// NextHolderAnnotation is on the Lease of a rollout. The annotation names the run that takes over the
 	// Lease from the holder.
 	NextHolderAnnotation = "outrigger.io/next-holder"
-	// StageChangedAnnotation is on the Lease of a rollout. The value of the annotation changes when the run
-	// is in a stage that the status of the SidecarSet does not show, or when the run is resumed while status
-	// shows the pause. The change makes the operator read the run immediately.
+	// StageChangedAnnotation is on the Lease of a rollout. A worker changes the value of the annotation if
+	// the status of the SidecarSet does not show the stage of the run, or does not show whether the run is
+	// paused. The change makes the operator read the run immediately.
 	StageChangedAnnotation = "outrigger.io/stage-changed"
 	// PodUIDAnnotation and TaskTokenAnnotation are on the Lease of a rollout. PodUIDAnnotation contains the
 	// uid of the worker pod that runs the current batch. TaskTokenAnnotation contains the activity task token

@@ -170,7 +170,7 @@ type RolloutStage struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	Gates []StageGate `json:"gates,omitempty"`
-	// GateAttempt counts the resumes after which the gates of the step measured again.
+	// GateAttempt counts the resumes that restarted the gates of the step.
 	GateAttempt int32 `json:"gateAttempt,omitempty"`
 	// Done is set once neither a step nor a limit of the policy applies to the rollout.
 	Done bool `json:"done,omitempty"`

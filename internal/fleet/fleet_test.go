@@ -34,8 +34,8 @@ func TestSpec12_1_WrongPoliciesAreRejected(t *testing.T) {
 		"apiVersion and kind: use outrigger.io/v1alpha1 and FleetPolicy": func(p *outriggerv1.FleetPolicy) { p.Kind = "RolloutPolicy" },
 		"metadata.name: ": func(p *outriggerv1.FleetPolicy) { p.Metadata.Name = "Edge" },
 		"spec.sidecarSets.matchNames: name at least one":       func(p *outriggerv1.FleetPolicy) { p.Spec.SidecarSets.MatchNames = nil },
-		`spec.sidecarSets.matchNames[0]: "[" is no name`:       func(p *outriggerv1.FleetPolicy) { p.Spec.SidecarSets.MatchNames[0] = "[" },
-		"spec.stages: a policy has 1 to 50 stages":             func(p *outriggerv1.FleetPolicy) { p.Spec.Stages = nil },
+		`spec.sidecarSets.matchNames[0]: "[" is not a name`:    func(p *outriggerv1.FleetPolicy) { p.Spec.SidecarSets.MatchNames[0] = "[" },
+		"spec.stages: a policy must have 1 to 50 stages":       func(p *outriggerv1.FleetPolicy) { p.Spec.Stages = nil },
 		`spec.stages[1].name: the names of stages must differ`: func(p *outriggerv1.FleetPolicy) { p.Spec.Stages[1].Name = "canary" },
 		"spec.stages[0].clusters.matchLabels.a b: ":            func(p *outriggerv1.FleetPolicy) { p.Spec.Stages[0].Clusters.MatchLabels["a b"] = "c" },
 		"spec.stages[1].maxConcurrentClusters: ":               func(p *outriggerv1.FleetPolicy) { p.Spec.Stages[1].MaxConcurrentClusters = new(intstr.FromInt32(0)) },
@@ -136,7 +136,7 @@ func (f *fleetOf) step() {
 }
 
 // checkOrder checks that a cluster begins only after each earlier stage has a completed cluster and the
-// bake time of the stage is over. A cluster that joins an earlier stage later needs no bake time of its
+// bake time of the stage has ended. A cluster that joins an earlier stage later needs no bake time of its
 // own.
 func (f *fleetOf) checkOrder(uid string) {
 	stage := f.state.Clusters[uid].Stage

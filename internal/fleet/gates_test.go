@@ -27,7 +27,7 @@ func gatedPolicy() *outriggerv1.FleetPolicy {
 func TestSpec12_2_WrongGatesAreRejected(t *testing.T) {
 	require.NoError(t, Validate(gatedPolicy()))
 	for says, change := range map[string]func(spec *outriggerv1.FleetPolicySpec, errors, smoke, manual *outriggerv1.RolloutGate){
-		"spec.gates: a policy has at most 20 gates": func(spec *outriggerv1.FleetPolicySpec, _, _, _ *outriggerv1.RolloutGate) {
+		"spec.gates: a policy must have at most 20 gates": func(spec *outriggerv1.FleetPolicySpec, _, _, _ *outriggerv1.RolloutGate) {
 			spec.Gates = append(spec.Gates, make([]outriggerv1.RolloutGate, 18)...)
 		},
 		`spec.gates[1].name: the names of gates must differ`: func(_ *outriggerv1.FleetPolicySpec, _, s, _ *outriggerv1.RolloutGate) { s.Name = "errors" },
@@ -38,26 +38,26 @@ func TestSpec12_2_WrongGatesAreRejected(t *testing.T) {
 		`spec.stages[0].gates[1]: gate "smoke" occurs twice`: func(spec *outriggerv1.FleetPolicySpec, _, _, _ *outriggerv1.RolloutGate) {
 			spec.Stages[0].Gates[1] = "smoke"
 		},
-		`spec.gates[1].name: the gate has exactly one of`: func(_ *outriggerv1.FleetPolicySpec, e, s, _ *outriggerv1.RolloutGate) { s.Prometheus = e.Prometheus },
-		`spec.gates[0].prometheus.credentials: a gate of a fleet has no credentials`: func(_ *outriggerv1.FleetPolicySpec, e, _, _ *outriggerv1.RolloutGate) {
+		`spec.gates[1].name: the gate must have exactly one of`: func(_ *outriggerv1.FleetPolicySpec, e, s, _ *outriggerv1.RolloutGate) { s.Prometheus = e.Prometheus },
+		`spec.gates[0].prometheus.credentials: a gate of a fleet must not have credentials`: func(_ *outriggerv1.FleetPolicySpec, e, _, _ *outriggerv1.RolloutGate) {
 			e.Prometheus.Credentials = &outriggerv1.GateCredentials{Name: "outrigger-gates"}
 		},
-		`spec.gates[1].webhook.credentials: a gate of a fleet has no credentials`: func(_ *outriggerv1.FleetPolicySpec, _, s, _ *outriggerv1.RolloutGate) {
+		`spec.gates[1].webhook.credentials: a gate of a fleet must not have credentials`: func(_ *outriggerv1.FleetPolicySpec, _, s, _ *outriggerv1.RolloutGate) {
 			s.Webhook.Credentials = &outriggerv1.GateCredentials{Name: "outrigger-gates"}
 		},
-		`spec.gates[1].webhook.url: "checks/smoke" is no absolute URL`: func(_ *outriggerv1.FleetPolicySpec, _, s, _ *outriggerv1.RolloutGate) { s.Webhook.URL = "checks/smoke" },
-		`spec.gates[1].webhook.url: the address has no user`: func(_ *outriggerv1.FleetPolicySpec, _, s, _ *outriggerv1.RolloutGate) {
+		`spec.gates[1].webhook.url: "checks/smoke" is not an absolute URL`: func(_ *outriggerv1.FleetPolicySpec, _, s, _ *outriggerv1.RolloutGate) { s.Webhook.URL = "checks/smoke" },
+		`spec.gates[1].webhook.url: the address must not have a user`: func(_ *outriggerv1.FleetPolicySpec, _, s, _ *outriggerv1.RolloutGate) {
 			s.Webhook.URL = "https://a:b@c"
 		},
-		`spec.gates[1].webhook.url: the address has no fragment`: func(_ *outriggerv1.FleetPolicySpec, _, s, _ *outriggerv1.RolloutGate) { s.Webhook.URL = "https://a#b" },
+		`spec.gates[1].webhook.url: the address must not have a fragment`: func(_ *outriggerv1.FleetPolicySpec, _, s, _ *outriggerv1.RolloutGate) { s.Webhook.URL = "https://a#b" },
 		`spec.gates[1].webhook.timeout: use a positive duration`: func(_ *outriggerv1.FleetPolicySpec, _, s, _ *outriggerv1.RolloutGate) {
 			s.Webhook.Timeout = &metav1.Duration{Duration: time.Hour}
 		},
 		`spec.gates[1].webhook.interval: use a duration of at least 1s`: func(_ *outriggerv1.FleetPolicySpec, _, s, _ *outriggerv1.RolloutGate) {
 			s.Webhook.Interval = &metav1.Duration{}
 		},
-		`spec.gates[0].prometheus.address: the address has no query`: func(_ *outriggerv1.FleetPolicySpec, e, _, _ *outriggerv1.RolloutGate) { e.Prometheus.Address += "?a" },
-		`spec.gates[0].prometheus.query: write a query`:              func(_ *outriggerv1.FleetPolicySpec, e, _, _ *outriggerv1.RolloutGate) { e.Prometheus.Query = "" },
+		`spec.gates[0].prometheus.address: the address must not have a query`: func(_ *outriggerv1.FleetPolicySpec, e, _, _ *outriggerv1.RolloutGate) { e.Prometheus.Address += "?a" },
+		`spec.gates[0].prometheus.query: write a query`:                       func(_ *outriggerv1.FleetPolicySpec, e, _, _ *outriggerv1.RolloutGate) { e.Prometheus.Query = "" },
 		`spec.gates[0].prometheus.query: "{{.Pod}}": `: func(_ *outriggerv1.FleetPolicySpec, e, _, _ *outriggerv1.RolloutGate) {
 			e.Prometheus.Query = "{{.Pod}}"
 		},
@@ -82,7 +82,7 @@ func TestSpec12_2_WrongGatesAreRejected(t *testing.T) {
 }
 
 // measuring returns a rollout whose first stage has completed its only cluster, and the time at which the
-// bake time of this stage is over.
+// bake time of this stage has ended.
 func measuring(t *testing.T, change func(*outriggerv1.FleetPolicySpec)) (s *protocol.FleetState, now time.Time) {
 	now = time.Unix(1_700_000_000, 0)
 	p := gatedPolicy()

@@ -168,7 +168,7 @@ func (c *counts) addOwn(s *protocol.FleetState, cluster *protocol.FleetCluster, 
 	}
 }
 
-// bake ends the current stage once the bake time is over, the gates have succeeded, and the stage has a
+// bake ends the current stage once the bake time has ended, the gates have succeeded, and the stage has a
 // required approval.
 func bake(s *protocol.FleetState, now time.Time) Step {
 	stage := &s.Spec.Stages[s.Stage]

@@ -33,8 +33,8 @@ type Stage struct {
 	// Name is empty for the last Stage, if this Stage has the clusters that match no stage of the policy.
 	Name  string     `json:"name,omitempty"`
 	State StageState `json:"state"`
-	// WaitsFor is the condition for the begin or the end of the stage. WaitsFor is empty after the end of
-	// the stage.
+	// WaitsFor is the condition for the start or the end of the stage. WaitsFor is empty after the end of the
+	// stage.
 	WaitsFor string `json:"waitsFor,omitempty"`
 	// MaxConcurrentClusters is the maximum number of clusters that roll out at the same time, or 0 without a
 	// limit.

@@ -82,7 +82,7 @@ func TestSpec12_8_APlanOfARolloutInProgressKeepsItsPolicy(t *testing.T) {
 	require.Len(t, p.Stages[1].Clusters, 1, "the other cluster has left")
 	assert.Equal(t, "peak", p.Freeze.Reason)
 	registry.Freeze.Until = &now
-	assert.Nil(t, Plan(s, registry, now).Freeze, "the freeze is over")
+	assert.Nil(t, Plan(s, registry, now).Freeze, "the freeze has ended")
 
 	s.Spec.Stages[0].Approval = &outriggerv1.StepApproval{}
 	later := now.Add(time.Hour)

@@ -45,11 +45,11 @@ func Validate(policy *outriggerv1.FleetPolicy) error {
 	}
 	for i, pattern := range spec.SidecarSets.MatchNames {
 		if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
-			wrong(fmt.Sprintf("spec.sidecarSets.matchNames[%d]", i), fmt.Sprintf("%q is no name and no pattern such as logs-*", pattern))
+			wrong(fmt.Sprintf("spec.sidecarSets.matchNames[%d]", i), fmt.Sprintf("%q is not a name or a pattern such as logs-*", pattern))
 		}
 	}
 	if n := len(spec.Stages); n == 0 || n > maxStages {
-		wrong("spec.stages", fmt.Sprintf("a policy has 1 to %d stages", maxStages))
+		wrong("spec.stages", fmt.Sprintf("a policy must have 1 to %d stages", maxStages))
 	}
 	validateStages(spec.Stages, wrong)
 	validateGates(spec, wrong)

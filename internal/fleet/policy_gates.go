@@ -25,7 +25,7 @@ const (
 // gates (SPEC 12.1.2, 12.2.11).
 func validateGates(spec *outriggerv1.FleetPolicySpec, wrong func(field, cause string)) {
 	if len(spec.Gates) > maxGates {
-		wrong("spec.gates", fmt.Sprintf("a policy has at most %d gates", maxGates))
+		wrong("spec.gates", fmt.Sprintf("a policy must have at most %d gates", maxGates))
 	}
 	var names []string
 	for i := range spec.Gates {
@@ -65,7 +65,7 @@ func gateErrors(g *outriggerv1.RolloutGate) (wrong [][2]string) {
 	if p := g.Prometheus; p != nil {
 		kinds++
 		addressError(p.Address, "prometheus.address", add)
-		add(strings.Contains(p.Address, "?"), "prometheus.address", "the address has no query; write the query into the field query")
+		add(strings.Contains(p.Address, "?"), "prometheus.address", "the address must not have a query; write the query into the field query")
 		add(p.Query == "", "prometheus.query", "write a query whose answer is one number")
 		add(p.Success == "", "prometheus.success", `write an expression such as "value < 0.01"`)
 		add(p.Samples < 0 || p.Samples > maxSamples, "prometheus.samples", fmt.Sprintf("use a number from 1 to %d", maxSamples))
@@ -86,7 +86,7 @@ func gateErrors(g *outriggerv1.RolloutGate) (wrong [][2]string) {
 		add(w.TaskQueue == "", "workflow.taskQueue", "write the task queue of your worker")
 		add(tooShort(w.Interval), "workflow.interval", "use a duration of at least 1s")
 	}
-	add(kinds != 1, "name", "the gate has exactly one of prometheus, webhook and workflow")
+	add(kinds != 1, "name", "the gate must have exactly one of prometheus, webhook and workflow")
 	if len(wrong) > 0 {
 		return wrong
 	}
@@ -97,7 +97,7 @@ func gateErrors(g *outriggerv1.RolloutGate) (wrong [][2]string) {
 }
 
 // noCredentials is the error message for a gate of a fleet that has credentials.
-const noCredentials = "a gate of a fleet has no credentials, because each client with write access to the Temporal namespace of the fleet could choose the address that receives them"
+const noCredentials = "a gate of a fleet must not have credentials, because each client with write access to the Temporal namespace of the fleet could choose the address that receives the credentials"
 
 func tooShort(interval *metav1.Duration) bool {
 	return interval != nil && interval.Duration < time.Second
@@ -106,9 +106,9 @@ func tooShort(interval *metav1.Duration) bool {
 func addressError(address, field string, add func(is bool, field, cause string)) {
 	parsed, err := url.Parse(address)
 	if err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Host == "" || strings.ContainsAny(address, " \t\r\n") {
-		add(true, field, fmt.Sprintf("%q is no absolute URL such as https://checks.example.com/rollouts", address))
+		add(true, field, fmt.Sprintf("%q is not an absolute URL such as https://checks.example.com/rollouts", address))
 		return
 	}
-	add(parsed.User != nil, field, "the address has no user and no password")
-	add(strings.Contains(address, "#"), field, "the address has no fragment: remove the part that begins with #")
+	add(parsed.User != nil, field, "the address must not have a user or a password")
+	add(strings.Contains(address, "#"), field, "the address must not have a fragment: remove the part that begins with #")
 }

@@ -331,7 +331,7 @@ func CheckApproval(s *protocol.FleetState, request protocol.FleetStepRequest) er
 	return checkContent(s, request)
 }
 
-// Approve approves the current stage, even before the bake time is over.
+// Approve approves the current stage, even before the bake time has ended.
 func Approve(s *protocol.FleetState, by protocol.Approval, now time.Time) {
 	s.Approval = &by
 	note(s, protocol.FleetEvent{Time: now, Hash: s.Hash, What: "approved", Stage: s.Spec.Stages[s.Stage].Name, By: by.By, Reason: by.Reason})
@@ -370,7 +370,7 @@ func CheckRetry(s *protocol.FleetState, request protocol.FleetStepRequest) error
 	return checkContent(s, request)
 }
 
-// Retry begins the rollout of the same content again, with the first stage and the newest policy.
+// Retry restarts the rollout of the same content from the first stage, with the newest policy.
 func Retry(s *protocol.FleetState, by protocol.Approval, now time.Time) {
 	note(s, protocol.FleetEvent{Time: now, Hash: s.Hash, What: "retried", By: by.By, Reason: by.Reason})
 	forget(s, s.Hash)

@@ -253,19 +253,19 @@ func TestSpec11_1_InvalidPoliciesAreRejected(t *testing.T) {
 		"an unknown gate": {func(p *outriggerv1.RolloutPolicy) { p.Spec.Steps[0].Gates = []string{"errors"} }, "gate errors of a step is not in spec.gates: add the gate, or remove its name from the step"},
 		"a gate without a kind": {func(p *outriggerv1.RolloutPolicy) {
 			p.Spec.Gates = []outriggerv1.RolloutGate{{Name: "errors"}}
-		}, "a gate has exactly one of prometheus, webhook and workflow"},
+		}, "a gate must have exactly one of prometheus, webhook and workflow"},
 		"a gate with credentials in its address": {func(p *outriggerv1.RolloutPolicy) {
 			p.Spec.Gates = []outriggerv1.RolloutGate{{Name: "errors", Webhook: &outriggerv1.WebhookGate{URL: "http://ann:secret@checks"}}}
-		}, "url has no user and no password: put them into a Secret, and name it in credentials"},
+		}, "url must not have a user or a password: put them into a Secret, and name the Secret in credentials"},
 		"an address without a scheme": {func(p *outriggerv1.RolloutPolicy) {
 			p.Spec.Gates = []outriggerv1.RolloutGate{{Name: "errors", Prometheus: &outriggerv1.PrometheusGate{Query: "up", Success: "value > 0", Address: "prometheus:9090"}}}
 		}, "address begins with http:// or https://, such as http://prometheus.monitoring:9090"},
 		"an address with a query": {func(p *outriggerv1.RolloutPolicy) {
 			p.Spec.Gates = []outriggerv1.RolloutGate{{Name: "errors", Prometheus: &outriggerv1.PrometheusGate{Query: "up", Success: "value > 0", Address: "http://prometheus:9090/?a=b"}}}
-		}, "address has no query and no fragment: remove the part that begins with ? or #"},
+		}, "address must not have a query or a fragment: remove the part that begins with ? or #"},
 		"an address with a fragment": {func(p *outriggerv1.RolloutPolicy) {
 			p.Spec.Gates = []outriggerv1.RolloutGate{{Name: "errors", Prometheus: &outriggerv1.PrometheusGate{Query: "up", Success: "value > 0", Address: "http://prometheus:9090/#a"}}}
-		}, "address has no query and no fragment: remove the part that begins with ? or #"},
+		}, "address must not have a query or a fragment: remove the part that begins with ? or #"},
 		"an address with a space": {func(p *outriggerv1.RolloutPolicy) {
 			p.Spec.Gates = []outriggerv1.RolloutGate{{Name: "errors", Prometheus: &outriggerv1.PrometheusGate{Query: "up", Success: "value > 0", Address: "http://prometheus:9090/a b"}}}
 		}, "address is an absolute URL without spaces"},
@@ -274,7 +274,7 @@ func TestSpec11_1_InvalidPoliciesAreRejected(t *testing.T) {
 		}, "address is an absolute URL without spaces"},
 		"a url with a fragment": {func(p *outriggerv1.RolloutPolicy) {
 			p.Spec.Gates = []outriggerv1.RolloutGate{{Name: "errors", Webhook: &outriggerv1.WebhookGate{URL: "http://checks/#a"}}}
-		}, "url has no fragment: remove the part that begins with #"},
+		}, "url must not have a fragment: remove the part that begins with #"},
 		"no pods":    {func(p *outriggerv1.RolloutPolicy) { p.Spec.Steps[0].UpTo = intstr.FromInt32(0) }, "upTo is a number of pods of at least 1"},
 		"no percent": {func(p *outriggerv1.RolloutPolicy) { p.Spec.Steps[0].UpTo = intstr.FromString("0%") }, "or a percentage from 1% to 100%"},
 		"fewer pods than before": {func(p *outriggerv1.RolloutPolicy) {
@@ -295,7 +295,7 @@ func TestSpec11_1_InvalidPoliciesAreRejected(t *testing.T) {
 		"a gate with two kinds": {func(p *outriggerv1.RolloutPolicy) {
 			gate := outriggerv1.RolloutGate{Name: "errors", Webhook: &outriggerv1.WebhookGate{URL: "http://checks"}, Workflow: &outriggerv1.WorkflowGate{Type: "t", TaskQueue: "q"}}
 			p.Spec.Gates = []outriggerv1.RolloutGate{gate}
-		}, "a gate has exactly one of prometheus, webhook and workflow"},
+		}, "a gate must have exactly one of prometheus, webhook and workflow"},
 		"a deadline of no time": {func(p *outriggerv1.RolloutPolicy) {
 			p.Spec.Failure = &outriggerv1.RolloutFailure{ProgressDeadline: &metav1.Duration{}}
 		}, "progressDeadline is a positive duration such as 30m"},

@@ -29,8 +29,8 @@ type FleetPolicySpec struct {
 	Failure FleetFailure `json:"failure,omitzero"`
 	// Unreachable configures when a cluster is skipped.
 	Unreachable FleetUnreachable `json:"unreachable,omitzero"`
-	// Gates are measurements that decide between two stages whether the rollout continues. A gate of a
-	// fleet has no credentials.
+	// Gates are measurements that decide between two stages whether the rollout continues. A gate of a fleet
+	// must not have credentials.
 	Gates []RolloutGate `json:"gates,omitempty"`
 }
 
@@ -40,8 +40,8 @@ type FleetSidecarSets struct {
 }
 
 // FleetStage is one stage of a rollout. The next stage begins once the rollouts in the clusters of the stage
-// are completed, the bake time of the stage is over, the gates of the stage have succeeded, and the stage is
-// approved.
+// are completed, the bake time of the stage has ended, the gates of the stage have succeeded, and the stage
+// is approved.
 type FleetStage struct {
 	Name string `json:"name"`
 	// Clusters selects clusters by their labels. Without labels, the stage selects all clusters.
@@ -51,8 +51,8 @@ type FleetStage struct {
 	MaxConcurrentClusters *intstr.IntOrString `json:"maxConcurrentClusters,omitempty"`
 	// Bake is the time that the stage waits after the rollouts in all clusters of the stage are completed.
 	Bake *metav1.Duration `json:"bake,omitempty"`
-	// Gates are the names of the gates of the stage. The gates measure one after the other, in the order of
-	// this list, after the bake time and before the approval of the stage.
+	// Gates are the names of the gates of the stage. The gates run one after the other, in the order of this
+	// list, after the bake time and before the approval of the stage.
 	Gates []string `json:"gates,omitempty"`
 	// Approval makes the stage wait for an approval after the bake time and the gates of the stage.
 	Approval *StepApproval `json:"approval,omitempty"`

@@ -2,12 +2,12 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// RolloutGate decides at the end of a step whether the rollout continues. The gate measures after all pods of
+// RolloutGate decides at the end of a step whether the rollout continues. The gate starts after all pods of
 // the step are updated and ready, and after the bake time of the step. If the gate succeeds, the rollout
 // continues. If the gate fails, the rollout is paused or rolled back. If the gate is inconclusive, the
 // rollout is paused.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.prometheus), has(self.webhook), has(self.workflow)].exists_one(x, x)",message="a gate has exactly one of prometheus, webhook and workflow"
+// +kubebuilder:validation:XValidation:rule="[has(self.prometheus), has(self.webhook), has(self.workflow)].exists_one(x, x)",message="a gate must have exactly one of prometheus, webhook and workflow"
 type RolloutGate struct {
 	// Name is the name of the gate in steps and messages.
 	// +kubebuilder:validation:MaxLength=63
@@ -28,8 +28,8 @@ type PrometheusGate struct {
 	// Address is the address of Prometheus, such as http://prometheus.monitoring:9090.
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#]')",message="address begins with http:// or https://, such as http://prometheus.monitoring:9090"
-	// +kubebuilder:validation:XValidation:rule="!self.matches('^[^:]*://[^/?#]*@')",message="address has no user and no password: put them into a Secret, and name it in credentials"
-	// +kubebuilder:validation:XValidation:rule="!self.matches('[?#]')",message="address has no query and no fragment: remove the part that begins with ? or #, and write the query into the field query"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^[^:]*://[^/?#]*@')",message="address must not have a user or a password: put them into a Secret, and name the Secret in credentials"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('[?#]')",message="address must not have a query or a fragment: remove the part that begins with ? or #, and write the query into the field query"
 	// +kubebuilder:validation:XValidation:rule="!self.matches('[[:space:]]') && isURL(self)",message="address is an absolute URL without spaces, such as http://prometheus.monitoring:9090"
 	Address string `json:"address"`
 	// Query is a query whose answer is a scalar, or a vector with one element. Query is a template of Go's
@@ -71,8 +71,8 @@ type WebhookGate struct {
 	// URL is the address of the service.
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#]')",message="url begins with http:// or https://, such as https://checks.example.com/rollouts"
-	// +kubebuilder:validation:XValidation:rule="!self.matches('^[^:]*://[^/?#]*@')",message="url has no user and no password: put them into a Secret, and name it in credentials"
-	// +kubebuilder:validation:XValidation:rule="!self.contains('#')",message="url has no fragment: remove the part that begins with #"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^[^:]*://[^/?#]*@')",message="url must not have a user or a password: put them into a Secret, and name the Secret in credentials"
+	// +kubebuilder:validation:XValidation:rule="!self.contains('#')",message="url must not have a fragment: remove the part that begins with #"
 	// +kubebuilder:validation:XValidation:rule="!self.matches('[[:space:]]') && isURL(self)",message="url is an absolute URL without spaces, such as https://checks.example.com/rollouts"
 	URL string `json:"url"`
 	// Timeout is the time within which the service must answer. The default is 10s.

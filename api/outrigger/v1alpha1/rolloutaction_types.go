@@ -66,8 +66,8 @@ type RolloutActionSpec struct {
 	SidecarSet string `json:"sidecarSet"`
 	// Verb selects the effect of the action. pause and resume pause and resume the rollout. approve approves
 	// the current step of the RolloutPolicy. promote ends the current step. abort rolls the rollout back.
-	// retry starts a rollout again that was rolled back. permit starts a rollout that waits for a permit of
-	// the fleet.
+	// retry restarts a rollout that was rolled back. permit starts a rollout that waits for a permit of the
+	// fleet.
 	Verb RolloutVerb `json:"verb"`
 	// Step is the number of a step, from 1, or the name of a step. If another step is current, the action is
 	// rejected. Without a step, the action applies to the current step.

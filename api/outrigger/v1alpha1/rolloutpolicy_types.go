@@ -164,7 +164,7 @@ const (
 )
 
 // RolloutStep is one step of a rollout. The next step begins once all pods of the step are updated and ready,
-// the bake time of the step is over, the gates of the step have succeeded, and the step is approved.
+// the bake time of the step has ended, the gates of the step have succeeded, and the step is approved.
 type RolloutStep struct {
 	// Name is the name of the step in messages and commands.
 	// +kubebuilder:validation:MaxLength=63
@@ -185,7 +185,7 @@ type RolloutStep struct {
 	Bake *metav1.Duration `json:"bake,omitempty"`
 	// Approval makes the step wait for an approval after the bake time and the gates of the step.
 	Approval *StepApproval `json:"approval,omitempty"`
-	// Gates are the names of the gates of the step. The gates measure one after the other, in the order of this
+	// Gates are the names of the gates of the step. The gates run one after the other, in the order of this
 	// list, after the bake time of the step and before the approval of the step.
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=10
