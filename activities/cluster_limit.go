@@ -27,7 +27,7 @@ const (
 )
 
 // errNotLeading is the error of activities on a worker that is not the leader.
-var errNotLeading = errors.New("another worker leads, or none yet: with a cluster-wide limit, only one worker upgrades pods")
+var errNotLeading = errors.New("another worker leads, or no worker leads yet: with a cluster-wide limit, only one worker upgrades pods")
 
 // ClusterLimit limits the number of pods of all SidecarSets that upgrades make unavailable (SPEC §7.5), and
 // divides the slots fairly. While this process leads, no other process upgrades pods, so all batches run in

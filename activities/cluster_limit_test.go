@@ -312,6 +312,6 @@ func TestSpec7_5_ANewLeaderFirstWaitsForTheWritesOfOthers(t *testing.T) {
 	<-led
 	require.NoError(t, <-over)
 	_, _, err := f.within(t.Context())
-	require.ErrorIs(t, err, errNotLeading, "the term is over")
+	require.ErrorIs(t, err, errNotLeading, "the term has ended")
 	assert.Zero(t, testutil.CollectAndCount(cluster.Metrics.limitUnavailable))
 }

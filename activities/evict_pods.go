@@ -201,7 +201,7 @@ func evictionRejection(err error) string {
 		return cause.Message
 	}
 	if strings.Contains(err.Error(), "more than one PodDisruptionBudget") {
-		return "several PodDisruptionBudgets select the pod, and the API server evicts no such pod"
+		return "more than one PodDisruptionBudget selects the pod, and the API server does not evict such pods"
 	}
 	return reason(err)
 }

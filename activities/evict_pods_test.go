@@ -263,7 +263,7 @@ func TestSpec13_2_AnswersToAnEviction(t *testing.T) {
 		"the pod was recreated":     {answer: apierrors.NewConflict(pods, "web-1", errors.New("uid")), pod: recreated, evicted: true},
 		"the pod has changed":       {answer: apierrors.NewConflict(pods, "web-1", errors.New("resourceVersion")), pod: changed},
 		"an internal error":         {answer: apierrors.NewInternalError(errors.New("etcd")), pod: alive, rejected: "InternalError"},
-		"two PodDisruptionBudgets":  {answer: &apierrors.StatusError{ErrStatus: metav1.Status{Code: 500, Message: "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."}}, pod: alive, rejected: "several PodDisruptionBudgets select the pod"},
+		"two PodDisruptionBudgets":  {answer: &apierrors.StatusError{ErrStatus: metav1.Status{Code: 500, Message: "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."}}, pod: alive, rejected: "more than one PodDisruptionBudget selects the pod"},
 		"evicted by an earlier try": {answer: budget, pod: terminating, evicted: true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -61,7 +61,7 @@ func TestSpec11_7_AFrozenPlanHasNoPods(t *testing.T) {
 	cluster.clock.SetTime(noon.Add(time.Hour))
 	result, _, err = cluster.newNextBatch(input).check(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, protocol.PhaseProgressing, result.Phase, "until is over")
+	assert.Equal(t, protocol.PhaseProgressing, result.Phase, "until has passed")
 }
 
 func TestSpec11_7_ARolloutWithoutRemainingPodsEndsDuringAFreeze(t *testing.T) {

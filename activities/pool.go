@@ -15,7 +15,7 @@ type pool struct {
 	group sync.WaitGroup
 	slots chan struct{}
 	// ctx is the context of the tasks. The cause of ctx is the error that ended the pool.
-	ctx context.Context //nolint:containedctx // tasks are submitted while others run
+	ctx context.Context //nolint:containedctx // tasks are submitted while other tasks run
 	end context.CancelCauseFunc
 	// stopping is closed when the worker stops.
 	stopping <-chan struct{}

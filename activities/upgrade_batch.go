@@ -295,7 +295,7 @@ func stillDue(set *v1alpha1.SidecarSet, chosen protocol.SelectedPod, pod *corev1
 }
 
 // nextWrite returns the next write to a pod. A pod whose containers are resized is written three
-// times: the begin of the resize, the resize, and the upgrade.
+// times: the start of the resize, the resize, and the upgrade.
 func (b *upgradeBatch) nextWrite(set *v1alpha1.SidecarSet, pod *corev1.Pod) (decision, error) {
 	target, err := targetOf(set)
 	if err != nil {

@@ -79,7 +79,7 @@ func TestARefillEndsTheBatch(t *testing.T) {
 		change  func(*testCluster, *v1alpha1.SidecarSet, *upgradeBatch)
 		stopped string
 	}{
-		"once its time is over":                    {func(c *testCluster, _ *v1alpha1.SidecarSet, _ *upgradeBatch) { c.clock.Step(refillTime) }, ""},
+		"once its time has passed":                 {func(c *testCluster, _ *v1alpha1.SidecarSet, _ *upgradeBatch) { c.clock.Step(refillTime) }, ""},
 		"when heartbeats fail":                     {func(c *testCluster, _ *v1alpha1.SidecarSet, _ *upgradeBatch) { c.clock.Step(heartbeatGrace) }, ""},
 		"when no pod is left":                      {func(_ *testCluster, _ *v1alpha1.SidecarSet, b *upgradeBatch) { b.left = nil }, ""},
 		"when no pod of the batch may be upgraded": {func(_ *testCluster, _ *v1alpha1.SidecarSet, b *upgradeBatch) { b.left = selectedPods("gone") }, ""},

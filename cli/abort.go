@@ -22,9 +22,9 @@ func newAbort(s *shared) *cobra.Command {
 func newRetry(s *shared) *cobra.Command {
 	return s.requests(protocol.RetryUpdate, "the history shows", &cobra.Command{
 		Use:   "retry NAME",
-		Short: "Begin a rollout again that was rolled back",
-		Long: "Begin a rollout again that was rolled back, and wait for the answer of its run. The rollout begins with the first\n" +
-			"step of its RolloutPolicy.",
+		Short: "Restart a rollout that was rolled back",
+		Long: "Restart a rollout that was rolled back, and wait for the answer of its run. The rollout starts from the first step of\n" +
+			"its RolloutPolicy.",
 		Example: `  kubectl sidecarset retry logs
   kubectl sidecarset retry logs --reason "registry is back"   # the history shows the reason`,
 	})

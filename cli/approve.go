@@ -11,7 +11,7 @@ func newApprove(s *shared) *cobra.Command {
 		Use:   "approve NAME",
 		Short: "Approve the current step of a rollout with a RolloutPolicy",
 		Long: "Approve the current step of a rollout with a RolloutPolicy, and wait for the answer of its run.\n\n" +
-			"The rollout continues once the pods of the step are updated and ready, and its bake time is over. An approval\n" +
+			"The rollout continues once the pods of the step are updated and ready, and its bake time has ended. An approval\n" +
 			"applies to one step of one generation. With --step, a repeated command approves no later step.\n" +
 			"A paused rollout continues after it is resumed.",
 		Example: `  kubectl sidecarset approve logs

@@ -59,7 +59,7 @@ func newCheck(s *shared) *cobra.Command {
   kubectl sidecarset check -o json`,
 		Args: takes(0),
 	}
-	cmd.Flags().StringVar(&queue, "task-queue", "", "Temporal task `queue` of the workers; empty: the one of the cluster")
+	cmd.Flags().StringVar(&queue, "task-queue", "", "Temporal task `queue` of the workers; empty: the UID of namespace kube-system")
 	return s.printsChecks(cmd, &queue, false)
 }
 
@@ -84,7 +84,7 @@ func NewCheck(streams genericiooptions.IOStreams, kubeconfig, systemNamespace *s
 	s.temporal.AddTo(cmd.Flags())
 	s.keys.AddTo(cmd.Flags())
 	cmd.Flags().StringVar(s.config.Namespace, "pod-namespace", "default", "`namespace` of the pod for which the webhook is called; the pod is not stored")
-	cmd.Flags().StringVar(&queue, "task-queue", "", "Temporal task `queue` of the workers; empty: the one of the cluster")
+	cmd.Flags().StringVar(&queue, "task-queue", "", "Temporal task `queue` of the workers; empty: the UID of namespace kube-system")
 	return s.printsChecks(cmd, &queue, true)
 }
 
@@ -245,7 +245,7 @@ func (i *installation) freezesWithoutEffect(ctx context.Context) (notes string) 
 	for n := range all.Items {
 		freeze := &all.Items[n]
 		if until := freeze.Spec.Until; until != nil && !until.After(i.shared.now()) {
-			notes += fmt.Sprintf("; RolloutFreeze %s is over since %s: kubectl sidecarset unfreeze %[1]s", freeze.Name, until.UTC().Format(time.RFC3339))
+			notes += fmt.Sprintf("; RolloutFreeze %s ended at %s: kubectl sidecarset unfreeze %[1]s", freeze.Name, until.UTC().Format(time.RFC3339))
 			continue
 		}
 		selector, err := metav1.LabelSelectorAsSelector(&freeze.Spec.Selector)
@@ -336,5 +336,5 @@ func (i *installation) rights(ctx context.Context) (string, error) {
 	if len(denied) > 0 {
 		return "", unknownError{"you may not " + strings.Join(denied, ", ") + ": ask for a ClusterRoleBinding to the named roles, or for these permissions"}
 	}
-	return "you may use all commands; Temporal decides about pause, resume, approve and promote", nil
+	return "you may use all commands; Temporal decides about pause, resume, approve, promote, abort and retry", nil
 }

@@ -155,7 +155,7 @@ func TestCheckCountsRolloutPolicies(t *testing.T) {
 	nothing := &outriggerv1.RolloutFreeze{ObjectMeta: metav1.ObjectMeta{Name: "none"}, Spec: outriggerv1.RolloutFreezeSpec{Selector: metav1.LabelSelector{
 		MatchLabels: map[string]string{"tier": "edge"}, MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "tier", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"edge"}}},
 	}}}
-	assert.Equal(t, view.Check{Part: "policies", State: view.CheckOK, Message: "RolloutPolicies are installed (0); RolloutFreeze friday is over since " + over.Spec.Until.UTC().Format(time.RFC3339) +
+	assert.Equal(t, view.Check{Part: "policies", State: view.CheckOK, Message: "RolloutPolicies are installed (0); RolloutFreeze friday ended at " + over.Spec.Until.UTC().Format(time.RFC3339) +
 		": kubectl sidecarset unfreeze friday; RolloutFreeze none selects nothing, because its requirements for label tier exclude each other: kubectl edit rolloutfreeze none"},
 		part(t, "policies", interceptor.Funcs{}, over, nothing))
 	failing := func(err error) interceptor.Funcs {

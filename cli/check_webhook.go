@@ -58,7 +58,7 @@ func (i *installation) called(ctx context.Context, installed *admissionregistrat
 	case len(installed.Rules) == 0:
 		return fmt.Errorf("not activated yet: no replica has been reachable long enough: %s", i.podsOf(ctx, "webhook"))
 	case ptr.Deref(installed.FailurePolicy, admissionregistrationv1.Fail) == admissionregistrationv1.Ignore:
-		return unknownError{"the failurePolicy of the webhook is Ignore, so pods are admitted even if the webhook does not respond; the condition Injected of a SidecarSet shows whether it responds"}
+		return unknownError{"the failurePolicy of the webhook is Ignore, so pods are admitted even if the webhook does not respond; the condition Injected of a SidecarSet shows whether the webhook responds"}
 	}
 	labels, err := kube.NamespaceLabels(ctx, i)(pod.Namespace)
 	if apierrors.IsNotFound(err) {
@@ -75,7 +75,7 @@ func (i *installation) called(ctx context.Context, installed *admissionregistrat
 	case !covers.Pod(pod):
 		return unknownError{"its objectSelector leaves out pods without labels"}
 	case !followed.Everything() && pod.Labels == nil:
-		return unknownError{"its match condition " + match.ConditionName + " leaves out pods that no SidecarSet selects (--match-conditions); the condition Injected of a SidecarSet says whether it responds"}
+		return unknownError{"its match condition " + match.ConditionName + " excludes pods that no SidecarSet selects (--match-conditions); the condition Injected of a SidecarSet shows whether the webhook responds"}
 	}
 	return nil
 }

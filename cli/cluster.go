@@ -302,7 +302,7 @@ func (c *cluster) user(ctx context.Context) string {
 func explain(err error, action string) error {
 	switch {
 	case kube.MissingKind(err):
-		return fmt.Errorf("%s: this cluster does not know SidecarSets (CRD sidecarsets.apps.kruise.io): is it the right one (--context), and is Outrigger installed in it?", action)
+		return fmt.Errorf("%s: this cluster does not know SidecarSets (CRD sidecarsets.apps.kruise.io): check that --context selects the right cluster, and that Outrigger is installed in this cluster", action)
 	case apierrors.IsForbidden(err) && !strings.Contains(err.Error(), " cannot "):
 		// Admission also denies requests with status 403, and no role permits these requests.
 		return fmt.Errorf("%s: not allowed: %w", action, err)
@@ -311,7 +311,7 @@ func explain(err error, action string) error {
 	case strings.Contains(err.Error(), "failed calling webhook"), strings.Contains(err.Error(), "conversion webhook"):
 		return fmt.Errorf("%s: %w; check the webhook: kubectl sidecarset check", action, err)
 	case apierrors.IsUnauthorized(err):
-		return fmt.Errorf("%s: the API server does not accept these credentials: %w; renew them, or name others (--user, --context, --kubeconfig, KUBECONFIG)", action, err)
+		return fmt.Errorf("%s: the API server does not accept these credentials: %w; renew the credentials, or select other credentials (--user, --context, --kubeconfig, KUBECONFIG)", action, err)
 	case answered(err):
 		return fmt.Errorf("%s: %w", action, err)
 	case strings.Contains(err.Error(), "has expired or is not yet valid"):
@@ -326,7 +326,7 @@ func explain(err error, action string) error {
 		return fmt.Errorf("%s: %w", action, err)
 	}
 	if isUnreachable(failed) {
-		return fmt.Errorf("%s: the API server cannot be reached: %w (is it up, and is it the right one: --context, --kubeconfig, KUBECONFIG?)", action, failed.Err)
+		return fmt.Errorf("%s: the API server cannot be reached: %w (check that the API server runs, and that --context, --kubeconfig or KUBECONFIG selects the right cluster)", action, failed.Err)
 	}
 	return fmt.Errorf("%s: %w", action, failed.Err)
 }

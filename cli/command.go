@@ -47,8 +47,8 @@ func (s *shared) command() *cobra.Command {
 		Use:   name,
 		Short: "Watch, plan and steer the rollouts of SidecarSets",
 		Long: "Watch, plan and steer the rollouts of SidecarSets.\n\n" +
-			"The state of pods is read from the cluster, and that of runs from Temporal. Without Temporal everything but\n" +
-			"pause, resume, approve, promote and the list of runs works.",
+			"The state of pods is read from the cluster, and the state of runs from Temporal. Without Temporal, pause, resume,\n" +
+			"approve, promote, abort, retry and permit fail, and history lists no runs.",
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl sidecarset"},
 		SilenceUsage:  true,
 		SilenceErrors: true,

@@ -18,8 +18,9 @@ import (
 func newDiff(s *shared) *cobra.Command {
 	return s.prints(s.ofSet(&cobra.Command{
 		Use:   "diff NAME REVISION [REVISION]",
-		Short: "Show the changes between two revisions, or since one",
-		Long:  "Show the changes between two revisions, or since one. A revision is named by number, name or custom version.",
+		Short: "Show the changes between two revisions, or between a revision and the current content",
+		Long: "Show the changes between two revisions, or between a revision and the current content. A revision is named by number,\n" +
+			"name or custom version.",
 		Example: `  kubectl sidecarset diff logs 2          # the changes since revision 2
   kubectl sidecarset diff logs 2 v1.4.0   # a number and a custom version`,
 		Args: takes(3, aSidecarSet, "a revision"),

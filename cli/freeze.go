@@ -57,7 +57,7 @@ func newFreeze(s *shared) *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	cmd.Flags().StringVarP(&flags.selector, "selector", "l", "", "`labels` of the SidecarSets, as in kubectl get -l")
-	cmd.Flags().BoolVar(&flags.all, "all", false, "all SidecarSets, those of the future included")
+	cmd.Flags().BoolVar(&flags.all, "all", false, "all SidecarSets, including SidecarSets that are created later")
 	cmd.Flags().StringVar(&flags.reason, "reason", "", "`text` that status, conditions and the run show")
 	flags.end.AddTo(cmd.Flags())
 	return s.prints(cmd, &output.Flag{}, func(ctx context.Context, c *cluster, args []string) (model, error) {

@@ -40,7 +40,7 @@ func (e *FreezeEnd) Time(now time.Time) (*time.Time, error) {
 			return nil, fmt.Errorf("--until %q is not a time such as %s: use this format, or a duration such as --for 2h", e.until, now.Add(2*time.Hour).UTC().Format(time.RFC3339))
 		}
 		if !end.After(now) {
-			return nil, fmt.Errorf("--until %s is over; now it is %s", e.until, now.UTC().Format(time.RFC3339))
+			return nil, fmt.Errorf("--until %s has passed; now it is %s", e.until, now.UTC().Format(time.RFC3339))
 		}
 	case !hasFor:
 		return nil, nil //nolint:nilnil // a freeze without an end

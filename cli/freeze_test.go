@@ -25,7 +25,7 @@ func TestFlagsOfAFreeze(t *testing.T) {
 		"a selector with a mistake": {freezeFlags{selector: "a=b=c"}, "", "--selector: "},
 		"a selector of nothing":     {freezeFlags{selector: "tier=edge,tier=core"}, "", `--selector "tier=edge,tier=core" selects nothing, because its requirements for label tier exclude each other`},
 		"two ends":                  {freezeFlags{all: true, end: FreezeEnd{until: "2026-11-28T00:00:00Z", duration: time.Hour}}, "", "use either --until or --for"},
-		"an end in the past":        {freezeFlags{all: true, end: FreezeEnd{until: "2026-11-27T12:00:00Z"}}, "", "--until 2026-11-27T12:00:00Z is over; now it is 2026-11-27T12:00:00Z"},
+		"an end in the past":        {freezeFlags{all: true, end: FreezeEnd{until: "2026-11-27T12:00:00Z"}}, "", "--until 2026-11-27T12:00:00Z has passed; now it is 2026-11-27T12:00:00Z"},
 		"a negative duration":       {freezeFlags{all: true, end: FreezeEnd{duration: -time.Hour}}, "", "--for must be positive"},
 		"no time":                   {freezeFlags{all: true, end: FreezeEnd{until: "tomorrow"}}, "", `--until "tomorrow" is not a time such as 2026-11-27T14:00:00Z: use this format, or a duration such as --for 2h`},
 	} {

@@ -26,8 +26,8 @@ func newHistory(s *shared) *cobra.Command {
 	cmd := s.ofSet(&cobra.Command{
 		Use:   "history NAME",
 		Short: "List the revisions, runs and changes of a SidecarSet",
-		Long: "List the revisions and runs of a SidecarSet, and by whom it was changed: the field managers that the API server\n" +
-			"remembers, and the users that paused, resumed, approved and promoted the listed runs.",
+		Long: "List the revisions and runs of a SidecarSet, and who changed the SidecarSet: the field managers that the API server\n" +
+			"remembers, and the users that paused, resumed, approved, promoted, aborted and retried the listed runs.",
 		Example: `  kubectl sidecarset history logs
   kubectl sidecarset history logs --runs 50                           # also pauses of older runs
   kubectl sidecarset history logs -o json | jq -r '.changes[0].who'   # the user of the newest change`,

@@ -31,10 +31,10 @@ func newList(s *shared) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"},
 		Short: "List all SidecarSets, or the pods that are behind",
-		Long: "List all SidecarSets; with --outdated the pods that have an older version of a SidecarSet, and with --missing the\n" +
-			"pods that match a SidecarSet and were not injected: in all namespaces, or in that of -n.",
+		Long: "List all SidecarSets. With --outdated, list the pods that have an older version of a SidecarSet. With --missing, list\n" +
+			"the pods that match a SidecarSet and were not injected. The flag -n selects one namespace of pods.",
 		Example: `  kubectl sidecarset list -o wide              # with revisions, images and messages
-  kubectl sidecarset list -w                   # each change, until it is interrupted
+  kubectl sidecarset list -w                   # each change, until the command is interrupted
   kubectl sidecarset list --outdated -n shop   # pods of a namespace
   kubectl sidecarset list --missing            # pods of all namespaces`,
 		Args: takes(0),

@@ -41,7 +41,7 @@ func newOpen(s *shared) *cobra.Command {
 			return nil
 		},
 	})
-	cmd.Flags().StringVar(&ui, "temporal-ui-url", "", "`URL` of the Temporal UI (TEMPORAL_UI_URL); empty: the one of the operator")
+	cmd.Flags().StringVar(&ui, "temporal-ui-url", "", "`URL` of the Temporal UI (TEMPORAL_UI_URL); empty: the URL of the run in status")
 	cmd.Flags().BoolVar(&printOnly, "print", false, "only print the URL")
 	return cmd
 }
@@ -70,7 +70,7 @@ func (s *shared) uiAddress(ctx context.Context, name, base string) (string, erro
 	case rollout.URL == "":
 		return "", errors.New("the operator has no URL of a Temporal UI (its flag --temporal-ui-url): name one with --temporal-ui-url or TEMPORAL_UI_URL")
 	case !isWebAddress(rollout.URL):
-		return "", fmt.Errorf("status of SidecarSet %s has the URL %q, which is no address of a web page: see who wrote the status, and name a URL with --temporal-ui-url", set.Name, rollout.URL)
+		return "", fmt.Errorf("status of SidecarSet %s has the URL %q, which is not the address of a web page: see who wrote the status, and name a URL with --temporal-ui-url", set.Name, rollout.URL)
 	default:
 		return rollout.URL, nil
 	}

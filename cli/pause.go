@@ -25,10 +25,11 @@ func newPause(s *shared) *cobra.Command {
 		Short: "Pause the rollout of a SidecarSet, or all rollouts, until they are resumed",
 		Long: "Pause the rollout of a SidecarSet until it is resumed, and wait for the answer of its run.\n\n" +
 			"The running batch stops within seconds: pods that the worker has not patched by then keep their version.\n" +
-			"The pause outlives generations and lost runs; status shows by whom the rollout is paused, and the reason.\n" +
-			"Without an open run, it sets spec.updateStrategy.paused, which pauses the next rollout and has no reason.\n\n" +
-			"With --all, it pauses all SidecarSets with an open run, with a line for each. The exit code is 1 if one failed,\n" +
-			"or if no run is open while the status of a SidecarSet shows an unfinished rollout.",
+			"The pause outlives generations and lost runs; status shows who paused the rollout, and the reason. Without an open\n" +
+			"run, the command sets spec.updateStrategy.paused, which pauses the next rollout and has no reason.\n\n" +
+			"With --all, the command pauses all SidecarSets with an open run, and prints a line for each SidecarSet. The exit code\n" +
+			"is 1 if the pause of a SidecarSet failed, or if no run is open while the status of a SidecarSet shows an unfinished\n" +
+			"rollout.",
 		Example: `  kubectl sidecarset pause logs --reason "errors in the logs"
   kubectl sidecarset pause logs --reason "change freeze" -o json   # the answer of the run as JSON
   kubectl sidecarset pause --all --reason "incident 42"            # every open run`,
@@ -40,8 +41,8 @@ func newResume(s *shared) *cobra.Command {
 		Use:   "resume (NAME | --all) [--reason TEXT]",
 		Short: "Resume a paused rollout, or all of them",
 		Long: "Resume a paused rollout. If the SidecarSet is paused by its spec, the command also sets\n" +
-			"spec.updateStrategy.paused to false. With --all, it resumes all SidecarSets with an open run, and leaves the\n" +
-			"specs unchanged.",
+			"spec.updateStrategy.paused to false. With --all, the command resumes all SidecarSets with an open run, and leaves\n" +
+			"the specs unchanged.",
 		Example: `  kubectl sidecarset resume logs
   kubectl sidecarset resume logs --reason "the errors had another cause"   # the history shows the reason
   kubectl sidecarset resume --all`,

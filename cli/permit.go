@@ -17,7 +17,7 @@ func newPermit(s *shared) *cobra.Command {
 		Short: "Let a rollout begin that waits for a permit of its fleet",
 		Long: "Let a rollout begin in this cluster without its fleet, and wait for the answer of its run.\n\n" +
 			"The command creates a RolloutAction, which the operator carries out. The permit is for the content that the SidecarSet\n" +
-			"has now. The history of the run and that of the fleet show the user and the reason.",
+			"has now. The histories of the run and of the fleet show the user and the reason.",
 		Example: `  kubectl sidecarset permit logs --reason "hotfix, the fleet is down"`,
 		Args:    takes(1, aSidecarSet),
 	})

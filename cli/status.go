@@ -22,11 +22,11 @@ func newStatus(s *shared) *cobra.Command {
 		Use:        "status NAME",
 		SuggestFor: []string{"describe", "rollout"},
 		Short:      "Show the progress of the rollout of a SidecarSet",
-		Long: "Show the progress of the rollout of a SidecarSet: what it waits for, by whom it is paused, and the pods by revision\n" +
-			"and owner.\n\n" +
-			"With --watch it waits for the end as kubectl rollout status does: exit code 0 once every pod of the rollout is\n" +
-			"upgraded and ready; 1 at the timeout, or if pods cannot be upgraded; 2 with --fail-on-degraded, as soon as\n" +
-			"the SidecarSet is degraded.",
+		Long: "Show the progress of the rollout of a SidecarSet: what the rollout waits for, who paused the rollout, and the pods by\n" +
+			"revision and owner.\n\n" +
+			"With --watch, the command waits until the rollout ends, as kubectl rollout status does. The exit code is 0 once every\n" +
+			"pod of the rollout is upgraded and ready; 1 at the timeout, or if pods cannot be upgraded; 2 with --fail-on-degraded,\n" +
+			"as soon as the SidecarSet is degraded.",
 		Example: `  kubectl sidecarset status logs
   kubectl sidecarset status logs -o wide                 # every pod, with its node
   kubectl sidecarset status logs --watch --timeout 10m   # wait for the end, for example in a pipeline

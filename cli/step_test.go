@@ -79,9 +79,9 @@ func TestTheAnswerNamesWhatTheRolloutWaitsFor(t *testing.T) {
 	step := &protocol.Step{UpTo: intstr.FromInt32(1), Bake: 10 * time.Minute, Approval: true}
 	reached := noon.Add(-time.Minute)
 	for want, s := range map[string]*protocol.Stage{
-		"the rollout continues after the bake time, 9m left (end the bake time: kubectl sidecarset promote logs)": {Step: step, Reached: &reached},
-		"the rollout continues once the pods of the step are updated and ready, and the bake time of 10m is over": {Step: step},
-		"the rollout continues once the pods of the step are updated and ready":                                   {Step: &protocol.Step{Approval: true}},
+		"the rollout continues after the bake time, 9m left (end the bake time: kubectl sidecarset promote logs)":   {Step: step, Reached: &reached},
+		"the rollout continues once the pods of the step are updated and ready, and the bake time of 10m has ended": {Step: step},
+		"the rollout continues once the pods of the step are updated and ready":                                     {Step: &protocol.Step{Approval: true}},
 		"": {Step: &protocol.Step{Approval: true}, Reached: &reached},
 	} {
 		assert.Equal(t, want, view.Continues("logs", s, noon))

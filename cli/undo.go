@@ -33,21 +33,21 @@ func newUndo(s *shared) *cobra.Command {
 		SuggestFor: []string{"rollback"},
 		Short:      "Write an earlier revision back, as a new generation",
 		Long: "Write an earlier revision back, as a new generation: containers, init containers, volumes, imagePullSecrets,\n" +
-			"patchPodMetadata, and the custom version of that content. Selectors and strategies stay. With --dry-run=client\n" +
-			"-o yaml it prints the manifest instead, for a repository that is the source of truth.",
+			"patchPodMetadata, and the custom version of that content. Selectors and strategies stay.\n" +
+			"With --dry-run=client -o yaml, the command only prints the manifest, for a repository that is the source of truth.",
 		Example: `  kubectl sidecarset undo logs                   # back to the revision before the present one
   kubectl sidecarset undo logs --to-revision 3   # a number, a name or a custom version
   kubectl sidecarset undo logs --dry-run=client -o yaml > logs.yaml`,
 		Args: takes(1, aSidecarSet),
 	})
-	cmd.Flags().StringVar(&to, "to-revision", "", "number, name or custom version of the `revision`; without it: the one before")
+	cmd.Flags().StringVar(&to, "to-revision", "", "number, name or custom version of the `revision`; without the flag: the previous revision")
 	addDryRun(cmd, &dryRun)
 	return s.prints(cmd, &output.Flag{}, func(ctx context.Context, c *cluster, args []string) (model, error) {
 		if err := checkDryRun(dryRun); err != nil {
 			return nil, err
 		}
 		if to == "" && cmd.Flags().Changed("to-revision") {
-			return nil, errors.New("--to-revision: give a number, a name or a custom version; without the flag it is the one before")
+			return nil, errors.New("--to-revision: give a number, a name or a custom version; without the flag, undo restores the previous revision")
 		}
 		return s.undo(ctx, c, args[0], to, dryRun)
 	}, output.JSON, output.YAML)
@@ -204,7 +204,7 @@ func customVersionOf(found *appsv1.ControllerRevision, reference string) string 
 }
 
 // patch writes the changes from before to set. If the SidecarSet was changed after read was read, patch
-// returns an error. A change of only the status does not count.
+// returns an error. patch ignores a change of only the status.
 func (c *cluster) patch(ctx context.Context, read *v1alpha1.SidecarSet, before, set *unstructured.Unstructured, dryRun string) error {
 	options := []client.PatchOption{client.FieldOwner(name)}
 	switch dryRun {

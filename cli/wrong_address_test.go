@@ -93,7 +93,7 @@ func TestWrongAddressesNameCauseAndRemedy(t *testing.T) {
 	const (
 		contexts = " (name one with --context or --kubeconfig; kubectl config get-contexts lists the contexts)"
 		where    = " (--temporal-address or TEMPORAL_ADDRESS)"
-		refused  = ": the API server cannot be reached: dial tcp 127.0.0.1:1: connect: connection refused (is it up, and is it the right one: --context, --kubeconfig, KUBECONFIG?)"
+		refused  = ": the API server cannot be reached: dial tcp 127.0.0.1:1: connect: connection refused (check that the API server runs, and that --context, --kubeconfig or KUBECONFIG selects the right cluster)"
 	)
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	config := filepath.Join(t.TempDir(), "kubeconfig")

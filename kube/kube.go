@@ -101,7 +101,7 @@ func (o Options) RESTConfig() (*rest.Config, error) {
 		return nil, fmt.Errorf("connect to cluster %s: %w", config.Host, err)
 	}
 	if _, err := versions.ServerVersion(); err != nil {
-		return nil, fmt.Errorf("reach cluster %s: %w (is it up, and is the kubeconfig of this cluster?)", config.Host, err)
+		return nil, fmt.Errorf("reach cluster %s: %w (check that the API server runs, and that the kubeconfig is of this cluster)", config.Host, err)
 	}
 	return config, nil
 }

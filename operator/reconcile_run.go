@@ -201,7 +201,7 @@ func (s *runStep) reconcileOpenRun(ctx context.Context, p *pass) error {
 		return s.correctGeneration(ctx, p)
 	}
 	if p.run.Phase == protocol.PhaseFrozen && !p.frozen() {
-		p.state.forgetWake(s.clock.Now()) // the run waits for a freeze that is over
+		p.state.forgetWake(s.clock.Now()) // the run waits for a freeze that has ended
 	}
 	if p.run.WaitsForSignal() && p.mayWake(s.clock.Now()) {
 		return s.wake(ctx, p)
@@ -219,7 +219,7 @@ func (s *runStep) readWait(ctx context.Context, p *pass) {
 	}
 	status, err := s.client.Status(ctx, runs.Reference(p.set))
 	if err != nil {
-		log.FromContext(ctx).V(1).Info("the run does not tell what it waits for", "sidecarset", p.set.Name, "cause", err.Error())
+		log.FromContext(ctx).V(1).Info("cannot read what the run waits for", "sidecarset", p.set.Name, "cause", err.Error())
 		return
 	}
 	switch {

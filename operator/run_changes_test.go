@@ -90,7 +90,7 @@ func TestSpec11_3_TheEndOfABakeTimeRequeuesTheSidecarSet(t *testing.T) {
 	p.plan.Phase = protocol.PhaseStepReached
 	assert.Equal(t, 2*time.Second, p.requeue().RequeueAfter)
 	p.now, p.result.RequeueAfter = now.Add(time.Minute), pausedCheckInterval
-	assert.Equal(t, pausedCheckInterval, p.requeue().RequeueAfter, "the bake time is over")
+	assert.Equal(t, pausedCheckInterval, p.requeue().RequeueAfter, "the bake time has ended")
 }
 
 // statusAnswer is the answer of a run to the query status.

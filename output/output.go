@@ -53,7 +53,7 @@ func (f Flag) Write(out io.Writer, value any) error {
 	case YAML:
 		data, err = yaml.Marshal(value)
 	default:
-		err = fmt.Errorf("%q is no structured format", f.Format)
+		err = fmt.Errorf("%q is not a structured format", f.Format)
 	}
 	if err == nil {
 		_, err = out.Write(data)

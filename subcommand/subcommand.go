@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Required is for a command that has only subcommands. Without arguments, cmd prints the help. An unknown
-// subcommand is an error that names similar subcommands and the help.
+// Required configures a command that has only subcommands. Without arguments, the command prints its help.
+// For an unknown subcommand, the command returns an error that names similar subcommands and the help.
 func Required(cmd *cobra.Command) {
 	cmd.SuggestionsMinimumDistance = 2 // the default of cobra, which cobra sets only for roots
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
@@ -30,7 +30,7 @@ func FlagHint(cmd *cobra.Command, err error) string {
 	if !ok || unknown.GetSpecifiedShortnames() != "" {
 		return hint(cmd, nil)
 	}
-	// cobra suggests only commands, so each flag is a command here.
+	// cobra suggests only names of commands, so FlagHint creates a command for each flag.
 	flags := &cobra.Command{SuggestionsMinimumDistance: 2}
 	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
 		if !flag.Hidden {

@@ -29,7 +29,8 @@ func IsNotFound(err error) bool {
 
 // IsSilent reports whether a query with context ctx failed because no worker responds for the run. Temporal
 // rejects queries soon after the last poll of a worker, and after failed attempts of the workflow task.
-// Temporal cancels a query whose worker stops. A timeout and an unreachable server also count.
+// Temporal cancels a query whose worker stops. IsSilent also returns true for a timeout and for an
+// unreachable server.
 func IsSilent(ctx context.Context, err error) bool {
 	_, unpolled := errors.AsType[*serviceerror.FailedPrecondition](err)
 	_, failing := errors.AsType[*serviceerror.WorkflowNotReady](err)

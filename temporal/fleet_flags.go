@@ -19,17 +19,17 @@ type FleetFlags struct {
 // AddTo adds the flags with the prefix fleet-temporal-.
 func (f *FleetFlags) AddTo(set *pflag.FlagSet) {
 	c := &f.connection
-	set.StringVar(&c.Address, "fleet-temporal-address", "", "`address` of the Temporal of the fleet; empty: that of the cluster")
-	set.StringVar(&c.Namespace, "fleet-temporal-namespace", "", "Temporal `namespace` of the fleet; empty: that of the cluster")
+	set.StringVar(&c.Address, "fleet-temporal-address", "", "`address` of the Temporal of the fleet; empty: the address of the cluster's Temporal")
+	set.StringVar(&c.Namespace, "fleet-temporal-namespace", "", "Temporal `namespace` of the fleet; empty: the Temporal namespace of the cluster")
 	set.StringVar(&c.APIKeyFile, "fleet-temporal-api-key-file", "", "`file` with the API key for the fleet, read at each call; with this or a TLS option of the fleet, TLS, API key and headers of the cluster do not apply to the fleet")
 	addBool(set, &c.TLS, "fleet-temporal-tls", "use TLS to the fleet; =false turns it off")
 	set.StringVar(&c.CertPath, "fleet-temporal-tls-cert-path", "", "`file` with the client certificate for the fleet, read at each handshake")
-	set.StringVar(&c.KeyPath, "fleet-temporal-tls-key-path", "", "`file` with the key of that certificate")
+	set.StringVar(&c.KeyPath, "fleet-temporal-tls-key-path", "", "`file` with the key of the client certificate for the fleet")
 	set.StringVar(&c.CAPath, "fleet-temporal-tls-ca-path", "", "`file` with the CA of the certificate of the fleet's server; empty: the CAs of the system")
 	set.StringVar(&c.ServerName, "fleet-temporal-tls-server-name", "", "`name` in the certificate of the fleet's server; empty: the host of the address")
 	set.StringVar(&f.keys.KeyDir, "fleet-temporal-payload-key-dir", "", "`directory` of the keys of the fleet's payloads; empty: the keys of the cluster")
 	set.StringVar(&f.keys.KeyID, "fleet-temporal-payload-key-id", "", "`id` of the key that encrypts the fleet's payloads")
-	set.StringVar(&f.keys.KeyIDFile, "fleet-temporal-payload-key-id-file", "", "`file` with that id")
+	set.StringVar(&f.keys.KeyIDFile, "fleet-temporal-payload-key-id-file", "", "`file` with the id of the key that encrypts the fleet's payloads")
 }
 
 // Given reports whether at least one flag is set.

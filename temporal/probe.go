@@ -48,7 +48,7 @@ func CompletedRun(ctx context.Context, reader RunReader, namespace, taskQueue st
 	for _, run := range runs {
 		described, err := reader.DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{Namespace: namespace, Execution: run.GetExecution()})
 		switch {
-		case IsNotFound(err): // the retention of the run is over
+		case IsNotFound(err): // the retention period of the run has expired
 		case err != nil:
 			return nil, fmt.Errorf("describe run %s: %w", run.GetExecution().GetWorkflowId(), err)
 		case PinnedVersion(described.GetWorkflowExecutionInfo().GetVersioningInfo()) == nil:

@@ -41,7 +41,7 @@ type Prune struct {
 // meantime is not an error.
 func (p *Prune) Run(ctx context.Context) error {
 	if p.Cluster == "" || strings.ContainsAny(p.Cluster, `'"\`) {
-		return fmt.Errorf("%q is no UID of a cluster: kubectl get namespace kube-system -o jsonpath={.metadata.uid} shows it", p.Cluster)
+		return fmt.Errorf("%q is not a UID of a cluster: kubectl get namespace kube-system -o jsonpath={.metadata.uid} shows the UID", p.Cluster)
 	}
 	runs, err := p.list(ctx)
 	if err != nil {

@@ -188,6 +188,6 @@ func testPrune(t *testing.T, server string) {
 	assert.Equal(t, enums.WORKFLOW_EXECUTION_STATUS_TERMINATED, status("e/5"))
 
 	for _, cluster := range []string{"", "x' OR TaskQueue='y"} {
-		require.ErrorContains(t, (&Prune{Client: c, Cluster: cluster}).Run(t.Context()), "is no UID of a cluster")
+		require.ErrorContains(t, (&Prune{Client: c, Cluster: cluster}).Run(t.Context()), "is not a UID of a cluster")
 	}
 }

@@ -15,8 +15,7 @@ const outage = time.Minute
 // minDeadlineWait is the shortest wait for the progress deadline, and for a pod that may fail.
 const minDeadlineWait = time.Second
 
-// deadlineLeft returns the time until the progress deadline is over. runs is false if no deadline
-// applies.
+// deadlineLeft returns the time until the progress deadline. runs is false if no deadline applies.
 func (r *run) deadlineLeft(ctx workflow.Context) (left time.Duration, runs bool) {
 	deadline := r.progress.Stage.ProgressDeadline()
 	if r.progress.Stall == nil || deadline == 0 {
@@ -25,7 +24,7 @@ func (r *run) deadlineLeft(ctx workflow.Context) (left time.Duration, runs bool)
 	return deadline - workflow.Now(ctx).Sub(r.progress.Stall.Since), true
 }
 
-// overdue returns the stall if the progress deadline is over, and nil otherwise.
+// overdue returns the stall if the progress deadline has passed, and nil otherwise.
 func (r *run) overdue(ctx workflow.Context) *protocol.Stall {
 	if left, runs := r.deadlineLeft(ctx); runs && left <= 0 {
 		return r.progress.Stall

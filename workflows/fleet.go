@@ -108,7 +108,7 @@ func (f *fleetRun) readContents(now time.Time) {
 	}
 }
 
-// readPlan reads the policy at the begin of the rollout, and the members at the begin of each stage and once
+// readPlan reads the policy at the start of the rollout, and the members at the start of each stage and once
 // a new member reports content. The registry may be unreadable for a long time, so rollbacks and requests do
 // not wait for the answer. Only in a run with Rules 0, readPlan waits for the answer.
 func (f *fleetRun) readPlan(ctx workflow.Context) error {
@@ -146,7 +146,7 @@ func (f *fleetRun) readPlan(ctx workflow.Context) error {
 }
 
 // adopt copies a plan into the state, and ends the activities of clusters that have left. If a member has
-// reported content since the begin of the read, the plan is read again, and adopt does not remove this
+// reported content since the start of the read, the plan is read again, and adopt does not remove this
 // member.
 func (f *fleetRun) adopt(plan *protocol.FleetPlan) {
 	fleet.Adopt(&f.state, plan, f.refresh)
@@ -253,7 +253,7 @@ func (f *fleetRun) handleRequests(ctx workflow.Context) error {
 					f.reading = nil
 				}
 				fleet.Retry(&f.state, r.Approval, now)
-				return "the rollout begins again with its first stage"
+				return "the rollout restarts from its first stage"
 			}),
 	)
 }

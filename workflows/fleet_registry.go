@@ -153,12 +153,12 @@ func (r *registryRun) remove(_ workflow.Context, cluster string) string {
 func (r *registryRun) freeze(ctx workflow.Context, freeze protocol.FleetFreeze) string {
 	freeze.Frozen = true
 	r.setFreeze(ctx, freeze)
-	return fmt.Sprintf("the fleet is frozen; %d members hear of it", len(r.registry.Members))
+	return fmt.Sprintf("the fleet is frozen; %d members are notified", len(r.registry.Members))
 }
 
 func (r *registryRun) unfreeze(ctx workflow.Context, by protocol.FleetFreeze) string {
 	r.setFreeze(ctx, protocol.FleetFreeze{By: by.By, Reason: by.Reason})
-	return fmt.Sprintf("the freeze ends; %d members hear of it", len(r.registry.Members))
+	return fmt.Sprintf("the freeze ends; %d members are notified", len(r.registry.Members))
 }
 
 func (r *registryRun) setFreeze(ctx workflow.Context, freeze protocol.FleetFreeze) {

@@ -21,10 +21,10 @@ const (
 // rejections are the pods whose upgrade was rejected, or the pods whose condition was rejected.
 type rejections struct{ *protocol.Rejections }
 
-// due reports whether pods were rejected and the backoff is over.
+// due reports whether pods were rejected and the backoff has expired.
 func (r rejections) due(now time.Time) bool { return len(r.Pods) > 0 && !now.Before(r.RetryAt) }
 
-// left returns the time until the backoff is over, and at most atMost. Without rejected pods, left returns
+// left returns the time until the backoff expires, and at most atMost. Without rejected pods, left returns
 // atMost.
 func (r rejections) left(now time.Time, atMost time.Duration) time.Duration {
 	if len(r.Pods) == 0 {

@@ -54,7 +54,7 @@ func (r *run) restoreQuarantine(ctx workflow.Context, signalled *protocol.Stage)
 		return r.recordStage(ctx) // the memo may be lost
 	}
 	r.progress.Stage = signalled
-	r.log(ctx).Warn("the rollback continues, because Temporal has lost its begin", "revision", signalled.Quarantine.Revision)
+	r.log(ctx).Warn("the rollback continues, because Temporal has lost the start of the rollback", "revision", signalled.Quarantine.Revision)
 	return r.recordStage(ctx)
 }
 
@@ -117,14 +117,14 @@ func (r *run) checkRetry(request protocol.StepRequest) error {
 	return checkPause(protocol.Pause{By: request.By, Reason: request.Reason})
 }
 
-// retry ends the quarantine. The rollout begins again with the first step.
+// retry ends the quarantine. The rollout restarts from the first step.
 func (r *run) retry(ctx workflow.Context, request protocol.StepRequest) (string, error) {
 	quarantined := r.progress.Stage
 	r.progress.Stage, r.updated = &protocol.Stage{
 		Generation: r.input.Generation, Hash: quarantined.Quarantine.Hash, Policy: quarantined.Policy, Retried: quarantined.Quarantine.Since,
 	}, true
 	r.log(ctx).Info("rollout retried", "by", request.By, "reason", request.Reason)
-	return fmt.Sprintf("the rollout of generation %d begins again", r.input.Generation), r.recordStage(ctx)
+	return fmt.Sprintf("the rollout of generation %d restarts", r.input.Generation), r.recordStage(ctx)
 }
 
 func (r *run) checkGeneration(request protocol.StepRequest) error {

@@ -32,7 +32,7 @@ func (s *stageSuite) TestSpec11_12_AFailedRunIsQuarantinedUntilARetry() {
 		s.Nil(status.Pause)
 		s.Len(s.upgradedAt, 1)
 	}, time.Minute)
-	s.request(2*time.Minute, protocol.RetryUpdate, protocol.StepRequest{Generation: 1}, "the rollout of generation 1 begins again")
+	s.request(2*time.Minute, protocol.RetryUpdate, protocol.StepRequest{Generation: 1}, "the rollout of generation 1 restarts")
 	s.request(time.Hour, protocol.PromoteUpdate, protocol.StepRequest{Generation: 1, Step: 1, Full: true}, "all steps ended; the rollout upgrades all remaining pods")
 	s.complete(input(1))
 	s.Greater(len(s.upgradedAt), 1)
@@ -67,7 +67,7 @@ func (s *stageSuite) TestSpec11_12_ARetryOutlivesTheNextGeneration() {
 	from := input(1)
 	from.Progress.Stage = stale
 	s.script = []planFunc{quarantinedPlan, quarantinedPlan}
-	s.request(time.Minute, protocol.RetryUpdate, protocol.StepRequest{Generation: 1}, "the rollout of generation 1 begins again")
+	s.request(time.Minute, protocol.RetryUpdate, protocol.StepRequest{Generation: 1}, "the rollout of generation 1 restarts")
 	s.env.RegisterDelayedCallback(func() {
 		s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 2, Stage: stale})
 	}, time.Minute)
@@ -96,7 +96,7 @@ func (s *stageSuite) TestSpec11_12_ARestoredRunContinuesItsRollback() {
 	s.env.RegisterDelayedCallback(func() { s.Nil(s.query().Stage, "the quarantine of another generation") }, 2*time.Minute)
 	signal(3*time.Minute, *lost)
 	s.env.RegisterDelayedCallback(func() { s.Equal(lost, s.query().Stage) }, 4*time.Minute)
-	s.request(5*time.Minute, protocol.RetryUpdate, protocol.StepRequest{Generation: 1}, "the rollout of generation 1 begins again")
+	s.request(5*time.Minute, protocol.RetryUpdate, protocol.StepRequest{Generation: 1}, "the rollout of generation 1 restarts")
 	signal(5*time.Minute, *lost)
 	s.env.RegisterDelayedCallback(func() {
 		s.Nil(s.query().Stage.Quarantine, "status does not show the retry yet")

@@ -98,7 +98,7 @@ func (r *run) awaitSignal(ctx workflow.Context, reason string) error {
 	return r.awaitSignalFor(ctx, checkInterval, reason)
 }
 
-// awaitSignalFor waits until a signal arrives or the timeout is over.
+// awaitSignalFor waits until a signal arrives or the timeout has expired.
 func (r *run) awaitSignalFor(ctx workflow.Context, timeout time.Duration, reason string) error {
 	began := workflow.Now(ctx)
 	signalled, err := workflow.AwaitWithOptions(ctx, waitOptions(timeout, reason), r.hasSignals)
@@ -117,7 +117,7 @@ func (r *run) checkInterval() time.Duration {
 }
 
 // sleep waits until the operator signals that pods may be upgraded, rejected pods are due for a
-// retry, or checkInterval is over. A sleeping run occupies no worker.
+// retry, or checkInterval has passed. A sleeping run occupies no worker.
 func (r *run) sleep(ctx workflow.Context, reason string) error {
 	atMost := r.checkInterval()
 	// Rejected pods that were due and could not be upgraded wait for checkInterval like other pods.

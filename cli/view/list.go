@@ -31,7 +31,7 @@ type Summary struct {
 	Matched  int32  `json:"matched"`
 	Updated  int32  `json:"updated"`
 	Ready    int32  `json:"ready"`
-	// Headline is the state in a phrase.
+	// Headline is a short phrase for the state of the rollout, such as AwaitingApproval (step 2 of 4).
 	Headline string `json:"headline"`
 	// BakesUntil is the end of a bake time.
 	BakesUntil *time.Time `json:"bakesUntil,omitempty"`

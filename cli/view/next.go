@@ -42,7 +42,7 @@ func ApproveCommand(set string) string { return "kubectl sidecarset approve " + 
 // PromoteCommand returns the command that ends the current step of a rollout.
 func PromoteCommand(set string) string { return "kubectl sidecarset promote " + set }
 
-// retryCommand returns the command that begins a rollout again after the rollout was rolled back.
+// retryCommand returns the command that restarts a rollout after the rollout was rolled back.
 func retryCommand(set string) string { return "kubectl sidecarset retry " + set }
 
 // restartCommand returns the command that evicts the pods that get the newest content only when they are

@@ -293,7 +293,7 @@ func Continues(set string, s *protocol.Stage, now time.Time) string {
 	case phase == protocol.PhaseBaking:
 		return "the rollout continues after the bake time, " + timeLeft(s.BakeEnd(), now) + " (" + endBake + PromoteCommand(set) + ")"
 	case s.Reached == nil && s.Step != nil && s.Step.Bake > 0:
-		return "the rollout continues once the pods of the step are updated and ready, and the bake time of " + duration.HumanDuration(s.Step.Bake) + " is over"
+		return "the rollout continues once the pods of the step are updated and ready, and the bake time of " + duration.HumanDuration(s.Step.Bake) + " has ended"
 	case s.Reached == nil:
 		return "the rollout continues once the pods of the step are updated and ready"
 	}

@@ -91,7 +91,7 @@ func newFleet() *cobra.Command {
 	}
 	cmd.AddCommand(apply, status, plan, history, members, remove, approve, freeze, unfreeze,
 		f.request(protocol.AbortUpdate, "Roll a rollout back in all clusters"),
-		f.request(protocol.RetryUpdate, "Begin a failed rollout again with its first stage"))
+		f.request(protocol.RetryUpdate, "Restart a failed rollout from its first stage"))
 	subcommand.Required(cmd)
 	return cmd
 }

@@ -29,9 +29,9 @@ const (
 func (f *fleetCommand) newStatus() *cobra.Command {
 	cmd := f.sub("status [NAME]", "Show rollouts over many clusters", cobra.MaximumNArgs(1), f.status)
 	cmd.Long = "Show rollouts over many clusters with a line for each cluster, the worst first.\n\n" +
-		"With --watch it waits for the end of the rollout of the current content: exit code 0 once the content is through all\n" +
-		"stages; 2 if the rollout has failed, or is paused after a failure; 1 at the timeout, if other content supersedes it,\n" +
-		"or if it cannot be read."
+		"With --watch, the command waits until the rollout of the current content ends. The exit code is 0 once the content is\n" +
+		"through all stages; 2 if the rollout has failed, or is paused after a failure; 1 at the timeout, if other content\n" +
+		"supersedes this content, or if the rollout cannot be read."
 	cmd.Example = `  outrigger fleet status edge-proxy
   outrigger fleet status edge-proxy --watch --timeout 12h            # wait for the end, for example in a pipeline
   outrigger fleet status edge-proxy --watch --content "$HASH"        # also wait until a cluster reports this content`

@@ -239,11 +239,11 @@ func TestFlagsOfAWatchNeedEachOther(t *testing.T) {
 
 func TestTheEndOfAFreezeOfTheFleetIsAFutureTime(t *testing.T) {
 	for want, args := range map[string][]string{
-		`--until "tomorrow" is not a time such as `:        {"--until=tomorrow"},
-		"--until 2026-01-01T00:00:00Z is over; now it is ": {"--until=2026-01-01T00:00:00Z"},
-		`--until "" is not a time such as `:                {"--until="},
-		"--for must be positive, for example 2h":           {"--for=0s"},
-		"use either --until or --for":                      {"--for=2h", "--until=2026-01-01T00:00:00Z"},
+		`--until "tomorrow" is not a time such as `:           {"--until=tomorrow"},
+		"--until 2026-01-01T00:00:00Z has passed; now it is ": {"--until=2026-01-01T00:00:00Z"},
+		`--until "" is not a time such as `:                   {"--until="},
+		"--for must be positive, for example 2h":              {"--for=0s"},
+		"use either --until or --for":                         {"--for=2h", "--until=2026-01-01T00:00:00Z"},
 	} {
 		root := newCommand()
 		root.SetArgs(append([]string{"fleet", "freeze"}, args...))

@@ -33,8 +33,9 @@ func newMigrateCheck(shared *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Report differences before or after a switchover from OpenKruise",
-		Long: "Reads SidecarSets, pods, revisions and webhook configurations, and writes nothing. The exit code is 0 if nothing blocks " +
-			"the switchover, and 1 if something does or could not be read. docs/migration.md describes the steps.",
+		Long: "Reads SidecarSets, pods, revisions and webhook configurations, and writes nothing. The exit code is 0 if no finding " +
+			"blocks the switchover. The exit code is 1 if a finding blocks the switchover, or if the check could not read an object. " +
+			"docs/migration.md describes the steps.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			options, err := shared.options(args)
 			if err != nil {

@@ -32,7 +32,7 @@ func TestCommandsWithoutTemporal(t *testing.T) {
 		require.EqualError(t, err, `address "http://127.0.0.1:7233" of Temporal has the scheme http: use host:port, such as 127.0.0.1:7233 (--temporal-address or TEMPORAL_ADDRESS)`)
 	}
 	_, err = runCommand(t, "temporal", "prune", unreachable)
-	require.ErrorContains(t, err, "is no UID of a cluster")
+	require.ErrorContains(t, err, "is not a UID of a cluster")
 	_, err = runCommand(t, "worker", "--temporal-tls-cert-path=c")
 	require.ErrorContains(t, err, "a client certificate needs a key, and a key needs a certificate")
 	_, err = runCommand(t, "worker", "--temporal-payload-key-id=a")

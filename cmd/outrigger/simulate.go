@@ -56,7 +56,7 @@ func newSimulatePolicy(shared *flags) *cobra.Command {
 	cmd.Flags().StringVar(&o.set, "sidecarset", "", "`name` of the SidecarSet whose rollout is simulated")
 	cmd.Flags().DurationVar(&o.coldRestart, "cold-restart", 5*time.Second, "time from the upgrade of a pod until the pod is ready")
 	cmd.Flags().DurationVar(&o.approvalAfter, "approval-after", 0, "time that each approval takes")
-	cmd.Flags().IntVar(&o.fail, "fail", 0, "`number` of upgraded pods that fail, the first ones, to see what the policy does about failures")
+	cmd.Flags().IntVar(&o.fail, "fail", 0, "`number` of pods that fail in the simulation; the pods that are upgraded first fail")
 	cmd.Flags().StringVar(&o.now, "now", "", "`time` at which the rollout begins, such as 2026-11-27T12:00:00Z; empty: the present time")
 	o.output.Add(cmd, "text", output.JSON, output.YAML)
 	return cmd

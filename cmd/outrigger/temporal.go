@@ -62,7 +62,7 @@ func newPrune() *cobra.Command {
 		},
 	}
 	f.AddTo(cmd.Flags())
-	cmd.Flags().StringVar(&p.Cluster, "cluster-uid", "", "`UID` of the cluster's namespace kube-system, or the --task-queue of its roles")
+	cmd.Flags().StringVar(&p.Cluster, "cluster-uid", "", "`UID` of the namespace kube-system of the deleted cluster, or the value of --task-queue, if Outrigger ran with this flag")
 	cmd.Flags().BoolVar(&p.Yes, "yes", false, "terminate without confirmation")
 	return cmd
 }
@@ -73,7 +73,7 @@ func newTLSProxy(shared *flags) *cobra.Command {
 		Use:   "tls-proxy",
 		Short: "Accept TLS connections for a Temporal server without TLS on the same host",
 		Long: "Forwards TLS connections to a Temporal server that listens on the loopback address without TLS. Clients need a certificate of the CA. " +
-			"Listens once the server accepts connections. The chart runs it beside its embedded Temporal.",
+			"Listens once the server accepts connections. The chart runs this command beside its embedded Temporal.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			options, err := shared.options(args)
 			if err != nil {

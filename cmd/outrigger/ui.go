@@ -56,7 +56,7 @@ func newUI(shared *flags) *cobra.Command {
 	set.StringVar(&o.Address, "bind-address", "127.0.0.1:8089", "`host:port` to listen on; an address other than loopback needs a certificate, and a bearer token with each request")
 	set.StringVar(&o.CertFile, "tls-cert-file", "", "`file` with the server's certificate, read at each handshake; empty: no TLS")
 	set.StringVar(&o.KeyFile, "tls-private-key-file", "", "`file` with the key of the certificate")
-	set.StringVar(&o.TemporalUI, "temporal-ui-url", "", "`URL` of the Temporal UI, for links to runs; empty: the one of the operator")
+	set.StringVar(&o.TemporalUI, "temporal-ui-url", "", "`URL` of the Temporal UI, for links to runs; empty: the URLs of runs in status")
 	set.BoolVar(&fleet, "fleet", false, "also serve a page about the rollouts of the fleet")
 	connection.AddTo(set)
 	return cmd

@@ -30,7 +30,7 @@ const (
 	throttled    = "temporal-throttled"
 )
 
-// disturb injects a fault, and returns when the fault is over.
+// disturb injects a fault, and returns when the fault has ended.
 func (w *fixture) disturb(ctx context.Context, f Fault) error {
 	w.mu.Lock()
 	w.current[f.Number] = f

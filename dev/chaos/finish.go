@@ -56,7 +56,7 @@ func (w *fixture) carryOut(ctx context.Context, plan []Fault) {
 // finish ends the effects of faults that delay rollouts, and waits until every pod has the content of the
 // matching SidecarSets.
 func (w *fixture) finish(ctx context.Context) error {
-	w.say("faults are over")
+	w.say("all faults have ended")
 	// If a fault has not started its process again, finish starts the process.
 	for _, process := range []string{cluster.APIServer, cluster.Temporal, cluster.Operator, cluster.Webhook, "worker-1", "worker-2"} {
 		if err := w.restart(ctx, process); err != nil {

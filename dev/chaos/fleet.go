@@ -257,7 +257,7 @@ func (f *chaoticFleet) deliver(ctx context.Context, tag string) error {
 	return nil
 }
 
-// disturb injects a fault into a cluster, and returns when the fault is over.
+// disturb injects a fault into a cluster, and returns when the fault has ended.
 func (f *chaoticFleet) disturb(ctx context.Context, m *fixture, fault Fault) error {
 	switch {
 	case fault.Kind == "":

@@ -190,7 +190,7 @@ func (p *planner) next() Fault {
 			continue // The run of a deleted SidecarSet is paused.
 		}
 		if r.occupies != "" {
-			// The resource stays occupied until a restart is over.
+			// The resource stays occupied until a restart has ended.
 			p.busy[r.occupies+"/"+f.Target] = p.now + f.For + 2*time.Second
 		}
 		if r.draw != nil {

@@ -255,7 +255,7 @@ func (w *Watch) next(before counted, pod *corev1.Pod) counted {
 		}
 	}
 	if Ready(pod) {
-		// The upgrade of a ready pod is in progress until the pending restart is over.
+		// The upgrade of a ready pod is in progress until the pending restart has ended.
 		now.inFlight = !w.converged(now)
 	} else {
 		// One event may show both the write and the restart.

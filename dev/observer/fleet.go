@@ -20,7 +20,7 @@ type FleetStage struct {
 }
 
 // Fleet checks the order of the clusters of a fleet (SPEC §12.2): a pod has content only after the clusters
-// of each earlier stage have completed the content and the bake time of the stage is over. The image of a
+// of each earlier stage have completed the content and the bake time of the stage has ended. The image of a
 // sidecar identifies content.
 type Fleet struct {
 	set, container string

@@ -94,7 +94,7 @@ func hashes(annotations map[string]string, key string) (map[string]string, error
 	return found, nil
 }
 
-// live reports whether a pod counts. Terminating and ended pods do not count (SPEC §3).
+// live reports whether a pod is neither terminating nor ended (SPEC §3).
 func (p *pod) live() bool {
 	return p.DeletionTimestamp == nil && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
 }

@@ -69,7 +69,7 @@ func (p *planner) open(e *protocol.Eviction) bool {
 	return false
 }
 
-// late returns the time for the replacements, and reports whether the time is over. The time starts again
+// late returns the time for the replacements, and reports whether the time has expired. The time starts again
 // at the end of the evicted pods, because the controller of a StatefulSet creates a replacement only after
 // the evicted pod has ended.
 func (p *planner) late(e *protocol.Eviction, terminating bool) (timeout time.Duration, late bool) {

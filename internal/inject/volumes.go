@@ -30,7 +30,7 @@ func (i *Injection) addVolumes(set *Set, used map[string]bool) error {
 			continue
 		}
 		if slices.ContainsFunc(i.pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == one.Name }) {
-			i.warnings = append(i.warnings, fmt.Sprintf("volume %s: the pod has a volume of this name, so that of SidecarSet %s is not added", one.Name, set.Name))
+			i.warnings = append(i.warnings, fmt.Sprintf("volume %s: the pod has a volume of this name, so the volume of SidecarSet %s is not added", one.Name, set.Name))
 			continue
 		}
 		at := slices.IndexFunc(i.volumes, func(v *corev1.Volume) bool { return v.Name == one.Name })

@@ -35,8 +35,8 @@ func ProgressDue(set *v1alpha1.SidecarSet, plan *Plan, current *protocol.Stage) 
 	return upgradable > 0 && plan.OpenSlots > 0 && plan.blocked == ""
 }
 
-// Overdue returns the failure of a rollout whose progress deadline is over. The result is nil if the deadline
-// does not apply, or if a pod has become updated and ready since the run observed the stall.
+// Overdue returns the failure of a rollout whose progress deadline has passed. The result is nil if the
+// deadline does not apply, or if a pod has become updated and ready since the run observed the stall.
 func Overdue(set *v1alpha1.SidecarSet, pods []Pod, plan *Plan, current *protocol.Stage, stall *protocol.Stall) *protocol.Failure {
 	if stall == nil || !ProgressDue(set, plan, current) || stall.Progressed(plan.Counts) {
 		return nil

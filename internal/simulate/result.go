@@ -49,7 +49,7 @@ type Result struct {
 // Event is an event of the timeline. The upgrades of a step are one event if no other event occurs between
 // the upgrades.
 type Event struct {
-	// After is the time since the begin of the rollout.
+	// After is the time since the start of the rollout.
 	After metav1.Duration `json:"after"`
 	// Step names the step, and is empty after the last step.
 	Step string `json:"step,omitempty"`

@@ -211,7 +211,7 @@ func (s *simulation) upgrade(plan *rollout.Plan) {
 
 func (s *simulation) deadline() time.Time { return s.stall.Since.Add(s.stage.ProgressDeadline()) }
 
-// overdue returns the stall once the progress deadline is over.
+// overdue returns the stall once the progress deadline has passed.
 func (s *simulation) overdue() *protocol.Stall {
 	if s.stall == nil || s.now.Before(s.deadline()) {
 		return nil
@@ -229,7 +229,7 @@ func (s *simulation) fail(failure *protocol.Failure) {
 	s.finish("pauses: "+failure.Reason, "")
 }
 
-// awaitPods continues when the next pod becomes ready, or when the progress deadline is over. If no pod
+// awaitPods continues when the next pod becomes ready, or when the progress deadline has passed. If no pod
 // becomes ready and no deadline runs, the simulation ends.
 func (s *simulation) awaitPods(plan *rollout.Plan) {
 	next, ok := s.nextReady()

@@ -1,5 +1,6 @@
-// Package switchover checks a cluster before a switchover between OpenKruise and Outrigger. A check reports
-// the differences for stored SidecarSets and pods, and for the webhooks of SidecarSets and pods.
+// Package switchover checks a cluster before a switchover between OpenKruise and Outrigger. A check compares
+// the effects of OpenKruise and Outrigger on stored SidecarSets and pods. The check also reports the webhooks
+// that the API server calls for SidecarSets and pods.
 package switchover
 
 import (

@@ -27,7 +27,7 @@ func TestSpec7_9_AResizeIsRecordedThenWrittenThenUpgraded(t *testing.T) {
 
 	patches, err := Resize(pod, target)
 	require.NoError(t, err)
-	assert.Nil(t, patches.Resize, "the begin is recorded first")
+	assert.Nil(t, patches.Resize, "the start is recorded first")
 	assert.JSONEq(t, `{"metadata":{"uid":"uid","resourceVersion":"41","annotations":{"outrigger.io/sidecarset-resize":"{\"s\":\"hash-envoy:2\"}"}}}`, string(patches.Begin))
 	pod = apply(t, pod, patches.Begin)
 

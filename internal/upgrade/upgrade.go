@@ -103,7 +103,7 @@ func about(pod *corev1.Pod, err error) error {
 	return fmt.Errorf("upgrade pod %s/%s: %w", pod.Namespace, pod.Name, err)
 }
 
-// write collects the changes of one write.
+// write collects the changes to a pod that one patch contains.
 type write struct {
 	pod *corev1.Pod
 	// read is the record of the pod, with the twins that this write makes active.

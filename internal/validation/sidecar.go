@@ -117,7 +117,7 @@ func uniquePath(seen sets.Set[string], path string, at *field.Path) field.ErrorL
 	case path == "":
 		return field.ErrorList{field.Required(at, "say where the volume appears in the container")}
 	case seen.Has(path):
-		return field.ErrorList{field.Invalid(at, path, "the container has a mount there already; choose another path")}
+		return field.ErrorList{field.Invalid(at, path, "the container already uses this path; choose another path")}
 	}
 	seen.Insert(path)
 	return nil

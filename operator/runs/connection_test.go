@@ -33,7 +33,7 @@ func TestMessagesNameStableCauses(t *testing.T) {
 	assert.EqualError(t, c.rejectedError(serviceerror.NewPermissionDenied("key abc", "")), "Temporal at temporal:7233, namespace sidecars, rejects rollouts: "+
 		"permission denied (check whether the API key or the client certificate has access to this namespace)")
 	assert.EqualError(t, c.rejectedError(serviceerror.NewUnimplemented("no")), "Temporal at temporal:7233, namespace sidecars, rejects rollouts: "+
-		"no (does the namespace exist, and may the operator use it?)")
+		"no (check that the namespace exists, and that the operator may use the namespace)")
 	assert.ErrorContains(t, c.rejectedError(serviceerror.NewInvalidArgument("unknown search attribute X")), "outrigger temporal setup")
 }
 

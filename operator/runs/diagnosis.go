@@ -216,7 +216,7 @@ func (d *diagnoser) workerUnavailable(queue string, noPollers bool) Fault {
 // otherVersions returns the fault of a task queue that workers of the versions in wanted do not poll. The
 // workers that poll have the versions in polling, which receive no tasks of the run.
 func (d *diagnoser) otherVersions(queue string, wanted, polling []version, pinned bool) Fault {
-	kind, remedy := "current", "make one of the others the current version (temporal worker deployment set-current-version)"
+	kind, remedy := "current", "make one of the other versions the current version (temporal worker deployment set-current-version)"
 	if pinned {
 		kind, remedy = "pinned", "move the run (temporal workflow update-options)"
 	}

@@ -17,8 +17,8 @@ func is[E error](err error) bool {
 	return ok
 }
 
-// IsThrottled reports whether Temporal throttles the namespace. An error about a busy workflow
-// does not count.
+// IsThrottled reports whether Temporal throttles the namespace. IsThrottled ignores a ResourceExhausted error
+// about a busy workflow.
 func IsThrottled(err error) bool {
 	return is[ThrottledError](err) || is[*serviceerror.ResourceExhausted](err) && !IsBusy(err)
 }
@@ -60,7 +60,7 @@ func (e endpoint) rejectedError(err error) error {
 	case isUnknownAttribute(err):
 		return fmt.Errorf("%s: %w (%s)", message, err, attributesRemedy)
 	}
-	return fmt.Errorf("%s: %w (does the namespace exist, and may the operator use it?)", message, err)
+	return fmt.Errorf("%s: %w (check that the namespace exists, and that the operator may use the namespace)", message, err)
 }
 
 // concernsOneRun reports whether an error of Temporal says nothing about the calls about other SidecarSets.
@@ -94,5 +94,5 @@ func (e endpoint) UnansweredError() error {
 type ThrottledError struct{ Address, Namespace string }
 
 func (t ThrottledError) Error() string {
-	return fmt.Sprintf("Temporal at %s throttles the calls for namespace %s; they are made less often (raise its limits, such as frontend.namespaceRPS, or spread the load)", t.Address, t.Namespace)
+	return fmt.Sprintf("Temporal at %s throttles the calls for namespace %s; the operator makes these calls less often (raise the limits of Temporal, such as frontend.namespaceRPS, or spread the load)", t.Address, t.Namespace)
 }

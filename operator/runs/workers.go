@@ -33,7 +33,7 @@ func (d *diagnoser) Workers(ctx context.Context) (Fault, error) {
 	if d.completed != nil {
 		responds, err := temporal.RunResponds(ctx, reader, d.namespace, d.completed)
 		switch {
-		case temporal.IsNotFound(err): // the retention of the run is over
+		case temporal.IsNotFound(err): // the retention period of the run has expired
 			d.completed = nil
 			return Fault{}, nil
 		case err != nil || responds:

@@ -170,7 +170,7 @@ func TestUnusableKeysAreSaidAtTheStart(t *testing.T) {
 	for name, text := range map[string]string{"not base64": "!" + key[1:], "too short": key[:40] + "AA==", "empty": "", "raw": string(make([]byte, keySize))} {
 		write(t, filepath.Join(dir, "b"), text)
 		_, err := Open(Options{KeyDir: dir, KeyID: "a"})
-		require.EqualError(t, err, filepath.Join(dir, "b")+" is no payload key: it must contain 32 random bytes in base64, as printed by openssl rand -base64 32", name)
+		require.EqualError(t, err, filepath.Join(dir, "b")+" is not a payload key: it must contain 32 random bytes in base64, as printed by openssl rand -base64 32", name)
 	}
 	none, err := Open(Options{})
 	require.NoError(t, err)

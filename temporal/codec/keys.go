@@ -41,7 +41,7 @@ type Options struct {
 func (o *Options) AddTo(set *pflag.FlagSet) {
 	set.StringVar(&o.KeyDir, "temporal-payload-key-dir", "", "`directory` of the keys of payloads, one file for each key id; changes need no restart (TEMPORAL_PAYLOAD_KEY_DIR)")
 	set.StringVar(&o.KeyID, "temporal-payload-key-id", "", "`id` of the key that encrypts payloads (TEMPORAL_PAYLOAD_KEY_ID); empty: payloads are not encrypted")
-	set.StringVar(&o.KeyIDFile, "temporal-payload-key-id-file", "", "`file` with that id, such as .current in the directory of the keys; changes need no restart (TEMPORAL_PAYLOAD_KEY_ID_FILE)")
+	set.StringVar(&o.KeyIDFile, "temporal-payload-key-id-file", "", "`file` with the id of the key that encrypts payloads, such as .current in the directory of the keys; changes need no restart (TEMPORAL_PAYLOAD_KEY_ID_FILE)")
 }
 
 // WithVariables returns the options, in which the environment variables replace empty options. The variables
@@ -115,7 +115,7 @@ func readKey(path string) (cipher.AEAD, error) {
 	}
 	key, err := base64.StdEncoding.DecodeString(string(bytes.TrimSpace(text)))
 	if err != nil || len(key) != keySize {
-		return nil, fmt.Errorf("%s is no payload key: it must contain %d random bytes in base64, as printed by openssl rand -base64 %d", path, keySize, keySize)
+		return nil, fmt.Errorf("%s is not a payload key: it must contain %d random bytes in base64, as printed by openssl rand -base64 %d", path, keySize, keySize)
 	}
 	block, err := aes.NewCipher(key)
 	if err != nil {

@@ -23,7 +23,7 @@ func TestActionsNeedNoAccessToTemporal(t *testing.T) {
 	eventually(t, []string{"status", "acted"}, "Paused:    ", "by admin: lunch")
 	assert.Contains(t, shows(t, "resume", "acted", "--via-cluster", nowhere), "sidecarset/acted: resumed\n")
 	assert.Contains(t, shows(t, "abort", "acted", "--via-cluster", nowhere), "generation 2 is aborted")
-	eventually(t, []string{"retry", "acted", "--via-cluster", nowhere}, "sidecarset/acted: the rollout of generation 2 begins again\n")
+	eventually(t, []string{"retry", "acted", "--via-cluster", nowhere}, "sidecarset/acted: the rollout of generation 2 restarts\n")
 	assert.Contains(t, shows(t, "promote", "acted", "--via-cluster", nowhere, "--full"), "all steps ended")
 	shows(t, "status", "acted", "--watch", "--timeout=3m")
 	_, err = sidecarset(t, "pause", "--all", "--via-cluster")

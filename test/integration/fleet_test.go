@@ -255,7 +255,7 @@ func startFleet(ctx context.Context, t *testing.T) (canary, rest *fleetMember, s
 
 // The test rolls out content over two clusters with separate API servers. The content is delivered to the
 // second stage first. No pod of the second stage may change before the run of the first stage has completed
-// and the bake time is over.
+// and the bake time has ended.
 func TestSpec12_AFleetRollsOutStageByStage(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()

@@ -112,7 +112,7 @@ func TestLargeRolloutOutlivesDeadNodes(t *testing.T) {
 	require.NotZero(t, versions[true], "pods of the node with the new version")
 	require.NotZero(t, versions[false], "pods of the node with the old version")
 	t.Logf("%s dies with %d upgraded and %d old pods of %d", dying, versions[true], versions[false], n)
-	s.await(func(v observer.View) bool { return v.Updated > n/2+n/10 }) // The bake time is over.
+	s.await(func(v observer.View) bool { return v.Updated > n/2+n/10 }) // The bake time has ended.
 	for _, pod := range dead {
 		s.crash(pod, "")
 	}

@@ -119,7 +119,7 @@ func ask(ctx context.Context, queries prometheus.API, expression string) (model.
 	}
 	found, ok := value.(model.Vector)
 	if !ok {
-		return nil, fmt.Errorf("%s is no vector but a %s", expression, value.Type())
+		return nil, fmt.Errorf("%s is not a vector but a %s", expression, value.Type())
 	}
 	return found, nil
 }

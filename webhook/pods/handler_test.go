@@ -336,7 +336,7 @@ func TestSpec4_IncompleteInjectionCausesAWarning(t *testing.T) {
 	assert.Equal(t, []string{
 		"container sly: because of its variable IS_INJECTED, its volumes, variables and resources are not shared with SidecarSet first, second",
 		"container native: because of its variable IS_INJECTED, its volumes, variables and resources are not shared with SidecarSet first, second",
-		"volume v: the pod has a volume of this name, so that of SidecarSet first is not added",
+		"volume v: the pod has a volume of this name, so the volume of SidecarSet first is not added",
 	}, response.Warnings)
 	assert.Empty(t, admitted(t, handler, fixture.Pod(fixture.Container("app"))).Warnings)
 	pod.Labels = nil
