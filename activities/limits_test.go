@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -96,10 +97,11 @@ func TestSpec11_11_ABatchRespectsPodDisruptionBudgets(t *testing.T) {
 	refill("b", "c") // the cache does not show the write
 	cluster.sync()
 	refill("b", "c") // the kubelet has not observed the write, so the pod is still ready
-	result, _, err := cluster.newNextBatch(protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2, Stage: current}).check(t.Context())
+	result, _, err := cluster.newNextBatch(protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2, Stage: current, Stages: true}).check(t.Context())
 	require.NoError(t, err)
 	assert.Empty(t, result.Pods)
 	assert.Contains(t, result.Message, "waits for PodDisruptionBudget d/web (2 healthy, 2 needed)")
+	assert.Equal(t, time.Minute, result.Again, "the operator does not watch budgets")
 	pod := webPod("a")
 	cluster.edit(pod, func() { upgraded(pod) })
 	cluster.sync()

@@ -41,6 +41,10 @@ func (a *Activities) newNextBatch(input protocol.NextBatchInput) *nextBatch {
 	}
 }
 
+// budgetInterval is the time to the next plan while a PodDisruptionBudget stops the rollout. The operator does not
+// watch PodDisruptionBudgets.
+const budgetInterval = time.Minute
+
 // nextBatch is the state of one NextBatch activity in progress.
 type nextBatch struct {
 	*Activities
@@ -132,6 +136,9 @@ func (n *nextBatch) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result 
 		Gone: gone(n.input.Rejected, &plan), GoneConditions: goneConditions, Stage: current,
 	}
 	result.ProgressDue, result.Again = n.progressDue, n.healthAgain
+	if plan.AwaitsBudget && (result.Again == 0 || result.Again > budgetInterval) {
+		result.Again = budgetInterval
+	}
 	return result, again, nil
 }
 

@@ -132,13 +132,14 @@ func (s *rolloutSuite) TestSpec8_3_ASleepingRunPlansEveryFiveMinutes() {
 	s.Equal(2*checkInterval, s.env.Now().Sub(started))
 }
 
-func (s *rolloutSuite) TestSpec11_11_ARunThatRespectsBudgetsPlansEveryMinute() {
+func (s *rolloutSuite) TestSpec11_11_ARunThatABudgetStopsPlansEveryMinute() {
 	current := &protocol.Stage{Policy: "p", Steps: 1, Step: &protocol.Step{UpTo: intstr.FromString("100%"), RespectBudgets: true}}
+	blocked := protocol.NextBatchResult{Phase: protocol.PhaseWaiting, Stage: current, Again: time.Minute}
 	waiting := protocol.NextBatchResult{Phase: protocol.PhaseWaiting, Stage: current}
-	s.answers(waiting, waiting, ends(protocol.PhaseComplete))
+	s.answers(blocked, blocked, waiting, ends(protocol.PhaseComplete))
 	started := s.env.Now()
 	s.run()
-	s.Equal(2*budgetCheckInterval, s.env.Now().Sub(started))
+	s.Equal(2*time.Minute+checkInterval, s.env.Now().Sub(started))
 }
 
 // A check of the cluster consists of a timer and an activity. A workflow task follows the timer, and another

@@ -24,8 +24,6 @@ const (
 	// checkInterval is the longest time between two checks of the cluster by a waiting run. A
 	// check adds eleven events to the history.
 	checkInterval = 5 * time.Minute
-	// budgetCheckInterval replaces checkInterval in a run that respects PodDisruptionBudgets.
-	budgetCheckInterval = time.Minute
 	// retryInterval is the longest backoff of an activity. A longer backoff would delay the
 	// rollout after an outage of the API server.
 	retryInterval = 5 * time.Second

@@ -107,19 +107,10 @@ func (r *run) awaitSignalFor(ctx workflow.Context, timeout time.Duration, reason
 	return err
 }
 
-// checkInterval returns the longest time between two checks of a sleeping run. The operator does not watch
-// PodDisruptionBudgets, so a run that respects PodDisruptionBudgets checks more often.
-func (r *run) checkInterval() time.Duration {
-	if s := r.progress.Stage; s != nil && s.Step != nil && s.Step.RespectBudgets {
-		return budgetCheckInterval
-	}
-	return checkInterval
-}
-
 // sleep waits until the operator signals that pods may be upgraded, rejected pods are due for a
 // retry, or checkInterval has passed. A sleeping run occupies no worker.
 func (r *run) sleep(ctx workflow.Context, reason string) error {
-	atMost := r.checkInterval()
+	atMost := checkInterval
 	// Rejected pods that were due and could not be upgraded wait for checkInterval like other pods.
 	if r.asked.Again == 0 || reason == waitRejected {
 		atMost = r.rejected().left(workflow.Now(ctx), atMost)

@@ -375,8 +375,8 @@ type NextBatchResult struct {
 	// the worker needed for the activity. If the run waited much longer than Took, the run assumes an outage.
 	ProgressDue bool          `json:"progressDue,omitempty"`
 	Took        time.Duration `json:"took,omitempty"`
-	// Again is the time after which a pod that is not ready may count as failed. 0 means that no such pod
-	// exists.
+	// Again is the time after which a pod that is not ready may count as failed, or after which a
+	// PodDisruptionBudget may allow an upgrade. 0 means that no such pod exists.
 	Again time.Duration `json:"again,omitempty"`
 }
 

@@ -60,9 +60,10 @@ type Plan struct {
 	allowed int
 	// scope contains the pods and the cluster to which the further limits of the policy apply. scope is nil
 	// if the policy has no further limits. blocked describes a pod for which only the further limits have no
-	// slot.
-	scope   *scope
-	blocked string
+	// slot. AwaitsBudget is set if this limit is a PodDisruptionBudget.
+	scope        *scope
+	blocked      string
+	AwaitsBudget bool
 	// candidates are the candidates of the rollout. The list is not sorted.
 	candidates []candidate
 }
@@ -146,6 +147,7 @@ func (p *Plan) addCondition(pod *Pod) {
 func (p *Plan) block(pod *Pod, full limit, slots int) {
 	if p.blocked == "" && slots > 0 {
 		p.blocked = fmt.Sprintf("%s waits for %s", pod.Reference(), full.wants(pod))
+		_, p.AwaitsBudget = full.(*disruptions)
 	}
 }
 
