@@ -7,7 +7,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 )
 
-var errStopping = errors.New("this worker is stopping; another one continues")
+var errStopping = errors.New("this worker is stopping; another worker continues")
 
 // endedEarly reports whether an activity ended because the workflow cancelled the activity, because the
 // worker stops, or with the error stopped. The result of such an activity is valid.

@@ -331,7 +331,10 @@ func (m *Member) update(ctx context.Context, local *localRun, name string, paylo
 	return nil
 }
 
-// poll calls check until check returns a result. An error of check is retried, because the API server or
+// errStopping is the error of an attempt whose worker stops. Another worker makes the next attempt.
+var errStopping = errors.New("this worker is stopping; another worker continues")
+
+// poll calls check until check returns a result, ctx ends, or the worker stops. An error of check is retried, because the API server or
 // the Temporal of the cluster may be unavailable. poll writes the error into the heartbeat.
 func (m *Member) poll(ctx context.Context, set string, beat *heartbeat, check func() (protocol.FleetResult, error)) (protocol.FleetResult, error) {
 	ticker := m.Clock.NewTicker(pollInterval)
@@ -350,6 +353,8 @@ func (m *Member) poll(ctx context.Context, set string, beat *heartbeat, check fu
 		case <-ctx.Done():
 			m.unanswered.Store(set, true)
 			return protocol.FleetResult{}, ctx.Err()
+		case <-activity.GetWorkerStopChannel(ctx):
+			return protocol.FleetResult{}, errStopping
 		case <-ticker.C():
 		}
 	}

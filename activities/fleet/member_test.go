@@ -470,3 +470,20 @@ func TestSpec12_4_ALongReasonStopsNoFreeze(t *testing.T) {
 	freeze := protocol.FleetFreeze{By: "ann", Reason: strings.Repeat("é", protocol.MaxPauseText/2)}
 	assert.LessOrEqual(t, len(reasonOf(freeze)), protocol.MaxPauseText)
 }
+
+// Without the end at the stop of the worker, the fleet would notice the stop only at the heartbeat timeout.
+func TestAnActivityOfAMemberEndsWithItsWorker(t *testing.T) {
+	c := newCluster(t)
+	stopping := make(chan struct{})
+	close(stopping)
+	var suite testsuite.WorkflowTestSuite
+	env := suite.NewTestActivityEnvironment()
+	env.SetWorkerStopChannel(stopping)
+	call := func(ctx context.Context) error {
+		_, err := c.poll(ctx, "envoy", &heartbeat{}, func() (protocol.FleetResult, error) { return protocol.FleetResult{}, nil })
+		return err
+	}
+	env.RegisterActivity(call)
+	_, err := env.ExecuteActivity(call)
+	require.ErrorContains(t, err, errStopping.Error())
+}
