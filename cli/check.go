@@ -218,7 +218,7 @@ func (i *installation) policies(ctx context.Context) (string, error) {
 	err := i.List(ctx, &all)
 	switch {
 	case meta.IsNoMatchError(err), apierrors.IsNotFound(err):
-		return "", unknownError{"RolloutPolicies are not installed, so no rollout has steps: apply config/crd, then restart the operator"}
+		return "", unknownError{"RolloutPolicies are not installed, so no rollout has steps: apply config/crd"}
 	case err != nil:
 		return "", i.failure(err, "list RolloutPolicies")
 	}

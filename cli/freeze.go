@@ -132,7 +132,7 @@ func rolls(set *v1alpha1.SidecarSet) bool {
 // RolloutFreezes.
 func explainFreezes(err error, action string) error {
 	if kube.MissingKind(err) {
-		return fmt.Errorf("%s: this cluster does not know RolloutFreezes (CRD rolloutfreezes.outrigger.io): install the definitions of this release, and restart the operator", action)
+		return fmt.Errorf("%s: this cluster does not know RolloutFreezes (CRD rolloutfreezes.outrigger.io): install the definitions of this release", action)
 	}
 	return explain(err, action)
 }

@@ -1,13 +1,16 @@
 package kube
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
@@ -51,4 +54,42 @@ func OptionalCache(mgr manager.Manager, kind schema.GroupVersionKind, namespace 
 		return nil, fmt.Errorf("set up the watch of %s: %w", kind.Kind, err)
 	}
 	return watched, nil
+}
+
+// installInterval is the time between two checks whether a missing kind is installed.
+const installInterval = 10 * time.Second
+
+// WhenInstalled calls start with a cache for a kind. In a cluster without the definition of the kind, WhenInstalled
+// returns immediately, and calls start once the definition is installed. installed reports whether the definition was
+// already installed.
+func WhenInstalled(mgr manager.Manager, kind schema.GroupVersionKind, start func(cache.Cache) error) (installed bool, err error) {
+	watched, err := OptionalCache(mgr, kind, metav1.NamespaceAll)
+	if err != nil {
+		return false, err
+	}
+	if watched != nil {
+		return true, start(watched)
+	}
+	return false, Later(mgr, func(context.Context) (bool, error) {
+		watched, err := OptionalCache(mgr, kind, metav1.NamespaceAll)
+		if err != nil {
+			mgr.GetLogger().Info("cannot find out whether a kind is installed; trying again", "kind", kind.Kind, "cause", err.Error())
+		}
+		if watched == nil {
+			return false, nil
+		}
+		mgr.GetLogger().Info("a kind was installed after the start of the process", "kind", kind.Kind)
+		return true, start(watched)
+	})
+}
+
+// Later calls start every installInterval until start returns true. An error of start ends the process.
+func Later(mgr manager.Manager, start func(context.Context) (done bool, err error)) error {
+	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		err := wait.PollUntilContextCancel(ctx, installInterval, true, start)
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}))
 }

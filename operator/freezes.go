@@ -3,10 +3,12 @@ package operator
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -20,33 +22,45 @@ import (
 
 // freezes reads the RolloutFreezes from the cache. An older installation may lack the
 // CustomResourceDefinition of RolloutFreezes, or the permission to list RolloutFreezes. In this case,
-// served is false, and list returns no freezes until the operator restarts. The worker, which enforces
-// freezes, needs no restart.
+// list returns no freezes until the operator can list RolloutFreezes. The worker enforces freezes.
 type freezes struct {
 	client.Reader
-	served bool
+	served atomic.Bool
 }
 
-// newFreezes starts the watch of RolloutFreezes if the operator can list RolloutFreezes. If the operator
+// watch adds the watch of RolloutFreezes to c once the operator can list RolloutFreezes. If the operator
 // cannot, the watch would never sync, and the operator would not start.
-func newFreezes(ctx context.Context, mgr *kube.Manager) (*freezes, error) {
+func (f *freezes) watch(ctx context.Context, mgr *kube.Manager, c controller.Controller, sets *setLister) error {
 	err := mgr.Direct.List(ctx, &outriggerv1.RolloutFreezeList{}, client.Limit(1))
 	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
-		mgr.GetLogger().Info("status shows no freezes: the CustomResourceDefinition of RolloutFreezes or the permission to list them is missing; apply config/crd and config/rbac, and restart the operator", "cause", err.Error())
-		return &freezes{}, nil
+		mgr.GetLogger().Info("status shows no freezes: the CustomResourceDefinition of RolloutFreezes or the permission to list them is missing; apply config/crd and config/rbac", "cause", err.Error())
+		return kube.Later(mgr, func(ctx context.Context) (bool, error) {
+			if err := mgr.Direct.List(ctx, &outriggerv1.RolloutFreezeList{}, client.Limit(1)); err != nil {
+				return false, nil
+			}
+			return true, f.start(ctx, mgr, c, sets)
+		})
 	}
 	if err != nil {
-		return nil, fmt.Errorf("list RolloutFreezes: %w", err)
+		return fmt.Errorf("list RolloutFreezes: %w", err)
 	}
+	return f.start(ctx, mgr, c, sets)
+}
+
+func (f *freezes) start(ctx context.Context, mgr *kube.Manager, c controller.Controller, sets *setLister) error {
 	if _, err := mgr.GetCache().GetInformer(ctx, &outriggerv1.RolloutFreeze{}); err != nil {
-		return nil, fmt.Errorf("watch RolloutFreezes: %w", err)
+		return fmt.Errorf("watch RolloutFreezes: %w", err)
 	}
-	return &freezes{Reader: mgr.GetClient(), served: true}, nil
+	f.served.Store(true)
+	if err := c.Watch(source.Kind(mgr.GetCache(), &outriggerv1.RolloutFreeze{}, freezeEvents(sets))); err != nil {
+		return fmt.Errorf("set up the watch of RolloutFreezes: %w", err)
+	}
+	return nil
 }
 
 // list returns the RolloutFreezes from the cache. Callers must not change these objects.
 func (f *freezes) list(ctx context.Context) ([]outriggerv1.RolloutFreeze, error) {
-	if !f.served {
+	if !f.served.Load() {
 		return nil, nil
 	}
 	var all outriggerv1.RolloutFreezeList
@@ -54,15 +68,6 @@ func (f *freezes) list(ctx context.Context) ([]outriggerv1.RolloutFreeze, error)
 		return nil, fmt.Errorf("list RolloutFreezes from the cache: %w", err)
 	}
 	return all.Items, nil
-}
-
-// sources returns the watch that enqueues the SidecarSets that a changed freeze selects. If served is
-// false, sources returns nil.
-func (f *freezes) sources(mgr *kube.Manager, sets *setLister) []source.Source {
-	if !f.served {
-		return nil
-	}
-	return []source.Source{source.Kind(mgr.GetCache(), &outriggerv1.RolloutFreeze{}, freezeEvents(sets))}
 }
 
 func freezeEvents(sets *setLister) handler.TypedFuncs[*outriggerv1.RolloutFreeze, reconcile.Request] {

@@ -10,10 +10,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/dev/cluster"
 	"github.com/outrigger/outrigger/internal/rollout"
 	"github.com/outrigger/outrigger/operator/runs"
@@ -89,19 +92,43 @@ func TestSpec11_7_ARunWithAnUnknownFreezeIsWokenWithABackoff(t *testing.T) {
 	assert.Greater(t, woken, 10)
 }
 
-// testWithoutDefinition restarts the operator in a cluster without the definition of RolloutFreezes.
+// testWithoutDefinition restarts the operator in a cluster without the definitions of group outrigger.io, which are
+// installed later.
 func (e *testEnv) testWithoutDefinition(t *testing.T) {
-	definition := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "rolloutfreezes.outrigger.io"}}
-	definition.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
 	require.NoError(t, e.cluster.Stop(cluster.Operator))
-	require.NoError(t, e.Delete(t.Context(), definition))
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		err := e.List(t.Context(), &outriggerv1.RolloutFreezeList{})
-		assert.True(c, apierrors.IsNotFound(err) || meta.IsNoMatchError(err), "%v", err)
-	}, soon, tick)
+	for name, list := range map[string]client.ObjectList{
+		"rolloutfreezes": &outriggerv1.RolloutFreezeList{}, "rolloutpolicies": &outriggerv1.RolloutPolicyList{}, "rolloutactions": &outriggerv1.RolloutActionList{},
+	} {
+		definition := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name + ".outrigger.io"}}
+		definition.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+		require.NoError(t, e.Delete(t.Context(), definition))
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			err := e.List(t.Context(), list)
+			assert.True(c, apierrors.IsNotFound(err) || meta.IsNoMatchError(err), "%v", err)
+		}, soon, tick)
+	}
 	require.NoError(t, e.cluster.StartAgain(t.Context(), cluster.Operator))
 	set := newSet(t, "unfreezable", "proxy:v1")
 	require.NoError(t, e.Create(t.Context(), set))
 	e.addPods(t, set, "default", "unfreezable-1")
 	e.await(t, set.Name, isStarted)
+
+	require.NoError(t, e.cluster.Apply(t.Context(), "../config/crd"))
+	freeze := &outriggerv1.RolloutFreeze{ObjectMeta: metav1.ObjectMeta{Name: "late"}, Spec: outriggerv1.RolloutFreezeSpec{Reason: "sales"}}
+	policy := &outriggerv1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: "late"}}
+	policy.Spec.Steps = []outriggerv1.RolloutStep{{UpTo: intstr.FromInt32(1)}}
+	action := &outriggerv1.RolloutAction{ObjectMeta: metav1.ObjectMeta{Name: "late"}, Spec: outriggerv1.RolloutActionSpec{SidecarSet: set.Name, Verb: outriggerv1.VerbPause}}
+	for _, late := range []client.Object{freeze, policy, action} {
+		require.EventuallyWithT(t, func(c *assert.CollectT) { assert.NoError(c, e.Create(t.Context(), late)) }, soon, tick)
+	}
+	e.change(t, set.Name, setImage("proxy:v2"))
+	e.await(t, set.Name, func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
+		assert.Equal(c, v1alpha1.ReasonFrozen, reasonAndMessage(set, v1alpha1.ConditionProgressing).reason)
+	})
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		require.NoError(c, e.Get(t.Context(), client.ObjectKeyFromObject(policy), policy))
+		assert.Equal(c, policy.Generation, policy.Status.ObservedGeneration)
+		require.NoError(c, e.Get(t.Context(), client.ObjectKeyFromObject(action), action))
+		assert.NotEmpty(c, action.Status.Phase)
+	}, soon, tick)
 }

@@ -8,12 +8,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/kube"
@@ -31,10 +29,6 @@ const (
 	name = "outrigger-operator"
 	// concurrency is the number of SidecarSets that are reconciled at once.
 	concurrency = 4
-	// A reconcile that fails is retried after firstRetry. The delay doubles with each further
-	// failure, up to lastRetry.
-	firstRetry = 100 * time.Millisecond
-	lastRetry  = 15 * time.Second
 	// renewInterval is the time between two renewals of the Lease of the operator that leads.
 	renewInterval = time.Second
 )
@@ -126,11 +120,8 @@ func addController(ctx context.Context, mgr *kube.Manager, temporal *runs.Client
 	if err != nil {
 		return err
 	}
-	freezes, err := newFreezes(ctx, mgr)
-	if err != nil {
-		return err
-	}
 	clock, cache, live := clock.RealClock{}, mgr.GetClient(), mgr.GetAPIReader()
+	freezes := &freezes{Reader: cache}
 	sets := &setLister{Reader: cache, namespace: namespace, limiter: newEnqueueLimiter(clock), uninjected: newUninjectedCache(), reported: &reports{}}
 	webhook := &podWebhook{live: live, namespace: namespace, clock: clock}
 	probe := newWebhookProbe(webhook)
@@ -150,7 +141,7 @@ func addController(ctx context.Context, mgr *kube.Manager, temporal *runs.Client
 	}
 	c, err := controller.New("sidecarset", mgr, controller.Options{
 		MaxConcurrentReconciles: concurrency,
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+		RateLimiter:             kube.RateLimiter(),
 		Reconciler: &reconciler{
 			client:  cache,
 			pods:    pods,
@@ -172,10 +163,10 @@ func addController(ctx context.Context, mgr *kube.Manager, temporal *runs.Client
 	if err != nil {
 		return fmt.Errorf("set up the controller: %w", err)
 	}
-	for _, source := range append(sources(mgr, temporal, calls, orphans, changes, probe, sets), freezes.sources(mgr, sets)...) {
+	for _, source := range sources(mgr, temporal, calls, orphans, changes, probe, sets) {
 		if err := c.Watch(source); err != nil {
 			return fmt.Errorf("set up the controller's watches: %w", err)
 		}
 	}
-	return nil
+	return freezes.watch(ctx, mgr, c, sets)
 }

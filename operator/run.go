@@ -7,6 +7,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/outrigger/outrigger/kube"
 	"github.com/outrigger/outrigger/operator/runs"
 )
 
@@ -101,7 +102,7 @@ func (s *runStep) finish(ctx context.Context, p *pass, call *call, started bool)
 		p.result.RequeueAfter = p.out.requeueAfter
 	case call.err != nil:
 		log.FromContext(ctx).Info("a call to Temporal failed; trying again", "cause", call.err.Error())
-		p.out.err, p.result.RequeueAfter = nil, min(time.Second<<min(s.calls.unansweredInARow(p.set.Name), 4), lastRetry)
+		p.out.err, p.result.RequeueAfter = nil, min(time.Second<<min(s.calls.unansweredInARow(p.set.Name), 4), kube.LastRetry)
 	default:
 		// Changes since the start of the call may require another call.
 		p.result.RequeueAfter = minReconcileInterval

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -55,18 +56,20 @@ type Controller struct {
 }
 
 // AddTo adds the controller to a manager. In a cluster without the definition of RolloutActions, AddTo
-// adds nothing.
+// adds the controller once the definition is installed.
 func (c *Controller) AddTo(mgr manager.Manager) error {
-	watched, err := kube.OptionalCache(mgr, outriggerv1.GroupVersion.WithKind("RolloutAction"), metav1.NamespaceAll)
-	if err != nil {
-		return err
+	installed, err := kube.WhenInstalled(mgr, outriggerv1.GroupVersion.WithKind("RolloutAction"), func(watched cache.Cache) error {
+		return c.start(mgr, watched)
+	})
+	if err == nil && !installed {
+		mgr.GetLogger().Info("RolloutActions are not installed; to use them, apply config/crd, config/rbac and config/webhook")
 	}
-	if watched == nil {
-		mgr.GetLogger().Info("RolloutActions are not installed; to use them, apply config/crd, config/rbac and config/webhook, and restart the operator")
-		return nil
-	}
+	return err
+}
+
+func (c *Controller) start(mgr manager.Manager, watched cache.Cache) error {
 	added, err := controller.New("rolloutaction", mgr, controller.Options{
-		Reconciler: c, MaxConcurrentReconciles: concurrency, CacheSyncTimeout: math.MaxInt64,
+		Reconciler: c, MaxConcurrentReconciles: concurrency, RateLimiter: kube.RateLimiter(), CacheSyncTimeout: math.MaxInt64,
 	})
 	if err != nil {
 		return fmt.Errorf("set up the controller of RolloutActions: %w", err)

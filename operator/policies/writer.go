@@ -4,6 +4,7 @@ package policies
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -11,9 +12,9 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -47,20 +48,23 @@ type Writer struct {
 }
 
 // AddTo adds a Writer to a manager. In a cluster without the definition of RolloutPolicies, AddTo adds
-// nothing. If the definition is installed later, the operator must restart to write the status of
-// RolloutPolicies.
+// the Writer once the definition is installed.
 func AddTo(mgr manager.Manager, direct client.Client, evictions Evictions, metrics *Metrics, evicting *Evicting) error {
-	policies, err := kube.OptionalCache(mgr, outriggerv1.GroupVersion.WithKind("RolloutPolicy"), metav1.NamespaceAll)
-	if err != nil {
-		return err
-	}
-	if policies == nil {
+	w := &Writer{sets: mgr.GetClient(), writer: direct, evictions: evictions, metrics: metrics, evicting: evicting, left: map[types.UID][]string{}}
+	installed, err := kube.WhenInstalled(mgr, outriggerv1.GroupVersion.WithKind("RolloutPolicy"), func(policies cache.Cache) error {
+		return w.start(mgr, policies)
+	})
+	if err == nil && !installed {
 		evicting.store(map[string]bool{})
-		mgr.GetLogger().Info("RolloutPolicies are not installed, so no rollout has steps; to use them, apply config/crd, and restart the operator")
-		return nil
+		mgr.GetLogger().Info("RolloutPolicies are not installed, so no rollout has steps; to use them, apply config/crd")
 	}
+	return err
+}
+
+func (w *Writer) start(mgr manager.Manager, policies cache.Cache) error {
+	w.policies = policies
 	c, err := controller.New("rolloutpolicy", mgr, controller.Options{
-		Reconciler: &Writer{sets: mgr.GetClient(), policies: policies, writer: direct, evictions: evictions, metrics: metrics, evicting: evicting, left: map[types.UID][]string{}}, CacheSyncTimeout: math.MaxInt64,
+		Reconciler: w, RateLimiter: kube.RateLimiter(), CacheSyncTimeout: math.MaxInt64,
 	})
 	if err != nil {
 		return fmt.Errorf("set up the status of RolloutPolicies: %w", err)
@@ -113,6 +117,7 @@ func (w *Writer) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 		return reconcile.Result{}, reconcile.TerminalError(err)
 	}
 	w.evicting.store(evicting)
+	var errs []error
 	for i := range policies.Items {
 		stored := &policies.Items[i]
 		if stage.SameStatus(&stored.Status, &statuses[i]) {
@@ -125,10 +130,10 @@ func (w *Writer) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 			// The cache is not up to date yet.
 			result.RequeueAfter = interval
 		case client.IgnoreNotFound(err) != nil:
-			return reconcile.Result{}, fmt.Errorf("write the status of RolloutPolicy %s: %w", policy.Name, err)
+			errs = append(errs, fmt.Errorf("write the status of RolloutPolicy %s: %w", policy.Name, err))
 		}
 	}
-	return result, nil
+	return result, errors.Join(errs...)
 }
 
 // readEvictions adds the evictions to the statuses of the policies that evict pods. If there is such a

@@ -20,6 +20,10 @@ import (
 // the policy, and is the input of a new workflow. outdated is set if pods have to be recreated. In this
 // case, Evictions wakes a running workflow whose view shows no such pods.
 func (c *Client) Evictions(ctx context.Context, start protocol.EvictionInput, outdated bool) (*protocol.EvictionView, error) {
+	if c.Unreachable() {
+		// Without this check, the policies would wait one after another for the timeout of a call.
+		return nil, fmt.Errorf("ask for the evictions of RolloutPolicy %s: Temporal does not respond", start.Policy.Name)
+	}
 	id := protocol.EvictionWorkflowID(start.Policy.Name, start.Policy.UID)
 	run := &common.WorkflowExecution{WorkflowId: id}
 	description, err := call(ctx, c.connection, "DescribeWorkflowExecution", c.client.WorkflowService().DescribeWorkflowExecution,

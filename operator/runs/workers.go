@@ -35,7 +35,7 @@ func (d *diagnoser) Workers(ctx context.Context) (Fault, error) {
 		switch {
 		case temporal.IsNotFound(err): // the retention period of the run has expired
 			d.completed = nil
-			return Fault{}, nil
+			return Fault{}, err
 		case err != nil || responds:
 			return Fault{}, err
 		}
