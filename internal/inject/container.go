@@ -101,22 +101,22 @@ func (a app) inject(s sidecar) (built *corev1.Container, warnings []string, err 
 // have no mount yet (SPEC §4.5). Kubernetes permits neither a path nor a volume in both mounts and devices,
 // and Bidirectional mounts only in privileged containers. In other containers, such a mount is
 // HostToContainer. sharedMounts also returns the variables that the subPathExpr of the added mounts
-// reference, and a warning for each app container with a mount whose variables the sidecar cannot get.
+// reference, and a warning for each app container with a mount whose variables the sidecar cannot get. The
+// sidecar cannot get two values of one variable.
 // transferred contains the variables that the sidecar gets in any case.
 func (a app) sharedMounts(into *corev1.Container, transferred []appVariable) (mounts []corev1.VolumeMount, needed []appVariable, warnings []string) {
 	mounts = slices.Clip(into.VolumeMounts)
-	used, own, known := newUsed(into), variableNames(into, nil), variableNames(into, transferred)
+	used, own, known, given := newUsed(into), variableNames(into, nil), variableNames(into, transferred), givenBy(transferred)
 	for _, source := range a.containers {
 		mounts = slices.Grow(mounts, len(source.VolumeMounts))
-		variables, unshared := references{of: source}, ""
+		variables, unshared := references{of: source, given: given}, ""
 		for _, mount := range source.VolumeMounts {
 			at := path.Clean(mount.MountPath)
 			if used.mountPaths[at] || used.devicePaths[at] || used.devices[mount.Name] {
 				continue
 			}
-			if missing := variables.missing(mount.SubPathExpr, own, known); missing != "" && len(into.EnvFrom) == 0 {
-				unshared = cmp.Or(unshared, fmt.Sprintf("container %s: sidecar %s does not get mounts such as %s, because variable %s of the subPathExpr is not in env of the container",
-					source.Name, into.Name, mount.MountPath, missing))
+			if lack := variables.missing(mount.SubPathExpr, own, known); lack.differs || lack.name != "" && len(into.EnvFrom) == 0 {
+				unshared = cmp.Or(unshared, fmt.Sprintf("container %s: sidecar %s does not get mounts such as %s, because %s", source.Name, into.Name, mount.MountPath, lack))
 				continue
 			}
 			used.mountPaths[at] = true
@@ -124,7 +124,9 @@ func (a app) sharedMounts(into *corev1.Container, transferred []appVariable) (mo
 				mount.MountPropagation = new(corev1.MountPropagationHostToContainer)
 			}
 			mounts = append(mounts, mount)
-			needed = append(needed, variables.referencedBy(mount.SubPathExpr, own)...)
+			referenced := variables.referencedBy(mount.SubPathExpr, own)
+			given.add(referenced)
+			needed = append(needed, referenced...)
 		}
 		if unshared != "" {
 			warnings = append(warnings, unshared)

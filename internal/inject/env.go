@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
@@ -97,7 +98,9 @@ type references struct {
 	positions map[string][]int
 	found     map[int]bool
 	// lacks contains the result of missing for the values of variables, by position.
-	lacks map[int]string
+	lacks map[int]lack
+	// given contains the variables that the sidecar gets.
+	given given
 }
 
 // referencedBy returns the variables that an expression references, and the variables that the values of
@@ -127,24 +130,38 @@ func (r *references) referencedBy(expression string, own map[string]bool) (varia
 	return variables
 }
 
+// lack is a variable that the sidecar cannot get. differs is set if the sidecar gets another value of the variable from
+// another app container or by transferEnv.
+type lack struct {
+	name    string
+	differs bool
+}
+
+func (l lack) String() string {
+	if l.differs {
+		return "the sidecar gets another value of variable " + l.name + " of the subPathExpr"
+	}
+	return "variable " + l.name + " of the subPathExpr is not in env of the container"
+}
+
 // missing returns the first variable that the sidecar lacks for an expression: a variable that is neither in
 // env of the app container nor in known, or that only envFrom of the app container can give to the value of a
-// variable. The kubelet does not start a container whose subPathExpr has a missing variable, and would mount
-// a directory with the name $(NAME) if a value has one. own contains the variables of the sidecar itself,
-// whose values apply.
-func (r *references) missing(expression string, own, known map[string]bool) string {
+// variable, or of which the sidecar gets another value. The kubelet does not start a container whose subPathExpr has a
+// missing variable, and would mount a directory with the name $(NAME) if a value has one. own contains the variables of
+// the sidecar itself, whose values apply.
+func (r *references) missing(expression string, own, known map[string]bool) lack {
 	if expression == "" {
-		return ""
+		return lack{}
 	}
 	r.index()
 	if r.lacks == nil {
-		r.lacks = map[int]string{}
+		r.lacks = map[int]lack{}
 	}
 	return r.missingBefore(expression, len(r.of.Env), own, known)
 }
 
 // missingBefore applies missing to a value that the kubelet expands with the variables before a position.
-func (r *references) missingBefore(value string, before int, own, known map[string]bool) string {
+func (r *references) missingBefore(value string, before int, own, known map[string]bool) lack {
 	for _, match := range reference.FindAllStringSubmatch(value, -1) {
 		name := match[1]
 		if name == "" || own[name] {
@@ -154,21 +171,47 @@ func (r *references) missingBefore(value string, before int, own, known map[stri
 		if earlier == 0 {
 			inValue := before < len(r.of.Env)
 			if !known[name] && (!inValue || len(r.of.EnvFrom) > 0) {
-				return name
+				return lack{name: name}
 			}
 			continue
 		}
 		index := r.positions[name][earlier-1]
+		if r.given.differs(variableOf(r.of, index)) {
+			return lack{name: name, differs: true}
+		}
 		lacks, visited := r.lacks[index]
 		if !visited {
 			lacks = r.missingBefore(r.of.Env[index].Value, index, own, known)
 			r.lacks[index] = lacks
 		}
-		if lacks != "" {
+		if lacks.name != "" {
 			return lacks
 		}
 	}
-	return ""
+	return lack{}
+}
+
+// given contains the variables that a sidecar gets, by name. The first variable of a name applies.
+type given map[string]corev1.EnvVar
+
+func givenBy(variables []appVariable) given {
+	g := make(given, len(variables))
+	g.add(variables)
+	return g
+}
+
+func (g given) add(variables []appVariable) {
+	for _, variable := range variables {
+		if _, known := g[variable.Name]; !known {
+			g[variable.Name] = variable.EnvVar
+		}
+	}
+}
+
+// differs reports whether the sidecar gets another variable of the same name.
+func (g given) differs(variable appVariable) bool {
+	other, known := g[variable.Name]
+	return known && !equality.Semantic.DeepEqual(other, variable.EnvVar)
 }
 
 func (r *references) index() {

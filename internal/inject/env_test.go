@@ -2,6 +2,7 @@ package inject
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -174,6 +175,28 @@ func TestSpec4_5_AMountWithAVariableThatTheSidecarCannotGetIsNotShared(t *testin
 			}
 		})
 	}
+}
+
+// The sidecar has one value of a variable, and would see the directory of the first container at both paths.
+func TestSpec4_5_AMountWithAVariableOfAnotherValueIsNotShared(t *testing.T) {
+	container := func(name, cell string) corev1.Container {
+		app := fixture.Container(name)
+		app.Env = []corev1.EnvVar{env("CELL", cell), env("DIR", "$(CELL)/x")}
+		app.VolumeMounts = []corev1.VolumeMount{{Name: "logs", MountPath: "/" + name, SubPathExpr: "$(CELL)"}, {Name: "logs", MountPath: "/dir/" + name, SubPathExpr: "$(DIR)"}}
+		return app
+	}
+	first, same, other := container("first", "a"), container("same", "a"), container("other", "b")
+	set := fixture.SidecarSet("s", fixture.Sidecar("side", sharing))
+	injection, err := Pod(fixture.Pod(first, same, other), prepareAll(t, set), noon)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"container other: sidecar side does not get mounts such as /other, because the sidecar gets another value of variable CELL of the subPathExpr"}, injection.Warnings())
+	side := injectInto(t, fixture.Pod(first, same, other), set).Spec.Containers[0]
+	assert.Equal(t, slices.Concat(first.VolumeMounts, same.VolumeMounts), side.VolumeMounts)
+
+	set.Spec.Containers[0].TransferEnv = []v1alpha1.TransferEnvVar{{SourceContainerName: "other", EnvName: "CELL"}}
+	assert.Equal(t, other.VolumeMounts, injectInto(t, fixture.Pod(first, same, other), set).Spec.Containers[0].VolumeMounts)
+	set.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{Prefix: "x"}}
+	assert.Equal(t, other.VolumeMounts, injectInto(t, fixture.Pod(first, same, other), set).Spec.Containers[0].VolumeMounts)
 }
 
 // The value of the sidecar applies, so the sidecar does not need the variables of the app's value.

@@ -161,14 +161,15 @@ func TestSpec4_2_PlacesOfContainers(t *testing.T) {
 	}
 }
 
-func TestSpec4_3_OnlyMountedVolumesAndThePodsOwnStay(t *testing.T) {
+func TestSpec4_3_OnlyUsedVolumesAndThePodsOwnStay(t *testing.T) {
 	volume := func(name, medium string) corev1.Volume {
 		return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
 			EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMedium(medium)},
 		}}
 	}
 	first := fixture.SidecarSet("a", fixture.Sidecar("a", mounting(mount("used", "/u"), mount("own", "/o"))))
-	first.Spec.Volumes = []corev1.Volume{volume("unused", ""), volume("used", "first"), volume("own", "set"), volume("device", ""), volume("init", "")}
+	first.Spec.Volumes = []corev1.Volume{volume("unused", ""), volume("used", "first"), volume("own", "set"), volume("device", ""), volume("file", ""), volume("init", "")}
+	first.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "TOKEN", ValueFrom: &corev1.EnvVarSource{FileKeyRef: &corev1.FileKeySelector{VolumeName: "file", Path: "env", Key: "TOKEN"}}}}
 	first.Spec.Containers[0].VolumeDevices = []corev1.VolumeDevice{{Name: "device", DevicePath: "/dev/x"}}
 	first.Spec.InitContainers = []v1alpha1.SidecarContainer{fixture.Sidecar("i", mounting(mount("init", "/i")))}
 	second := fixture.SidecarSet("b", fixture.Sidecar("b", mounting(mount("used", "/u"))))
@@ -177,7 +178,7 @@ func TestSpec4_3_OnlyMountedVolumesAndThePodsOwnStay(t *testing.T) {
 	pod.Spec.Volumes = []corev1.Volume{volume("own", "pod")}
 
 	injected := injectInto(t, pod, first, second)
-	assert.Equal(t, []corev1.Volume{volume("own", "pod"), volume("used", "first"), volume("device", ""), volume("init", "")}, injected.Spec.Volumes)
+	assert.Equal(t, []corev1.Volume{volume("own", "pod"), volume("used", "first"), volume("device", ""), volume("file", ""), volume("init", "")}, injected.Spec.Volumes)
 }
 
 func TestSpec4_4_PullSecretsAreAppendedOnce(t *testing.T) {

@@ -18,6 +18,11 @@ func noteVolumes(used map[string]bool, container *corev1.Container) {
 	for _, device := range container.VolumeDevices {
 		used[device.Name] = true
 	}
+	for i := range container.Env {
+		if from := container.Env[i].ValueFrom; from != nil && from.FileKeyRef != nil {
+			used[from.FileKeyRef.VolumeName] = true
+		}
+	}
 }
 
 // addVolumes adds the volumes of a SidecarSet whose names are in used. If the pod has a volume of the same

@@ -75,6 +75,31 @@ func (p *DryRunPod) permit(containers []map[string]any) {
 			p.Spec["securityContext"] = map[string]any{"windowsOptions": map[string]any{"hostProcess": true}}
 			p.removeStandbyPorts()
 		}
+		p.permitSleep(container)
+		p.permitClaims(container)
+	}
+}
+
+// permitSleep raises the grace period of the pod to the longest sleep of a hook.
+func (p *DryRunPod) permitSleep(container map[string]any) {
+	const field, standard = "terminationGracePeriodSeconds", int64(corev1.DefaultTerminationGracePeriodSeconds)
+	for _, hook := range []string{"preStop", "postStart"} {
+		seconds, _, _ := unstructured.NestedInt64(container, "lifecycle", hook, "sleep", "seconds")
+		if known, _ := p.Spec[field].(int64); seconds > max(known, standard) {
+			p.Spec[field] = seconds
+		}
+	}
+}
+
+// permitClaims adds the resource claims of the pod that a container uses.
+func (p *DryRunPod) permitClaims(container map[string]any) {
+	claims, _, _ := unstructured.NestedFieldNoCopy(container, "resources", "claims")
+	for _, claim := range objects(claims) {
+		added := map[string]any{"name": claim["name"], "resourceClaimName": "claim"}
+		known, _ := p.Spec["resourceClaims"].([]any)
+		if !slices.ContainsFunc(known, func(other any) bool { return reflect.DeepEqual(other, added) }) {
+			p.Spec["resourceClaims"] = append(known, added)
+		}
 	}
 }
 

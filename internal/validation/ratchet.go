@@ -103,6 +103,9 @@ func (r *Ratchet) NeedsRevisions() bool {
 // Pinned adds an error if injection is pinned to a revision that is not listed.
 func (r *Ratchet) Pinned(listed []appsv1.ControllerRevision) {
 	r.found = append(r.found, ValidatePinned(r.set, listed)...)
+	if r.old != nil {
+		r.before = append(r.before, ValidatePinned(r.old, listed)...)
+	}
 }
 
 // Rejected returns the causes, found so far, to reject the SidecarSet.

@@ -145,6 +145,10 @@ func TestSpec5_APinThatWasLostStays(t *testing.T) {
 	ratchet.Pinned(nil)
 	assert.Equal(t, "spec.injectionStrategy.revision.revisionName", fields(ratchet.Rejected()))
 	assert.False(t, NewRatchet(merged(t, old, `spec: {injectionStrategy: {revision: null}}`), old).NeedsRevisions())
+	ratchet = NewRatchet(merged(t, old, `spec: {injectionStrategy: {revision: {policy: Partial}}}`), old)
+	require.True(t, ratchet.NeedsRevisions())
+	ratchet.Pinned(nil)
+	assert.Empty(t, ratchet.Rejected(), "another policy for the lost revision")
 }
 
 func TestSpec5_StoredErrorsOfKubernetesAreNotReported(t *testing.T) {

@@ -100,7 +100,11 @@ func (v *Validator) rejectedInDryRun(ctx context.Context, req *admission.Request
 		return found, err
 	}
 	before, unchecked := dryRun.causes(ctx, req.OldObject.Raw, nil, nil)
-	return ratchet.Introduced(found, before), errors.Join(err, unchecked)
+	if unchecked != nil {
+		// It is not known which of the causes the update introduces.
+		return nil, errors.Join(err, unchecked)
+	}
+	return ratchet.Introduced(found, before), err
 }
 
 func (v *Validator) conflicts(ctx context.Context, ratchet *validation.Ratchet, set string) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -224,7 +225,11 @@ func TestSpec5_AnUndecodableSetCanBeCorrected(t *testing.T) {
 func TestSpec5_AnUpdateIsRejectedOnlyForNewErrors(t *testing.T) {
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)
+	dryRuns, answered := 0, 9
 	judge := interceptor.Funcs{Create: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption) error {
+		if dryRuns++; dryRuns > answered {
+			return apierrors.NewTooManyRequests("slow down", 1)
+		}
 		pod, err := json.Marshal(object)
 		require.NoError(t, err)
 		var wrong field.ErrorList
@@ -249,6 +254,9 @@ func TestSpec5_AnUpdateIsRejectedOnlyForNewErrors(t *testing.T) {
 	require.False(t, response.Allowed)
 	require.Len(t, response.Result.Details.Causes, 1)
 	assert.Equal(t, "spec.containers[0].ports[0].containerPort", response.Result.Details.Causes[0].Field)
+	dryRuns, answered = 0, 1
+	response = v.Handle(t.Context(), updateOf(t, olderSet, func(set map[string]any) { container(set)["image"] = "c" }))
+	assert.EqualValues(t, http.StatusInternalServerError, response.Result.Code, "without an answer about the stored object, the error is not known to be new")
 }
 
 // current returns a reader of a cache that is not stale.
