@@ -61,3 +61,13 @@ func TestSpec5_ImagesWithABlankAreWarnedOf(t *testing.T) {
 		`spec.initContainers[0].image: "a b" contains a blank, so no node can pull it; remove the blank`,
 	}, Warnings(set))
 }
+
+func TestSpec5_32_LongSleepsOfHooksAreWarnedOf(t *testing.T) {
+	set := &v1alpha1.SidecarSet{}
+	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
+	sleep := func(seconds int64) *corev1.Lifecycle {
+		return &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: seconds}}}
+	}
+	set.Spec.Containers = []v1alpha1.SidecarContainer{{Container: corev1.Container{Image: "c:v1", Lifecycle: sleep(30)}}, {Container: corev1.Container{Image: "c:v1", Lifecycle: sleep(60)}}}
+	assert.Equal(t, []string{"spec.containers[1].lifecycle: a hook sleeps for 60 seconds, so the API server rejects matched pods with a shorter terminationGracePeriodSeconds (30 by default)"}, Warnings(set))
+}
