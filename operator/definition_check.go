@@ -7,43 +7,56 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/outrigger/outrigger/kube/crd"
 )
 
-// definitionInterval is the time between two reads of a definition that loses fields.
-const definitionInterval = time.Second
+// definitionInterval is the time between two reads of a definition that loses fields. keptInterval is the time between
+// two reads of a definition that keeps all fields, because a user may apply another definition later.
+const (
+	definitionInterval = time.Second
+	keptInterval       = time.Minute
+)
 
 var errLosesFields = errors.New("the CustomResourceDefinition of SidecarSets may lack fields of one version, which a write of status would lose")
 
-// definitionCheck prevents writes of SidecarSets by the operator until the definition of SidecarSets keeps
-// all fields. If a user has suspended the conversion, the definition may lack fields of one version. The
+// definitionCheck prevents writes of SidecarSets by the operator while the definition of SidecarSets loses
+// fields. If a user has suspended the conversion, the definition may lack fields of one version. The
 // webhook role, which may patch the definition, adds these fields.
 type definitionCheck struct {
-	reader   client.Reader
-	interval time.Duration
-	kept     atomic.Bool
+	reader                 client.Reader
+	interval, keptInterval time.Duration
+	kept                   atomic.Bool
 }
 
 // Start implements manager.Runnable. If the operator has no permission to read the definition,
 // Start assumes that the definition keeps all fields, as the shipped definition does.
 func (d *definitionCheck) Start(ctx context.Context) error {
-	_ = wait.PollUntilContextCancel(ctx, d.interval, true, func(ctx context.Context) (bool, error) {
-		definition, err := crd.Get(ctx, d.reader)
-		if err != nil && !apierrors.IsForbidden(err) {
+	for {
+		switch definition, err := crd.Get(ctx, d.reader); {
+		case apierrors.IsForbidden(err):
+			d.kept.Store(true)
+			return nil
+		case err != nil:
 			log.FromContext(ctx).V(1).Info("cannot tell whether the definition of SidecarSets keeps all fields", "cause", err.Error())
-			return false, nil
+		default:
+			d.kept.Store(crd.KeepsFields(definition))
 		}
-		d.kept.Store(err != nil || crd.KeepsFields(definition))
-		return d.kept.Load(), nil
-	}) // PollUntilContextCancel returns an error only when the process ends
-	return nil
+		interval := d.interval
+		if d.kept.Load() {
+			interval = d.keptInterval
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(interval):
+		}
+	}
 }
 
-// losesFields returns an error until the definition keeps all fields.
+// losesFields returns an error while the definition may lose fields.
 func (d *definitionCheck) losesFields() error {
 	if d.kept.Load() {
 		return nil

@@ -50,7 +50,7 @@ func TestSpec1_NoStatusIsWrittenBeforeTheDefinitionKeepsAllFields(t *testing.T) 
 			return err
 		},
 	}).Build()
-	check := &definitionCheck{reader: c, interval: time.Millisecond}
+	check := &definitionCheck{reader: c, interval: time.Millisecond, keptInterval: time.Millisecond}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan error, 1)
@@ -72,8 +72,14 @@ func TestSpec1_NoStatusIsWrittenBeforeTheDefinitionKeepsAllFields(t *testing.T) 
 	changed, err := crd.KeepFields(ctx, c)
 	require.NoError(t, err)
 	require.True(t, changed)
+	require.Eventually(t, func() bool { return check.losesFields() == nil }, soon, time.Millisecond)
+
+	// A user applies the other definition again.
+	require.NoError(t, c.Delete(ctx, losing()))
+	require.NoError(t, c.Create(ctx, losing()))
+	require.Eventually(t, func() bool { return errors.Is(check.losesFields(), errLosesFields) }, soon, time.Millisecond)
+	cancel()
 	require.NoError(t, <-ended)
-	assert.NoError(t, check.losesFields())
 }
 
 // The image of the operator is updated before the ClusterRole.

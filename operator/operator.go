@@ -130,7 +130,7 @@ func addController(ctx context.Context, mgr *kube.Manager, temporal *runs.Client
 		return err
 	}
 	evicting := policies.NewEvicting(probe.changes)
-	definition := &definitionCheck{reader: mgr.Direct, interval: definitionInterval}
+	definition := &definitionCheck{reader: mgr.Direct, interval: definitionInterval, keptInterval: keptInterval}
 	if err := cmp.Or(mgr.Add(orphans), mgr.Add(definition), mgr.Add(probe), (&storage.Migrator{Client: mgr.Direct, Clock: clock}).AddTo(mgr), policies.AddTo(mgr, mgr.Direct, temporal, metrics.evictions, evicting),
 		(&actions.Controller{Client: mgr.Direct, Runs: temporal, Changed: changes.add, Clock: clock}).AddTo(mgr)); err != nil {
 		return fmt.Errorf("set up the checks of runs, of the definition and of the webhook: %w", err)
