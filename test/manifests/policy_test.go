@@ -43,7 +43,7 @@ spec:
   - {name: prepare, image: "prepare:1"}
   - {name: native, image: "native:1", restartPolicy: Always, env: [{name: IS_INJECTED, value: "true"}]}
   containers:
-  - {name: app, image: "app:1", env: [{name: IS_INJECTED, value: "false"}]}
+  - {name: app, image: "app:1", env: [{name: IS_INJECTED, value: "false"}], resources: {requests: {cpu: 10m}}}
   - {name: side, image: "side:1", env: [{name: A, value: b}, {name: IS_INJECTED, value: "true"}]}
 `
 
@@ -118,18 +118,20 @@ func TestTheWorkerWritesNothingOfPodsButImagesAnnotationsAndItsCondition(t *test
 		assert.NoError(t, p.try(cluster.Worker, allowed), name)
 	}
 	for says, denied := range map[string]patch{
-		"images and resources of injected containers only":      image("containers", 0),
-		"images and resources of injected init containers only": image("initContainers", 0),
-		"the worker changes only images of a spec":              pod(`{"op":"add","path":"/spec/activeDeadlineSeconds","value":1}`),
-		"only images":            pod(`{"op":"add","path":"/spec/tolerations/-","value":{"key":"a","operator":"Exists"}}`),
-		"no labels":              pod(`{"op":"replace","path":"/metadata/labels/app","value":"db"}`),
-		"finalizers":             pod(`{"op":"add","path":"/metadata/finalizers","value":["a/b"]}`),
-		"ownerReferences":        pod(`{"op":"add","path":"/metadata/ownerReferences","value":[{"apiVersion":"v1","kind":"Pod","name":"a","uid":"b"}]}`),
-		"removes no annotations": pod(`{"op":"remove","path":"/metadata/annotations/note"}`),
-		"only the condition SidecarSetUpgradable": status(`{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`),
-		"SidecarSetUpgradable of a status":        status(`{"status":{"phase":"Failed"}}`),
-		"the worker changes only the condition":   status(`{"status":{"podIP":"10.0.0.1","podIPs":[{"ip":"10.0.0.1"}]}}`),
-		"of a status":                             status(`{"status":{"containerStatuses":[{"name":"app","ready":true,"image":"a","imageID":"b","restartCount":0}]}}`),
+		"images and resources of injected containers only":                     image("containers", 0),
+		"images and resources of injected init containers only":                image("initContainers", 0),
+		"the worker changes only images and resources of containers of a spec": pod(`{"op":"add","path":"/spec/activeDeadlineSeconds","value":1}`),
+		"resources of containers of a spec":                                    ofPod(types.StrategicMergePatchType, `{"spec":{"resources":{"requests":{"cpu":"20m"}}}}`, "resize"),
+		"only images":                                                          pod(`{"op":"add","path":"/spec/tolerations/-","value":{"key":"a","operator":"Exists"}}`),
+		"no labels":                                                            pod(`{"op":"replace","path":"/metadata/labels/app","value":"db"}`),
+		"finalizers":                                                           pod(`{"op":"add","path":"/metadata/finalizers","value":["a/b"]}`),
+		"ownerReferences":                                                      pod(`{"op":"add","path":"/metadata/ownerReferences","value":[{"apiVersion":"v1","kind":"Pod","name":"a","uid":"b"}]}`),
+		"removes no annotations":                                               pod(`{"op":"remove","path":"/metadata/annotations/note"}`),
+		"only the condition SidecarSetUpgradable":                              status(`{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`),
+		"SidecarSetUpgradable of a status":                                     status(`{"status":{"phase":"Failed"}}`),
+		"the worker changes only the condition":                                status(`{"status":{"podIP":"10.0.0.1","podIPs":[{"ip":"10.0.0.1"}]}}`),
+		"of a status":                                                          status(`{"status":{"resize":"Proposed"}}`),
+		"SidecarSetUpgradable of a":                                            status(`{"status":{"containerStatuses":[{"name":"app","ready":true,"image":"a","imageID":"b","restartCount":0}]}}`),
 	} {
 		err := p.try(cluster.Worker, denied)
 		require.ErrorContains(t, err, "ValidatingAdmissionPolicy 'outrigger-worker'", says)
