@@ -457,6 +457,10 @@ func TestOnlyTheRolesReachTheEmbeddedTemporal(t *testing.T) {
 		assert.True(t, clients.Matches(labels.Set{"app.kubernetes.io/name": "outrigger", "app.kubernetes.io/component": component}), component)
 	}
 
+	for _, role := range []string{"operator", "worker", "webhook"} {
+		spec, _, _ := deployed(t, rendered(t, "--set="+role+".podSpec.hostNetwork=true"), role)
+		assert.Equal(t, object{"rollingUpdate": object{"maxSurge": float64(0), "maxUnavailable": float64(1)}}, spec["strategy"], "a surge pod needs the ports of a former pod")
+	}
 	for _, role := range []string{"operator", "worker"} {
 		policy = networkingv1.NetworkPolicy{}
 		hosted := rendered(t, "--set=temporal.embedded.enabled=true,"+role+".podSpec.hostNetwork=true")

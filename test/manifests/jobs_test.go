@@ -54,7 +54,7 @@ func TestTheHooksRunWhereTheOperatorDoes(t *testing.T) {
 func TestTheHooksHaveLabelsAndAnnotationsOfTheOperator(t *testing.T) {
 	file := t.TempDir() + "/values.yaml"
 	require.NoError(t, os.WriteFile(file, []byte(`
-temporal: {setup: {enabled: true}}
+temporal: {setup: {enabled: true}, embedded: {enabled: true}}
 ui: {enabled: true}
 operator:
   podLabels: {team: a, app.kubernetes.io/component: other}
@@ -65,6 +65,9 @@ operator:
 	for component, name := range map[string]string{"uninstall": "outrigger-uninstall", "setup": "outrigger-temporal-setup", "test": "outrigger-test"} {
 		hooks[component] = jobTemplate(t, component+".yaml", name, "--values="+file)
 	}
+	embedded := objects(t, render(t, "--values="+file))["StatefulSet kruise-system/outrigger-temporal"]["spec"].(object)["template"].(object)["metadata"].(object)
+	assert.Equal(t, object{"team": "a", "app.kubernetes.io/name": "outrigger-temporal", "app.kubernetes.io/component": "other"}, embedded["labels"])
+	assert.Equal(t, "false", embedded["annotations"].(object)["sidecar.istio.io/inject"])
 	for component, hook := range hooks {
 		metadata, pod := hook["metadata"].(object), hook["spec"].(object)
 		assert.Equal(t, object{"team": "a", "app.kubernetes.io/name": "outrigger", "app.kubernetes.io/component": component}, metadata["labels"])

@@ -40,6 +40,10 @@ func TestSpec8_9_AServiceOfThePagesAuthenticates(t *testing.T) {
 	all := rendered(t, "--set=ui.enabled=true,ui.tls.secretName=pages,temporal.apiKey.secretName=key,operator.podSpec.hostNetwork=true")
 	_, pod, container := deployed(t, all, "ui")
 	assert.NotContains(t, pod, "hostNetwork", "processes of the node must not reach the pages")
+	for policy, want := range map[string]any{"None": "None", "ClusterFirstWithHostNet": nil} {
+		_, pod, _ := deployed(t, rendered(t, "--set=ui.enabled=true,operator.podSpec.dnsPolicy="+policy), "ui")
+		assert.Equal(t, want, pod["dnsPolicy"])
+	}
 	assert.Contains(t, container["args"], "--bind-address=:8443")
 	assert.Contains(t, container["args"], "--tls-cert-file=/etc/outrigger/tls/tls.crt")
 	assert.Len(t, container["volumeMounts"], 2)

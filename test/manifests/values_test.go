@@ -30,6 +30,7 @@ func TestValuesThatContradictEachOtherOrTheRolesAreRejected(t *testing.T) {
 		"temporal.setup.enabled=true,temporal.setup.retention=23h":                          "temporal.setup.retention is 23h: use at least 24h",
 		"webhook.certManager.enabled=true,webhook.certManager.issuerRef.kind=ClusterIssuer": "webhook.certManager.issuerRef.name is empty",
 		"webhook.autoscaling.enabled=true,webhook.autoscaling.maxReplicas=1":                "webhook.autoscaling: minReplicas 2 is greater than maxReplicas 1",
+		"webhook.autoscaling.enabled=true,webhook.resources.limits.memory=2Gi":              "webhook.autoscaling: set webhook.resources.requests.cpu",
 	} {
 		out, err := output(t, "helm", "template", "outrigger", chart, "--set="+values)
 		require.Error(t, err, values)
@@ -38,6 +39,8 @@ func TestValuesThatContradictEachOtherOrTheRolesAreRejected(t *testing.T) {
 	out, err := output(t, "helm", "template", "outrigger", chart,
 		"--set=temporal.setup.enabled=true,temporal.setup.retention=24h,webhook.autoscaling.enabled=true,webhook.autoscaling.maxReplicas=2")
 	require.NoError(t, err, out)
+	out, err = output(t, "helm", "template", "outrigger", chart, "--set=enabled=true,webhook.autoscaling.enabled=true,webhook.resources.requests.cpu=1")
+	require.NoError(t, err, "Helm gives a chart the value enabled of a condition of a parent chart: %s", out)
 }
 
 // If the flag is set first, as the README describes, the Deployment does not change when cert-manager is

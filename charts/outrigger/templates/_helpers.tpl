@@ -200,6 +200,8 @@ Arguments: the values of the connection, and the prefix of the directories.
 {{- with index $values $field -}}{{- $_ := set $pod $field . -}}{{- end -}}
 {{- end -}}
 {{- $_ := mustMergeOverwrite $pod (deepCopy $values.podSpec) -}}
+{{- /* On the network of the nodes, a new pod needs the ports of a former pod. With as many nodes as replicas, a surge pod would never be scheduled. */ -}}
+{{- if $pod.hostNetwork -}}{{- $_ := set $deployment.spec "strategy" (dict "rollingUpdate" (dict "maxSurge" 0 "maxUnavailable" 1)) -}}{{- end -}}
 {{- toYaml $deployment -}}
 {{- end -}}
 
