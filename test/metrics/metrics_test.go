@@ -128,8 +128,8 @@ dashboard for the Prometheus operator: ` + "`kubectl apply -k config/monitoring`
 ` + "`go test ./test/metrics -update`" + ` from the registered metrics.
 
 No label grows with the number of pods. A series with a SidecarSet as label is deleted with the SidecarSet. Metrics of
-rollouts are totals over all SidecarSets. Only the leading operator has metrics of rollouts and Temporal, so take the
-maximum over replicas.
+rollouts are totals over all SidecarSets. Only the leading operator has metrics of rollouts, so take the maximum over
+replicas. Each operator sets ` + "`outrigger_engine_available`" + `, so take the minimum of this metric.
 
 `
 
