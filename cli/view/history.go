@@ -8,6 +8,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/match"
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
@@ -68,7 +69,9 @@ type Change struct {
 func NewHistory(in *Input, runs RunHistory) *History {
 	known, pods := in.revisions(), map[string]int{}
 	for _, pod := range in.Pods {
-		pods[known.of(pod)]++
+		if match.Active(pod) {
+			pods[known.of(pod)]++
+		}
 	}
 	h := &History{Name: in.Set.Name, Revisions: []RevisionRow{}, RunHistory: runs}
 	for _, one := range slices.Backward(in.Revisions) {

@@ -312,7 +312,7 @@ func TestPodsThatAreBehind(t *testing.T) {
 
 func TestHistoryNamesUsersAndChanges(t *testing.T) {
 	in := input(t)
-	in.Pods = append(in.Pods, pod(t, "damaged", "agent:v1", damaged))
+	in.Pods = append(in.Pods, pod(t, "damaged", "agent:v1", damaged), pod(t, "completed", "agent:v1", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }))
 	in.Revisions[1].Annotations[v1alpha1.ChangeCauseAnnotation] = "faster\n start"
 	at := ago(20 * time.Minute)
 	in.Set.ManagedFields = []metav1.ManagedFieldsEntry{
