@@ -1,6 +1,8 @@
 package operator
 
 import (
+	"time"
+
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/stage"
@@ -45,15 +47,17 @@ func pauseLost(set *v1alpha1.SidecarSet, run *runs.Run) bool {
 }
 
 // quarantineLost reports whether status has a quarantine that the run of the generation neither has nor has
-// ended by a retry, because Temporal was restored from a backup. A stage without a hash was written by an
-// older worker. Such a stage does not show a retry, so quarantineLost returns false.
+// ended by a retry, because Temporal was restored from a backup. A retry of a later rollback has also ended the
+// earlier rollback. A stage without a hash was written by an older worker. Such a stage does not show a retry, so
+// quarantineLost returns false.
 func quarantineLost(set *v1alpha1.SidecarSet, run *runs.Run) bool {
 	q := stage.QuarantineOf(set)
 	if q == nil || set.Status.Rollout.Generation != set.Generation || run.GenerationMismatch(set) {
 		return false
 	}
 	s := run.Stage
-	return s == nil || s.Quarantine == nil && s.Hash != "" && !s.HasRetried(q.Since.Time)
+	// Status records whole seconds.
+	return s == nil || s.Quarantine == nil && s.Hash != "" && s.Retried.Truncate(time.Second).Before(q.Since.Time)
 }
 
 // signalOf returns pause as the payload of the pause signal.

@@ -83,6 +83,7 @@ func TestSpec11_12_AQuarantineIsLostOnlyIfNoRetryEndedIt(t *testing.T) {
 		"of an older worker":    {&protocol.Stage{Generation: generation}, runs.Run{Status: opened, Generation: generation}, false},
 		"retried before":        {&protocol.Stage{Generation: generation, Hash: "bad", Retried: since.Add(-time.Hour)}, runs.Run{Status: opened, Generation: generation}, true},
 		"retried":               {&protocol.Stage{Generation: generation, Hash: "bad", Retried: since}, runs.Run{Status: opened, Generation: generation}, false},
+		"a later rollback was retried while the operator was down": {&protocol.Stage{Generation: generation, Hash: "bad", Retried: since.Add(time.Minute)}, runs.Run{Status: opened, Generation: generation}, false},
 		"rolled back":           {&protocol.Stage{Generation: generation, Quarantine: &q}, runs.Run{Status: opened, Generation: generation}, false},
 		"of another generation": {nil, runs.Run{Status: opened, Generation: generation - 1}, false},
 		"ended before":          {&protocol.Stage{Generation: generation, Hash: "bad", Done: true}, runs.Run{Status: completed, Generation: generation}, true},
