@@ -3,6 +3,7 @@ package view
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -27,7 +28,7 @@ func TestSpec7_9_APlanNamesThePodsThatCannotBeResized(t *testing.T) {
 		p.Spec.Containers[1].Image, p.Spec.Containers[1].Resources = stored.Spec.Containers[0].Image, fixture.Memory("64Mi")
 		p.Status.ObservedGeneration, p.Status.QOSClass = 1, corev1.PodQOSBurstable
 	}
-	unobserved := pod(t, "b", "agent:v1", sized, func(p *corev1.Pod) { p.Status.ObservedGeneration = 0 })
+	unobserved := pod(t, "b", "agent:v1", sized, func(p *corev1.Pod) { p.Status.ObservedGeneration, p.Status.StartTime = 0, new(ago(time.Hour)) })
 	wanted := stored.DeepCopy()
 	wanted.Spec.Containers[0].Resources = fixture.Memory("96Mi")
 	fixture.Hashed(wanted)

@@ -71,7 +71,8 @@ func (v *Version) notResizable(pod *corev1.Pod) string {
 	if len(resizes) == 0 {
 		return ""
 	}
-	if pod.Status.ObservedGeneration == 0 {
+	// A pod that no kubelet has accepted yet starts with the resources that the API server accepts.
+	if pod.Status.ObservedGeneration == 0 && pod.Status.StartTime != nil {
 		return "the kubelet of the pod does not report which resize it has observed (Kubernetes 1.34 and newer)"
 	}
 	for i := range pod.Status.ContainerStatuses {

@@ -2,11 +2,13 @@ package podstate
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/fixture"
@@ -30,6 +32,7 @@ func resizePod(changes ...func(*corev1.Pod)) *corev1.Pod {
 	}
 	pod.Spec.Containers = []corev1.Container{{Name: "app", Image: "app:1"}, {Name: "side", Image: "side:v1", Resources: fixture.Memory("64Mi")}}
 	pod.Status.Phase, pod.Status.ObservedGeneration, pod.Status.QOSClass = corev1.PodRunning, 3, corev1.PodQOSBurstable
+	pod.Status.StartTime = new(metav1.NewTime(time.Date(2026, 1, 5, 9, 0, 0, 0, time.UTC)))
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	for _, c := range pod.Spec.Containers {
 		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
@@ -95,6 +98,7 @@ func TestSpec7_9_PodsThatTheAPIServerDoesNotResizeAreNotUpgradable(t *testing.T)
 		assert.False(t, state.Upgradable, want)
 	}
 	assert.Empty(t, resizeVersion().ResizeObstacle(resizePod()))
+	assert.Empty(t, resizeVersion().ResizeObstacle(resizePod(func(pod *corev1.Pod) { pod.Status = corev1.PodStatus{Phase: corev1.PodPending} })), "no kubelet has accepted the pod")
 }
 
 // A worker died after the resize began, and the SidecarSet has the former content again.

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -70,6 +71,19 @@ func TestSpec7_9_AmountsChangeInPlace(t *testing.T) {
 	assert.Equal(t, 4, s.withMemory("64Mi"))
 	assert.Equal(t, int32(4), s.await(observer.Converged(4)).SidecarRestarts, "each restarts once")
 	s.within(1)
+}
+
+// No node accepts the pod, so the kubelet of the pod is not known.
+func TestSpec7_9_APodWithoutANodeIsResized(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t, 1, sized(1))
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "unscheduled", Labels: map[string]string{"app": s.name}}}
+	pod.Spec.NodeSelector = map[string]string{"disk": "none"}
+	pod.Spec.Containers = []corev1.Container{{Name: "app", Image: "app:v1"}}
+	require.NoError(t, stack.kube.Create(s.ctx, pod))
+	s.edit("[" + limitMemory("96Mi") + "]")
+	s.poll("both pods to be resized", func() (bool, error) { return s.withMemory("96Mi") == 2, nil })
+	s.awaitSet("the pod without a node to be updated", func(set *v1alpha1.SidecarSet) bool { return set.Status.UpdatedPods == 2 })
 }
 
 func TestSpec7_9_ADeferredResizeIsAWaitThatDelaysNoNewerGeneration(t *testing.T) {
