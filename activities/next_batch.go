@@ -135,11 +135,19 @@ func (n *nextBatch) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result 
 		Counts: plan.Counts, Hot: plan.Hot, FalseConditions: plan.FalseConditions, TrueConditions: plan.TrueConditions,
 		Gone: gone(n.input.Rejected, &plan), GoneConditions: goneConditions, Stage: current,
 	}
-	result.ProgressDue, result.Again = n.progressDue, n.healthAgain
-	if plan.AwaitsBudget && (result.Again == 0 || result.Again > budgetInterval) {
-		result.Again = budgetInterval
-	}
+	result.ProgressDue, result.Again = n.progressDue, n.planAgain(&plan)
 	return result, again, nil
+}
+
+// planAgain returns the time to the next plan of a sleeping run, or 0 if the run needs no such plan.
+func (n *nextBatch) planAgain(plan *rollout.Plan) time.Duration {
+	switch {
+	case !plan.AwaitsBudget:
+		return n.healthAgain
+	case n.healthAgain == 0:
+		return budgetInterval
+	}
+	return min(n.healthAgain, budgetInterval)
 }
 
 // confirm returns an error while the cache is known to be stale. A plan from a stale cache could let the run
