@@ -63,3 +63,29 @@ func TestSpec7_1_TheLastOfPausesAndResumesHolds(t *testing.T) {
 		})
 	}
 }
+
+// A run with the former generation has read the resume, and has continued as new before it answered the update. The
+// update reaches the first workflow task of the new run.
+func TestSpec7_1_ANewRunAnswersAResumeOfTheFormerRun(t *testing.T) {
+	e := startEncrypted(t)
+	c := e.connect("a")
+	_, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{
+		ID: "continued", TaskQueue: "queue", Memo: map[string]any{protocol.ResumeMemo: protocol.Pause{By: "ann"}},
+	}, protocol.RolloutWorkflow, input(1))
+	require.NoError(t, err)
+	answered := make(chan error, 1)
+	go func() {
+		update, err := c.UpdateWorkflow(t.Context(), client.UpdateWorkflowOptions{
+			WorkflowID: "continued", UpdateName: protocol.ResumeUpdate, Args: []any{protocol.Pause{By: "ann", Sent: true}}, WaitForStage: client.WorkflowUpdateStageCompleted})
+		if err == nil {
+			err = update.Get(t.Context(), nil)
+		}
+		answered <- err
+	}()
+	e.roll("a", func(client.Client) {
+		require.NoError(t, <-answered)
+		require.NoError(t, c.TerminateWorkflow(t.Context(), "continued", "", "test"))
+	}, func() (protocol.NextBatchResult, error) {
+		return protocol.NextBatchResult{Phase: protocol.PhaseWaiting, Message: "pods start"}, nil
+	})
+}

@@ -73,6 +73,9 @@ func newRun(ctx workflow.Context, input protocol.RolloutInput) (*run, error) {
 		since:    workflow.Now(ctx),
 		signals:  newSignals(ctx),
 	}
+	memo := workflow.GetInfo(ctx).Memo.GetFields()
+	// An update that waits for its handler runs before the next line of this function, and needs this value.
+	_, r.resumed = memo[protocol.ResumeMemo]
 	if err := workflow.SetQueryHandler(ctx, protocol.StatusQuery, r.status); err != nil {
 		return nil, fmt.Errorf("answer the query %s: %w", protocol.StatusQuery, err)
 	}
@@ -82,8 +85,6 @@ func newRun(ctx workflow.Context, input protocol.RolloutInput) (*run, error) {
 	if r.progress.Run == "" || wasReset(ctx) {
 		r.progress.Run = workflow.GetInfo(ctx).WorkflowExecution.RunID
 	}
-	memo := workflow.GetInfo(ctx).Memo.GetFields()
-	_, r.resumed = memo[protocol.ResumeMemo]
 	if _, noted := memo[protocol.PauseMemo]; r.paused != nil && !noted {
 		if err := r.recordPause(ctx, nil); err != nil {
 			return nil, err
