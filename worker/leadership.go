@@ -41,6 +41,9 @@ type leadership struct {
 	// another holder. Another worker may have led since then. Therefore, this worker writes the Lease again
 	// only in a new term.
 	lost bool
+	// releasing is set once this worker has tried to release the Lease while the worker was the holder. The elector
+	// repeats a release that conflicts with the last renewal.
+	releasing bool
 	// ended is set once lead has returned. Before, requests of this worker may be in flight.
 	ended bool
 }
@@ -82,6 +85,7 @@ func (l *leadership) Get(ctx context.Context) (*resourcelock.LeaderElectionRecor
 	record, raw, err := l.Interface.Get(ctx)
 	if err == nil && record.HolderIdentity != l.Identity() {
 		l.lose()
+		l.setReleasing(false)
 	}
 	return record, raw, err
 }
@@ -107,14 +111,16 @@ func (l *leadership) Create(ctx context.Context, record resourcelock.LeaderElect
 // Update returns errLeading for a release before lead has returned, which the elector attempts after failed
 // renewals. The Lease then expires, so that the next leader waits for the last requests of this worker.
 func (l *leadership) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	if l.isLost() {
+	release := record.HolderIdentity != l.Identity()
+	if l.isLost() && (!release || !l.isReleasing()) {
 		return errLost
 	}
-	if record.HolderIdentity != l.Identity() {
+	if release {
 		l.lose()
 		if !l.hasEnded() {
 			return errLeading
 		}
+		l.setReleasing(true)
 		return l.Interface.Update(ctx, record)
 	}
 	sent := l.clock.Now()
@@ -140,6 +146,18 @@ func (l *leadership) isLost() bool {
 	return l.lost
 }
 
+func (l *leadership) isReleasing() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.releasing
+}
+
+func (l *leadership) setReleasing(releasing bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.releasing = releasing
+}
+
 func (l *leadership) hasEnded() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -157,7 +175,7 @@ func (l *leadership) end() {
 func (l *leadership) begin() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.lost, l.ended, l.renewed = false, false, time.Time{}
+	l.lost, l.releasing, l.ended, l.renewed = false, false, false, time.Time{}
 }
 
 // waitForOthers waits until a previous leader must have stopped writing. waitForOthers returns an error if

@@ -184,6 +184,32 @@ func TestALostLeaseIsNeitherReleasedNorRenewed(t *testing.T) {
 	assert.True(t, l.held())
 }
 
+// The last renewal arrives between the read and the release of the Lease.
+func TestAReleaseThatConflictsWithTheLastRenewalIsRepeated(t *testing.T) {
+	conflicts := 1
+	server := &lock{identity: "me"}
+	l := &leadership{Interface: server, clock: clock.RealClock{}}
+	require.NoError(t, l.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "me"}))
+	l.end()
+	server.answer = func() error {
+		if conflicts--; conflicts < 0 {
+			return nil
+		}
+		return apierrors.NewConflict(schema.GroupResource{Resource: "leases"}, "outrigger-worker", nil)
+	}
+	released := resourcelock.LeaderElectionRecord{}
+	require.True(t, apierrors.IsConflict(l.Update(t.Context(), released)))
+	_, _, err := l.Get(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, l.Update(t.Context(), released))
+	assert.Empty(t, server.holder())
+
+	server.record = &resourcelock.LeaderElectionRecord{HolderIdentity: "other"}
+	_, _, err = l.Get(t.Context())
+	require.NoError(t, err)
+	require.ErrorIs(t, l.Update(t.Context(), released), errLost, "another worker leads")
+}
+
 // At the end of the previous term, the worker could neither renew nor read the Lease.
 func TestAWorkerLeadsAgainAfterATermThatItLostUnnoticed(t *testing.T) {
 	server := &lock{identity: "me"}
