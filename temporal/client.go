@@ -79,12 +79,16 @@ func NewLazyClient(options Options, logger logr.Logger) (client.Client, error) {
 	return lazy, nil
 }
 
+// connectTimeout limits an attempt to connect. After the end of a server, an attempt may still use the address of this
+// server, and cannot succeed.
+const connectTimeout = 5 * time.Second
+
 // connectParams returns the parameters of the SDK, with a shorter maximum time between two attempts to
 // connect. The SDK would wait up to ten seconds, and rollouts would wait for this time after an outage.
 func connectParams() grpc.ConnectParams {
 	return grpc.ConnectParams{
 		Backoff:           backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
-		MinConnectTimeout: 20 * time.Second,
+		MinConnectTimeout: connectTimeout,
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/credentials"
@@ -120,7 +121,7 @@ func (c *transportCredentials) ClientHandshake(ctx context.Context, authority st
 	if err != nil {
 		return nil, nil, err
 	}
-	return alertConn{secure}, info, nil
+	return &alertConn{Conn: secure}, info, nil
 }
 
 // ServerHandshake implements credentials.TransportCredentials.
@@ -136,13 +137,26 @@ func (c *transportCredentials) Clone() credentials.TransportCredentials {
 // alertConn is a connection whose Write returns the TLS alert of the server instead of the write error, if
 // the server has sent an alert. In TLS 1.3, the server verifies the client certificate after the client has
 // completed the handshake. Therefore, gRPC may write to the connection before gRPC reads the alert.
-type alertConn struct{ net.Conn }
+type alertConn struct {
+	net.Conn
+	// read is set once the server has sent data. Afterwards, Write must not take data from the reader of gRPC.
+	read atomic.Bool
+}
+
+// Read implements net.Conn.
+func (c *alertConn) Read(data []byte) (int, error) {
+	n, err := c.Conn.Read(data)
+	if n > 0 {
+		c.read.Store(true)
+	}
+	return n, err
+}
 
 // Write implements net.Conn.
-func (c alertConn) Write(data []byte) (int, error) {
+func (c *alertConn) Write(data []byte) (int, error) {
 	n, err := c.Conn.Write(data)
-	if err == nil {
-		return n, nil
+	if err == nil || c.read.Load() {
+		return n, err
 	}
 	// The connection contains no other data. The reader of gRPC fails with the same error.
 	_ = c.SetReadDeadline(time.Now().Add(alertTimeout))

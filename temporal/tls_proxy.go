@@ -89,9 +89,9 @@ func (p *TLSProxy) serve(ctx context.Context, listener net.Listener) error {
 	defer cancel()                          // also after an error, so that the process ends
 	defer func() { _ = listener.Close() }() // the next serve listens on the same address
 	context.AfterFunc(ctx, func() { _ = listener.Close() })
-	listener = tls.NewListener(netutil.LimitListener(listener, maxProxied), &tls.Config{GetConfigForClient: p.config})
+	clients := tls.NewListener(netutil.LimitListener(listener, maxProxied), &tls.Config{GetConfigForClient: p.config})
 	for {
-		conn, err := listener.Accept()
+		conn, err := clients.Accept()
 		switch {
 		case ctx.Err() != nil:
 			if err == nil {

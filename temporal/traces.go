@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 	"go.temporal.io/api/common/v1"
@@ -21,13 +22,28 @@ const traceHeaderKey = "_tracer-data"
 func newTracingInterceptor(tracer trace.Tracer) (interceptor.Interceptor, error) {
 	traces, err := opentelemetry.NewTracingInterceptor(opentelemetry.TracerOptions{
 		Tracer: tracer, TextMapPropagator: propagation.TraceContext{}, HeaderKey: traceHeaderKey,
-		DisableQueryTracing: true, DisableBaggage: true, AllowInvalidParentSpans: true,
+		DisableQueryTracing: true, DisableBaggage: true, AllowInvalidParentSpans: true, SpanStarter: startSpan,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set up traces of Temporal's SDK: %w", err)
 	}
 	return traces, nil
 }
+
+// startSpan starts a span that records that an operation failed, and not the error. The error may contain the message of
+// a server.
+func startSpan(ctx context.Context, tracer trace.Tracer, name string, options ...trace.SpanStartOption) trace.Span {
+	_, span := tracer.Start(ctx, name, options...)
+	return spanWithoutErrors{span}
+}
+
+type spanWithoutErrors struct{ trace.Span }
+
+// RecordError implements trace.Span.
+func (spanWithoutErrors) RecordError(error, ...trace.EventOption) {}
+
+// SetStatus implements trace.Span.
+func (s spanWithoutErrors) SetStatus(code codes.Code, _ string) { s.Span.SetStatus(code, "") }
 
 // TraceHeader returns a header with the span of ctx, for requests that bypass the interceptors of the SDK. If
 // ctx has no span, TraceHeader returns nil.

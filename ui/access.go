@@ -69,7 +69,7 @@ func (a *access) guard(next http.Handler, needs ...need) http.Handler {
 				return
 			}
 		}
-		next.ServeHTTP(w, r)
+		next.ServeHTTP(w, r.WithContext(ctx)) // The reviews and the page share the time of the page.
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/contrib/envconfig"
 
+	"github.com/outrigger/outrigger/cli"
 	"github.com/outrigger/outrigger/subcommand"
 	"github.com/outrigger/outrigger/temporal"
 )
@@ -56,7 +57,7 @@ func newPrune() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withTemporal(&f, "prune", func(c client.Client, o temporal.Options) error {
 				p.Client, p.Namespace = c, o.Namespace
-				p.In, p.Out = cmd.InOrStdin(), cmd.OutOrStdout()
+				p.In, p.Out = cmd.InOrStdin(), cli.PrintableWriter(cmd.OutOrStdout())
 				return p.Run(cmd.Context())
 			})
 		},

@@ -28,6 +28,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/conversion"
+	"github.com/outrigger/outrigger/kube"
 	"github.com/outrigger/outrigger/kube/crd"
 )
 
@@ -66,7 +67,7 @@ func (m *Migrator) AddTo(mgr manager.Manager) error {
 	if err != nil {
 		return fmt.Errorf("set up the watch over CustomResourceDefinition %s: %w", crd.Name, err)
 	}
-	c, err := controller.New("stored-versions", mgr, controller.Options{Reconciler: m, CacheSyncTimeout: math.MaxInt64})
+	c, err := controller.New("stored-versions", mgr, controller.Options{Reconciler: m, RateLimiter: kube.RateLimiter(), CacheSyncTimeout: math.MaxInt64})
 	if err != nil {
 		return fmt.Errorf("set up the migration of stored versions: %w", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -62,7 +63,8 @@ func (r *Reconciler) AddTo(mgr *kube.Manager, serving healthz.Checker) error {
 		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, toSecret).
 		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, toSecret).
 		Watches(&apiextensionsv1.CustomResourceDefinition{}, toSecret).
-		WatchesRawSource(atStart)
+		WatchesRawSource(atStart).
+		WithOptions(controller.Options{RateLimiter: kube.RateLimiter()})
 	if r.matchConditions {
 		// Changes of the status do not change the selectors. A recreated SidecarSet may have the generation
 		// of the deleted SidecarSet.
