@@ -127,6 +127,7 @@ func TestSpec7_5_TheEndOfTheFormerGenerationIsRecordedAfterAnEdit(t *testing.T) 
 		"ended":                      {nil, []v1alpha1.GoodRevision{older}, []v1alpha1.GoodRevision{recorded, older}},
 		"ended, the first":           {nil, nil, []v1alpha1.GoodRevision{recorded}},
 		"the partition was reached":  {func(p *pass) { p.before.Status.Conditions[0].Reason = v1alpha1.ReasonPartitionReached }, nil, []v1alpha1.GoodRevision{recorded}},
+		"a pod was not upgradable":   {func(p *pass) { p.before.Status.Conditions[0].Reason = v1alpha1.ReasonNotUpgradablePods }, nil, []v1alpha1.GoodRevision{recorded}},
 		"recorded already":           {nil, []v1alpha1.GoodRevision{earlier, older}, []v1alpha1.GoodRevision{earlier, older}},
 		"only volumes have changed":  {nil, []v1alpha1.GoodRevision{{Revision: "s-0", Hash: "former", ResourceVersion: "2"}}, []v1alpha1.GoodRevision{earlier}},
 		"recorded before another":    {nil, []v1alpha1.GoodRevision{older, earlier}, []v1alpha1.GoodRevision{earlier, older}},

@@ -105,7 +105,9 @@ func recordFormerRevision(p *pass) {
 		return
 	}
 	progressing := reasonAndMessage(p.before, v1alpha1.ConditionProgressing).reason
-	if progressing != v1alpha1.ReasonRolloutComplete && progressing != v1alpha1.ReasonPartitionReached {
+	switch progressing {
+	case v1alpha1.ReasonRolloutComplete, v1alpha1.ReasonPartitionReached, v1alpha1.ReasonNotUpgradablePods:
+	default:
 		return
 	}
 	good := v1alpha1.GoodRevision{Revision: p.former.Name, Hash: p.former.Annotations[v1alpha1.HashAnnotation], ResourceVersion: coversNoUpgrade}

@@ -22,11 +22,14 @@ func PolicyOf(set *v1alpha1.SidecarSet, policies []outriggerv1.RolloutPolicy) (*
 	var found *outriggerv1.RolloutPolicy
 	for i := range policies {
 		policy := &policies[i]
+		if policy.DeletionTimestamp != nil {
+			continue
+		}
 		selector, err := metav1.LabelSelectorAsSelector(&policy.Spec.Selector)
 		if err != nil {
 			return nil, fmt.Errorf("RolloutPolicy %s: spec.selector: %w", policy.Name, err)
 		}
-		if policy.DeletionTimestamp == nil && selector.Matches(labels.Set(set.Labels)) && (found == nil || compare(policy, found) < 0) {
+		if selector.Matches(labels.Set(set.Labels)) && (found == nil || compare(policy, found) < 0) {
 			found = policy
 		}
 	}

@@ -34,6 +34,8 @@ func TestSpec11_1_OnePolicyApplies(t *testing.T) {
 	tier, all := map[string]string{"tier": "edge"}, map[string]string(nil)
 	deleted := policy("a", 1, tier)
 	deleted.DeletionTimestamp = new(metav1.Now())
+	unreadable := policy("c", 1, map[string]string{"a": "b c"})
+	unreadable.DeletionTimestamp = deleted.DeletionTimestamp
 	for _, c := range []struct {
 		name     string
 		policies []outriggerv1.RolloutPolicy
@@ -44,6 +46,7 @@ func TestSpec11_1_OnePolicyApplies(t *testing.T) {
 		{"an empty selector selects all", []outriggerv1.RolloutPolicy{policy("a", 1, all)}, "a"},
 		{"the lowest precedence applies", []outriggerv1.RolloutPolicy{policy("a", 9, tier), policy("b", 2, all)}, "b"},
 		{"of equal precedences, the first name applies", []outriggerv1.RolloutPolicy{policy("b", 9, tier), policy("a", 9, all)}, "a"},
+		{"a deleted policy with an invalid selector does not apply", []outriggerv1.RolloutPolicy{unreadable, policy("b", 9, tier)}, "b"},
 		{"a deleted policy does not apply", []outriggerv1.RolloutPolicy{deleted, policy("b", 9, tier)}, "b"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -133,7 +133,10 @@ func (w *Writer) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 			errs = append(errs, fmt.Errorf("write the status of RolloutPolicy %s: %w", policy.Name, err))
 		}
 	}
-	return result, errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return reconcile.Result{}, err
+	}
+	return result, nil
 }
 
 // readEvictions adds the evictions to the statuses of the policies that evict pods. If there is such a
