@@ -99,9 +99,13 @@ precommit: ## Check formatting, vet, lint, and the tests of the pure packages, i
 
 # This target needs Go, git, make and coreutils. All other programs are downloaded or compiled.
 .PHONY: test
-test: controlplane build ## Run all tests except those of the browser
+test: controlplane build ## Run all tests except test-browser, test-large, test-cluster, test-helm3 and e2e-node
 	@tools/build.sh helm prometheus
 	@tools/test.sh
+
+.PHONY: integration
+integration: controlplane build ## Run integration tests with the current code (RUN=Spec11_2)
+	go test -count=1 -timeout 60m ./test/integration -run '$(RUN)'
 
 .PHONY: test-large
 test-large: controlplane build ## Test policies with hundreds of pods and SidecarSets, in ten minutes (RUN=TestLargeFreeze)

@@ -14,8 +14,12 @@ disturbing='FleetRollsOut|ConnectionToTheFleet|ClusterWideLimit|LateCache|OlderT
 # webhook may wait.
 alone='AnUpgradeRejectsNoPod'
 
-# Background processes of a script ignore an interrupt, so the script ends its process group.
-trap 'trap - INT; kill 0' INT
+# Background processes of a script ignore an interrupt, and outlive the script, so the script ends its process group.
+trap 'trap - INT TERM; kill 0' INT TERM
+
+# The tests use their own Temporal servers, and not the Temporal configuration of the user.
+unset "${!TEMPORAL_@}"
+export TEMPORAL_CONFIG_FILE=/dev/null
 
 code=0
 suites() { go test -timeout 60m -p 1 "$@" || code=1; }

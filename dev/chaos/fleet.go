@@ -303,8 +303,8 @@ func throughCommand() []string { return []string{"status", fleetSet, "--watch", 
 
 // command runs outrigger fleet.
 func (f *chaoticFleet) command(ctx context.Context, stdin string, args ...string) error {
-	cmd := exec.CommandContext(ctx, filepath.Join("bin", "outrigger"), append([]string{"fleet", "--temporal-address=" + f.members[0].TemporalAddress}, args...)...)
-	cmd.Stdin = strings.NewReader(stdin)
+	cmd := exec.CommandContext(ctx, filepath.Join("bin", "outrigger"), append([]string{"fleet", "--temporal-address=" + f.members[0].TemporalAddress, "--temporal-namespace=" + cluster.TemporalNamespace}, args...)...)
+	cmd.Stdin, cmd.Env = strings.NewReader(stdin), append(os.Environ(), cluster.TemporalEnv()...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("outrigger fleet %s: %w: %s", args[0], err, out)

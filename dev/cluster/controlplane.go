@@ -47,9 +47,9 @@ func idleControllers() []string {
 }
 
 // serverEnvironment makes the garbage collectors of the servers run less often, because processor time is
-// scarcer than memory.
+// scarcer than memory. The servers use no proxy, because a proxy does not reach the Services of the cluster.
 func serverEnvironment() []string {
-	return []string{"GOGC=400"}
+	return []string{"GOGC=400", "NO_PROXY=*"}
 }
 
 func (c *Cluster) etcdSpec() process.Spec {

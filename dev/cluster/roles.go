@@ -59,8 +59,7 @@ func Attach(options AttachOptions) (*Cluster, error) {
 	return c, c.connect()
 }
 
-// IsRole reports whether name is the name of a role. The names are operator, webhook, worker and
-// worker-<n>.
+// IsRole reports whether name is the name of a role, such as operator or worker-2.
 func IsRole(name string) bool {
 	return slices.Contains([]string{Operator, Worker, Webhook}, kindOf(name))
 }

@@ -10,15 +10,15 @@ ENV USER=temporal HOME=/var/lib/temporal
 ENTRYPOINT ["temporal"]
 
 FROM scratch AS roles
-COPY bin/static/outrigger bin/static/probe /usr/local/bin/
+COPY --chown=65532:65532 bin/static/outrigger bin/static/probe /usr/local/bin/
 USER 65532:65532
 ENTRYPOINT ["outrigger"]
 
 FROM scratch AS controlplane
-COPY bin/etcd bin/kube-apiserver bin/kube-controller-manager bin/kube-scheduler bin/kubectl bin/kwok /bin/
-COPY config/crd /config/crd
-COPY config/rbac /config/rbac
-COPY bin/static/controlplane bin/static/probe /bin/
+COPY --chown=65532:65532 bin/etcd bin/kube-apiserver bin/kube-controller-manager bin/kube-scheduler bin/kubectl bin/kwok /bin/
+COPY --chown=65532:65532 config/crd /config/crd
+COPY --chown=65532:65532 config/rbac /config/rbac
+COPY --chown=65532:65532 bin/static/controlplane bin/static/probe /bin/
 # Volumes that are mounted at these paths get the owner of these folders.
 COPY --chown=65532:65532 dev/compose/volume /var/lib/controlplane
 COPY --chown=65532:65532 dev/compose/volume /kubeconfigs

@@ -45,8 +45,8 @@ COPY --from=kube-controller-manager /usr/local/bin/kube-controller-manager /bin/
 COPY --from=kube-scheduler /usr/local/bin/kube-scheduler /bin/
 COPY --from=kubectl /bin/kubectl /bin/
 COPY --from=kwok /usr/local/bin/kwok /bin/
-COPY config/crd /config/crd
-COPY config/rbac /config/rbac
+COPY --chown=65532:65532 config/crd /config/crd
+COPY --chown=65532:65532 config/rbac /config/rbac
 COPY --from=build /out/controlplane /out/probe /bin/
 # Volumes that are mounted at these paths get the owner of these folders.
 COPY --chown=65532:65532 dev/compose/volume /var/lib/controlplane

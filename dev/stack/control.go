@@ -92,7 +92,11 @@ func (s *supervisor) Start(name string, names *[]string) error {
 		name += "-1"
 	}
 	*names = []string{name}
-	_, err := s.cluster.StartRole(ctx, name)
+	var args []string
+	if strings.HasPrefix(name, cluster.Operator) {
+		args = []string{"--leader-elect=true"} // Another operator may run.
+	}
+	_, err := s.cluster.StartRole(ctx, name, args...)
 	return errors.Join(err, s.writeEnv())
 }
 

@@ -55,7 +55,7 @@ func manuals() []string { return []string{"docs/troubleshooting.md", "docs/tempo
 // is the reason.
 func places() []struct{ commands, place string } {
 	return []struct{ commands, place string }{
-		{`make (verify|lint|test|precommit)\b`, "part of CI"},
+		{`make (verify|lint|test|precommit|integration)\b`, "part of CI"},
 		{`make demo\b`, "TestTheDemoIsALineForEachStep"},
 		{`make fleet-demo\b`, "TestTheFleetDemoStopsABadVersionInTheFirstCluster"},
 		{`make (kill ROLE=temporal-history-1|stop ROLE=postgres|test-cluster)\b`, "TestTemporalClusterLosesAHistoryHost"},
