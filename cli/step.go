@@ -98,7 +98,7 @@ func (s *shared) request(ctx context.Context, c *cluster, name, update string, r
 		return nil, failedRequest(update+" "+set.Name+request.flags(), update, set.Name, err)
 	}
 	s.showPause(ctx, set) // a promotion and an abort may end a pause
-	withoutEnded(set, update, request.Full)
+	c.withoutEnded(ctx, set, update, request.Full, s.now())
 	answer := stepAnswer{Name: set.Name, StepResult: result, next: nextOfRollout(set)}
 	if update == protocol.ApproveUpdate {
 		if continues := view.Continues(set.Name, current, s.now()); continues != "" {

@@ -99,17 +99,22 @@ func TestTheNextStepNamesAFreeze(t *testing.T) {
 	})
 	const want = "frozen by RolloutFreeze x: sales (kubectl sidecarset unfreeze x)"
 	assert.Equal(t, []string{want}, nextOfRollout(frozen))
+	s := newTestCluster(t, frozen)
+	c := &cluster{Reader: s.Client, live: s.Client}
 	for request, ended := range map[string]bool{protocol.AbortUpdate: true, protocol.PromoteUpdate: false, protocol.ApproveUpdate: false, "permit": false} {
 		after := frozen.DeepCopy()
-		withoutEnded(after, request, true)
+		c.withoutEnded(t.Context(), after, request, true, noon)
 		assert.Equal(t, ended, view.Frozen(after) == "", request)
 	}
-	s := newTestCluster(t, frozen)
+	require.NoError(t, s.Client.Create(t.Context(), &outriggerv1.RolloutFreeze{ObjectMeta: metav1.ObjectMeta{Name: "x"}, Spec: outriggerv1.RolloutFreezeSpec{AllowRollback: new(false)}}))
+	after := frozen.DeepCopy()
+	c.withoutEnded(t.Context(), after, protocol.AbortUpdate, false, noon)
+	assert.NotEmpty(t, view.Frozen(after), "the freeze also stops rollbacks")
 	require.ErrorContains(t, s.run("resume", "logs", "--temporal-payload-key-dir=", "--temporal-address=127.0.0.1:1").err, "; SidecarSet logs is "+want)
 }
 
 func TestTheNextStepLeavesOutWhatTheRequestEnds(t *testing.T) {
-	next := []string{"next: kubectl sidecarset status logs --watch"}
+	next, c := []string{"next: kubectl sidecarset status logs --watch"}, &cluster{}
 	for reason, ends := range map[string]struct {
 		request string
 		full    bool
@@ -117,16 +122,23 @@ func TestTheNextStepLeavesOutWhatTheRequestEnds(t *testing.T) {
 		set := sidecarSet(t, "logs", func(s *v1alpha1.SidecarSet) {
 			s.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Reason: reason, Message: "frozen"}}
 		})
-		withoutEnded(set, protocol.PromoteUpdate, false)
+		c.withoutEnded(t.Context(), set, protocol.PromoteUpdate, false, noon)
 		require.NotEqual(t, next, nextOfRollout(set))
-		withoutEnded(set, ends.request, ends.full)
+		c.withoutEnded(t.Context(), set, ends.request, ends.full, noon)
 		assert.Equal(t, next, nextOfRollout(set))
 	}
-	byGate, byUser := &v1alpha1.RolloutStatus{Pause: &v1alpha1.RolloutPause{By: "RolloutPolicy web"}}, &v1alpha1.RolloutStatus{Pause: &v1alpha1.RolloutPause{By: "ann"}}
-	assert.True(t, endsPause(outriggerv1.VerbPromote, byGate))
-	assert.False(t, endsPause(outriggerv1.VerbPromote, byUser))
-	assert.False(t, endsPause(outriggerv1.VerbApprove, byUser))
-	assert.True(t, endsPause(outriggerv1.VerbResume, byUser))
+	paused := func(by string, gates ...protocol.GateState) *v1alpha1.SidecarSet {
+		step := &protocol.Step{Gates: []outriggerv1.RolloutGate{{Name: "errors"}}}
+		return sidecarSet(t, "logs", inStage(protocol.Stage{Policy: "web", Step: step, Steps: 1, Gates: gates}), func(s *v1alpha1.SidecarSet) {
+			s.Status.Rollout.Pause = &v1alpha1.RolloutPause{By: by}
+		})
+	}
+	inconclusive := protocol.GateState{Name: "errors", Phase: protocol.GateInconclusive}
+	assert.True(t, endsPause(outriggerv1.VerbPromote, paused("RolloutPolicy web", inconclusive)))
+	assert.False(t, endsPause(outriggerv1.VerbPromote, paused("RolloutPolicy web")), "failed pods")
+	assert.False(t, endsPause(outriggerv1.VerbPromote, paused("ann", inconclusive)))
+	assert.False(t, endsPause(outriggerv1.VerbApprove, paused("ann")))
+	assert.True(t, endsPause(outriggerv1.VerbResume, paused("ann")))
 }
 
 func TestTheHistoryNamesTheActionAndItsReason(t *testing.T) {

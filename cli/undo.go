@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
@@ -23,6 +24,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/cli/view"
 	"github.com/outrigger/outrigger/internal/revision"
+	"github.com/outrigger/outrigger/internal/stage"
 	"github.com/outrigger/outrigger/output"
 )
 
@@ -117,19 +119,27 @@ func nextOfRollout(set *v1alpha1.SidecarSet) []string {
 }
 
 // withoutEnded removes the freeze from the status of set if an accepted request has ended the freeze for the
-// rollout, because the operator writes the status later. An aborted rollout is rolled back during a freeze.
-// After the end of all steps, no windows apply.
-func withoutEnded(set *v1alpha1.SidecarSet, request string, full bool) {
-	c := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionProgressing)
-	if c == nil {
+// rollout, because the operator writes the status later. An aborted rollout is rolled back without a permit,
+// outside the windows, and during a freeze that allows rollbacks. After the end of all steps, no windows
+// apply.
+func (c *cluster) withoutEnded(ctx context.Context, set *v1alpha1.SidecarSet, request string, full bool, now time.Time) {
+	progressing := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionProgressing)
+	if progressing == nil {
 		return
 	}
-	switch {
-	case request == string(outriggerv1.VerbPermit) && c.Reason == v1alpha1.ReasonAwaitingPermit,
-		request == protocol.AbortUpdate,
-		request == protocol.PromoteUpdate && full && c.Reason == v1alpha1.ReasonOutsideWindow:
-		meta.RemoveStatusCondition(&set.Status.Conditions, c.Type)
+	switch reason := progressing.Reason; {
+	case request == string(outriggerv1.VerbPermit) && reason == v1alpha1.ReasonAwaitingPermit,
+		request == protocol.AbortUpdate && (reason != v1alpha1.ReasonFrozen || !c.freezesRollback(ctx, set, now)),
+		request == protocol.PromoteUpdate && full && reason == v1alpha1.ReasonOutsideWindow:
+		meta.RemoveStatusCondition(&set.Status.Conditions, progressing.Type)
 	}
+}
+
+// freezesRollback reports whether a RolloutFreeze stops the rollback of set, or cannot be read.
+func (c *cluster) freezesRollback(ctx context.Context, set *v1alpha1.SidecarSet, now time.Time) bool {
+	var freezes outriggerv1.RolloutFreezeList
+	err := c.List(ctx, &freezes)
+	return err != nil || stage.FreezeFor(set, &protocol.Stage{Generation: set.Generation, Quarantine: &protocol.Quarantine{}}, freezes.Items, now) != nil
 }
 
 // changedImages returns a text that names the images that differ between the spec and the revision.

@@ -17,6 +17,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/cli/view"
 	"github.com/outrigger/outrigger/internal/action"
+	"github.com/outrigger/outrigger/internal/stage"
 	"github.com/outrigger/outrigger/kube"
 )
 
@@ -60,10 +61,10 @@ func (s *shared) act(ctx context.Context, c *cluster, name string, spec outrigge
 	if err := c.awaitAction(ctx, a); err != nil {
 		return nil, fmt.Errorf("%s the rollout of SidecarSet %s: %w", spec.Verb, set.Name, err)
 	}
-	if endsPause(spec.Verb, set.Status.Rollout) {
+	if endsPause(spec.Verb, set) {
 		set.Status.Rollout = nil // The status may still show the ended pause.
 	}
-	withoutEnded(set, string(spec.Verb), spec.Full)
+	c.withoutEnded(ctx, set, string(spec.Verb), spec.Full, s.now())
 	next := nextOfRollout(set)
 	if spec.Verb == outriggerv1.VerbPause {
 		next = []string{"next: " + view.ResumeCommand(set.Name)} // The status may not show the pause yet.
@@ -72,12 +73,14 @@ func (s *shared) act(ctx context.Context, c *cluster, name string, spec outrigge
 }
 
 // endsPause reports whether an action with verb ends the pause that status shows. A promotion ends the pause
-// for a gate of the step.
-func endsPause(verb outriggerv1.RolloutVerb, status *v1alpha1.RolloutStatus) bool {
-	if verb == outriggerv1.VerbPromote && status != nil && status.Pause != nil {
-		return protocol.Pause{By: status.Pause.By}.ByPolicy()
+// by a gate of the step.
+func endsPause(verb outriggerv1.RolloutVerb, set *v1alpha1.SidecarSet) bool {
+	if verb != outriggerv1.VerbPromote {
+		return verb == outriggerv1.VerbResume || verb == outriggerv1.VerbAbort
 	}
-	return verb == outriggerv1.VerbResume || verb == outriggerv1.VerbAbort
+	status, current := set.Status.Rollout, stage.OfStatus(set)
+	return status != nil && status.Pause != nil && protocol.Pause{By: status.Pause.By}.ByPolicy() &&
+		(current.EndedGate(protocol.GateInconclusive) != nil || current.EndedGate(protocol.GateFailure) != nil)
 }
 
 // awaitAction waits for the end of a. If a is rejected or does not end in time, awaitAction returns an error.
@@ -131,7 +134,7 @@ func (c *cluster) withdraw(ctx context.Context, a *outriggerv1.RolloutAction, ca
 func unconfirmed(a *outriggerv1.RolloutAction) error {
 	message := a.Status.Message
 	if a.Status.Phase == "" {
-		message = "the operator has not observed the RolloutAction: check that the operator runs, and that it was restarted after the installation of RolloutActions"
+		message = "the operator has not observed the RolloutAction: check that the operator runs with config/rbac"
 	}
 	return fmt.Errorf("not carried out within %s: %s; RolloutAction %s is deleted, and can take effect only in the next minute", actionTimeout, message, a.Name)
 }

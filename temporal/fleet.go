@@ -35,9 +35,9 @@ func FleetIDs(ctx context.Context, c client.Client) (ids []string, err error) {
 // concurrentQueries limits the queries of FleetRollouts that run at the same time.
 const concurrentQueries = 8
 
-// FleetRollouts returns the open rollouts over many clusters, sorted by the names of their SidecarSets. The state
-// of a rollout that cannot be read contains only the name and a message with the error. If no rollout can be read,
-// FleetRollouts returns an error.
+// FleetRollouts returns the open rollouts over many clusters, sorted by the names of their SidecarSets. The
+// state of a rollout that cannot be read contains only the name and a message with the error. If no rollout
+// can be read, FleetRollouts returns an error.
 func FleetRollouts(ctx context.Context, c client.Client) ([]protocol.FleetState, error) {
 	ids, err := FleetIDs(ctx, c)
 	if err != nil {
@@ -73,12 +73,17 @@ func FleetRollout(ctx context.Context, c client.Client, set string) (protocol.Fl
 	return readRollout(ctx, c, protocol.FleetWorkflowID(set))
 }
 
+// FleetState returns the same state as FleetRollout, without the failures of activities in the message.
+func FleetState(ctx context.Context, c client.Client, set string) (state protocol.FleetState, err error) {
+	err = readFleet(ctx, c, protocol.FleetWorkflowID(set), &state)
+	return state, err
+}
+
 // readRollout reads the state of a rollout. The state of the workflow does not contain the failure of an
-// activity that is retried, for example because the provider of a gate is unavailable, or because the fleet has
-// no FleetPolicy. Therefore, readRollout adds such failures to the message of the state. Without a reached stage, such
-// failures are possible only before the first message.
+// activity that is retried, for example because the provider of a gate is unavailable, or because the fleet
+// has no FleetPolicy. Therefore, readRollout adds such failures to the message of the state.
 func readRollout(ctx context.Context, c client.Client, id string) (state protocol.FleetState, err error) {
-	if err := readFleet(ctx, c, id, &state); err != nil || state.Phase != protocol.FleetRolling || state.Reached == nil && state.Message != "" {
+	if err := readFleet(ctx, c, id, &state); err != nil || state.Phase != protocol.FleetRolling {
 		return state, err
 	}
 	described, err := c.DescribeWorkflowExecution(ctx, id, "")
@@ -93,8 +98,8 @@ func readRollout(ctx context.Context, c client.Client, id string) (state protoco
 	return state, nil
 }
 
-// retriedFault describes the failure of a measurement or of a read of the registry. If payloads are encrypted, the
-// message of the failure is also encrypted.
+// retriedFault describes the failure of a measurement or of a read of the registry. If payloads are
+// encrypted, the message of the failure is also encrypted.
 func retriedFault(pending *workflow.PendingActivityInfo) string {
 	failure := pending.GetLastFailure()
 	if failure == nil || failure.GetApplicationFailureInfo().GetType() == protocol.GateNotDue {

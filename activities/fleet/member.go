@@ -170,7 +170,7 @@ var errUnwanted = errors.New("the fleet does not roll the content out")
 func (m *Member) wanted(ctx context.Context, set string, permit protocol.Permit) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	state, err := temporal.FleetRollout(ctx, m.Fleet, set)
+	state, err := temporal.FleetState(ctx, m.Fleet, set)
 	if err != nil {
 		return fmt.Errorf("ask the fleet whether the content of SidecarSet %s is still wanted: %w", set, err)
 	}
@@ -334,8 +334,9 @@ func (m *Member) update(ctx context.Context, local *localRun, name string, paylo
 // errStopping is the error of an attempt whose worker stops. Another worker makes the next attempt.
 var errStopping = errors.New("this worker is stopping; another worker continues")
 
-// poll calls check until check returns a result, ctx ends, or the worker stops. An error of check is retried, because the API server or
-// the Temporal of the cluster may be unavailable. poll writes the error into the heartbeat.
+// poll calls check until check returns a result, ctx ends, or the worker stops. An error of check is retried,
+// because the API server or the Temporal of the cluster may be unavailable. poll writes the error into the
+// heartbeat.
 func (m *Member) poll(ctx context.Context, set string, beat *heartbeat, check func() (protocol.FleetResult, error)) (protocol.FleetResult, error) {
 	ticker := m.Clock.NewTicker(pollInterval)
 	defer ticker.Stop()
@@ -354,6 +355,7 @@ func (m *Member) poll(ctx context.Context, set string, beat *heartbeat, check fu
 			m.unanswered.Store(set, true)
 			return protocol.FleetResult{}, ctx.Err()
 		case <-activity.GetWorkerStopChannel(ctx):
+			m.unanswered.Store(set, true)
 			return protocol.FleetResult{}, errStopping
 		case <-ticker.C():
 		}

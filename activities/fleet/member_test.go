@@ -108,7 +108,7 @@ func (c *cluster) do(call func(context.Context) error) {
 
 // advance gives the permit of an attempt while the fleet rolls the content out with the same attempt.
 func (c *cluster) advance(attempt int) (result protocol.FleetResult, failure error) {
-	c.state = protocol.FleetState{Phase: protocol.FleetRolling, Message: "in progress", Hash: c.hash, Attempt: attempt}
+	c.state = protocol.FleetState{Phase: protocol.FleetRolling, Hash: c.hash, Attempt: attempt}
 	return c.permit(attempt)
 }
 
@@ -233,7 +233,7 @@ func TestSpec12_2_ARetriedRolloutKnowsThatTheClusterHadTheContent(t *testing.T) 
 func TestSpec12_2_ARequestForConfirmationKeepsWhatTheClusterHad(t *testing.T) {
 	c := newCluster(t)
 	c.run(&protocol.RolloutStatus{Generation: 3, Phase: protocol.PhaseFrozen})
-	c.state = protocol.FleetState{Phase: protocol.FleetRolling, Message: "in progress", Hash: c.hash, Attempt: 1}
+	c.state = protocol.FleetState{Phase: protocol.FleetRolling, Hash: c.hash, Attempt: 1}
 	ctx, cancel := context.WithCancel(t.Context())
 	var details []any
 	c.fleet.On("RecordActivityHeartbeat", mock.Anything, mock.Anything, mock.Anything).Run(func(call mock.Arguments) {
@@ -268,8 +268,8 @@ func TestSpec12_4_AClusterThatReturnsGetsNoPermitForFailedContent(t *testing.T) 
 	for name, state := range map[string]protocol.FleetState{
 		"paused":        {Phase: protocol.FleetPaused, Hash: c.hash, Attempt: 1},
 		"failed":        {Phase: protocol.FleetFailed, Hash: c.hash, Attempt: 1},
-		"other content": {Phase: protocol.FleetRolling, Message: "in progress", Hash: "other", Attempt: 1},
-		"retried":       {Phase: protocol.FleetRolling, Message: "in progress", Hash: c.hash, Attempt: 2},
+		"other content": {Phase: protocol.FleetRolling, Hash: "other", Attempt: 1},
+		"retried":       {Phase: protocol.FleetRolling, Hash: c.hash, Attempt: 2},
 	} {
 		c.state = state
 		result, err := c.permit(1)

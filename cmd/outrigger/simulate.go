@@ -96,7 +96,9 @@ func (o *simulateOptions) print(ctx context.Context, cmd *cobra.Command, in *sim
 	for i := range result.Events {
 		result.Events[i].Message = view.OneLine(result.Events[i].Message)
 	}
-	result.End = view.OneLine(result.End)
+	for i := range result.Notes {
+		result.Notes[i] = view.OneLine(result.Notes[i])
+	}
 	_, err = fmt.Fprint(cli.PrintableWriter(cmd.OutOrStdout()), result.Text())
 	return err
 }

@@ -1,6 +1,7 @@
 package inject
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -130,8 +131,8 @@ func (r *references) referencedBy(expression string, own map[string]bool) (varia
 	return variables
 }
 
-// lack is a variable that the sidecar cannot get. differs is set if the sidecar gets another value of the variable from
-// another app container or by transferEnv.
+// lack is a variable that the sidecar cannot get. differs is set if the sidecar gets another value of the
+// variable from another app container or by transferEnv.
 type lack struct {
 	name    string
 	differs bool
@@ -146,9 +147,9 @@ func (l lack) String() string {
 
 // missing returns the first variable that the sidecar lacks for an expression: a variable that is neither in
 // env of the app container nor in known, or that only envFrom of the app container can give to the value of a
-// variable, or of which the sidecar gets another value. The kubelet does not start a container whose subPathExpr has a
-// missing variable, and would mount a directory with the name $(NAME) if a value has one. own contains the variables of
-// the sidecar itself, whose values apply.
+// variable, or of which the sidecar gets another value. The kubelet does not start a container whose
+// subPathExpr has a missing variable, and would mount a directory with the name $(NAME) if a value has one.
+// own contains the variables of the sidecar itself, whose values apply.
 func (r *references) missing(expression string, own, known map[string]bool) lack {
 	if expression == "" {
 		return lack{}
@@ -162,33 +163,40 @@ func (r *references) missing(expression string, own, known map[string]bool) lack
 
 // missingBefore applies missing to a value that the kubelet expands with the variables before a position.
 func (r *references) missingBefore(value string, before int, own, known map[string]bool) lack {
+	var first lack
 	for _, match := range reference.FindAllStringSubmatch(value, -1) {
-		name := match[1]
-		if name == "" || own[name] {
-			continue
-		}
-		earlier, _ := slices.BinarySearch(r.positions[name], before)
-		if earlier == 0 {
-			inValue := before < len(r.of.Env)
-			if !known[name] && (!inValue || len(r.of.EnvFrom) > 0) {
-				return lack{name: name}
+		if name := match[1]; name != "" && !own[name] {
+			found := r.missingVariable(name, before, own, known)
+			if found.differs {
+				return found // An envFrom of the sidecar cannot give this variable.
 			}
-			continue
-		}
-		index := r.positions[name][earlier-1]
-		if r.given.differs(variableOf(r.of, index)) {
-			return lack{name: name, differs: true}
-		}
-		lacks, visited := r.lacks[index]
-		if !visited {
-			lacks = r.missingBefore(r.of.Env[index].Value, index, own, known)
-			r.lacks[index] = lacks
-		}
-		if lacks.name != "" {
-			return lacks
+			first = cmp.Or(first, found)
 		}
 	}
-	return lack{}
+	return first
+}
+
+// missingVariable applies missing to a variable in a value that the kubelet expands with the variables before
+// a position.
+func (r *references) missingVariable(name string, before int, own, known map[string]bool) lack {
+	earlier, _ := slices.BinarySearch(r.positions[name], before)
+	if earlier == 0 {
+		inValue := before < len(r.of.Env)
+		if !known[name] && (!inValue || len(r.of.EnvFrom) > 0) {
+			return lack{name: name}
+		}
+		return lack{}
+	}
+	index := r.positions[name][earlier-1]
+	if r.given.differs(variableOf(r.of, index)) {
+		return lack{name: name, differs: true}
+	}
+	lacks, visited := r.lacks[index]
+	if !visited {
+		lacks = r.missingBefore(r.of.Env[index].Value, index, own, known)
+		r.lacks[index] = lacks
+	}
+	return lacks
 }
 
 // given contains the variables that a sidecar gets, by name. The first variable of a name applies.

@@ -196,7 +196,17 @@ func TestSpec4_5_AMountWithAVariableOfAnotherValueIsNotShared(t *testing.T) {
 	set.Spec.Containers[0].TransferEnv = []v1alpha1.TransferEnvVar{{SourceContainerName: "other", EnvName: "CELL"}}
 	assert.Equal(t, other.VolumeMounts, injectInto(t, fixture.Pod(first, same, other), set).Spec.Containers[0].VolumeMounts)
 	set.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{Prefix: "x"}}
+	first.VolumeMounts[0].SubPathExpr = "$(ELSEWHERE)/$(CELL)"
 	assert.Equal(t, other.VolumeMounts, injectInto(t, fixture.Pod(first, same, other), set).Spec.Containers[0].VolumeMounts)
+}
+
+func TestSpec4_5_AVariableThatIsDefinedTwiceHasOneValue(t *testing.T) {
+	app := fixture.Container("app")
+	app.Env = []corev1.EnvVar{env("B", "1"), env("A", "$(B)"), env("B", "2")}
+	app.VolumeMounts = []corev1.VolumeMount{
+		{Name: "v", MountPath: "/a", SubPathExpr: "$(A)/$(NOPE)"}, {Name: "v", MountPath: "/b", SubPathExpr: "$(B)"}, {Name: "v", MountPath: "/c", SubPathExpr: "$(A)"},
+	}
+	assert.Equal(t, app.VolumeMounts[1:2], injectInto(t, fixture.Pod(app), fixture.SidecarSet("s", fixture.Sidecar("side", sharing))).Spec.Containers[0].VolumeMounts)
 }
 
 // The value of the sidecar applies, so the sidecar does not need the variables of the app's value.

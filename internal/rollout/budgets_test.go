@@ -114,6 +114,18 @@ func TestSpec11_11_ThePlanNamesTheBudgetThatItWaitsFor(t *testing.T) {
 	assert.Contains(t, planWithBudgets(t, pods, nil, invalid).Message, "; d/a waits for PodDisruptionBudget d/web (its status is out of date)")
 }
 
+func TestSpec11_11_APlanAwaitsABudgetBehindAnotherLimit(t *testing.T) {
+	full := web(func(b *policyv1.PodDisruptionBudget) { b.Status.CurrentHealthy, b.Status.DisruptionsAllowed = 3, 0 })
+	pods := []Pod{owned("a", "x", restart), owned("b", "x", old), budgeted("c", old)}
+	current := onePerOwner(intstr.FromString("100%"))
+	current.Step.RespectBudgets = true
+	cluster := Cluster{Budgets: NewBudgets([]policyv1.PodDisruptionBudget{full}, map[string][]*corev1.Pod{"d": {pods[2].Pod}})}
+	plan, err := NextInCluster(unavailable(intstr.FromInt32(9)), pods, nil, current, cluster)
+	require.NoError(t, err)
+	assert.Contains(t, plan.Message, "; d/b waits for ", "the owner of this pod has no slot")
+	assert.True(t, plan.AwaitsBudget)
+}
+
 func TestSpec11_11_ARefillCountsTheWritesOfTheBatch(t *testing.T) {
 	pods := []Pod{budgeted("a", old), budgeted("b", old), budgeted("c", old), budgeted("d", old)}
 	plan := planWithBudgets(t, pods, nil, web(nil))

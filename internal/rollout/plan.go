@@ -60,7 +60,7 @@ type Plan struct {
 	allowed int
 	// scope contains the pods and the cluster to which the further limits of the policy apply. scope is nil
 	// if the policy has no further limits. blocked describes a pod for which only the further limits have no
-	// slot. AwaitsBudget is set if this limit is a PodDisruptionBudget.
+	// slot. AwaitsBudget is set if a PodDisruptionBudget has no slot for a pod.
 	scope        *scope
 	blocked      string
 	AwaitsBudget bool
@@ -145,9 +145,14 @@ func (p *Plan) addCondition(pod *Pod) {
 
 // block records the first pod for which only a limit of the policy has no slot.
 func (p *Plan) block(pod *Pod, full limit, slots int) {
-	if p.blocked == "" && slots > 0 {
+	if slots <= 0 {
+		return
+	}
+	if p.blocked == "" {
 		p.blocked = fmt.Sprintf("%s waits for %s", pod.Reference(), full.wants(pod))
-		_, p.AwaitsBudget = full.(*disruptions)
+	}
+	if _, budget := full.(*disruptions); budget {
+		p.AwaitsBudget = true
 	}
 }
 
