@@ -61,6 +61,9 @@ type EvictionState struct {
 	Due time.Time `json:"due,omitzero"`
 	// Last is the owner that was chosen last. The next plan begins with the owner that follows Last.
 	Last string `json:"last,omitempty"`
+	// RejectedPods contains the pods whose last eviction was rejected, the oldest rejection first. Other pods of their
+	// owners are evicted first.
+	RejectedPods []types.UID `json:"rejectedPods,omitempty"`
 }
 
 // ProvenContent is one generation of a SidecarSet.

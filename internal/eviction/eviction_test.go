@@ -30,7 +30,9 @@ type cluster struct {
 	unready map[string]bool
 	// rejects are the owners whose evictions are rejected.
 	rejects map[string]bool
-	evicted map[string]int
+	// protected is the pod whose evictions are rejected.
+	protected types.UID
+	evicted   map[string]int
 	// delay is the time until a controller recreates an evicted pod.
 	delay time.Duration
 }
@@ -80,7 +82,7 @@ func (c *cluster) step() protocol.EvictionPlan {
 	var result protocol.EvictPodsResult
 	for _, e := range plan.Evict {
 		for _, pod := range e.Pods {
-			if c.rejects[e.Owner.Name] {
+			if c.rejects[e.Owner.Name] || pod.UID == c.protected {
 				result.Rejected = append(result.Rejected, protocol.RejectedPod{PodReference: pod.PodReference})
 				continue
 			}
@@ -313,6 +315,18 @@ func TestSpec13_2_RejectedEvictionsStopNoOtherOwner(t *testing.T) {
 	assert.Len(t, c.evicted, 10)
 	assert.Empty(t, c.state.InFlight)
 	assert.Equal(t, idleWait, c.step().Wait)
+}
+
+// A PodDisruptionBudget of the primary never allows its eviction.
+func TestSpec13_2_ARejectedPodDelaysNoOtherPodOfItsOwner(t *testing.T) {
+	c := newCluster(1)
+	c.addOld("db", 3)
+	c.protected = c.pods[0].UID
+	for range 10 {
+		c.step()
+	}
+	assert.Equal(t, 2, c.evicted["db"])
+	assert.Equal(t, []types.UID{c.protected}, c.state.RejectedPods)
 }
 
 // An owner that cannot be tried does not delay the fallback to another canary.

@@ -27,7 +27,13 @@ type owner struct {
 	pods []*Pod
 }
 
-func ownersOf(pods []Pod) []*owner {
+// ownersOf returns the owners in the order of their names, with their pods in the order of their evictions: unready
+// pods first, and pods whose eviction was rejected last. rejected contains these pods, the oldest rejection first.
+func ownersOf(pods []Pod, rejected []types.UID) []*owner {
+	rejection := make(map[types.UID]int, len(rejected))
+	for i, uid := range rejected {
+		rejection[uid] = i + 1
+	}
 	byKey := map[protocol.Owner]*owner{}
 	var owners []*owner
 	for i := range pods {
@@ -43,7 +49,7 @@ func ownersOf(pods []Pod) []*owner {
 	slices.SortFunc(owners, func(a, b *owner) int { return cmp.Compare(a.key, b.key) })
 	for _, of := range owners {
 		slices.SortFunc(of.pods, func(a, b *Pod) int {
-			return cmp.Or(cmp.Compare(rank(a), rank(b)), strings.Compare(a.Name, b.Name))
+			return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(rejection[a.UID], rejection[b.UID]), strings.Compare(a.Name, b.Name))
 		})
 	}
 	return owners

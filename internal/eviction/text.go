@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
@@ -151,6 +153,7 @@ func Written(plan *protocol.EvictionPlan, result *protocol.EvictPodsResult, bega
 		state.InFlight = append(state.InFlight, e)
 	}
 	state.Evicted += evicted
+	state.RejectedPods = rejectedPods(state.RejectedPods, result)
 	wait = plan.Wait
 	switch {
 	case evicted > 0:
@@ -168,6 +171,22 @@ func Written(plan *protocol.EvictionPlan, result *protocol.EvictPodsResult, bega
 	}
 	state.Due = began.Add(wait)
 	return state, wait
+}
+
+// maxRejectedPods limits the pods in EvictionState.RejectedPods.
+const maxRejectedPods = 200
+
+// rejectedPods returns the rejected pods after the evictions of result, the oldest rejection first.
+func rejectedPods(before []types.UID, result *protocol.EvictPodsResult) []types.UID {
+	rejected := make([]types.UID, len(result.Rejected))
+	for i, pod := range result.Rejected {
+		rejected[i] = pod.UID
+	}
+	kept := slices.DeleteFunc(slices.Clone(before), func(uid types.UID) bool {
+		return slices.Contains(result.Evicted, uid) || slices.Contains(rejected, uid)
+	})
+	all := slices.Concat(kept, rejected)
+	return all[max(len(all)-maxRejectedPods, 0):]
 }
 
 // tried reports whether the API server accepted or rejected the eviction of at least one pod of e.
