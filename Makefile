@@ -104,8 +104,8 @@ test: controlplane build ## Run all tests except test-browser, test-large, test-
 	@tools/test.sh
 
 .PHONY: integration
-integration: controlplane build ## Run integration tests with the current code (RUN=Spec11_2)
-	go test -count=1 -timeout 60m ./test/integration -run '$(RUN)'
+integration: controlplane build ## Run the integration tests that RUN names, with the current code (RUN=Spec11_2)
+	TEMPORAL_CONFIG_FILE=/dev/null go test -count=1 -timeout 60m ./test/integration -run '$(or $(RUN),$(error set RUN, such as RUN=Spec11_2))'
 
 .PHONY: test-large
 test-large: controlplane build ## Test policies with hundreds of pods and SidecarSets, in ten minutes (RUN=TestLargeFreeze)

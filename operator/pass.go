@@ -158,7 +158,7 @@ func (o *observation) measuresFailuresOf(run *runs.Run) bool {
 		return false
 	}
 	switch run.Phase {
-	case protocol.PhaseWaiting, protocol.PhaseFrozen, protocol.PhaseBaking, protocol.PhaseGateRunning, protocol.PhaseAwaitingApproval:
+	case protocol.PhaseFrozen, protocol.PhaseBaking, protocol.PhaseGateRunning, protocol.PhaseAwaitingApproval:
 		return o.unhealthy
 	}
 	return false

@@ -360,7 +360,7 @@ func TestSpec11_2_RunsAreWokenAtTheEndOfAStepAndOfARollback(t *testing.T) {
 	}
 	for phase, want := range map[protocol.Phase]bool{
 		protocol.PhaseFrozen: true, protocol.PhaseGateRunning: true, protocol.PhaseBaking: true, protocol.PhaseAwaitingApproval: true,
-		protocol.PhaseWaiting: true, protocol.PhasePaused: false,
+		protocol.PhaseWaiting: false, protocol.PhasePaused: false,
 	} {
 		now := time.Unix(1000, 0)
 		p := &pass{run: &runs.Run{Phase: phase}, state: &runState{}}

@@ -86,10 +86,11 @@ func (p *TLSProxy) serve(ctx context.Context, listener net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var connections sync.WaitGroup
 	defer connections.Wait()
-	defer cancel()                          // also after an error, so that the process ends
-	defer func() { _ = listener.Close() }() // the next serve listens on the same address
-	context.AfterFunc(ctx, func() { _ = listener.Close() })
-	clients := tls.NewListener(netutil.LimitListener(listener, maxProxied), &tls.Config{GetConfigForClient: p.config})
+	defer cancel() // also after an error, so that the process ends
+	limited := netutil.LimitListener(listener, maxProxied)
+	defer func() { _ = limited.Close() }() // the next serve listens on the same address
+	context.AfterFunc(ctx, func() { _ = limited.Close() })
+	clients := tls.NewListener(limited, &tls.Config{GetConfigForClient: p.config})
 	for {
 		conn, err := clients.Accept()
 		switch {

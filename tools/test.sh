@@ -14,8 +14,8 @@ disturbing='FleetRollsOut|ConnectionToTheFleet|ClusterWideLimit|LateCache|OlderT
 # webhook may wait.
 alone='AnUpgradeRejectsNoPod'
 
-# Background processes of a script ignore an interrupt, and outlive the script, so the script ends its process group.
-trap 'trap - INT TERM; kill 0' INT TERM
+# Background processes of a script ignore an interrupt, so the script ends its process group.
+trap 'trap - INT; kill 0' INT
 
 # The tests use their own Temporal servers, and not the Temporal configuration of the user.
 unset "${!TEMPORAL_@}"

@@ -125,10 +125,8 @@ func (a app) sharedMounts(into *corev1.Container, transferred []appVariable) (mo
 			}
 			mounts = append(mounts, mount)
 			referenced := variables.referencedBy(mount.SubPathExpr, own)
-			if len(referenced) > 0 {
-				given.add(referenced)
-				variables.lacks = nil // A variable that the sidecar did not have before may differ now.
-			}
+			given.add(referenced)
+			variables.forgetDefinedTwice(referenced)
 			needed = append(needed, referenced...)
 		}
 		if unshared != "" {

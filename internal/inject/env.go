@@ -161,6 +161,14 @@ func (r *references) missing(expression string, own, known map[string]bool) lack
 	return r.missingBefore(expression, len(r.of.Env), own, known)
 }
 
+// forgetDefinedTwice drops the results of missing if the container defines one of these variables, which the
+// sidecar gets now, more than once. Another variable of the same name differs from now on.
+func (r *references) forgetDefinedTwice(variables []appVariable) {
+	if slices.ContainsFunc(variables, func(variable appVariable) bool { return len(r.positions[variable.Name]) > 1 }) {
+		r.lacks = nil
+	}
+}
+
 // missingBefore applies missing to a value that the kubelet expands with the variables before a position.
 func (r *references) missingBefore(value string, before int, own, known map[string]bool) lack {
 	var first lack
