@@ -76,7 +76,6 @@ func (p *DryRunPod) permit(containers []map[string]any) {
 			p.removeStandbyPorts()
 		}
 		p.permitSleep(container)
-		p.permitClaims(container)
 	}
 }
 
@@ -87,18 +86,6 @@ func (p *DryRunPod) permitSleep(container map[string]any) {
 		seconds, _, _ := unstructured.NestedInt64(container, "lifecycle", hook, "sleep", "seconds")
 		if known, _ := p.Spec[field].(int64); seconds > max(known, standard) {
 			p.Spec[field] = seconds
-		}
-	}
-}
-
-// permitClaims adds the resource claims of the pod that a container uses.
-func (p *DryRunPod) permitClaims(container map[string]any) {
-	claims, _, _ := unstructured.NestedFieldNoCopy(container, "resources", "claims")
-	for _, claim := range objects(claims) {
-		added := map[string]any{"name": claim["name"], "resourceClaimName": "claim"}
-		known, _ := p.Spec["resourceClaims"].([]any)
-		if !slices.ContainsFunc(known, func(other any) bool { return reflect.DeepEqual(other, added) }) {
-			p.Spec["resourceClaims"] = append(known, added)
 		}
 	}
 }

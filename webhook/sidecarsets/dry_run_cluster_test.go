@@ -82,8 +82,6 @@ func (a *environment) answers() {
 		`{containers: [{name: a, image: b, securityContext: {procMount: Unmasked}}]}`: nil,
 		// A hook may sleep for at most the grace period of the pod.
 		`{containers: [{name: a, image: b, lifecycle: {preStop: {sleep: {seconds: 60}}}}, {name: c, image: b, lifecycle: {preStop: {sleep: {seconds: 45}}}}]}`: nil,
-		// A container may use only claims of the pod.
-		`{containers: [{name: a, image: b, resources: {claims: [{name: gpu}]}}, {name: c, image: b, resources: {claims: [{name: gpu}, {name: net}]}}]}`: nil,
 		// Kubernetes accepts a HostProcess container only in a HostProcess pod in the network of the host.
 		`{containers: [{name: a, image: b, securityContext: {windowsOptions: {hostProcess: true}}}], initContainers: [{name: i, image: b}]}`:                                                            nil,
 		`{containers: [{name: h, image: b, ports: [{containerPort: 1}], securityContext: {windowsOptions: {hostProcess: true}}, upgradeStrategy: {upgradeType: HotUpgrade, hotUpgradeEmptyImage: e}}]}`: nil,
