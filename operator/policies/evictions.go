@@ -2,12 +2,14 @@ package policies
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/protocol"
@@ -20,7 +22,7 @@ const evictionInterval = 10 * time.Second
 
 // Evictions starts and reads the workflows that evict pods. runs.Client implements Evictions.
 type Evictions interface {
-	Evictions(ctx context.Context, start protocol.EvictionInput, outdated bool) (*protocol.EvictionView, error)
+	Evictions(ctx context.Context, start protocol.EvictionInput, wakes func(*protocol.EvictionView) bool) (*protocol.EvictionView, error)
 }
 
 // Metrics are the metrics of evictions.
@@ -73,10 +75,16 @@ func (w *Writer) evictionsOf(ctx context.Context, policy *outriggerv1.RolloutPol
 	if !policy.Spec.Evicts() || policy.DeletionTimestamp != nil || !sets.any && known == nil {
 		return nil, nil
 	}
-	view, err := w.evictions.Evictions(ctx, startOf(policy), sets.outdated)
+	woken := w.woken[policy.UID]
+	isNew := func(set types.UID) bool { return !slices.Contains(woken, set) }
+	view, err := w.evictions.Evictions(ctx, startOf(policy), func(view *protocol.EvictionView) bool {
+		// The run may wait for the pods of other SidecarSets, which may never be evicted.
+		return len(sets.outdated) > 0 && view.Remaining == 0 || slices.ContainsFunc(sets.outdated, isNew)
+	})
 	if err != nil || view == nil {
 		return known, err
 	}
+	w.woken[policy.UID] = sets.outdated
 	w.left[policy.UID] = view.Left
 	status := &outriggerv1.EvictionStatus{
 		WorkflowID: protocol.EvictionWorkflowID(policy.Name, policy.UID),
@@ -91,9 +99,12 @@ func (w *Writer) evictionsOf(ctx context.Context, policy *outriggerv1.RolloutPol
 	return status, nil
 }
 
-// appliedSets tells whether a policy applies to at least one SidecarSet, and whether the status of at least
-// one such SidecarSet shows outdated pods.
-type appliedSets struct{ any, outdated bool }
+// appliedSets tells whether a policy applies to at least one SidecarSet, and names the SidecarSets whose
+// status shows outdated pods.
+type appliedSets struct {
+	any      bool
+	outdated []types.UID
+}
 
 // applied returns the appliedSets of each policy by its name.
 func applied(sets []v1alpha1.SidecarSet, policies []outriggerv1.RolloutPolicy) (map[string]appliedSets, error) {
@@ -106,8 +117,11 @@ func applied(sets []v1alpha1.SidecarSet, policies []outriggerv1.RolloutPolicy) (
 		if policy != nil {
 			// The pods of a SidecarSet that is being deleted are not evicted. The operator does not update
 			// the status of such a SidecarSet.
-			outdated := sets[i].DeletionTimestamp == nil && hasOutdatedPods(&sets[i])
-			byName[policy.Name] = appliedSets{any: true, outdated: byName[policy.Name].outdated || outdated}
+			outdated := byName[policy.Name].outdated
+			if sets[i].DeletionTimestamp == nil && hasOutdatedPods(&sets[i]) {
+				outdated = append(outdated, sets[i].UID)
+			}
+			byName[policy.Name] = appliedSets{any: true, outdated: outdated}
 		}
 	}
 	return byName, nil

@@ -19,14 +19,14 @@ import (
 
 // recorded returns the view of a run, and records the inputs of starts.
 type recorded struct {
-	view     *protocol.EvictionView
-	err      error
-	starts   []protocol.EvictionInput
-	outdated bool
+	view   *protocol.EvictionView
+	err    error
+	starts []protocol.EvictionInput
+	woken  bool
 }
 
-func (r *recorded) Evictions(_ context.Context, start protocol.EvictionInput, outdated bool) (*protocol.EvictionView, error) {
-	r.starts, r.outdated = append(r.starts, start), outdated
+func (r *recorded) Evictions(_ context.Context, start protocol.EvictionInput, wakes func(*protocol.EvictionView) bool) (*protocol.EvictionView, error) {
+	r.starts, r.woken = append(r.starts, start), r.view != nil && wakes(r.view)
 	return r.view, r.err
 }
 
@@ -40,7 +40,7 @@ func evicting() *outriggerv1.RolloutPolicy {
 
 func (r *recorded) status(t *testing.T, policy *outriggerv1.RolloutPolicy, sets ...v1alpha1.SidecarSet) *outriggerv1.EvictionStatus {
 	t.Helper()
-	w := &Writer{evictions: r, left: map[types.UID][]string{}}
+	w := &Writer{evictions: r, left: map[types.UID][]string{}, woken: map[types.UID][]types.UID{}}
 	applied, err := applied(sets, []outriggerv1.RolloutPolicy{*policy})
 	require.NoError(t, err)
 	status, err := w.evictionsOf(t.Context(), policy, applied[policy.Name])
@@ -70,7 +70,7 @@ func TestSpec13_5_StatusShowsTheRun(t *testing.T) {
 		Overdue: true, Failed: failed, Paused: true, PausedBy: "ann", PauseReason: "lunch",
 	}
 	assert.Equal(t, want, r.status(t, evicting(), v1alpha1.SidecarSet{}))
-	assert.False(t, r.outdated)
+	assert.False(t, r.woken)
 }
 
 func TestSpec13_5_ALostRunContinuesFromStatus(t *testing.T) {
@@ -94,7 +94,7 @@ func TestSpec13_5_ALostRunContinuesFromStatus(t *testing.T) {
 
 func TestSpec8_8_AnOutageKeepsTheNamesOfTheSidecarSetsWithoutEvictions(t *testing.T) {
 	r := &recorded{view: &protocol.EvictionView{Left: []string{"logs"}}}
-	w := &Writer{evictions: r, metrics: NewMetrics(prometheus.NewRegistry()), left: map[types.UID][]string{}}
+	w := &Writer{evictions: r, metrics: NewMetrics(prometheus.NewRegistry()), left: map[types.UID][]string{}, woken: map[types.UID][]types.UID{}}
 	policies, sets := []outriggerv1.RolloutPolicy{*evicting()}, []v1alpha1.SidecarSet{{ObjectMeta: metav1.ObjectMeta{Name: "logs"}}}
 	evicted := func() map[string]bool {
 		statuses := make([]outriggerv1.RolloutPolicyStatus, len(policies))
@@ -119,9 +119,29 @@ func TestSpec13_5_OutdatedPodsWakeTheRun(t *testing.T) {
 		set := v1alpha1.SidecarSet{}
 		set.Status.Conditions = []metav1.Condition{{Type: kind, Reason: reason}}
 		r.status(t, evicting(), set)
-		assert.True(t, r.outdated, reason)
+		assert.True(t, r.woken, reason)
 		set.DeletionTimestamp = &metav1.Time{Time: since}
 		r.status(t, evicting(), set)
-		assert.False(t, r.outdated, "a finalizer may keep a deleted SidecarSet for days")
+		assert.False(t, r.woken, "a finalizer may keep a deleted SidecarSet for days")
 	}
+}
+
+// A pod that is never evicted remains forever.
+func TestSpec13_5_TheFirstOutdatedPodsOfASidecarSetWakeTheRun(t *testing.T) {
+	r := &recorded{view: &protocol.EvictionView{Remaining: 1}}
+	w := &Writer{evictions: r, left: map[types.UID][]string{}, woken: map[types.UID][]types.UID{}}
+	woken := func(outdated ...types.UID) bool {
+		_, err := w.evictionsOf(t.Context(), evicting(), appliedSets{any: true, outdated: outdated})
+		require.ErrorIs(t, err, r.err)
+		return r.woken
+	}
+	assert.True(t, woken("a"), "the operator has just started")
+	assert.False(t, woken("a"))
+	r.err = errors.New("the signal failed")
+	woken("a", "b")
+	r.err = nil
+	assert.True(t, woken("a", "b"))
+	assert.False(t, woken("a", "b"))
+	assert.False(t, woken("b"))
+	assert.True(t, woken("a", "b"), "the pods of a are outdated again")
 }

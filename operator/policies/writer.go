@@ -34,7 +34,7 @@ import (
 // interval is the time from an event to the next reconcile. All events within interval cause one reconcile.
 const interval = time.Second
 
-// Writer writes into the status of each RolloutPolicy which SidecarSets the policy applies to. A change of
+// Writer records in the status of each RolloutPolicy the SidecarSets to which the policy applies. A change of
 // one policy can change the SidecarSets of all other policies, so each reconcile covers all policies.
 type Writer struct {
 	sets, policies client.Reader
@@ -45,12 +45,14 @@ type Writer struct {
 	// left contains, for each policy whose evictions were read, the names of the SidecarSets whose outdated pods
 	// are never evicted.
 	left map[types.UID][]string
+	// woken contains, for each policy, the SidecarSets with outdated pods for which the run was woken.
+	woken map[types.UID][]types.UID
 }
 
 // AddTo adds a Writer to a manager. In a cluster without the definition of RolloutPolicies, AddTo adds
 // the Writer once the definition is installed.
 func AddTo(mgr manager.Manager, direct client.Client, evictions Evictions, metrics *Metrics, evicting *Evicting) error {
-	w := &Writer{sets: mgr.GetClient(), writer: direct, evictions: evictions, metrics: metrics, evicting: evicting, left: map[types.UID][]string{}}
+	w := &Writer{sets: mgr.GetClient(), writer: direct, evictions: evictions, metrics: metrics, evicting: evicting, left: map[types.UID][]string{}, woken: map[types.UID][]types.UID{}}
 	installed, err := kube.WhenInstalled(mgr, outriggerv1.GroupVersion.WithKind("RolloutPolicy"), func(policies cache.Cache) error {
 		return w.start(mgr, policies)
 	})
@@ -158,9 +160,11 @@ func (w *Writer) readEvictions(ctx context.Context, applied map[string]appliedSe
 	return result
 }
 
-// forget removes the views of deleted policies.
+// forget removes the entries of deleted policies.
 func (w *Writer) forget(policies []outriggerv1.RolloutPolicy) {
-	maps.DeleteFunc(w.left, func(uid types.UID, _ []string) bool {
+	deleted := func(uid types.UID) bool {
 		return !slices.ContainsFunc(policies, func(p outriggerv1.RolloutPolicy) bool { return p.UID == uid })
-	})
+	}
+	maps.DeleteFunc(w.left, func(uid types.UID, _ []string) bool { return deleted(uid) })
+	maps.DeleteFunc(w.woken, func(uid types.UID, _ []types.UID) bool { return deleted(uid) })
 }

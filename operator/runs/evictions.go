@@ -17,9 +17,9 @@ import (
 
 // Evictions starts the workflow that evicts the pods of a RolloutPolicy, unless the workflow is running.
 // Evictions returns the newest view of the workflow, or nil if the workflow has no view yet. start names
-// the policy, and is the input of a new workflow. outdated is set if pods have to be recreated. In this
-// case, Evictions wakes a running workflow whose view shows no such pods.
-func (c *Client) Evictions(ctx context.Context, start protocol.EvictionInput, outdated bool) (*protocol.EvictionView, error) {
+// the policy, and is the input of a new workflow. Evictions wakes a running workflow if wakes returns true
+// for the view of the workflow.
+func (c *Client) Evictions(ctx context.Context, start protocol.EvictionInput, wakes func(*protocol.EvictionView) bool) (*protocol.EvictionView, error) {
 	if c.Unreachable() {
 		// Without this check, the policies would wait one after another for the timeout of a call.
 		return nil, fmt.Errorf("ask for the evictions of RolloutPolicy %s: Temporal does not respond", start.Policy.Name)
@@ -39,7 +39,7 @@ func (c *Client) Evictions(ctx context.Context, start protocol.EvictionInput, ou
 	if err := c.converter.FromPayload(info.GetMemo().GetFields()[protocol.EvictionMemo], &view); err != nil {
 		return nil, fmt.Errorf("read the memo %s of workflow %s: %w", protocol.EvictionMemo, id, err)
 	}
-	if outdated && view != nil && view.Remaining == 0 {
+	if view != nil && wakes(view) {
 		if _, err := c.signal(ctx, run, protocol.WakeSignal, nil); err != nil {
 			return nil, fmt.Errorf("wake the evictions of RolloutPolicy %s: %w", start.Policy.Name, err)
 		}
