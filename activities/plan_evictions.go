@@ -294,9 +294,17 @@ func (s *evictionScan) notMatched(set *v1alpha1.SidecarSet, namespace string, in
 	return found, err
 }
 
+// registered reports whether the webhook is installed and has rules. A user may replace the configuration.
+// Meanwhile, the SidecarSets wait, so that their pods may be evicted later, and the deadline continues (SPEC
+// 13.4.1).
+func (s *evictionScan) registered() bool { return s.installed != nil && len(s.installed.Rules) > 0 }
+
 // called reports whether the API server calls the webhook for the replacement of a pod.
 func (s *evictionScan) called(pod *corev1.Pod, labels func(string) (map[string]string, error)) (bool, error) {
-	if s.installed == nil || len(s.installed.Rules) == 0 || !s.webhook.Pod(pod) {
+	if !s.registered() {
+		return true, nil // The SidecarSets of the pod wait.
+	}
+	if !s.webhook.Pod(pod) {
 		return false, nil
 	}
 	called, known := s.namespaces[pod.Namespace]
@@ -327,6 +335,9 @@ func (s *evictionScan) add(pod *corev1.Pod, ready bool, set string, outdated boo
 
 // waits returns the reason why no pod may be evicted for a SidecarSet now, or an empty string.
 func (s *evictionScan) waits(set *v1alpha1.SidecarSet, plan *rollout.Plan) (string, error) {
+	if !s.registered() {
+		return notCalled, nil
+	}
 	reason, err := s.notEvictable(set, s.installed, s.policies, s.freezes)
 	if err == nil && reason == "" && plan.Phase != protocol.PhaseComplete {
 		reason = "the rollout of SidecarSet " + set.Name + " has not ended"
