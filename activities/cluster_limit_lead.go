@@ -131,7 +131,7 @@ func (f *ClusterLimit) outdated() map[string]limitShare {
 
 // recount counts the slots that a SidecarSet uses, and stores the count unless a batch has sent
 // newer numbers. The unseen writes are counted before the pods in the cache. A write that reaches
-// the cache between both counts is therefore counted twice. In the opposite order, the write
+// the cache between the two counts is therefore counted twice. In the opposite order, the write
 // would not be counted at all.
 func (a *Activities) recount(ctx context.Context, name string, before limitShare) {
 	var late, n, used int

@@ -63,7 +63,7 @@ func (a *Activities) CleanUp(ctx context.Context) error {
 }
 
 // cleanUp removes the entries of a SidecarSet from the conditions of its pods if the SidecarSet is deleted.
-// cleanUp reads the pods before the SidecarSet. If the SidecarSet is recreated between both reads and the new
+// cleanUp reads the pods before the SidecarSet. If the SidecarSet is recreated between the two reads and the new
 // run writes an entry, the resourceVersions of the pods change, and the write of cleanUp fails.
 func (a *Activities) cleanUp(ctx context.Context, set string) error {
 	pods, err := a.Index.Of(set)

@@ -62,7 +62,7 @@ func (a *Activities) revision(ctx context.Context, set *v1alpha1.SidecarSet, nam
 	return recorded, nil
 }
 
-// checkRollback replaces the rollback of a failure by a pause if the revision is missing, forbidden, or
+// checkRollback replaces the rollback of a failure with a pause if the revision is missing, forbidden, or
 // invalid. If the API server cannot be read for another reason, checkRollback returns the error.
 func (a *Activities) checkRollback(ctx context.Context, set *v1alpha1.SidecarSet, failure *protocol.Failure) error {
 	if failure == nil || failure.Quarantine == nil {

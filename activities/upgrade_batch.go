@@ -240,7 +240,7 @@ func (b *upgradeBatch) withinLimit(ctx context.Context, set *v1alpha1.SidecarSet
 // notInCache counts the pods that this batch has written or is writing, and that the cache does not show as
 // written.
 func (b *upgradeBatch) notInCache(ctx context.Context) (int, error) {
-	// The pending writes are counted first. A write that ends between both counts is therefore
+	// The pending writes are counted first. A write that ends between the two counts is therefore
 	// counted twice. In the opposite order, the write would not be counted at all.
 	pending := int(b.pool.pending.Load())
 	b.own.add(b.outcome.newWrites())

@@ -114,8 +114,8 @@ func (s *shared) setImage(ctx context.Context, c *cluster, of string, images []s
 	return done, nil
 }
 
-// showPause replaces the pause in the status by the pause of the open run, because the operator records the
-// begin and the end of a pause with a delay. If the run does not respond, showPause keeps the pause in the
+// showPause replaces the pause in the status with the pause of the open run, because the operator records the
+// start and the end of a pause with a delay. If the run does not respond, showPause keeps the pause in the
 // status.
 func (s *shared) showPause(ctx context.Context, set *v1alpha1.SidecarSet) {
 	status := set.Status.Rollout

@@ -54,8 +54,8 @@ func newCalls() *calls {
 	}
 }
 
-// of returns the call about set that is in progress, or that has ended and was not taken. Without such a
-// call, of returns nil.
+// of returns the call for set that is in progress, or that has ended but that take has not removed yet.
+// Without such a call, of returns nil.
 func (c *calls) of(set string) *call {
 	c.mu.Lock()
 	defer c.mu.Unlock()

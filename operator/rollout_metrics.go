@@ -28,7 +28,8 @@ type rolloutMetric struct {
 	fault         string
 	broken, slots int
 	counts        protocol.Counts
-	// changedAt is the time at which the generation, the counts of runCounts or the result of waits last changed.
+	// changedAt is the time at which the generation, the counts of runCounts or the result of waits last
+	// changed.
 	changedAt time.Time
 	// approvalSince is the time since which the rollout waits for an approval. approvalSince is zero if the
 	// rollout does not wait for an approval.
@@ -95,7 +96,7 @@ func (m *rolloutMetrics) Collect(metrics chan<- prometheus.Metric) {
 		"remaining": t.counts.Remaining, "not_upgradable": t.counts.NotUpgradable, "in_flight": t.counts.Unavailable, "broken": t.broken,
 	})
 	gauge("outrigger_rollout_window_pods", "Pods that all rollouts in progress together may make unavailable at once.", float64(t.slots))
-	gauge("outrigger_rollout_stalled_seconds", "Time since a rollout last made progress, for the rollout that has waited longest with pods left to upgrade or to become ready; 0 without any. Paused rollouts do not count.", t.stalled.Seconds())
+	gauge("outrigger_rollout_stalled_seconds", "Longest time since the last progress of a rollout, over all rollouts with pods left to upgrade or to become ready; 0 if there is no such rollout. Paused rollouts do not count.", t.stalled.Seconds())
 	gauge("outrigger_rollout_approval_wait_seconds", "Time since a rollout began to wait for an approval, for the rollout that has waited longest; 0 without any.", t.approval.Seconds())
 }
 

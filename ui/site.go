@@ -132,7 +132,8 @@ func parse(name string) *template.Template {
 	}).ParseFS(files, "page/layout.html", "page/"+name))
 }
 
-// toneClass returns the CSS class of a tone. The colour only repeats the meaning of the word.
+// toneClass returns the CSS class of a tone. The colour adds no information to the text of the element, so
+// the page is also readable without colours.
 func toneClass(tone view.Tone) string {
 	switch tone {
 	case view.Good:

@@ -57,7 +57,7 @@ func StageOf(set *v1alpha1.SidecarSet, run *protocol.RolloutStatus) *protocol.St
 	return stage.OfStatus(set)
 }
 
-// reached replaces the phase StepReached of the plan by the phase of the run, and sets the reason why the
+// reached replaces the phase StepReached of the plan with the phase of the run, and sets the reason why the
 // step has not ended.
 func (r *Rollout) reached(now time.Time) {
 	if r.Phase != protocol.PhaseStepReached {

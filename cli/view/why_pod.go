@@ -173,7 +173,7 @@ func bypasses(field string, selector *metav1.LabelSelector, of map[string]string
 	if compiled, err := metav1.LabelSelectorAsSelector(selector); err != nil || compiled.Matches(labels.Set(of)) {
 		return ""
 	}
-	return "the webhook of pods is not called for it: its " + field + " requires " + metav1.FormatLabelSelector(selector)
+	return "the webhook of pods does not cover this pod: its " + field + " requires " + metav1.FormatLabelSelector(selector)
 }
 
 func (i *injection) injected() bool { return record.Injected(i.Pod.Annotations, i.set.Name) }

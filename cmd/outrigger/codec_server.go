@@ -15,7 +15,7 @@ func newCodecServer(shared *flags) *cobra.Command {
 		Use:   "codec-server",
 		Short: "Decrypt payloads for the Temporal UI and CLI",
 		Long: "Serves POST /decode, and POST /encode if a key for encryption is set, for the Temporal UI and the temporal CLI (--codec-endpoint). " +
-			"Its clients can read all histories. Without a token it listens on the loopback address only.",
+			"Each client of the server can read all histories. Without a token it listens on the loopback address only.",
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			options, err := shared.options(args)
 			if err != nil {

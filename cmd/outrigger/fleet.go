@@ -266,9 +266,9 @@ func heardOf(registry *protocol.FleetRegistry, uid string) string {
 	case freeze == nil:
 		return "-"
 	case registry.Heard[uid] != freeze.Sequence && freeze.Frozen:
-		return "not heard of"
+		return "not received yet"
 	case registry.Heard[uid] != freeze.Sequence:
-		return "its end not heard of"
+		return "end not received yet"
 	case !freeze.Frozen:
 		return "-"
 	case freeze.Until != nil:

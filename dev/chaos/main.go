@@ -84,7 +84,7 @@ func inFolder(ctx context.Context, o options, plan []Fault, out io.Writer, durin
 func disturbed(ctx context.Context, o options, plan []Fault, dir string, out io.Writer, during func(context.Context, *fixture)) error {
 	var w *fixture
 	report := func(v observer.Violation) {
-		w.say("VIOLATION, seed %d: %s\n  faults in course:\n    %s", o.seed, v, w.inCourse())
+		w.say("VIOLATION, seed %d: %s\n  faults in progress:\n    %s", o.seed, v, w.inCourse())
 	}
 	w, err := newFixture(ctx, dir, o.pods, out, report)
 	if err != nil {

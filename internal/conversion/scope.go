@@ -91,7 +91,7 @@ func (s scope) replaceIn(spec map[string]any) {
 	maps.Copy(spec, s)
 }
 
-// namespaceToSelector replaces the scope by one selector. An annotation records the scope if
+// namespaceToSelector replaces the scope with one selector. An annotation records the scope if
 // scopeOf does not convert the selector back to the same scope.
 func namespaceToSelector(object map[string]any) {
 	remove(object, "metadata", "annotations", v1beta1.V1alpha1ScopeAnnotation)
@@ -114,9 +114,9 @@ func namespaceToSelector(object map[string]any) {
 	}
 }
 
-// selectorToNamespace replaces the selector by the scope. selectorToNamespace ignores an annotation that
-// does not match the selector, because a client has changed the selector since the annotation was written. A client
-// that writes spec.namespace in v1beta1 replaces the namespace of the scope.
+// selectorToNamespace replaces the selector with the scope. selectorToNamespace ignores an annotation that
+// does not match the selector, because a client has changed the selector since the annotation was written. A
+// client that writes spec.namespace in v1beta1 replaces the namespace of the scope.
 func selectorToNamespace(object map[string]any) {
 	annotation, _ := child(object, "metadata", "annotations")[v1beta1.V1alpha1ScopeAnnotation].(string)
 	remove(object, "metadata", "annotations", v1beta1.V1alpha1ScopeAnnotation)

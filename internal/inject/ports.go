@@ -33,7 +33,7 @@ func removePorts(twin *corev1.Container) {
 	}
 }
 
-// numberPorts replaces names of ports by numbers. Each action may be nil.
+// numberPorts replaces names of ports with numbers. Each action may be nil.
 func numberPorts(ports []corev1.ContainerPort, get *corev1.HTTPGetAction, socket *corev1.TCPSocketAction) {
 	if get != nil {
 		get.Port = numbered(ports, get.Port)

@@ -79,7 +79,8 @@ func Prepare(set *v1alpha1.SidecarSet, name string) (*Set, error) {
 	return prepared, nil
 }
 
-// encodeEntries encodes the entries for the annotations of pods (SPEC §2).
+// encodeEntries encodes the entry of the SidecarSet for each of the two hash annotations of a pod, with and
+// without images (SPEC §2).
 func (s *Set) encodeEntries(version *podstate.Version, revision string) (err error) {
 	entry := record.Entry{Hash: version.HashWithoutImage, SidecarSetName: s.Name, SidecarList: version.Names()}
 	if s.blank, err = record.EncodeEntry(entry); err != nil {

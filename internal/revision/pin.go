@@ -69,7 +69,7 @@ func FindPinned(set *v1alpha1.SidecarSet, sorted []*appsv1.ControllerRevision) (
 	return nil, fmt.Errorf("SidecarSet %s: inject custom version %q: %w", set.Name, version, ErrNoSuchRevision)
 }
 
-// Named returns the revision with a name, or nil.
+// Named returns the revision with the given name, or nil if there is none.
 func Named(revisions []*appsv1.ControllerRevision, name string) *appsv1.ControllerRevision {
 	for _, candidate := range revisions {
 		if candidate.Name == name {

@@ -34,9 +34,9 @@ type patchContainer struct {
 }
 
 // Patch returns the strategic merge patch that upgrades a pod in one write. The patch sets new images for
-// cold and native sidecars, and for the standby twins of hot sidecars. The pod must differ from the target in
-// nothing but images, or must have been resized to the target. Ordinary init containers keep their images
-// (SPEC §9.1).
+// cold and native sidecars, and for the standby twins of hot sidecars. The pod may differ from the target
+// only in images, or must have been resized to the target. Ordinary init containers keep their images (SPEC
+// §9.1).
 func Patch(pod *corev1.Pod, target Target, now metav1.Time) ([]byte, error) {
 	patch, err := upgradeOf(pod, target, now)
 	return patch, about(pod, err)

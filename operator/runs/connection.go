@@ -163,7 +163,7 @@ func (c *connection) update(change func()) {
 		return
 	}
 	if after != nil {
-		c.log.Info("Temporal takes no rollouts", "cause", after.Error())
+		c.log.Info("Temporal accepts no rollouts", "cause", after.Error())
 	} else {
 		c.log.Info("Temporal is available again")
 	}

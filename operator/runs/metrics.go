@@ -17,7 +17,7 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		available: factory.NewGauge(prometheus.GaugeOpts{
 			Name: "outrigger_engine_available",
-			Help: "1 while Temporal responds and takes rollouts, else 0.",
+			Help: "1 while Temporal responds and accepts rollouts, else 0.",
 		}),
 		starts: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "outrigger_handovers_total",

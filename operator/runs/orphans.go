@@ -68,8 +68,8 @@ func (o *Orphans) Add(set *v1alpha1.SidecarSet) {
 	o.queue.Add(orphan{Reference(set), set.Generation})
 }
 
-// TakeMismatch reports whether a comparison found that the run of a SidecarSet works on another generation.
-// TakeMismatch clears the finding.
+// TakeMismatch reports whether, since the last call for set, Orphans has found the run of the SidecarSet at
+// another generation.
 func (o *Orphans) TakeMismatch(set string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -32,8 +32,8 @@ import (
 	"github.com/outrigger/outrigger/kube/crd"
 )
 
-// propagationTime is the time that a definition must be unchanged before the migration. After this time,
-// the definition has reached all API servers. propagationTime is also the time between two attempts.
+// propagationTime is how long the CustomResourceDefinition must be unchanged before the migration starts. By
+// then, all API servers have observed the definition. propagationTime is also the time between two attempts.
 const propagationTime = 10 * time.Second
 
 // Migrator stores every SidecarSet in the storage version of the definition, and then removes all
@@ -85,7 +85,7 @@ func (m *Migrator) Reconcile(ctx context.Context, _ reconcile.Request) (reconcil
 		return reconcile.Result{}, nil // the creation of the definition causes the next reconcile
 	}
 	if err != nil && ctx.Err() == nil {
-		log.FromContext(ctx).Info("SidecarSets stay stored in several versions for now", "cause", err.Error())
+		log.FromContext(ctx).Info("cannot migrate the SidecarSets to the storage version; retrying", "cause", err.Error())
 	}
 	if err != nil || !done {
 		return reconcile.Result{RequeueAfter: propagationTime}, nil

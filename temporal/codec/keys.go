@@ -68,7 +68,7 @@ func (o Options) check() error {
 	return nil
 }
 
-// keyring contains the keys of one read.
+// keyring contains the keys that one read of the key directory returned.
 type keyring struct {
 	ciphers map[string]cipher.AEAD
 	// encrypting is the id of the key for encryption. The id is empty if payloads are only

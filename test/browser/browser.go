@@ -22,7 +22,7 @@ func Open(ctx context.Context, t *testing.T) context.Context {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
 	require.NoError(t, err, "apt-get install chromium")
-	// The sandbox does not work for root.
+	// Chromium does not start as root with its sandbox, so the sandbox is disabled.
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WindowSize(1360, 1000))
 	allocating, stop := chromedp.NewExecAllocator(ctx, options...)
 	t.Cleanup(stop)

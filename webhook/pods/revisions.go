@@ -57,7 +57,7 @@ func (h *Handler) resolve(ctx context.Context, request types.UID, pod *corev1.Po
 }
 
 // inject injects the versions. A former revision may conflict with content of another SidecarSet that was
-// validated later. In this case, inject replaces one former revision at a time by the newest content, and
+// validated later. In this case, inject replaces one former revision at a time with the newest content, and
 // finally all former revisions, until the injection succeeds (SPEC 11.5.2).
 func (r resolved) inject(pod *corev1.Pod, now metav1.Time) (*inject.Injection, error) {
 	injection, err := inject.Pod(pod, r.versions, now)
@@ -147,11 +147,11 @@ func (h *Handler) livePinned(ctx context.Context, set *compiledSet, missing erro
 	return found.(*appsv1.ControllerRevision), nil
 }
 
-// former returns the former revision. If the former revision is missing, or if revisions cannot be listed or read,
-// former returns the newest content, because a policy must not stop the creation of pods. former also returns the
-// newest content if no pod remains to be upgraded or recreated, and the new pod could not be upgraded in place or may
-// end before its upgrade (SPEC 11.5.5). Otherwise, a workload that deletes its last old pod before the workload
-// creates the next pod would never get the newest content.
+// former returns the former revision. If the former revision is missing, or if revisions cannot be listed or
+// read, former returns the newest content, because a policy must not stop the creation of pods. former also
+// returns the newest content if no pod remains to be upgraded or recreated, and the new pod could not be
+// upgraded in place or may end before its upgrade (SPEC 11.5.5). Otherwise, a workload that deletes its last
+// old pod before the workload creates the next pod would never get the newest content.
 func (h *Handler) former(ctx context.Context, set *compiledSet, pod *corev1.Pod) (*inject.Set, error) {
 	sorted, err := h.revisionsOf(ctx, set)
 	if err != nil {

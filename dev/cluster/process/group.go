@@ -62,8 +62,8 @@ var (
 	ErrUnknown = errors.New("unknown process")
 	// ErrShutdown is returned if the group was shut down.
 	ErrShutdown = errors.New("the process group is shut down")
-	// ErrEnded is returned if a process ended before the process was ready, or if a signal is sent to a
-	// process that does not run.
+	// ErrEnded is returned if a process ends before the process is ready, or if a signal is sent to a process
+	// that is not running.
 	ErrEnded = errors.New("it ended")
 )
 

@@ -1,4 +1,4 @@
-// Command check prints the requirements of a real node that this machine lacks.
+// Command check prints the requirements for a real node that this machine does not meet.
 package main
 
 import (

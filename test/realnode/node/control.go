@@ -126,7 +126,7 @@ func up(out io.Writer) error {
 	return err
 }
 
-// shell replaces this process by command, or by a shell, in the namespaces of the node.
+// shell replaces this process with command, or with a shell, in the namespaces of the node.
 func shell(command []string) error {
 	node, err := running()
 	if err != nil {
