@@ -151,7 +151,7 @@ func (s simulationSource) set(ctx context.Context, name string) (*v1alpha1.Sidec
 	err := s.Get(ctx, client.ObjectKey{Name: name}, set)
 	switch {
 	case kube.MissingKind(err):
-		return nil, fmt.Errorf("read SidecarSet %s: the API server does not serve SidecarSets: install Outrigger, or correct --kubeconfig: install Outrigger, or correct --kubeconfig", name)
+		return nil, fmt.Errorf("read SidecarSet %s: the API server does not serve SidecarSets: install Outrigger, or correct --kubeconfig", name)
 	case apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("SidecarSet %s does not exist: kubectl get sidecarsets lists the names for --sidecarset", name)
 	case err != nil:

@@ -9,7 +9,8 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// Warnings returns warnings about valid settings that prevent every injection or rollout (SPEC 5.28–5.32).
+// Warnings returns warnings about valid settings that prevent rollouts, or the creation of matched pods (SPEC
+// 5.28–5.30, 5.32).
 func Warnings(set *v1alpha1.SidecarSet) []string {
 	var warnings []string
 	if !Overlap(&set.Spec, &set.Spec) {

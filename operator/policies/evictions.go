@@ -69,7 +69,7 @@ func (m *Metrics) observe(statuses []outriggerv1.RolloutPolicyStatus) {
 // evictionsOf returns the state of the evictions of policy, and starts the workflow that evicts the pods if
 // the workflow is not running. If Temporal has lost the workflow, the new workflow starts with the state in
 // the status of policy. If the workflow cannot be read, evictionsOf returns the state in the status of
-// policy, and the newest view of the workflow stays in w.left.
+// policy, and w.left keeps the names from the last view of the workflow.
 func (w *Writer) evictionsOf(ctx context.Context, policy *outriggerv1.RolloutPolicy, sets appliedSets) (*outriggerv1.EvictionStatus, error) {
 	known := policy.Status.Evictions
 	if !policy.Spec.Evicts() || policy.DeletionTimestamp != nil || !sets.any && known == nil {
