@@ -21,6 +21,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/eviction"
 	"github.com/outrigger/outrigger/internal/podstate"
+	"github.com/outrigger/outrigger/internal/rollout"
 	"github.com/outrigger/outrigger/kube/watches"
 )
 
@@ -191,4 +192,18 @@ func TestSpec13_1_PodsAreEvictedOnlyForContentThatNewPodsGet(t *testing.T) {
 	}
 	set.Status.Conditions, set.Status.Rollout.Stage.UpTo = nil, new(intstr.FromString("100%"))
 	assert.Empty(t, reason(), "the last step gives the content to all new pods")
+}
+
+// A user replaces the configuration of the webhook. The pods may be evicted later, so the deadline continues.
+func TestSpec13_4_SidecarSetsWaitWhileTheWebhookIsNotRegistered(t *testing.T) {
+	a, _, _ := evictingCluster(t)
+	for name, installed := range map[string]*admissionregistrationv1.MutatingWebhook{"missing": nil, "without rules": {}} {
+		scan := &evictionScan{Activities: a, installed: installed}
+		waits, err := scan.waits(webSet(1), &rollout.Plan{Phase: protocol.PhaseComplete})
+		require.NoError(t, err)
+		assert.Equal(t, notCalled, waits, name)
+		scan.pods = map[types.UID]*eviction.Pod{"w1": {Pod: livePod(), Outdated: []string{"logs"}}}
+		scan.markNotCalled(nil)
+		assert.Empty(t, scan.pods["w1"].Waits, "the SidecarSet waits, and not the pod: %s", name)
+	}
 }
