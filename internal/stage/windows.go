@@ -72,11 +72,45 @@ func firstBegin(window protocol.Window, now time.Time) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, fmt.Errorf("timeZone: %w", err)
 	}
-	schedule, err := cron.ParseStandard(window.Schedule)
+	parsed, err := cron.ParseStandard(window.Schedule)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("schedule %q: %w", window.Schedule, err)
 	}
-	return schedule.Next(now.Add(-window.Duration).In(zone)), nil
+	schedule, ok := parsed.(*cron.SpecSchedule)
+	if !ok {
+		return time.Time{}, fmt.Errorf("schedule %q: an interval has no start on a clock; use a cron expression of five fields", window.Schedule)
+	}
+	return next(schedule, zone, now.Add(-window.Duration)), nil
+}
+
+// next returns the first time of a schedule after a time, on the wall clock of a zone, or zero. The schedule is
+// evaluated in UTC, because the cron library adds or skips days in zones whose clocks skip midnight.
+func next(schedule *cron.SpecSchedule, zone *time.Location, after time.Time) (first time.Time) {
+	schedule.Location = time.UTC
+	earlier, _ := offsets(after, zone)
+	for wall := after.UTC().Add(earlier); ; {
+		if wall = schedule.Next(wall); wall.IsZero() {
+			return first
+		}
+		smallest, largest := offsets(wall, zone)
+		if !first.IsZero() && !wall.Add(-largest).Before(first) {
+			return first
+		}
+		for _, offset := range []time.Duration{largest, smallest} {
+			at := wall.Add(-offset).In(zone)
+			if _, seconds := at.Zone(); time.Duration(seconds)*time.Second == offset && at.After(after) && (first.IsZero() || at.Before(first)) {
+				first = at
+			}
+		}
+	}
+}
+
+// offsets returns the offsets from UTC that the wall clock of a zone has around a time. The offsets differ only
+// if the clock is set on this day.
+func offsets(around time.Time, zone *time.Location) (smallest, largest time.Duration) {
+	_, before := around.Add(-24 * time.Hour).In(zone).Zone()
+	_, after := around.Add(24 * time.Hour).In(zone).Zone()
+	return time.Duration(min(before, after)) * time.Second, time.Duration(max(before, after)) * time.Second
 }
 
 // Closed returns a message for users if no window is open. The message is empty if a window is open. opens is

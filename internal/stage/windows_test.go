@@ -20,6 +20,9 @@ func TestSpec11_8_WindowsFollowTheWallClock(t *testing.T) {
 	office := protocol.Window{Schedule: "0 9 * * 1-5", Duration: 8 * time.Hour, TimeZone: "Europe/Berlin"}
 	night := protocol.Window{Schedule: "30 2 * * *", Duration: time.Hour, TimeZone: "Europe/Berlin"}
 	saturday := protocol.Window{Schedule: "0 22 * * 6", Duration: 12 * time.Hour, TimeZone: "Europe/Berlin"}
+	// Clocks skip the first hour of Friday 2026-04-24 in Cairo, and of Sunday 2026-09-06 in Santiago.
+	cairo := protocol.Window{Schedule: "0 9 * * 5", Duration: time.Hour, TimeZone: "Africa/Cairo"}
+	santiago := protocol.Window{Schedule: "0 9 * * 6", Duration: time.Hour, TimeZone: "America/Santiago"}
 	never := protocol.Window{Schedule: "0 0 30 2 *", Duration: time.Hour}
 	for _, c := range []struct {
 		name    string
@@ -44,6 +47,8 @@ func TestSpec11_8_WindowsFollowTheWallClock(t *testing.T) {
 		{"after a duration over the change", []protocol.Window{saturday}, "2026-03-29T09:00:00Z", false, "2026-04-04T20:00:00Z"},
 		{"one of two windows", []protocol.Window{office, saturday}, "2026-01-03T23:00:00Z", true, ""},
 		{"the next of two windows", []protocol.Window{office, saturday}, "2026-01-03T12:00:00Z", false, "2026-01-03T21:00:00Z"},
+		{"a skipped midnight skips no window", []protocol.Window{cairo}, "2026-04-20T00:00:00Z", false, "2026-04-24T06:00:00Z"},
+		{"a skipped midnight adds no window", []protocol.Window{santiago}, "2026-09-06T02:00:00Z", false, "2026-09-12T12:00:00Z"},
 		{"no window ever opens", []protocol.Window{never}, "2026-01-03T12:00:00Z", false, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -64,17 +69,19 @@ func TestSpec11_8_WindowsFollowTheWallClock(t *testing.T) {
 func TestSpec11_8_InvalidWindowsAreErrors(t *testing.T) {
 	for name, c := range map[string]struct {
 		window protocol.Window
+		field  string
 		says   string
 	}{
-		"schedule": {protocol.Window{Schedule: "61 9 * * *"}, `RolloutPolicy edge: windows[0]: schedule "61 9 * * *"`},
-		"timeZone": {protocol.Window{Schedule: "0 9 * * *", TimeZone: "Europe/Atlantis"}, "RolloutPolicy edge: windows[0]: timeZone: unknown time zone Europe/Atlantis"},
+		"schedule": {protocol.Window{Schedule: "61 9 * * *"}, "schedule", `RolloutPolicy edge: windows[0]: schedule "61 9 * * *"`},
+		"interval": {protocol.Window{Schedule: "@every 1h"}, "schedule", `RolloutPolicy edge: windows[0]: schedule "@every 1h": an interval has no start on a clock`},
+		"timeZone": {protocol.Window{Schedule: "0 9 * * *", TimeZone: "Europe/Atlantis"}, "timeZone", "RolloutPolicy edge: windows[0]: timeZone: unknown time zone Europe/Atlantis"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := Closed(during(c.window), time.Now())
 			require.ErrorContains(t, err, c.says)
 			assert.Equal(t, "edge", InvalidPolicy("fails: "+err.Error()))
 			written := outriggerv1.RolloutWindow{Schedule: c.window.Schedule, TimeZone: c.window.TimeZone}
-			require.ErrorContains(t, CheckWindows([]outriggerv1.RolloutWindow{{Schedule: "0 9 * * *"}, written}), "windows[1]: "+name)
+			require.ErrorContains(t, CheckWindows([]outriggerv1.RolloutWindow{{Schedule: "0 9 * * *"}, written}), "windows[1]: "+c.field)
 		})
 	}
 }
