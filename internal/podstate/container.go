@@ -106,19 +106,27 @@ func StartFailure(status *corev1.ContainerStatus) (reason string, failed bool) {
 	}
 }
 
-// FailedBefore reports whether the image that the kubelet could not pull differs from image, the image in the
-// spec of the pod. In this case, the kubelet has not tried the image of the spec yet.
+// FailedBefore reports whether the image that the kubelet could not pull or parse differs from image, the image
+// in the spec of the pod. In this case, the kubelet has not tried the image of the spec yet.
 func FailedBefore(status *corev1.ContainerStatus, image string) bool {
-	if reason, _ := StartFailure(status); reason != ImagePullBackOff {
+	beforeImage := `image "`
+	switch reason, _ := StartFailure(status); reason {
+	case ImagePullBackOff:
+	case invalidImageName:
+		beforeImage = `image tag "`
+	default:
 		return false
 	}
-	_, rest, named := strings.Cut(status.State.Waiting.Message, `image "`)
+	_, rest, named := strings.Cut(status.State.Waiting.Message, beforeImage)
 	pulled, _, _ := strings.Cut(rest, `"`)
 	return named && pulled != "" && canonicalImage(pulled) != canonicalImage(image)
 }
 
 // ImagePullBackOff is the reason of a container whose image cannot be pulled.
 const ImagePullBackOff = "ImagePullBackOff"
+
+// invalidImageName is the reason of a container whose image is not a valid reference.
+const invalidImageName = "InvalidImageName"
 
 // crashLoopBackOff is the reason of a container that is restarted after a backoff.
 const crashLoopBackOff = "CrashLoopBackOff"
@@ -130,11 +138,15 @@ type FailedStart struct {
 	Reason string
 	// Image is the image in the spec. The kubelet may still report the previous image.
 	Image string
+	// Before reports that the container failed for the same reason before the last upgrade. The kubelet may not
+	// have tried to start the new content yet, for example while it pulls the new image.
+	Before bool
 }
 
-// FailedStart returns the first container of the version that cannot start, or nil. Both twins of a hot
-// sidecar are checked. A container is skipped if only the former content of the container is known to fail.
-func (v *Version) FailedStart(pod *corev1.Pod) *FailedStart {
+// FailedStart returns the first container of the version that cannot start, or nil. A container with a failure
+// that existed before the last upgrade is returned only if no other container fails. Both twins of a hot sidecar
+// are checked. A container is skipped if only the content before the upgrade is known to fail.
+func (v *Version) FailedStart(pod *corev1.Pod) (before *FailedStart) {
 	for _, sidecar := range v.Sidecars {
 		for _, name := range sidecar.InPod() {
 			status, image := Status(pod, name, sidecar.Native), ""
@@ -142,26 +154,36 @@ func (v *Version) FailedStart(pod *corev1.Pod) *FailedStart {
 				image = container.Image
 			}
 			reason, failed := StartFailure(status)
-			if failed && !FailedBefore(status, image) && !v.crashedBefore(pod, name, reason) {
-				return &FailedStart{Container: name, Reason: reason, Image: image}
+			if !failed || FailedBefore(status, image) {
+				continue
+			}
+			start := &FailedStart{Container: name, Reason: reason, Image: image}
+			switch pending := v.pending(pod, name); {
+			case pending == nil, reason == ImagePullBackOff:
+				return start
+			case reason == crashLoopBackOff:
+			case reason != pending.StartFailure:
+				return start
+			case before == nil:
+				before, start.Before = start, true
 			}
 		}
 	}
-	return nil
+	return before
 }
 
-// crashedBefore reports whether the former content of a container is in a crash loop: the kubelet has not
-// observed the upgrade of the container yet.
-func (v *Version) crashedBefore(pod *corev1.Pod, container, reason string) bool {
-	if reason != crashLoopBackOff {
-		return false
-	}
+// pending returns the status of a container before an upgrade that the kubelet has not observed. The result is
+// nil if the kubelet has observed the upgrade, or if the record of the pod cannot be parsed.
+func (v *Version) pending(pod *corev1.Pod, container string) *record.ContainerStatus {
 	states, err := record.InPlaceStates(pod.Annotations)
 	if err != nil {
-		return false
+		return nil
 	}
-	_, pending := Pending(pod, states[v.Set])[container]
-	return pending
+	before, pending := Pending(pod, states[v.Set])[container]
+	if !pending {
+		return nil
+	}
+	return &before
 }
 
 // Blocked reports whether the pod has a container that cannot start and is not a sidecar of the SidecarSet. A

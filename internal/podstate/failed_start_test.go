@@ -33,18 +33,21 @@ func TestFailedStartsNameTheImageInTheSpecOfThePod(t *testing.T) {
 			Status: corev1.PodStatus{ContainerStatuses: statuses, InitContainerStatuses: inits},
 		}
 	}
+	invalid := waiting("cold", "cold:v1", "InvalidImageName")
+	invalid.State.Waiting.Message = `Failed to apply default image tag "cold:v 1": couldn't parse image name "cold:v 1": invalid reference format`
 	for name, c := range map[string]struct {
 		statuses, inits []corev1.ContainerStatus
 		want            *FailedStart
 	}{
 		"none":                                 {nil, nil, nil},
 		"being created":                        {[]corev1.ContainerStatus{waiting("cold", "cold:v2", "ContainerCreating")}, nil, nil},
-		"before its pull":                      {[]corev1.ContainerStatus{waiting("cold", "cold:v1", "ErrImagePull")}, nil, &FailedStart{"cold", "ImagePullBackOff", "cold:v2"}},
+		"before its pull":                      {[]corev1.ContainerStatus{waiting("cold", "cold:v1", "ErrImagePull")}, nil, &FailedStart{Container: "cold", Reason: "ImagePullBackOff", Image: "cold:v2"}},
 		"an image that was replaced":           {[]corev1.ContainerStatus{unpulled("cold:bad")}, nil, nil},
-		"an image by another name":             {[]corev1.ContainerStatus{unpulled("docker.io/library/cold:v2")}, nil, &FailedStart{"cold", "ImagePullBackOff", "cold:v2"}},
-		"a crash whose message names an image": {[]corev1.ContainerStatus{crashed}, nil, &FailedStart{"cold", "CrashLoopBackOff", "cold:v2"}},
-		"a twin":                               {[]corev1.ContainerStatus{waiting("hot-2", "empty", "CrashLoopBackOff")}, nil, &FailedStart{"hot-2", "CrashLoopBackOff", "hot:v2"}},
-		"native":                               {nil, []corev1.ContainerStatus{waiting("native", "native:v1", "CrashLoopBackOff")}, &FailedStart{"native", "CrashLoopBackOff", "native:v2"}},
+		"an image name that was replaced":      {[]corev1.ContainerStatus{invalid}, nil, nil},
+		"an image by another name":             {[]corev1.ContainerStatus{unpulled("docker.io/library/cold:v2")}, nil, &FailedStart{Container: "cold", Reason: "ImagePullBackOff", Image: "cold:v2"}},
+		"a crash whose message names an image": {[]corev1.ContainerStatus{crashed}, nil, &FailedStart{Container: "cold", Reason: "CrashLoopBackOff", Image: "cold:v2"}},
+		"a twin":                               {[]corev1.ContainerStatus{waiting("hot-2", "empty", "CrashLoopBackOff")}, nil, &FailedStart{Container: "hot-2", Reason: "CrashLoopBackOff", Image: "hot:v2"}},
+		"native":                               {nil, []corev1.ContainerStatus{waiting("native", "native:v1", "CrashLoopBackOff")}, &FailedStart{Container: "native", Reason: "CrashLoopBackOff", Image: "native:v2"}},
 		"container of the app":                 {[]corev1.ContainerStatus{waiting("app", "app:v1", "CrashLoopBackOff")}, nil, nil},
 	} {
 		assert.Equal(t, c.want, version.FailedStart(pod(c.statuses, c.inits)), name)
@@ -66,10 +69,28 @@ func TestSpec11_6_ACrashLoopOfTheFormerContentIsNoFailedStart(t *testing.T) {
 	assert.Nil(t, version.FailedStart(pod))
 
 	pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, waiting("other", crashLoopBackOff))
-	assert.Equal(t, &FailedStart{"other", crashLoopBackOff, "other:v1"}, version.FailedStart(pod), "the upgrade does not change this container")
+	assert.Equal(t, &FailedStart{Container: "other", Reason: crashLoopBackOff, Image: "other:v1"}, version.FailedStart(pod), "the upgrade does not change this container")
 	pod.Status.ContainerStatuses[0] = waiting("cold", ImagePullBackOff)
-	assert.Equal(t, &FailedStart{"cold", ImagePullBackOff, "cold:v2"}, version.FailedStart(pod))
+	assert.Equal(t, &FailedStart{Container: "cold", Reason: ImagePullBackOff, Image: "cold:v2"}, version.FailedStart(pod))
 	pod.Status.ContainerStatuses[0] = waiting("cold", crashLoopBackOff)
 	pod.Status.ContainerStatuses[0].RestartCount++
-	assert.Equal(t, &FailedStart{"cold", crashLoopBackOff, "cold:v2"}, version.FailedStart(pod), "the new content crashes")
+	assert.Equal(t, &FailedStart{Container: "cold", Reason: crashLoopBackOff, Image: "cold:v2"}, version.FailedStart(pod), "the new content crashes")
+}
+
+// The kubelet pulls the new image of container cold, and still reports the failure of the content before.
+func TestSpec11_6_AStartFailureBeforeTheUpgradeIsMarked(t *testing.T) {
+	const reason = "CreateContainerConfigError"
+	version := &Version{Set: "s", Sidecars: []Sidecar{{Name: "cold"}, {Name: "other"}}}
+	pod := &corev1.Pod{}
+	pod.Annotations = map[string]string{v1alpha1.InPlaceUpdateStateAnnotation: `{"s":{"lastContainerStatuses":{"cold":{"imageID":"","restartCount":0,"startFailure":"` + reason + `"}}}}`}
+	pod.Spec.Containers = []corev1.Container{{Name: "cold", Image: "cold:v2"}, {Name: "other", Image: "other:v1"}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "cold", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}}
+	assert.Equal(t, &FailedStart{Container: "cold", Reason: reason, Image: "cold:v2", Before: true}, version.FailedStart(pod))
+
+	pod.Status.ContainerStatuses[0].State.Waiting.Reason = "RunContainerError"
+	assert.Equal(t, &FailedStart{Container: "cold", Reason: "RunContainerError", Image: "cold:v2"}, version.FailedStart(pod), "the new content fails for another reason")
+
+	pod.Status.ContainerStatuses[0].State.Waiting.Reason = reason
+	pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: "other", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}})
+	assert.Equal(t, &FailedStart{Container: "other", Reason: reason, Image: "other:v1"}, version.FailedStart(pod), "the upgrade does not change this container")
 }

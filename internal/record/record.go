@@ -58,6 +58,8 @@ type ContainerStatus struct {
 	RestartCount *int32 `json:"restartCount,omitempty"`
 	// Image is the image string that the container was started with.
 	Image string `json:"image,omitempty"`
+	// StartFailure is the reason of the kubelet for a container that could not start.
+	StartFailure string `json:"startFailure,omitempty"`
 }
 
 // States maps the name of a SidecarSet to its newest in-place upgrade of the pod.

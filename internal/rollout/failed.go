@@ -53,7 +53,7 @@ func FindFailed(version *podstate.Version, pods []Pod, step *protocol.Step) (fai
 
 // failure describes the failure of a pod. The result is empty if the pod has not failed.
 func failure(version *podstate.Version, pod *Pod, step *protocol.Step) string {
-	if start := version.FailedStart(pod.Pod); start != nil {
+	if start := version.FailedStart(pod.Pod); start != nil && !start.Before {
 		return fmt.Sprintf("container %s: %s, image %s", start.Container, start.Reason, start.Image)
 	}
 	if pod.Crashes >= MaxCrashes {
@@ -74,15 +74,15 @@ type controlGroup struct {
 
 // add reports whether a pod belongs to the group, and counts such a pod.
 func (c *controlGroup) add(version *podstate.Version, pod *Pod) bool {
-	starts := version.FailedStart(pod.Pod) == nil
+	start := version.FailedStart(pod.Pod)
 	switch {
 	case !pod.Updated && pod.Upgradable:
 		c.old++
-		if pod.Unhealthy != 0 || pod.Recovering || !starts {
+		if pod.Unhealthy != 0 || pod.Recovering || start != nil {
 			c.oldFailed++
 		}
 		return true
-	case pod.Updated && (pod.UnavailableBefore && pod.Unhealthy != 0 || pod.Recovering) && pod.Crashes < MaxCrashes && starts:
+	case pod.Updated && (pod.UnavailableBefore && pod.Unhealthy != 0 || pod.Recovering) && pod.Crashes < MaxCrashes && (start == nil || start.Before):
 		c.dead++
 		return true
 	}

@@ -35,6 +35,18 @@ func notObserved(pods []Pod) []Pod {
 	return pods
 }
 
+// failedBefore changes pods so that the kubelet has not observed their upgrade, and their container failed for the
+// same reason before.
+func failedBefore(pods []Pod) []Pod {
+	for i := range pods {
+		status := &pods[i].Status.ContainerStatuses[0]
+		status.State.Waiting.Reason = "CreateContainerConfigError"
+		pods[i].Annotations = map[string]string{v1alpha1.InPlaceUpdateStateAnnotation: `{"s":{"lastContainerStatuses":{"side":{"imageID":"","restartCount":0,"startFailure":"CreateContainerConfigError"}}}}`}
+		status.ImageID, status.RestartCount = "", 0
+	}
+	return pods
+}
+
 func serving(state podstate.State, n int) (pods []Pod) {
 	for range n {
 		pods = append(pods, newPod("pod", state))
@@ -66,6 +78,7 @@ func TestSpec11_6_FailedPods(t *testing.T) {
 		{"pods that were created with the version have no upgrade to compare with", [][]Pod{failing(created, 2), serving(old, 8)}, 0},
 		{"pods of an ended rollout were available before they failed", [][]Pod{failing(ended, 2), serving(endedCrashed, 2), serving(old, 8)}, 0},
 		{"the crash loop of the former content", [][]Pod{notObserved(failing(restart, 2)), serving(old, 8)}, 0},
+		{"the content before the upgrade failed for the same reason", [][]Pod{failedBefore(failing(restart, 2)), serving(old, 8)}, 0},
 		{"a failing control group", [][]Pod{failing(restart, 2), failing(old, 8)}, 0},
 		{"half of the control group fails", [][]Pod{failing(restart, 4), failing(old, 2), serving(old, 2)}, 2},
 		{"a share of the control group is rounded up", [][]Pod{failing(restart, 2), failing(old, 1), serving(old, 9)}, 1},

@@ -109,3 +109,14 @@ func TestSpec9_1_AnInitContainerThatEndsIsNeverWritten(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []string{"first first:1", "mesh mesh:2", "own mesh:1"}, initImages(apply(t, nativePod(), patch)))
 }
+
+func TestSpec2_15_ThePatchRecordsWhyAContainerCouldNotStart(t *testing.T) {
+	pod := nativePod()
+	pod.Status.InitContainerStatuses[1].State.Waiting = &corev1.ContainerStateWaiting{Reason: "CreateContainerConfigError"}
+	patch, err := Patch(pod, nativeTarget("mesh:2"), now)
+	require.NoError(t, err)
+	states, err := record.InPlaceStates(apply(t, pod, patch).Annotations)
+	require.NoError(t, err)
+	assert.Equal(t, "CreateContainerConfigError", states["s"].LastContainerStatuses["mesh"].StartFailure)
+	assert.Empty(t, states["s"].LastContainerStatuses["z"].StartFailure)
+}

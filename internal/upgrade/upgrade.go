@@ -174,6 +174,7 @@ func (w *write) beforeChange(container *corev1.Container, status *corev1.Contain
 	}
 	if status != nil {
 		before.ImageID, before.RestartCount = status.ImageID, new(status.RestartCount)
+		before.StartFailure, _ = podstate.StartFailure(status)
 	}
 	return before
 }
