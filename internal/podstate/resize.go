@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/record"
 	"github.com/outrigger/outrigger/internal/revision"
 )
@@ -187,6 +188,11 @@ func (v *Version) resizeWait(pod *corev1.Pod, read *record.Record) string {
 	if _, resized := read.Resizes[v.Set]; !resized {
 		return ""
 	}
+	return resizeInProgress(pod)
+}
+
+// resizeInProgress returns the reason why the last resize of a pod is not complete, or "".
+func resizeInProgress(pod *corev1.Pod) string {
 	for _, kind := range []corev1.PodConditionType{corev1.PodResizePending, corev1.PodResizeInProgress} {
 		condition := Condition(pod, kind)
 		switch {
@@ -236,8 +242,35 @@ func (v *Version) judgeResources(state *State, pod *corev1.Pod, read *record.Rec
 func (v *Version) mayRestart(pod *corev1.Pod) bool {
 	for _, sidecar := range v.Sidecars {
 		for _, name := range sidecar.InPod() {
-			c := Container(pod, name, sidecar.Native)
-			if c != nil && slices.ContainsFunc(c.ResizePolicy, func(p corev1.ContainerResizePolicy) bool { return p.RestartPolicy == corev1.RestartContainer }) {
+			if resizeRestarts(Container(pod, name, sidecar.Native)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func resizeRestarts(c *corev1.Container) bool {
+	return c != nil && slices.ContainsFunc(c.ResizePolicy, func(p corev1.ContainerResizePolicy) bool { return p.RestartPolicy == corev1.RestartContainer })
+}
+
+// ResizeMayRestart reports whether a resize of a pod by any SidecarSet is in progress, and may restart a sidecar
+// of this SidecarSet. The kubelet never starts an infeasible resize. The result is false if the record of the pod
+// cannot be parsed.
+func ResizeMayRestart(pod *corev1.Pod) bool {
+	if pod.Annotations[v1alpha1.ResizeAnnotation] == "" || resizeInProgress(pod) == "" {
+		return false
+	}
+	read, err := record.Read(pod.Annotations)
+	if err != nil {
+		return false
+	}
+	if pending := Condition(pod, corev1.PodResizePending); pending != nil && pending.Reason == corev1.PodReasonInfeasible {
+		return false
+	}
+	for set := range read.Resizes {
+		for _, name := range read.Hashes[set].SidecarList {
+			if resizeRestarts(Container(pod, name, false)) || resizeRestarts(Container(pod, name, true)) {
 				return true
 			}
 		}

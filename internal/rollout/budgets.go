@@ -95,10 +95,13 @@ func desiredHealthy(spec *policyv1.PodDisruptionBudgetSpec, expected int) (int, 
 	return 0, nil
 }
 
-// healthy reports whether a pod is ready and is not being deleted, and no upgrade of any SidecarSet is about
-// to restart a container of the pod.
+// healthy reports whether a pod is ready and is not being deleted, and no upgrade or resize of any SidecarSet is
+// about to restart a container of the pod.
 func healthy(pod *corev1.Pod) bool {
 	if !podstate.True(pod, corev1.PodReady) || pod.DeletionTimestamp != nil {
+		return false
+	}
+	if podstate.ResizeMayRestart(pod) {
 		return false
 	}
 	states, err := record.InPlaceStates(pod.Annotations)
@@ -131,8 +134,7 @@ func (d *disruptions) needs(pod *Pod) bool {
 
 func (d *disruptions) full(pod *Pod) bool { return d.exhausted(pod) != nil }
 
-// take counts a pod that is healthy. A pod that waits for a resize is healthy until the resize restarts a
-// container.
+// take counts a pod that is healthy. A pod that is not healthy is not part of the allowed pods.
 func (d *disruptions) take(pod *Pod) {
 	if !healthy(pod.Pod) {
 		return

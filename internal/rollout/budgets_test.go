@@ -61,6 +61,16 @@ func pendingUpgrade(pod *corev1.Pod) {
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "side", Image: "side:v1", ImageID: "id-1", Ready: true}}
 }
 
+// pendingResize gives a pod a resize by SidecarSet other that restarts a container, and that the kubelet has not observed.
+func pendingResize(pod *corev1.Pod) {
+	pod.Annotations = map[string]string{
+		v1alpha1.ResizeAnnotation: `{"other":"hash"}`,
+		v1alpha1.HashAnnotation:   `{"other":{"hash":"hash","sidecarSetName":"other","sidecarList":["proxy"]}}`,
+	}
+	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "proxy", ResizePolicy: []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceMemory, RestartPolicy: corev1.RestartContainer}}})
+	pod.Generation, pod.Status.ObservedGeneration = 2, 1
+}
+
 func TestSpec11_11_BudgetsAllowAnUpgrade(t *testing.T) {
 	four := func(states ...podstate.State) []Pod {
 		var pods []Pod
@@ -79,6 +89,10 @@ func TestSpec11_11_BudgetsAllowAnUpgrade(t *testing.T) {
 		"a pod that is not ready needs no slot": {four(old, old, old, oldDown), nil, nil, []string{"d*"}},
 		"a pod of no SidecarSet counts":         {four(old, old, old), []Pod{budgeted("x", oldDown)}, nil, []string{}},
 		"an upgrade of another SidecarSet that the kubelet has not observed counts": {four(old, old, old), []Pod{budgeted("x", old, pendingUpgrade)}, nil, []string{}},
+		"a resize by another SidecarSet that restarts a container counts":           {four(old, old, old), []Pod{budgeted("x", old, pendingResize)}, nil, []string{}},
+		"an infeasible resize by another SidecarSet restarts nothing": {four(old, old, old), []Pod{budgeted("x", old, pendingResize, func(pod *corev1.Pod) {
+			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonInfeasible})
+		})}, nil, []string{"a"}},
 		"the status knows an unhealthy pod that the cache does not show": {four(old, old, old, old), nil, func(b *policyv1.PodDisruptionBudget) {
 			b.Status.CurrentHealthy, b.Status.DisruptionsAllowed = 3, 0
 		}, []string{}},
