@@ -247,10 +247,10 @@ func (s *evictionScan) set(ctx context.Context, stored *v1alpha1.SidecarSet) err
 		if pod.UnavailableByUpgrade() {
 			of.Unavailable = append(of.Unavailable, eviction.OwnerOf(pod.Pod))
 		}
-		s.add(pod.Pod, podstate.Ready(pod.Pod), set.Name, !pod.Updated && !pod.Upgradable)
+		s.add(pod.Pod, set.Name, !pod.Updated && !pod.Upgradable)
 	}
 	for _, pod := range others {
-		s.add(pod, podstate.Ready(pod), set.Name, true)
+		s.add(pod, set.Name, true)
 	}
 	s.sets[set.Name] = of
 	return nil
@@ -319,15 +319,13 @@ func (s *evictionScan) called(pod *corev1.Pod, labels func(string) (map[string]s
 	return called, nil
 }
 
-// add adds a pod of a SidecarSet. If several SidecarSets match a pod, the pod is ready only if the pod is
-// ready for each of the SidecarSets.
-func (s *evictionScan) add(pod *corev1.Pod, ready bool, set string, outdated bool) {
+// add adds a pod of a SidecarSet.
+func (s *evictionScan) add(pod *corev1.Pod, set string, outdated bool) {
 	known := s.pods[pod.UID]
 	if known == nil {
-		known = &eviction.Pod{Pod: pod, Ready: true}
+		known = &eviction.Pod{Pod: pod, Ready: podstate.Ready(pod)}
 		s.pods[pod.UID] = known
 	}
-	known.Ready = known.Ready && ready
 	if outdated {
 		known.Outdated = append(known.Outdated, set)
 	}

@@ -191,18 +191,26 @@ func (c *cluster) input(ctx context.Context, set *v1alpha1.SidecarSet, namespace
 	if match.MatchesNothing(set.Spec.Selector) || one != "" && namespace != "" && one != namespace {
 		return in, nil
 	}
+	if in.Pods, err = listPods(ctx, c, c.page, client.MatchingLabelsSelector{Selector: scope.PodSelector()}, client.InNamespace(cmp.Or(one, namespace))); err != nil {
+		return nil, explain(err, "list the pods of SidecarSet "+set.Name)
+	}
+	return in, nil
+}
+
+// listPods lists pods in pages. A page of zero lists all pods at once, because a cache does not accept continue
+// tokens.
+func listPods(ctx context.Context, reader client.Reader, page int64, options ...client.ListOption) ([]*corev1.Pod, error) {
+	var pods []*corev1.Pod
 	for next := ""; ; {
 		var list corev1.PodList
-		if err := c.List(ctx, &list, client.MatchingLabelsSelector{Selector: scope.PodSelector()}, client.InNamespace(cmp.Or(one, namespace)),
-			client.Limit(c.page), client.Continue(next)); err != nil {
-			return nil, explain(err, "list the pods of SidecarSet "+set.Name)
+		if err := reader.List(ctx, &list, append(options, client.Limit(page), client.Continue(next))...); err != nil {
+			return nil, err
 		}
 		for i := range list.Items {
-			in.Pods = append(in.Pods, &list.Items[i])
+			pods = append(pods, &list.Items[i])
 		}
-		// The continue token of a cache is ignored, because a cache does not accept continue tokens.
-		if next = list.Continue; next == "" || c.page == 0 {
-			return in, nil
+		if next = list.Continue; next == "" || page == 0 {
+			return pods, nil
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.temporal.io/api/common/v1"
 	"go.temporal.io/api/history/v1"
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
@@ -66,27 +67,36 @@ func (s *shared) runHistory(ctx context.Context, set *v1alpha1.SidecarSet, limit
 		if cause := cmp.Or(err, unreadable); cause != nil && all.ChangesUnknown == "" {
 			all.ChangesUnknown = cause.Error()
 		}
-		if err != nil {
+		var deleted *serviceerror.NotFound
+		if err != nil && !errors.As(err, &deleted) {
 			break // Reads of other runs would time out, too.
 		}
 	}
 	return all
 }
 
+// runsPerPage is the number of runs in a page of the list of runs. Temporal returns at most 1000 runs in a page.
+const runsPerPage = 1000
+
 func (r *runs) list(ctx context.Context, set *v1alpha1.SidecarSet, limit int) ([]view.RunRow, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	listed, err := r.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-		Namespace: r.options.Namespace, PageSize: int32(limit), Query: fmt.Sprintf("WorkflowId = '%s'", protocol.WorkflowID(set.Name, set.UID)),
-	})
-	if err != nil {
-		return nil, r.explain(err)
+	request := &workflowservice.ListWorkflowExecutionsRequest{
+		Namespace: r.options.Namespace, PageSize: int32(min(limit, runsPerPage)), Query: fmt.Sprintf("WorkflowId = '%s'", protocol.WorkflowID(set.Name, set.UID)),
 	}
 	var rows []view.RunRow
-	for _, run := range listed.Executions[:min(limit, len(listed.Executions))] {
-		rows = append(rows, r.rowOf(run))
+	for {
+		listed, err := r.ListWorkflow(ctx, request)
+		if err != nil {
+			return nil, r.explain(err)
+		}
+		for _, run := range listed.Executions {
+			rows = append(rows, r.rowOf(run))
+		}
+		if request.NextPageToken = listed.NextPageToken; len(rows) >= limit || len(request.NextPageToken) == 0 {
+			return rows[:min(limit, len(rows))], nil
+		}
 	}
-	return rows, nil
 }
 
 func (r *runs) rowOf(run *workflow.WorkflowExecutionInfo) view.RunRow {

@@ -114,15 +114,7 @@ func (c *cluster) podsOfLostNodes(ctx context.Context) ([]*corev1.Pod, error) {
 			elsewhere = append(elsewhere, fields.OneTermNotEqualSelector(nodeName, nodes[i].Name))
 		}
 	}
-	var list corev1.PodList
-	if err := c.live.List(ctx, &list, client.MatchingFieldsSelector{Selector: fields.AndSelectors(elsewhere...)}, client.Limit(pageSize)); err != nil {
-		return nil, err
-	}
-	pods := make([]*corev1.Pod, len(list.Items))
-	for i := range list.Items {
-		pods[i] = &list.Items[i]
-	}
-	return pods, nil
+	return listPods(ctx, c.live, pageSize, client.MatchingFieldsSelector{Selector: fields.AndSelectors(elsewhere...)})
 }
 
 // domains returns a function that maps a label of nodes to the domains of the nodes. The nodes are listed

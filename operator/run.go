@@ -96,7 +96,8 @@ func (s *runStep) start(ctx context.Context, p *pass) *call {
 
 // finish adds the outcome of an ended call to the pass.
 func (s *runStep) finish(ctx context.Context, p *pass, call *call, started bool) {
-	p.out, p.temporal = call.out, s.unavailable(ctx, p.set.Name)
+	// The call no longer uses the state.
+	p.out, p.state, p.temporal = call.out, s.states.of(p.set), s.unavailable(ctx, p.set.Name)
 	switch p.out.err = call.err; {
 	case started:
 		p.result.RequeueAfter = p.out.requeueAfter

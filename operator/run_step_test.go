@@ -194,6 +194,19 @@ func TestSpec8_1_ASlowTemporalDelaysTheStatusOfNoOtherSet(t *testing.T) {
 	assert.Nil(t, env.calls.of("slow"))
 }
 
+// If the write of the status fails after a slow call, the next pass reads the run again.
+func TestSpec8_2_APassThatTakesASlowCallHasTheStateOfTheRun(t *testing.T) {
+	set := named("slow")
+	env := newSlowEnv(t, set)
+	env.observe(t, "slow")
+	env.answers <- nil
+	<-env.calls.ended
+	p := &pass{before: set, set: set.DeepCopy(), now: env.clock.Now()}
+	require.NoError(t, env.reconcile(t.Context(), p))
+	assert.True(t, p.out.started)
+	assert.Same(t, env.states.of(set), p.state)
+}
+
 func TestAReadOfAnEarlierGenerationIsNotUsed(t *testing.T) {
 	env := newSlowEnv(t, named("slow"))
 	slow, _ := env.observe(t, "slow")

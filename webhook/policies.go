@@ -66,6 +66,8 @@ func (w *policyWatch) run(ctx context.Context) error {
 		interval := policyCheckInterval
 		if w.known.Load() == nil {
 			interval = policyRetryInterval
+		}
+		if err != nil {
 			w.mgr.GetLogger().Error(err, "cannot read RolloutPolicies; trying again")
 		}
 		select {

@@ -178,7 +178,8 @@ func (h *host) run(ctx context.Context) error {
 // keep starts workers with start, and stops the workers when the context ends. If start fails, keep retries
 // with backoff. If a worker stops because of an error, keep starts all workers again.
 func (h *host) keep(ctx context.Context, start func(fatal chan<- error) (stop func(), err error)) error {
-	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Cap: 10 * time.Second, Steps: 5}
+	initial := wait.Backoff{Duration: time.Second, Factor: 2, Cap: 10 * time.Second, Steps: 5}
+	backoff := initial
 	for ctx.Err() == nil {
 		fatal := make(chan error, 1)
 		stop, err := start(fatal)
@@ -191,6 +192,7 @@ func (h *host) keep(ctx context.Context, start func(fatal chan<- error) (stop fu
 			}
 			continue
 		}
+		backoff = initial
 		h.log.Info("hosting rollouts", "taskQueue", h.taskQueue, "deployment", h.options.Versioning.DeploymentName, "build", h.options.Versioning.BuildID)
 		select {
 		case <-ctx.Done():

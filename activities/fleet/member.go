@@ -80,17 +80,21 @@ type heartbeat struct {
 	Failure string `json:"failure,omitempty"`
 	// HadContent is set once the cluster has had the content, also during an earlier attempt of the activity.
 	HadContent bool `json:"hadContent,omitempty"`
+	// Began is the start of the first attempt of the activity.
+	Began time.Time `json:"began,omitzero"`
 }
 
 // Rollout permits the content of a SidecarSet, and waits until the rollout has completed or failed, or until
 // the cluster has other content. If the cluster does not get the content within input.Within, the cluster is
 // skipped.
 func (m *Member) Rollout(ctx context.Context, input protocol.FleetRolloutInput) (protocol.FleetResult, error) {
-	began := m.Clock.Now()
 	ended, unwanted := time.Time{}, time.Time{}
 	var beat heartbeat
 	if activity.HasHeartbeatDetails(ctx) {
 		_ = activity.GetHeartbeatDetails(ctx, &beat) // The heartbeat of an earlier release is only a text.
+	}
+	if beat.Began.IsZero() {
+		beat.Began = m.Clock.Now()
 	}
 	return m.poll(ctx, input.Set, &beat, func() (result protocol.FleetResult, err error) {
 		local, err := m.read(ctx, input.Set)
@@ -120,7 +124,7 @@ func (m *Member) Rollout(ctx context.Context, input protocol.FleetRolloutInput) 
 			return result, err
 		case beat.HadContent:
 			return protocol.FleetResult{State: protocol.ClusterSuperseded, Reason: "the cluster has other content"}, nil
-		case m.Clock.Since(began) >= input.Within:
+		case m.Clock.Since(beat.Began) >= input.Within:
 			return protocol.FleetResult{State: protocol.ClusterSkipped, Reason: fmt.Sprintf("the cluster did not have the content within %s", input.Within)}, nil
 		}
 		return result, nil

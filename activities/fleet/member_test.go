@@ -229,6 +229,21 @@ func TestSpec12_2_ARetriedRolloutKnowsThatTheClusterHadTheContent(t *testing.T) 
 	}
 }
 
+// The worker of a cluster that never gets the content restarts more often than input.Within.
+func TestSpec12_2_ARetriedRolloutSkipsTheClusterAfterTheTimeOfAllAttempts(t *testing.T) {
+	c := newCluster(t)
+	c.run(nil)
+	var suite testsuite.WorkflowTestSuite
+	env := suite.NewTestActivityEnvironment()
+	env.RegisterActivity(c.Rollout)
+	env.SetHeartbeatDetails(heartbeat{Began: c.Clock.Now().Add(-time.Hour)})
+	value, err := env.ExecuteActivity(c.Rollout, protocol.FleetRolloutInput{Set: "envoy", Permit: protocol.Permit{Hash: "other"}, Within: time.Hour})
+	require.NoError(t, err)
+	var result protocol.FleetResult
+	require.NoError(t, value.Get(&result))
+	assert.Equal(t, protocol.ClusterSkipped, result.State)
+}
+
 // A request for confirmation replaces the details of the heartbeat in the fleet.
 func TestSpec12_2_ARequestForConfirmationKeepsWhatTheClusterHad(t *testing.T) {
 	c := newCluster(t)
@@ -246,7 +261,7 @@ func TestSpec12_2_ARequestForConfirmationKeepsWhatTheClusterHad(t *testing.T) {
 	env.RegisterActivity(c.Rollout)
 	_, err := env.ExecuteActivity(c.Rollout, protocol.FleetRolloutInput{Set: "envoy", Permit: protocol.Permit{Hash: c.hash, Attempt: 1}})
 	require.Error(t, err)
-	assert.Equal(t, []any{heartbeat{HadContent: true}}, details)
+	assert.Equal(t, []any{heartbeat{HadContent: true, Began: c.Clock.Now()}}, details)
 }
 
 // A member that cannot reach the fleet gives no permit, because the content may have failed in another

@@ -15,6 +15,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"sigs.k8s.io/yaml"
 
@@ -212,7 +213,9 @@ func (f *fleetCommand) remove(ctx context.Context, c client.Client, args []strin
 		return err
 	}
 	for _, id := range ids {
-		if err := c.SignalWorkflow(ctx, id, "", protocol.MembersSignal, nil); err != nil {
+		// A rollout may have ended since the list.
+		var ended *serviceerror.NotFound
+		if err := c.SignalWorkflow(ctx, id, "", protocol.MembersSignal, nil); err != nil && !errors.As(err, &ended) {
 			return fmt.Errorf("tell workflow %s that the cluster has left: %w", id, err)
 		}
 	}

@@ -128,7 +128,7 @@ func (v value) typeError(err error) *field.Error {
 		text = unquoted
 	}
 	if len(text) > longest {
-		text = text[:longest] + "..."
+		text = strings.ToValidUTF8(text[:longest], "") + "..."
 	}
 	var mismatch *json.UnmarshalTypeError
 	if errors.As(err, &mismatch) {
