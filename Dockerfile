@@ -1,5 +1,5 @@
-# The image of a release, for each platform: docker buildx build --platform linux/amd64,linux/arm64 .
-# docker-compose.yaml has its own, which also builds the local control plane.
+# This file builds the image of a release: docker buildx build --platform linux/amd64,linux/arm64 .
+# docker-compose.yaml uses the files in dev/compose, which also build the local control plane.
 ARG BUILDER=golang:1.26
 ARG BASE=gcr.io/distroless/static-debian12:nonroot
 
@@ -9,7 +9,7 @@ COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
 ARG TARGETOS TARGETARCH
-# With the repository's .git, so that the program knows its revision.
+# The source contains .git, so that go build records the revision in the program.
 RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -ldflags "-s -w" -o /out/outrigger ./cmd/outrigger
 
 FROM ${BASE}

@@ -111,7 +111,7 @@ integration: controlplane build ## Run the integration tests that RUN names, wit
 test-large: controlplane build ## Test policies with hundreds of pods and SidecarSets, in ten minutes (RUN=TestLargeFreeze)
 	go test -tags large -timeout 30m -count=1 -v ./test/integration -run '$(or $(RUN),TestLarge)'
 
-# Helm 3 needs a cluster to render the notes.
+# Helm 3 renders the notes only with a cluster, so this target skips the test of the notes.
 .PHONY: test-helm3
 test-helm3: controlplane build ## Test the chart with the last release of Helm 3, in fifteen minutes
 	@tools/build.sh helm3
@@ -232,7 +232,7 @@ bench-rest: controlplane build ## Measure 500 SidecarSets with 10,000 pods at re
 bench-events: controlplane build ## Measure 50 events of pods per second with 500 SidecarSets in namespaces of their own and 20,000 pods (FLAGS='--events=10')
 	@$(call bench,fleet --pods=20000 --sets=500 --workers=1 --per-namespace --upgrade=false --rest=2m --events=50)
 
-# The programs are built first, because go run replaces their exit codes.
+# This function builds the program first, because go run replaces the exit code of the program.
 # $(call bench,subcommand and flags)
 define bench
 go build -o bin/bench ./dev/bench && bin/bench $(1) $(FLAGS)
@@ -261,7 +261,7 @@ fuzz: ## Fuzz injection and the pod webhook (FUZZTIME=5m each)
 	go test ./webhook/pods -run '^$$' -fuzz FuzzPods -fuzztime $(FUZZTIME)
 	go test ./webhook/pods -run '^$$' -fuzz FuzzReviews -fuzztime $(FUZZTIME)
 
-# Images from scratch contain no libraries.
+# The programs are static, because images from scratch contain no libraries.
 .PHONY: static
 static:
 	@CGO_ENABLED=0 go build -trimpath $(release) -o bin/static/ ./cmd/outrigger ./dev/compose/controlplane ./dev/compose/probe

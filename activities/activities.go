@@ -33,10 +33,10 @@ type Activities struct {
 	Evict client.SubResourceWriter
 	// SystemNamespace contains the Leases of rollouts.
 	SystemNamespace string
-	// PodUID is the uid of the pod of this process. PodUID is empty if the uid is unknown. An earlier process
-	// of the same pod has ended before this process starts.
+	// PodUID is the uid of the pod of this process, or empty if the uid is unknown. LostBatches finds the
+	// batches of an earlier process of the same pod by PodUID.
 	PodUID string
-	// Events are recorded on pods.
+	// Events records events on pods.
 	Events events.EventRecorder
 	// Deleted is the queue of CleanUp. Deleted is nil if this process does not run CleanUp.
 	Deleted workqueue.TypedRateLimitingInterface[string]

@@ -8,12 +8,11 @@ import (
 	"github.com/outrigger/outrigger/internal/rollout"
 )
 
-// AwaitMigration waits until hot pods run the new image in all containers but the standby twin.
-// AwaitMigration returns these pods, so that the run can reset the standby twins (SPEC §7.7). Rejected pods
-// are returned only if no other pod can be reset. No pods are returned while resets have no free slot.
-// AwaitMigration returns no pods when no pod is migrating and no pod is being upgraded, or when nothing has
-// changed for idleTimeout. A stale cache is an error, and Temporal retries the activity. A pause or a newer
-// generation does not stop the activity, because a hot upgrade that has begun finishes.
+// AwaitMigration waits until hot pods can be reset: all containers except the standby twin run the new image,
+// and resets have a free slot (SPEC §7.7). The result contains rejected pods only if no other pod can be reset.
+// The result contains no pods if no pod is migrating or being upgraded, or if nothing has changed for
+// idleTimeout. A stale cache is an error, and Temporal retries the activity. A pause or a newer generation does
+// not stop the activity, because a hot upgrade that has begun finishes.
 func (a *Activities) AwaitMigration(ctx context.Context, input protocol.AwaitMigrationInput) (result protocol.AwaitMigrationResult, err error) {
 	defer keepHeartbeating(ctx, a.Clock)()
 	set, rejected := a.recentSet(input.SidecarSet, nil), input.Rejected.Set()

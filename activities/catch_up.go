@@ -98,7 +98,7 @@ func (b *upgradeBatch) catchUpPod(ctx context.Context, reference protocol.PodRef
 		return err
 	}
 	if set == nil {
-		// The pod may not have been written, so its resourceVersion says nothing about earlier batches.
+		// The earlier attempt may not have written the pod, so catchUpPod records an uncertain write.
 		b.outcome.wrote(reference, "")
 		return nil
 	}
@@ -110,8 +110,8 @@ func (b *upgradeBatch) catchUpPod(ctx context.Context, reference protocol.PodRef
 	return nil
 }
 
-// recentPod returns a pod no older than the moment at which the cache was current or the pod was listed, or
-// nil if the pod is gone. recentPod avoids reads from the API server, because thousands of such reads delay
+// recentPod returns a pod, or nil if the pod is gone. The pod is at least as new as when the cache was current,
+// or when the pod was listed. recentPod avoids reads from the API server, because thousands of such reads delay
 // the rollout for seconds.
 func (b *upgradeBatch) recentPod(ctx context.Context, reference protocol.PodReference) (*corev1.Pod, error) {
 	if b.cacheCurrent {

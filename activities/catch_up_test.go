@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// countedLists counts the requests of lists of pods in lists. Each list has the resourceVersion version, as
-// from an API server.
+// countedLists counts the list requests for pods in lists. countedLists sets the resourceVersion of each list
+// to version, because the fake client sets none.
 func countedLists(version string, lists *int) interceptor.Funcs {
 	return interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 		err := c.List(ctx, list, opts...)

@@ -100,8 +100,8 @@ func (a *Activities) setChanged(o any) {
 	a.Changes.wake(set.Name)
 }
 
-// setUpdated also marks the count of the cluster-wide limit as outdated if status now decides otherwise which
-// unavailable pods count (SPEC 7.5.5).
+// setUpdated also marks the count of the cluster-wide limit as outdated if GoodRevisions or ResizableHashes
+// have changed. These fields of status decide which unavailable pods count (SPEC 7.5.5).
 func (a *Activities) setUpdated(before, after any) {
 	was, ok := before.(*v1alpha1.SidecarSet)
 	is, same := after.(*v1alpha1.SidecarSet)

@@ -15,8 +15,8 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// The cache finds the state of a pod only for the same object. The test changes the content of the object,
-// and detects a cached state because the old state is returned.
+// For the same object, the cache returns the cached state even if the content of the object has changed. The
+// test changes the content, so an old state shows that the state is still cached.
 func TestEveryWorkerReleasesTheStateOfACompletedOrDeletedSet(t *testing.T) {
 	finished := logs(2)
 	finished.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse}}

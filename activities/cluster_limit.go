@@ -32,7 +32,7 @@ var errNotLeading = errors.New("another worker leads, or no worker leads yet: wi
 // ClusterLimit limits the number of pods of all SidecarSets that upgrades make unavailable (SPEC §7.5), and
 // divides the slots fairly. While this process leads, no other process upgrades pods, so all batches run in
 // this process. The pods in the cache and the unseen writes of these batches therefore include every upgrade.
-// The slots of a SidecarSet count until the next request of the batch of the SidecarSet.
+// The slots that request returns to a batch count as used until the next request of the batch.
 type ClusterLimit struct {
 	limit int
 	// maxWaiting is the number of batches that may wait for slots beyond their usual duration.
@@ -147,7 +147,7 @@ func (f *ClusterLimit) request(b *upgradeBatch, set *v1alpha1.SidecarSet, used, 
 	defer f.mu.Unlock()
 	share := f.share(set.Name)
 	if share.batch != nil && share.batch != b {
-		// The writes of the other batch are not included in used.
+		// Another batch of the SidecarSet has not left yet, and used does not include the writes of that batch.
 		return 0
 	}
 	share.set, share.batch = set, b
@@ -167,8 +167,8 @@ func (f *ClusterLimit) request(b *upgradeBatch, set *v1alpha1.SidecarSet, used, 
 	return slots
 }
 
-// leave removes a batch without writes in flight. The writes that the cache does not show yet still take
-// slots.
+// leave removes a batch. The batch must have no writes in flight. Writes that the cache does not show yet still
+// take slots.
 func (f *ClusterLimit) leave(b *upgradeBatch, set string) {
 	if f == nil {
 		return
@@ -237,7 +237,8 @@ func (f *ClusterLimit) allowed() map[string]int {
 	return allowed
 }
 
-// wakeOthers wakes the batches that could get slots now, except the batch of the SidecarSet but.
+// wakeOthers wakes the batches that could get slots now. The parameter but names a SidecarSet whose batch is
+// not woken.
 func (f *ClusterLimit) wakeOthers(but string) {
 	if f.inUse() >= f.limit {
 		return
@@ -257,7 +258,7 @@ func (f *ClusterLimit) report() {
 	f.metrics.limitSize.WithLabelValues().Set(float64(f.limit))
 }
 
-// waiting returns the text that the details of a waiting batch show.
+// waiting returns the text for the heartbeat details of a waiting batch.
 func (f *ClusterLimit) waiting() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -69,7 +69,7 @@ func TestSpec7_5_TheClusterWideLimitIsKeptForAnyRequestsOfBatches(t *testing.T) 
 		served := map[int]bool{}
 		for range 200 {
 			i := random.IntN(sets)
-			// Kubelets restart pods of any SidecarSet.
+			// A pod of any SidecarSet may become ready after the upgrade.
 			if moving[i] > 0 && random.IntN(2) == 0 {
 				moving[i]--
 			}
@@ -150,7 +150,7 @@ func TestSpec7_5_ABatchStaysWhileTheClusterWideLimitHasNoSlot(t *testing.T) {
 	assert.Equal(t, []any{2}, b.outcome.details())
 }
 
-// Waiting batches must leave task slots for other batches, because resets release slots.
+// Waiting batches must leave task slots for reset batches, which release slots of the limit.
 func TestSpec7_5_BatchesThatCrowdTheWorkerDoNotWaitForTheClusterWideLimit(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(2), webPod("a"))
 	f := cluster.withClusterLimit(1)
@@ -168,7 +168,7 @@ func TestSpec7_5_BatchesThatCrowdTheWorkerDoNotWaitForTheClusterWideLimit(t *tes
 	assert.Zero(t, again, "the batch waits on")
 }
 
-// Upgrades of unready pods take no slots.
+// An unready pod is unavailable already, so the upgrade of the pod takes no slot.
 func TestSpec7_5_UnreadyPodsNeedNoSlotOfTheClusterWideLimit(t *testing.T) {
 	down := webPod("down", func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse })
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(2), down, webPod("up"))
@@ -235,7 +235,7 @@ func TestSpec7_5_5_TheEndOfARolloutFreesTheSlotsOfItsPods(t *testing.T) {
 	cluster.countShares(t.Context(), 0)
 	assert.Equal(t, 1, f.request(other, named("other"), 0, 1))
 
-	// A quarantine of the content removes the record.
+	// A quarantine removes the content from GoodRevisions.
 	cluster.setUpdated(set, set)
 	require.False(t, f.sets[set.Name].outdated, "the status has not changed")
 	cluster.setUpdated(set, unrecorded)

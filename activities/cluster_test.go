@@ -169,7 +169,7 @@ func webPod(name string, changes ...func(*corev1.Pod)) *corev1.Pod {
 	return pod
 }
 
-// upgraded sets a pod to side:v2, like an upgrade that has ended.
+// upgraded changes a pod like a completed upgrade to side:v2.
 func upgraded(pod *corev1.Pod) {
 	pod.Annotations[v1alpha1.HashAnnotation] = fixture.HashEntry(webSet(1), v1alpha1.HashAnnotation)
 	pod.Spec.Containers[0].Image = "side:v2"

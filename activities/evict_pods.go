@@ -29,11 +29,11 @@ var (
 )
 
 const (
-	// evictionTimeout limits the time of one eviction. Without a limit, client-go would wait as long as the
-	// Retry-After of an answer with the status 429 demands.
+	// evictionTimeout limits the time of one eviction. Without a limit, client-go would wait for the
+	// Retry-After of a response with status 429, which may be long.
 	evictionTimeout = 15 * time.Second
-	// evictionsLimit is the time in which chosen pods may be evicted after the choice. Later, other pods of
-	// the same owners may have become unready.
+	// evictionsLimit is the longest time between the choice of a pod and the eviction. After this time, other
+	// pods of the same owner may have become unready.
 	evictionsLimit = time.Minute
 )
 
@@ -70,8 +70,8 @@ func (a *Activities) evictPods(ctx context.Context, input protocol.EvictPodsInpu
 
 // evictionPermitted returns the check that runs immediately before an eviction is sent. The check uses the
 // policy, the SidecarSet, the RolloutFreezes and the webhook, as read from the API server at most maxAge ago.
-// The check returns an error after end: a process that was frozen must not evict pods late, because another
-// process may have reported the result.
+// After end, the check returns an error, so that a suspended process does not evict pods late. Another process
+// may have retried the activity and reported the result meanwhile.
 func (a *Activities) evictionPermitted(ctx context.Context, input protocol.EvictPodsInput, e protocol.Eviction, end time.Time) func() error {
 	set := newRecent(a.Clock, "SidecarSet "+e.SidecarSet.Name, func(ctx context.Context) (string, error) {
 		return a.whyNotEvicted(ctx, input, e)
@@ -150,10 +150,10 @@ func (a *Activities) notInjected(ctx context.Context, installed *admissionregist
 }
 
 // evict evicts one pod. evicted reports whether the pod is terminating or gone. Otherwise, rejection is the
-// reason. rejection is empty if the pod has changed since the choice, or if the choice is too old. evict
-// reads the pod first, because the API server counts a disruption of the PodDisruptionBudget before the
-// comparison of the resourceVersion. evict reads the pod again after an error, because the request may have
-// evicted the pod.
+// reason why the pod was not evicted. rejection is empty if the pod has changed since the choice, or if the
+// choice is too old. evict reads the pod first, because the API server counts a disruption of the
+// PodDisruptionBudget before the comparison of the resourceVersion. evict reads the pod again after an error,
+// because the request may have evicted the pod.
 func (a *Activities) evict(ctx context.Context, chosen protocol.WrittenPod, check func() error) (evicted bool, rejection string, err error) {
 	before, err := readPod(ctx, a.Live, chosen.PodReference)
 	switch {

@@ -61,7 +61,7 @@ func TestTheFenceStopsARunThatLostTheLease(t *testing.T) {
 	assert.Equal(t, stopped("another run has taken over"), err)
 }
 
-// The SidecarSet and the Lease are read together, and both may be at most maxAge old.
+// The fence reads the SidecarSet and the Lease together, and neither may be older than maxAge.
 func TestALateReadOfTheLeaseMakesTheReadOfTheSetTooOld(t *testing.T) {
 	var clock *clocktesting.FakeClock
 	late := maxAge + time.Millisecond

@@ -29,7 +29,8 @@ func freezeUntil(until time.Time) *outriggerv1.RolloutFreeze {
 	return freeze
 }
 
-// listing calls list for each request of the list of RolloutFreezes, and returns the error of list.
+// listing calls list for each list request for RolloutFreezes. If list returns an error, the request fails with
+// this error.
 func listing(list func() error) interceptor.Funcs {
 	return interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
 		if _, ok := l.(*outriggerv1.RolloutFreezeList); ok {

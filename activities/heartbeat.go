@@ -33,8 +33,8 @@ type writeDeadline struct {
 	at    time.Time
 }
 
-// newWriteDeadline returns a deadline that has passed. The process may have been frozen since the
-// server started the activity, so only an answered heartbeat shows that the activity is not retried.
+// newWriteDeadline returns a deadline that has passed. The process may have been suspended since the server
+// started the activity, so only an answered heartbeat shows that the server has not retried the activity.
 func newWriteDeadline(clock clock.WithTicker) *writeDeadline {
 	return &writeDeadline{clock: clock, at: clock.Now()}
 }

@@ -83,8 +83,7 @@ func TestOneHeartbeatReportsProgressAndReturnsCancellation(t *testing.T) {
 		require.Eventually(t, yes, timeout, time.Millisecond, what)
 	}
 
-	// The three timers are for heartbeats, the end of the poll, and the pause after the first
-	// check.
+	// The three timers are for heartbeats, the end of the poll, and the wait after the first check.
 	await("the first look", func() bool { return cluster.clock.Waiters() == 3 && cluster.images()["a"] == "side:v2" })
 	for n := int32(2); n <= 3; n++ {
 		cluster.clock.Step(heartbeatInterval)

@@ -61,7 +61,8 @@ func afterTheFirst(heartbeat func(context.Context) error) func(context.Context) 
 	}
 }
 
-// The process was frozen between the start and the first heartbeat of the activity.
+// The process may be suspended between the start and the first heartbeat of the activity. Meanwhile, Temporal
+// may have retried the activity.
 func TestSpec7_5_AnActivityWithoutAnAnsweredHeartbeatFillsNoSlot(t *testing.T) {
 	for _, answer := range []error{serviceerror.NewNotFound("retried"), serviceerror.NewUnavailable("away"), context.DeadlineExceeded} {
 		clock := clocktesting.NewFakeClock(time.Date(2024, 1, 2, 12, 0, 0, 0, time.UTC))
@@ -83,7 +84,7 @@ func TestHeartbeatsContinueUntilTheEnd(t *testing.T) {
 		return ctx.Err()
 	}))
 	for !clock.HasWaiters() {
-		runtime.Gosched() // until its ticker runs
+		runtime.Gosched() // until the ticker of the heartbeats runs
 	}
 	clock.Step(heartbeatInterval)
 	<-sent
@@ -115,7 +116,7 @@ func TestHeartbeatErrorsEndTheActivity(t *testing.T) {
 			}))
 			defer stop()
 			for !clock.HasWaiters() {
-				runtime.Gosched() // until its ticker runs
+				runtime.Gosched() // until the ticker of the heartbeats runs
 			}
 			for range c.beats {
 				require.NoError(t, working.Err())

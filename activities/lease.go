@@ -31,11 +31,10 @@ const (
 )
 
 // rolloutLease is the Kubernetes Lease of a rollout. Only the run that is the holder of the Lease upgrades
-// pods. Temporal allows one open run of a SidecarSet, but the activities of a terminated or reset run
-// continue for a while. Before each write, the holder checks a copy of the Lease that is at most maxAge old.
-// A run that takes over the Lease first writes the identity of the run into the Lease as the next holder,
-// waits for takeoverDelay, and then becomes the holder. A takeover of the Lease does not compare the clocks
-// of two machines.
+// pods. Temporal allows one open run of a SidecarSet, but the activities of a terminated or reset run continue
+// for a while. Before each write, the holder checks a copy of the Lease that is at most maxAge old. A run that
+// takes over the Lease first writes the identity of the run into the Lease as the next holder, waits for
+// takeoverDelay, and then becomes the holder. A takeover therefore does not need synchronized clocks.
 type rolloutLease struct {
 	*Activities
 	set protocol.SetReference
@@ -158,8 +157,8 @@ func (l *rolloutLease) remove(ctx context.Context, lease *coordinationv1.Lease) 
 	return l.wrapped("delete", client.IgnoreNotFound(l.Writer.Delete(ctx, lease, unchanged)))
 }
 
-// removeOrphan removes the Lease of a deleted SidecarSet. Write requests of the holder may still be in
-// flight. A rollout of a new SidecarSet of the same name must not start before these requests have arrived.
+// removeOrphan removes the Lease of a deleted SidecarSet. Write requests of the holder may still be in flight.
+// A rollout of a new SidecarSet with the same name must not start before these requests have arrived.
 // removeOrphan therefore acquires the Lease before the removal.
 func (l *rolloutLease) removeOrphan(ctx context.Context, lease *coordinationv1.Lease) error {
 	if holder(lease) == "" {

@@ -103,8 +103,7 @@ func TestATakeoverWaitsUntilThePreviousHolderHasStopped(t *testing.T) {
 	assert.Greater(t, takeoverDelay, maxAge)
 }
 
-// A worker that is suspended during the wait for the Lease continues after another run has acquired the
-// Lease.
+// A worker may be suspended during the wait for the Lease. Meanwhile, another run may acquire the Lease.
 func TestOnlyOneOfTwoRunsAcquiresTheLease(t *testing.T) {
 	a, clock := newActivities(t, interceptor.Funcs{})
 	_, err := acquire(t.Context(), leaseOf(a, "one"))

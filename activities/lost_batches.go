@@ -63,9 +63,9 @@ func claimedTask(lease *coordinationv1.Lease, podUID string) []byte {
 	return task
 }
 
-// Release reports the failure of the batch to the server by a call of end. Temporal then retries the batch
-// after lostBatchPause, and not only after the heartbeat timeout. released reports whether the batch was
-// still claimed. The server ignores a report about any attempt but the newest.
+// Release calls end to report the failure of the batch to Temporal. Temporal then retries the batch after
+// lostBatchPause, without waiting for the heartbeat timeout. released reports whether the batch was still
+// claimed. Temporal ignores a report about any attempt but the newest.
 func (b LostBatch) Release(ctx context.Context, end func(ctx context.Context, task []byte, cause error) error) (released bool, err error) {
 	err = end(ctx, b.task, temporal.NewApplicationErrorWithOptions("the worker was lost in the middle of the batch", lostBatchType,
 		temporal.ApplicationErrorOptions{NextRetryDelay: lostBatchPause}))

@@ -10,7 +10,7 @@ import (
 	"github.com/outrigger/outrigger/internal/gate"
 )
 
-// MeasureFleetGate makes one measurement of a gate of a fleet (SPEC 12.2.10). The measurement reads no
+// MeasureFleetGate makes one measurement of a gate of a fleet (SPEC 12.2.10). The measurement does not read the
 // cluster, and sends no Secret. An unavailable provider is an error, and Temporal retries the activity.
 func (a *Activities) MeasureFleetGate(ctx context.Context, input protocol.FleetGateInput) (protocol.Measurement, error) {
 	if err := notDue(input.NotBefore, activity.GetInfo(ctx).StartedTime); err != nil {

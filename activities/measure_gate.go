@@ -144,9 +144,9 @@ func withoutURL(err error) error {
 	return err
 }
 
-// checkCredentials returns a problem if the RolloutPolicy has no gate with the address and the
-// credentials of this gate. The step of a lost run comes from status. Without this check, a user with the
-// permission to write status could choose the address that receives the credentials.
+// checkCredentials returns a problem if the RolloutPolicy has no gate with the address and the credentials of
+// this gate. After the loss of a run, the next run takes the step from status. Without this check, a user with
+// the permission to write status could choose the address that receives the credentials.
 func (m *measurement) checkCredentials(ctx context.Context) (problem string, err error) {
 	address, credentials := gate.Credentials(&m.input.Gate)
 	if credentials == "" {

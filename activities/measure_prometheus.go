@@ -48,8 +48,7 @@ type prometheusAnswer struct {
 	} `json:"data"`
 }
 
-// numberOf returns the number in an answer of Prometheus, or the reason why the answer has no number as
-// problem.
+// numberOf returns the number in an answer of Prometheus. If the answer has no number, problem is the reason.
 func numberOf(status int, body []byte) (value float64, problem string) {
 	var answer prometheusAnswer
 	if err := json.Unmarshal(body, &answer); err != nil {
@@ -84,8 +83,8 @@ func numberOf(status int, body []byte) (value float64, problem string) {
 	return parseSample(sample)
 }
 
-// parseSample returns the value of sample, a pair of a time and a value, or the reason why sample is
-// invalid as problem.
+// parseSample returns the value of sample, a pair of a time and a value. If sample is invalid, problem is the
+// reason.
 func parseSample(sample []any) (value float64, problem string) {
 	if len(sample) == 2 {
 		if text, ok := sample[1].(string); ok {

@@ -13,11 +13,11 @@ import (
 	"github.com/outrigger/outrigger/internal/stage"
 )
 
-// NextBatch waits until pods can be upgraded to the generation. NextBatch returns these pods, or the reason
-// for which no pod can be upgraded. NextBatch writes no pod. At the end of a rollout, NextBatch releases the
-// Lease. While pods change, NextBatch waits at most for NextBatchPoll. Once nothing has changed for
-// idleTimeout, NextBatch returns the reason why the rollout waits. A stale cache is an error, and
-// Temporal retries the activity.
+// NextBatch waits until pods can be upgraded to the generation, and returns these pods, or the reason why no
+// pod can be upgraded. The activity writes no pod. At the end of a rollout, the activity releases the Lease.
+// While pods change, the activity waits at most for NextBatchPoll. Once nothing has changed for idleTimeout,
+// the activity returns the reason why the rollout waits. A stale cache is an error, and Temporal retries the
+// activity.
 func (a *Activities) NextBatch(ctx context.Context, input protocol.NextBatchInput) (result protocol.NextBatchResult, err error) {
 	defer keepHeartbeating(ctx, a.Clock)()
 	n := a.newNextBatch(input)
@@ -41,8 +41,8 @@ func (a *Activities) newNextBatch(input protocol.NextBatchInput) *nextBatch {
 	}
 }
 
-// budgetInterval is the time to the next plan while a PodDisruptionBudget stops the rollout. The operator does not
-// watch PodDisruptionBudgets.
+// budgetInterval is the time to the next plan while a PodDisruptionBudget stops the rollout. The operator does
+// not watch PodDisruptionBudgets, so no signal wakes the run.
 const budgetInterval = time.Minute
 
 // nextBatch is the state of one NextBatch activity in progress.
@@ -206,8 +206,8 @@ func (n *nextBatch) withoutPods(ctx context.Context, set *v1alpha1.SidecarSet, p
 	return result, true, n.Current()
 }
 
-// failed returns result with failure, and reports that the plan has ended. If the former revision cannot be
-// used, failure requests a pause instead of a rollback.
+// failed returns result with failure, and reports that the plan has ended. If the revision of a rollback cannot
+// be used, failure requests a pause instead.
 func (n *nextBatch) failed(ctx context.Context, set *v1alpha1.SidecarSet, result protocol.NextBatchResult, failure *protocol.Failure) (protocol.NextBatchResult, bool, error) {
 	if err := n.checkRollback(ctx, set, failure); err != nil {
 		return result, false, err
@@ -236,8 +236,8 @@ func (n *nextBatch) postponeConditions(plan *rollout.Plan, again time.Duration) 
 }
 
 // awaitResets gives an ended plan the phase Waiting while the run resets standby twins or waits for pods to
-// migrate. A pod whose hot upgrade to an earlier version does not end keeps the plan only until the migration
-// sleeps.
+// migrate. Once the migration is idle, the plan stays ended, because a hot upgrade to an earlier version may
+// never finish.
 func (n *nextBatch) awaitResets(plan *rollout.Plan) {
 	if plan.Counts.Migrating > 0 && !n.input.MigrationIdle && (plan.Ended() || plan.Phase == protocol.PhaseNotUpdate) {
 		plan.Phase = protocol.PhaseWaiting

@@ -178,7 +178,7 @@ func TestARunWithoutResetsObservesMigratedPods(t *testing.T) {
 
 func TestSmallBatchesWaitForMorePodsWithinTheBatchWindow(t *testing.T) {
 	const slots = 11
-	// Ten of the eleven slots are in use: nine pods converge, and an earlier upgrade of the pod waits is not
+	// Ten of the eleven slots are in use: nine pods converge, and an earlier upgrade of the pod "waits" is not
 	// consistent yet.
 	pods := []*corev1.Pod{webPod("free")}
 	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h", "i"} {
@@ -288,7 +288,7 @@ func TestNextBatchGivesTheLeaseBackOnceNothingIsLeft(t *testing.T) {
 	}
 }
 
-// The reset batch of the run may write until the next heartbeat of the batch.
+// After the end of a run, the reset batch of the run could still write until the next heartbeat of the batch.
 func TestSpec7_7_ARunDoesNotEndBesideItsResetBatch(t *testing.T) {
 	for _, c := range []struct {
 		before    protocol.Phase

@@ -176,7 +176,7 @@ func (s *evictionScan) read(ctx context.Context) error {
 			continue
 		}
 		if err := s.set(ctx, set); err != nil {
-			// The SidecarSet may have been stored under older rules, or a cache may lack a new namespace. The
+			// The SidecarSet may be older than a validation rule, or the cache may lack a new namespace. The
 			// pods of other SidecarSets can still be evicted.
 			s.sets[set.Name] = eviction.Set{UID: set.UID, Generation: set.Generation, Waits: "the pods of SidecarSet " + set.Name + " are not known: " + err.Error(), Unknown: true}
 			activity.GetLogger(ctx).Warn("no pods are evicted for a SidecarSet", "sidecarset", set.Name, "cause", err.Error())
@@ -257,7 +257,7 @@ func (s *evictionScan) set(ctx context.Context, stored *v1alpha1.SidecarSet) err
 }
 
 // restored reports whether the state of the evictions has a newer generation of a SidecarSet than the API
-// server. The generation is older after a restore of etcd.
+// server. After a restore of etcd, the generation in the API server is older.
 func (s *evictionScan) restored(ctx context.Context, set *v1alpha1.SidecarSet) (bool, error) {
 	reference := protocol.SetReference{Name: set.Name, UID: set.UID}
 	newest := eviction.NewestGeneration(s.state, reference)
@@ -294,9 +294,9 @@ func (s *evictionScan) notMatched(set *v1alpha1.SidecarSet, namespace string, in
 	return found, err
 }
 
-// registered reports whether the webhook is installed and has rules. A user may replace the configuration.
-// Meanwhile, the SidecarSets wait, so that their pods may be evicted later, and the deadline continues (SPEC
-// 13.4.1).
+// registered reports whether the webhook is installed and has rules. While a user replaces the webhook
+// configuration, the SidecarSets wait: their pods may be evicted later, and the deadline of evictions continues
+// (SPEC 13.4.1).
 func (s *evictionScan) registered() bool { return s.installed != nil && len(s.installed.Rules) > 0 }
 
 // called reports whether the API server calls the webhook for the replacement of a pod.
@@ -355,8 +355,8 @@ func (a *Activities) notEvictable(set *v1alpha1.SidecarSet, installed *admission
 	if a.Fleet != nil && !fleet.Permitted(set, nil) {
 		return fleet.AwaitingPermit, nil
 	}
-	// Once no pod remains to be upgraded or recreated, a new pod with the former content is upgraded in place
-	// (SPEC 11.5.5).
+	// While pods remain to be upgraded or recreated, new pods may get the previous content. Afterwards, the run
+	// upgrades such a new pod in place (SPEC 11.5.5).
 	if stage.Former(set) != nil && !stage.Complete(set) {
 		if share, err := stage.NewPods(set, policies); err != nil || !share.All() {
 			return "new pods of SidecarSet " + set.Name + " do not get its newest content yet", err

@@ -158,7 +158,7 @@ func TestSpec13_3_ACachedPodHasTheAPIOfItsOwner(t *testing.T) {
 	assert.Equal(t, protocol.Controller{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-5d"}, plan.Evict[0].Controller)
 }
 
-// Migrating pods serve requests, so migrating pods are evicted like ready pods.
+// A migrating pod serves requests, so the plan counts the pod as ready.
 func TestSpec13_2_AMigratingPodCountsAsReady(t *testing.T) {
 	scan := &evictionScan{Activities: &Activities{}, pods: map[types.UID]*eviction.Pod{}}
 	migrating := hotPod("a", migratingYet)
@@ -172,7 +172,7 @@ func TestSpec13_2_AMigratingPodCountsAsReady(t *testing.T) {
 	assert.True(t, scan.pods[migrating.UID].Ready)
 }
 
-// While pods are left to upgrade, new pods may get the former revision, so replacements would stay outdated.
+// While pods are left to upgrade, new pods may get the previous revision, so replacements would stay outdated.
 func TestSpec13_1_PodsAreEvictedOnlyForContentThatNewPodsGet(t *testing.T) {
 	a, _, _ := evictingCluster(t)
 	set := webSet(1)
@@ -194,7 +194,8 @@ func TestSpec13_1_PodsAreEvictedOnlyForContentThatNewPodsGet(t *testing.T) {
 	assert.Empty(t, reason(), "the last step gives the content to all new pods")
 }
 
-// A user replaces the configuration of the webhook. The pods may be evicted later, so the deadline continues.
+// While a user replaces the webhook configuration, the pods wait. The pods may be evicted later, so the
+// deadline of evictions continues.
 func TestSpec13_4_SidecarSetsWaitWhileTheWebhookIsNotRegistered(t *testing.T) {
 	a, _, _ := evictingCluster(t)
 	for name, installed := range map[string]*admissionregistrationv1.MutatingWebhook{"missing": nil, "without rules": {}} {

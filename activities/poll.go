@@ -27,7 +27,7 @@ func (a *Activities) poll(ctx context.Context, set string, check func() (again t
 		if err != nil || again == 0 {
 			return err
 		}
-		// A burst of events must not cause checks without a pause.
+		// A burst of events must not cause checks back to back.
 		if err := a.sleep(ctx, rollout.Interval(a.Clock.Since(began))); err != nil {
 			return err
 		}

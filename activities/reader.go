@@ -130,8 +130,8 @@ func (a *Activities) livePods(ctx context.Context, set *v1alpha1.SidecarSet) ([]
 	return found, nil
 }
 
-// listLive lists the pods whose annotations injected accepts from the API server, in pages. The list of all
-// pods of a large cluster in one response would take more memory than the cache.
+// listLive reads, from the API server and in pages, the pods whose annotations injected accepts. The list of
+// all pods of a large cluster in one response would take more memory than the cache.
 func (a *Activities) listLive(ctx context.Context, injected func(annotations map[string]string) bool, options ...client.ListOption) (found []protocol.WrittenPod, err error) {
 	for next := ""; ; {
 		pods := newPodList()
@@ -195,7 +195,7 @@ func (r *recent[T]) get(ctx context.Context) (T, error) {
 	return r.refresh(ctx)
 }
 
-// since returns an answer that was requested at the time at or later. Concurrent callers share the answer of
+// since returns an answer to a request that was sent no earlier than at. Concurrent callers share the answer of
 // one request.
 func (r *recent[T]) since(ctx context.Context, at time.Time) (T, error) {
 	r.requesting.Lock()

@@ -40,7 +40,7 @@ func markRejectedConditions(population []rollout.Pod, rejected protocol.Rejected
 }
 
 // gone lists the rejected pods that are no longer upgradable. The run removes the pods in gone from the
-// rejected pods. Otherwise, pods that are never retried would take the places of other pods to retry.
+// rejected pods. Otherwise, these pods would stay in the list and take the places of other pods to retry.
 func gone(rejected protocol.Rejected, plan *rollout.Plan) protocol.Fingerprints {
 	if len(rejected.Pods) == 0 {
 		return nil

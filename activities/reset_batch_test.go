@@ -46,7 +46,7 @@ func hotPod(name string, changes ...func(*corev1.Pod)) *corev1.Pod {
 	}}, changes...)...)
 }
 
-// migratingYet makes the active twin of a pod not run the new image yet.
+// migratingYet changes a pod so that the active twin does not run the new image yet.
 func migratingYet(pod *corev1.Pod) {
 	pod.Status.ContainerStatuses[1] = corev1.ContainerStatus{Name: "side-2", Image: "empty:1", ImageID: "id-empty"}
 }
@@ -91,7 +91,7 @@ func TestAwaitMigration(t *testing.T) {
 	}
 }
 
-// A reset batch without a free slot would do nothing until its end, and the next reset batch, too.
+// A reset batch without a free slot would run for resetTime without a reset, and so would the next reset batch.
 func TestSpec7_7_NoResetBatchStartsWithoutAFreeSlot(t *testing.T) {
 	set := hotSet()
 	set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(1))
@@ -244,8 +244,8 @@ func TestAResetBatchRunsConcurrentlyWithAnUpgradeBatch(t *testing.T) {
 	assert.Equal(t, protocol.ResetBatchResult{Reset: 1}, b.result())
 }
 
-// The backend of an app was down during the upgrade, so all pods were upgraded without slots. All pods become
-// ready in the same second.
+// The backend of an app was down during the upgrade, so all pods were unready, and were upgraded without slots.
+// All pods become ready in the same second.
 func TestSpec7_5_AtMostMaxUnavailableTwinsRestartAtTheSameTime(t *testing.T) {
 	set := hotSet()
 	set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(2))

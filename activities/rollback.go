@@ -18,8 +18,9 @@ import (
 var errForeignRevision = errors.New("belongs to another SidecarSet")
 
 // target returns the SidecarSet with the content that the pods get, or nil if set is nil. During a rollback,
-// the content comes from a former revision (SPEC §11.12). Otherwise, target returns set. Other content ends a
-// rollback, and after a restore of etcd, a generation with other content may have the same number.
+// the content comes from an earlier revision (SPEC §11.12). Otherwise, target returns set. A change of the
+// content ends a rollback. target compares the hash, because after a restore of etcd, another generation with
+// the same number may have other content.
 func (a *Activities) target(ctx context.Context, set *v1alpha1.SidecarSet, current *protocol.Stage) (*v1alpha1.SidecarSet, error) {
 	if set == nil {
 		return nil, nil

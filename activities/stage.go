@@ -90,10 +90,10 @@ type knownPolicies struct {
 	defined bool
 }
 
-// policiesSince returns policies that were listed at the time at or later, because a policy may have been
-// created just before the rollout began. Activities that begin at the same time share one request. If the
+// policiesSince returns policies from a request that was sent no earlier than at, because a policy may have
+// been created just before the rollout began. Activities that begin at the same time share one request. If the
 // CustomResourceDefinition is missing, the answer may be from before at, because each further request would
-// also discover the API.
+// also run API discovery.
 func (a *Activities) policiesSince(ctx context.Context, at time.Time) ([]outriggerv1.RolloutPolicy, error) {
 	listed := a.lists().policies
 	known, err := listed.get(ctx)
@@ -115,10 +115,10 @@ func (a *Activities) listPolicies(ctx context.Context) (knownPolicies, error) {
 	return knownPolicies{items: all.Items, defined: true}, nil
 }
 
-// omitStages removes the fields from result that a workflow without stages does not know, and returns the
-// time until the next check. A limit of a stage or a freeze becomes the phase Waiting. In phase Waiting, such
-// a workflow requests the next plan immediately while conditions are being written. A result without conditions
-// is therefore delayed like other results in phase Waiting.
+// omitStages removes the fields from result that a workflow without stages does not know, and returns the time
+// until the next check. A limit of a stage or a freeze becomes the phase Waiting. In phase Waiting, such a
+// workflow requests the next plan immediately while an activity writes conditions. omitStages therefore delays
+// a result without conditions, like other results in phase Waiting.
 func (n *nextBatch) omitStages(result *protocol.NextBatchResult, again time.Duration) time.Duration {
 	limited := result.Failure != nil || result.Phase == protocol.PhaseFrozen || result.Phase == protocol.PhaseStepReached
 	result.Stage, result.Failure, result.FrozenUntil, result.ProgressDue = nil, nil, nil, false

@@ -191,8 +191,8 @@ func TestSpec11_6_FailedPodsStopABatch(t *testing.T) {
 	assert.True(t, b.result().Failing, "the run does not plan again immediately")
 }
 
-// listingPolicies counts the requests of the list of RolloutPolicies in lists. Each request fails with err
-// unless err is nil.
+// listingPolicies counts the list requests for RolloutPolicies in lists. Each request fails with err unless err
+// is nil.
 func listingPolicies(lists *atomic.Int32, err error) interceptor.Funcs {
 	return interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
 		if _, ok := l.(*outriggerv1.RolloutPolicyList); ok {

@@ -242,7 +242,7 @@ func TestANewLeaseHolderWaitsForWritesOfThePreviousHolder(t *testing.T) {
 	assert.Zero(t, unseen)
 }
 
-// The lost attempt may have acquired the Lease without a report of the writes of the previous holder.
+// The lost attempt may have taken the Lease over from another run, without a report of the writes of that run.
 func TestASecondAttemptWaitsForWritesOfPreviousHolders(t *testing.T) {
 	pod := webPod("a")
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), pod, webPod("b"))
@@ -321,7 +321,7 @@ func TestUpgradeBatchReportsItsWritesAtEveryEnd(t *testing.T) {
 	t.Run("the worker stops", func(t *testing.T) {
 		stopping := make(chan struct{})
 		cluster, written := upgrade(t, 1, stopping)
-		// The two timers are for the end of the poll, and the pause after the first check.
+		// The two timers are for the end of the poll, and the wait after the first check.
 		require.Eventually(t, func() bool { return cluster.clock.Waiters() == 2 }, 10*time.Second, time.Millisecond)
 		require.Eventually(t, func() bool { return cluster.images()["a"] == "side:v2" }, 10*time.Second, time.Millisecond)
 		cluster.clock.Step(rollout.MinInterval)

@@ -7,11 +7,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// aSidecarSet is the first argument of commands about one SidecarSet.
+// aSidecarSet names the first argument of a command about one SidecarSet in error messages.
 const aSidecarSet = "a SidecarSet"
 
-// takes returns a check of arguments. The check rejects more than most arguments, and fewer arguments than
-// required has names. With --all, the check rejects all arguments.
+// takes returns an argument check that accepts from len(required) to most arguments. required contains the
+// names of the arguments for error messages. With --all, the check accepts no arguments.
 func takes(most int, required ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		most, required := most, required

@@ -36,7 +36,7 @@ import (
 // checkTimeout limits the check of one part.
 const checkTimeout = 15 * time.Second
 
-// installation contains the clients and the options with which the command check checks the parts.
+// installation contains the clients and the options of the command check.
 type installation struct {
 	*cluster
 	shared    *shared
@@ -63,8 +63,9 @@ func newCheck(s *shared) *cobra.Command {
 	return s.printsChecks(cmd, &queue, false)
 }
 
-// NewCheck returns the command that checks the parts of the installation from a pod, with the flags of the
-// roles. The service account of the pod needs no permissions for the other commands.
+// NewCheck returns the command check of the outrigger binary, which runs in a pod. kubeconfig and
+// systemNamespace point to flags of the caller, and are read when the command runs. The permissions of the user
+// are not checked, because the service account of the pod runs no other command.
 func NewCheck(streams genericiooptions.IOStreams, kubeconfig, systemNamespace *string) *cobra.Command {
 	s := &shared{IOStreams: streams, config: genericclioptions.NewConfigFlags(true), now: time.Now}
 	s.config.KubeConfig = kubeconfig
@@ -98,8 +99,8 @@ func (s *shared) printsChecks(cmd *cobra.Command, queue *string, withoutUser boo
 	}, output.JSON, output.YAML)
 }
 
-// check checks all parts at the same time, because a check of a part that does not respond takes several
-// seconds. The checks are returned in the order in which the parts depend on each other.
+// check checks all parts concurrently, because the check of a part that does not respond takes several seconds.
+// The results have the order of parts.
 func (i *installation) check(ctx context.Context) view.Checks {
 	parts := []struct {
 		name  string
@@ -211,8 +212,8 @@ func (i *installation) readOne(ctx context.Context, kind schema.GroupVersionKind
 	return client.IgnoreNotFound(i.live.Get(ctx, client.ObjectKeyFromObject(&list.Items[0]), one))
 }
 
-// policies checks the RolloutPolicies. An older installation works without the CustomResourceDefinition of
-// RolloutPolicies.
+// policies checks the RolloutPolicies. A missing CustomResourceDefinition is not a failure, because an older
+// installation works without RolloutPolicies.
 func (i *installation) policies(ctx context.Context) (string, error) {
 	var all outriggerv1.RolloutPolicyList
 	err := i.List(ctx, &all)
@@ -250,7 +251,7 @@ func (i *installation) freezesWithoutEffect(ctx context.Context) (notes string) 
 		}
 		selector, err := metav1.LabelSelectorAsSelector(&freeze.Spec.Selector)
 		if err != nil {
-			continue // The freeze applies to every SidecarSet.
+			continue // A freeze with an invalid selector applies to every SidecarSet.
 		}
 		requirements, _ := selector.Requirements()
 		if label := stage.Contradiction(requirements); label != "" {
@@ -260,8 +261,7 @@ func (i *installation) freezesWithoutEffect(ctx context.Context) (notes string) 
 	return notes
 }
 
-// temporalServer checks that the namespace has the search attributes. Without the search attributes, no run
-// starts.
+// temporalServer checks that the Temporal namespace has the search attributes, without which no run starts.
 func (i *installation) temporalServer(ctx context.Context) (string, error) {
 	r, err := i.shared.connect()
 	if err != nil {

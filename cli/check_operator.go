@@ -73,9 +73,9 @@ func (i *installation) behind(ctx context.Context) (behind *v1alpha1.SidecarSet,
 	return behind, err
 }
 
-// notObserved reports whether the operator has not observed the newest generation of a SidecarSet. The
-// operator ignores a SidecarSet that is being deleted. An operator of an earlier release writes an invalid
-// generation only into the conditions.
+// notObserved reports whether the operator has not observed the newest generation of a SidecarSet. The operator
+// ignores a SidecarSet that is being deleted. For an invalid generation, an operator of an earlier release sets
+// only the conditions, and not observedGeneration.
 func notObserved(set v1alpha1.SidecarSet) bool {
 	invalid := set.ProgressingReason() == v1alpha1.ReasonInvalid
 	return set.DeletionTimestamp == nil && set.Status.ObservedGeneration != set.Generation && !invalid

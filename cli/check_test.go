@@ -29,7 +29,7 @@ import (
 	"github.com/outrigger/outrigger/kube/crd"
 )
 
-// part returns the check of the part name in the output of the command check.
+// part runs the command check, and returns the check of the part with the given name.
 func part(t *testing.T, name string, funcs interceptor.Funcs, objects ...client.Object) (found view.Check) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -122,7 +122,8 @@ func TestCheckProvesThatTheWebhookConverts(t *testing.T) {
 			return cluster.Get(ctx, key, object, options...)
 		}, List: func(ctx context.Context, cluster client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 			if all, ok := list.(*metav1.PartialObjectMetadataList); ok && all.GroupVersionKind().Kind == "SidecarSet" {
-				all.Items = []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Name: "logs"}}} // A cache also returns this list.
+				// The API server may return a list from its cache, without a conversion.
+				all.Items = []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Name: "logs"}}}
 				return nil
 			}
 			return cluster.List(ctx, list, options...)
@@ -202,7 +203,7 @@ func TestCheckWaitsForASignOfLifeOfTheOperator(t *testing.T) {
 	ended := lease.DeepCopy()
 	ended.Spec.RenewTime = &metav1.MicroTime{Time: noon}
 	assert.Equal(t, view.CheckFailed, part(t, "operator", interceptor.Funcs{}, ended, observed).State)
-	// The client rejects requests that may end after the deadline of their context.
+	// The rate limiter of the client rejects requests that may end after the deadline of their context.
 	late := func(ctx context.Context) error {
 		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < time.Second {
 			return errors.New("client rate limiter Wait returned an error: rate: Wait(n=1) would exceed context deadline")

@@ -49,7 +49,8 @@ func (i *installation) webhook(ctx context.Context) (string, error) {
 	return "answers for pods of namespace " + namespace, nil
 }
 
-// called returns an error if the API server could admit the pod without an answer of the webhook.
+// called returns an error if the API server could admit the pod without an answer of the webhook. called sets
+// labels of pod with which the match condition of the webhook includes the pod.
 func (i *installation) called(ctx context.Context, installed *admissionregistrationv1.MutatingWebhook, pod *corev1.Pod) error {
 	switch {
 	case installed == nil:
@@ -92,7 +93,7 @@ func (i *installation) callWebhook(ctx context.Context, pod *corev1.Pod, install
 	err := i.live.Create(short, pod, client.DryRunAll)
 	switch {
 	case err == nil, apierrors.IsInvalid(err), apierrors.IsForbidden(err) && (strings.Contains(err.Error(), "violates PodSecurity") || strings.Contains(err.Error(), "exceeded quota")):
-		// These checks come after all mutating webhooks.
+		// The API server makes these checks after it calls the mutating webhooks.
 		return nil
 	case strings.Contains(err.Error(), fmt.Sprintf("admission webhook %q denied", kube.PodWebhookName)):
 		return nil

@@ -17,12 +17,12 @@ import (
 	"github.com/outrigger/outrigger/temporal"
 )
 
-// pollTime is longer than one poll of an idle worker takes.
+// pollTime is longer than one long poll of an idle worker.
 const pollTime = 70 * time.Second
 
-// workers checks that workers poll for workflow tasks, for tasks of activities that select pods, and for
-// tasks of activities that patch pods. Temporal also lists the last poll of a worker that has ended
-// meanwhile, so workers also checks that a run responds.
+// workers checks that workers poll for workflow tasks, for tasks of activities that select pods, and for tasks
+// of activities that patch pods. Temporal also lists the pollers of workers that ended recently, so workers
+// also queries a run.
 func (i *installation) workers(ctx context.Context) (string, error) {
 	queue, err := kube.TaskQueue(ctx, i, i.taskQueue)
 	if err != nil {
@@ -81,7 +81,7 @@ func (r *runs) describe(ctx context.Context, queue string, kind enums.TaskQueueT
 	return r.DescribeTaskQueue(short, queue, kind)
 }
 
-// answer is the result of queries of the runs of a task queue.
+// answer is the result of querying the runs of a task queue.
 type answer int
 
 const (
@@ -90,8 +90,8 @@ const (
 	noRuns
 )
 
-// ask queries up to two open runs of a task queue, and a completed run if there is no open run. Shortly after
-// the end of a worker, an open run of this worker may not respond although other workers run.
+// ask queries up to two open runs of a task queue, and a completed run if there is no open run. ask queries two
+// runs, because a run in the cache of a worker that just ended may not respond although other workers run.
 func (r *runs) ask(ctx context.Context, queue string) (answer, error) {
 	open, err := r.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
 		Namespace: r.options.Namespace, PageSize: 2,

@@ -30,7 +30,7 @@ import (
 )
 
 const (
-	// pageSize is the page size of kubectl.
+	// pageSize is the page size of lists, as in kubectl.
 	pageSize = 500
 	// dialTimeout limits the wait for an API server that does not respond.
 	dialTimeout = 4 * time.Second
@@ -39,7 +39,7 @@ const (
 // cluster contains the clients and the settings with which commands access the cluster.
 type cluster struct {
 	client.Reader
-	// live reads without the cache of a watch, and writes.
+	// live writes, and reads from the API server instead of the cache of a watch.
 	live            client.Client
 	config          *rest.Config
 	systemNamespace string
@@ -94,8 +94,8 @@ func noKubeconfig(file string) error {
 // unreadableConfig is the beginning of the errors of client-go about a kubeconfig that cannot be read.
 const unreadableConfig = `error loading config file "`
 
-// badKubeconfig returns the error about a kubeconfig that cannot be read. If the file contains something else
-// than a kubeconfig, badKubeconfig omits the Go types in cause.
+// badKubeconfig returns the error about a kubeconfig that cannot be read. If the file is not a kubeconfig,
+// badKubeconfig replaces cause, which would name Go types.
 func badKubeconfig(file, cause string) error {
 	if strings.Contains(cause, "unmarshal") || strings.Contains(cause, "yaml: ") {
 		cause = "it is not a kubeconfig"
@@ -128,7 +128,7 @@ func setNames(sets []v1alpha1.SidecarSet) []string {
 	return names
 }
 
-// setKinds returns the names of the resource SidecarSet in kubectl.
+// setKinds returns the resource names by which kubectl accepts SidecarSets.
 func setKinds() []string {
 	return []string{"sidecarset", "sidecarsets", "scs", "sidecarset.apps.kruise.io", "sidecarsets.apps.kruise.io"}
 }
@@ -166,7 +166,7 @@ func (c *cluster) noSuchSet(ctx context.Context, name string) error {
 	return fmt.Errorf("%w %q; %s", errNoSuchSet, name, others(sets))
 }
 
-// others names the first SidecarSets.
+// others returns a text with the names of the first SidecarSets.
 func others(sets []v1alpha1.SidecarSet) string {
 	const enough = 10
 	names := setNames(sets)
@@ -277,7 +277,7 @@ func (c *cluster) namespaceLabels(ctx context.Context) func(string) (map[string]
 		if !listed && len(known) >= singleNamespaces {
 			listed = true
 			var all corev1.NamespaceList
-			// A user without the permission to list namespaces may be permitted to read one.
+			// A user without the permission to list namespaces may have the permission to read a namespace.
 			if c.List(ctx, &all) == nil {
 				for i := range all.Items {
 					known[all.Items[i].Name] = all.Items[i].Labels
@@ -339,8 +339,8 @@ func explain(err error, action string) error {
 	return fmt.Errorf("%s: %w", action, failed.Err)
 }
 
-// answered reports whether an API server returned the error. Such an error may quote an error of a connection
-// of the API server.
+// answered reports whether an API server returned the error. Such an error may quote a connection error between
+// the API server and a webhook.
 func answered(err error) bool {
 	_, ok := errors.AsType[*apierrors.StatusError](err)
 	return ok

@@ -93,8 +93,8 @@ func (s *shared) checksTemporalFlags(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// ofSet completes a command about one SidecarSet. The command rejects --namespace, because a user could
-// expect that --namespace selects pods of the SidecarSet.
+// ofSet adds the completion of names to a command about one SidecarSet. The command rejects --namespace,
+// because a user could expect that --namespace selects pods of the SidecarSet.
 func (s *shared) ofSet(cmd *cobra.Command) *cobra.Command {
 	cmd.ValidArgsFunction = s.completeSets
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {

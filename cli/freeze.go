@@ -26,7 +26,6 @@ import (
 
 const aFreeze = "a RolloutFreeze"
 
-// freezeFlags are the flags of freeze.
 type freezeFlags struct {
 	selector, reason string
 	end              FreezeEnd
@@ -81,8 +80,8 @@ func (f *freezeFlags) freeze(name string, now time.Time) (*outriggerv1.RolloutFr
 		if err != nil {
 			return nil, fmt.Errorf("--selector: %w: use labels such as tier=edge, or \"tier in (edge, core)\"", err)
 		}
-		// ParseToLabelSelector drops all requirements for a label except the last value, so the contradiction
-		// is detected in the requirements.
+		// For several requirements such as tier=edge,tier=core, ParseToLabelSelector keeps only the last value,
+		// so the contradiction is only visible in the requirements.
 		requirements, _ := labels.ParseToRequirements(f.selector)
 		if label := stage.Contradiction(requirements); label != "" {
 			return nil, fmt.Errorf("--selector %q selects nothing, because its requirements for label %s exclude each other: use one of them, or \"%[2]s in (…)\" with all values", f.selector, label)

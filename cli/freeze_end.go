@@ -15,7 +15,7 @@ type FreezeEnd struct {
 	changed  func(flag string) bool
 }
 
-// AddTo adds the flags.
+// AddTo adds the flags --until and --for to flags.
 func (e *FreezeEnd) AddTo(flags *pflag.FlagSet) {
 	flags.StringVar(&e.until, "until", "", "`time` at which the freeze ends, such as 2026-11-28T00:00:00Z")
 	flags.DurationVar(&e.duration, "for", 0, "time after which the freeze ends, such as 2h")

@@ -105,14 +105,15 @@ func (r *runs) rowOf(run *workflow.WorkflowExecutionInfo) view.RunRow {
 		row.Ended = new(run.CloseTime.AsTime())
 	}
 	fields := run.GetSearchAttributes().GetIndexedFields()
-	// A removed search attribute is omitted.
+	// If a search attribute is missing, its decoding fails, and the field of the row stays empty.
 	_ = converter.GetDefaultDataConverter().FromPayload(fields[protocol.GenerationAttribute], &row.Generation)
 	_ = converter.GetDefaultDataConverter().FromPayload(fields[protocol.RolloutPhaseAttribute], &row.Phase)
 	return row
 }
 
-// changes returns the pauses, resumes, approvals, promotions, aborts and retries of the run in row, and the permits of
-// users, and adds the images of the run to row. If senders and reasons cannot be decoded, unreadable is the cause.
+// changes returns the requests of users in the history of the run in row: pauses, resumes, approvals,
+// promotions, aborts, retries and permits. changes also adds the images of the run to row. If senders and
+// reasons cannot be decoded, unreadable is the cause.
 func (r *runs) changes(ctx context.Context, set *v1alpha1.SidecarSet, row *view.RunRow) (found []view.Change, unreadable, err error) {
 	run := row.RunID
 	err = r.events(ctx, set, run, func(event *history.HistoryEvent) {
@@ -134,7 +135,7 @@ func (r *runs) changes(ctx context.Context, set *v1alpha1.SidecarSet, row *view.
 		case protocol.PermitUpdate:
 			var permit protocol.Permit
 			if unread = r.decode(payload, &permit); unread == nil && permit.By == "" {
-				return // the fleet has given the permit
+				return // A permit without a user comes from the fleet.
 			}
 			change.By, change.Reason = cmp.Or(permit.By, identity), permit.Reason
 		default:
@@ -189,14 +190,14 @@ func detailsOf(action string, request protocol.StepRequest, unread error) string
 	return step
 }
 
-// imagesIn returns the images of a generation if the event is the input of the run or a signal, and contains
-// these images. If the history is encrypted and the keys are missing, imagesIn returns an empty string.
+// imagesIn returns the images of a generation if the event is the start of the run or the signal of this
+// generation. For other events, or if the payload cannot be decrypted, imagesIn returns an empty string.
 func (r *runs) imagesIn(event *history.HistoryEvent, generation int64) string {
 	payloads := event.GetWorkflowExecutionStartedEventAttributes().GetInput()
 	if signal := event.GetWorkflowExecutionSignaledEventAttributes(); signal.GetSignalName() == protocol.GenerationSignal {
 		payloads = signal.GetInput()
 	}
-	// The input and the signal have the same names for these fields.
+	// The input of the run and the signal have the same JSON names for the fields of GenerationInput.
 	var input protocol.GenerationInput
 	if payloads == nil || r.options.Codec.DataConverter().FromPayloads(payloads, &input) != nil || input.Generation != generation {
 		return ""

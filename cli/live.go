@@ -14,7 +14,7 @@ import (
 	"github.com/outrigger/outrigger/output"
 )
 
-// live redraws the models that follow shows in place, until follow returns or the user quits.
+// live calls follow, and redraws each shown model in place, until follow returns or the user quits.
 func (s *shared) live(ctx context.Context, o output.Flag, follow func(ctx context.Context, show func(model) error) error, extra ...tea.ProgramOption) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -36,7 +36,7 @@ func (s *shared) live(ctx context.Context, o output.Flag, follow func(ctx contex
 		return errInterrupted
 	}
 	cancel()
-	// If follow has failed, the error of the program is only a consequence of this failure.
+	// If follow fails, the error of the program is only a consequence of this failure.
 	if cause := <-ended; cause != nil {
 		return cause
 	}

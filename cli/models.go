@@ -28,7 +28,8 @@ type Sources struct {
 	// Temporal is a client with TemporalOptions.
 	Temporal        sdk.Client
 	TemporalOptions temporal.Options
-	// TemporalUI is the URL of the Temporal UI. If TemporalUI is empty, Status returns the link in the status.
+	// TemporalUI is the URL of the Temporal UI. If TemporalUI is empty, Models.Status returns the URL in the
+	// status of the SidecarSet.
 	TemporalUI      string
 	SystemNamespace string
 }

@@ -100,8 +100,8 @@ func (c *cluster) lostNodes(ctx context.Context, all []v1alpha1.SidecarSet, now 
 	return found
 }
 
-// podsOfLostNodes lists the pods that run on a node that is not ready or does not exist. The API server omits
-// the other pods, because there may be many.
+// podsOfLostNodes lists the pods that run on a node that is not ready or does not exist. A field selector
+// excludes the other pods, because there may be many.
 func (c *cluster) podsOfLostNodes(ctx context.Context) ([]*corev1.Pod, error) {
 	nodes, all, err := c.listNodes(ctx)
 	if err != nil || !all {
@@ -117,8 +117,8 @@ func (c *cluster) podsOfLostNodes(ctx context.Context) ([]*corev1.Pod, error) {
 	return listPods(ctx, c.live, pageSize, client.MatchingFieldsSelector{Selector: fields.AndSelectors(elsewhere...)})
 }
 
-// domains returns a function that maps a label of nodes to the domains of the nodes. The nodes are listed
-// only if the function is called, which is the case for a rollout with a limit of domains.
+// domains returns a function that lists the nodes, and maps each node to its topology domain, the value of the
+// label topologyKey. The planner calls this function only for a rollout with a limit of domains.
 func (c *cluster) domains(ctx context.Context) func(topologyKey string) (func(node string) string, error) {
 	nodes := kube.NewNodeLabels(c.live, clock.RealClock{})
 	return func(topologyKey string) (func(node string) string, error) {

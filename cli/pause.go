@@ -49,7 +49,7 @@ func newResume(s *shared) *cobra.Command {
 	})
 }
 
-// updates completes cmd, which sends update to one run or to all open runs.
+// updates makes cmd send update to the run of one SidecarSet, or to all open runs.
 func (s *shared) updates(update string, cmd *cobra.Command) *cobra.Command {
 	var reason string
 	var all, via bool

@@ -111,8 +111,8 @@ func (s *shared) planPods(ctx context.Context, c *cluster, in *view.PlanInput) (
 	return view.NewPlan(in)
 }
 
-// rejections returns the reasons why admission would reject a SidecarSet. rejections does not check the rules
-// of Kubernetes and the whitelist.
+// rejections returns the reasons why admission would reject a SidecarSet. rejections checks neither the rules
+// of Kubernetes nor the whitelist of pod metadata.
 func (c *cluster) rejections(ctx context.Context, wanted, stored *v1alpha1.SidecarSet) ([]string, error) {
 	ratchet := validation.NewRatchet(wanted, stored)
 	if ratchet.NeedsOthers() {

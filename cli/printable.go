@@ -27,7 +27,8 @@ func Printable(text string) string {
 	return out.String()
 }
 
-// PrintableWriter returns a writer that writes Printable text to w. A text must not be divided within a colour.
+// PrintableWriter returns a writer that writes Printable text to w. Each call of Write must contain only
+// complete escape sequences of colours.
 func PrintableWriter(w io.Writer) io.Writer { return printableWriter{w} }
 
 type printableWriter struct{ to io.Writer }

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A user of a namespace wrote the annotations of a pod.
+// Any user of a namespace can write annotations that a command prints to the terminal of another user.
 func TestControlCharactersDoNotReachTheTerminal(t *testing.T) {
 	for text, want := range map[string]string{
 		"plain\ttext é\n":                     "plain\ttext é\n",

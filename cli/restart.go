@@ -177,8 +177,8 @@ func (r *restarter) replicas(ctx context.Context, owner view.Workload, now *view
 	kind := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind)
 	replicas, known, err := kube.Replicas(ctx, r.live, kind, client.ObjectKey{Namespace: owner.Namespace, Name: owner.Name})
 	if apierrors.IsNotFound(err) {
-		// A missing owner with pods may be a Deployment, because the name of a Deployment is only derived from
-		// the name of a ReplicaSet.
+		// If an owner with pods is not found, the name of the owner may be wrong, because the name of a
+		// Deployment is derived from the name of its ReplicaSet.
 		return 0, now.Pods(owner) == 0
 	}
 	return replicas, known && err == nil

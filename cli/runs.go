@@ -35,7 +35,7 @@ const (
 	needsKeys = "if the run is encrypted, name the keys with --temporal-payload-key-dir"
 )
 
-// errUnread is the error of an update that was sent, and to which the run has not responded.
+// errUnread is the error of an update that was sent, and that the run did not confirm.
 var errUnread = errors.New("not confirmed: " + protocol.NoAnswer)
 
 // errNotResponding is the error of a query that no worker answers although Temporal is available.
@@ -222,8 +222,9 @@ func (r *runs) rejected(ctx context.Context, set *v1alpha1.SidecarSet) ([]protoc
 	return rejected, err
 }
 
-// update sends pause as the signal name, and then waits for the result of the update name. Temporal keeps the
-// order of signals, even if clients do not wait for the result (SPEC §7.1).
+// update sends pause as a signal, and then as an update with the same name, whose result the caller gets. The
+// signal comes first, because Temporal keeps the order of signals even if clients do not wait for the result
+// (SPEC §7.1).
 func (r *runs) update(ctx context.Context, set *v1alpha1.SidecarSet, name string, pause protocol.Pause) (protocol.PauseResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, updateTimeout)
 	defer cancel()
@@ -252,5 +253,5 @@ func (r *runs) await(ctx context.Context, options sdk.UpdateWorkflowOptions, res
 	if throttled := cause(err); !temporal.IsUnreachable(throttled) {
 		return &explainedError{"not confirmed: " + r.explain(throttled).Error(), errUnread}
 	}
-	return errUnread // Temporal has answered an earlier call.
+	return errUnread // Temporal answered an earlier call, so the run may have received the update.
 }

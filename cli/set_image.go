@@ -78,8 +78,8 @@ func (s *shared) setImage(ctx context.Context, c *cluster, of string, images []s
 	}
 	s.showPause(ctx, set)
 	next := nextOfRollout(set)
-	// set is completed. The stored SidecarSet may be incomplete if the webhook was not called for the last
-	// write.
+	// The JSON patch must apply to the stored SidecarSet. set also has defaults that the stored SidecarSet
+	// lacks if the webhook was not called for the last write.
 	stored := &v1alpha1.SidecarSet{}
 	if err := c.live.Get(ctx, client.ObjectKeyFromObject(set), stored); err != nil {
 		return nil, explain(err, "get SidecarSet "+set.Name)
@@ -131,8 +131,8 @@ func (s *shared) showPause(ctx context.Context, set *v1alpha1.SidecarSet) {
 	}
 }
 
-// patchDoesNotApply reports whether an operation of a JSON patch failed. The API server omits the cause of
-// such a failure, in contrast to the cause of a rejection by validation or by a webhook.
+// patchDoesNotApply reports whether an operation of a JSON patch failed. For such a failure, the API server
+// returns only a general message. A rejection by validation or by a webhook contains the cause.
 func patchDoesNotApply(err error) bool {
 	var status apierrors.APIStatus
 	return apierrors.IsInvalid(err) && errors.As(err, &status) && status.Status().Message == "the server rejected our request due to an error in our request"

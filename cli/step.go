@@ -42,8 +42,8 @@ func ofStep(update string) bool {
 	return update == protocol.ApproveUpdate || update == protocol.PromoteUpdate
 }
 
-// requests completes the command that sends update to the run of a SidecarSet. shownBy completes
-// the help of the flag --reason, such as "the history shows".
+// requests makes cmd send update to the run of a SidecarSet. shownBy is the end of the help of the flag
+// --reason, such as "the history shows".
 func (s *shared) requests(update, shownBy string, cmd *cobra.Command) *cobra.Command {
 	var request stepRequest
 	cmd.Args = takes(1, aSidecarSet)
@@ -128,9 +128,9 @@ func (r *stepRequest) flags() (flags string) {
 	return flags
 }
 
-// currentStep returns the current stage according to the run. If the run does not respond, currentStep
-// returns the stage in the status of the SidecarSet. If the stage has no current step, or if no run is open,
-// currentStep returns an error.
+// currentStep returns the current stage according to the run. If the run does not respond, currentStep returns
+// the stage in the status of the SidecarSet. If no step is in progress, or if no run is open, currentStep
+// returns an error.
 func (r *runs) currentStep(ctx context.Context, set *v1alpha1.SidecarSet) (*protocol.Stage, error) {
 	status, answers, err := r.reach(ctx, set)
 	if err != nil {
@@ -153,7 +153,8 @@ func (r *runs) reach(ctx context.Context, set *v1alpha1.SidecarSet) (status *pro
 	return status, err == nil, err
 }
 
-// currentStep returns current, or an error if current has no current step.
+// currentStep returns current, or an error if no step is in progress: the generation has not begun, the rollout
+// has no steps, or all steps have ended.
 func currentStep(set *v1alpha1.SidecarSet, current *protocol.Stage) (*protocol.Stage, error) {
 	rollout, next := set.Status.Rollout, " ("+statusCommand(set.Name)+")"
 	switch {

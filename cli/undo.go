@@ -118,10 +118,9 @@ func nextOfRollout(set *v1alpha1.SidecarSet) []string {
 	return []string{"next: kubectl sidecarset status " + set.Name + " --watch"}
 }
 
-// withoutEnded removes the freeze from the status of set if an accepted request has ended the freeze for the
-// rollout, because the operator writes the status later. An aborted rollout is rolled back without a permit,
-// outside the windows, and during a freeze that allows rollbacks. After the end of all steps, no windows
-// apply.
+// withoutEnded removes the condition Progressing from set if an accepted request ends the freeze that this
+// condition shows, because the operator updates the status later. An abort ends the wait for a permit or a
+// window, and a freeze that allows rollbacks. A promotion of all steps ends the wait for a window.
 func (c *cluster) withoutEnded(ctx context.Context, set *v1alpha1.SidecarSet, request string, full bool, now time.Time) {
 	progressing := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionProgressing)
 	if progressing == nil {
@@ -135,7 +134,8 @@ func (c *cluster) withoutEnded(ctx context.Context, set *v1alpha1.SidecarSet, re
 	}
 }
 
-// freezesRollback reports whether a RolloutFreeze stops the rollback of set, or cannot be read.
+// freezesRollback reports whether a RolloutFreeze stops the rollback of set. If the RolloutFreezes cannot be
+// read, freezesRollback returns true.
 func (c *cluster) freezesRollback(ctx context.Context, set *v1alpha1.SidecarSet, now time.Time) bool {
 	var freezes outriggerv1.RolloutFreezeList
 	err := c.List(ctx, &freezes)
@@ -174,8 +174,9 @@ func imagesOf(spec *v1alpha1.SidecarSetSpec) map[string]string {
 	return found
 }
 
-// restore replaces the content, the custom version and the change cause of a SidecarSet. The operator would
-// add a custom version or a change cause of other content to the restored revision.
+// restore replaces the content, the custom version and the change cause of a SidecarSet. Otherwise, the
+// operator would record the custom version and the change cause of the replaced content in the restored
+// revision.
 func restore(set *unstructured.Unstructured, fields map[string]any, customVersion, changeCause string) error {
 	label := []string{"metadata", "labels", v1alpha1.CustomVersionLabel}
 	unstructured.RemoveNestedField(set.Object, label...)
@@ -213,8 +214,8 @@ func customVersionOf(found *appsv1.ControllerRevision, reference string) string 
 	return all[len(all)-1]
 }
 
-// patch writes the changes from before to set. If the SidecarSet was changed after read was read, patch
-// returns an error. patch ignores a change of only the status.
+// patch writes the changes from before to set. If the generation, the labels or the annotations of the
+// SidecarSet have changed since read, patch returns an error. A change of only the status is no conflict.
 func (c *cluster) patch(ctx context.Context, read *v1alpha1.SidecarSet, before, set *unstructured.Unstructured, dryRun string) error {
 	options := []client.PatchOption{client.FieldOwner(name)}
 	switch dryRun {
@@ -232,7 +233,7 @@ func (c *cluster) patch(ctx context.Context, read *v1alpha1.SidecarSet, before, 
 			*set = *patched
 			return err
 		}
-		now, failed := c.set(ctx, read.Name) // now is completed like read.
+		now, failed := c.set(ctx, read.Name) // c.set adds the same defaults as in read.
 		if failed != nil {
 			return failed
 		}

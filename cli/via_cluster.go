@@ -33,15 +33,14 @@ func addViaCluster(cmd *cobra.Command, via *bool) {
 	cmd.Flags().BoolVar(via, "via-cluster", false, "create a RolloutAction, which the operator carries out, and do not connect to Temporal")
 }
 
-// viaCluster returns the remedy for a command that does not reach Temporal, because the operator may reach
-// Temporal.
+// viaCluster returns the remedy for a command that does not reach Temporal: the operator may reach Temporal,
+// and carries out the command.
 func viaCluster(command string) string {
 	return "through the operator: kubectl sidecarset " + command + " --via-cluster"
 }
 
-// act creates a RolloutAction for a SidecarSet, and waits for the end of the RolloutAction. If the
-// RolloutAction does not end in time, act deletes the RolloutAction, so that the RolloutAction has no effect
-// later.
+// act creates a RolloutAction for a SidecarSet, and waits until the RolloutAction ends. After actionTimeout,
+// act deletes the RolloutAction, so that the operator does not carry out the action later.
 func (s *shared) act(ctx context.Context, c *cluster, name string, spec outriggerv1.RolloutActionSpec) (model, error) {
 	set, err := c.set(ctx, name)
 	if err != nil {
@@ -72,8 +71,8 @@ func (s *shared) act(ctx context.Context, c *cluster, name string, spec outrigge
 	return stepAnswer{Name: set.Name, StepResult: protocol.StepResult{Message: a.Status.Message}, next: next}, nil
 }
 
-// endsPause reports whether an action with verb ends the pause that status shows. A promotion ends the pause
-// by a gate of the step.
+// endsPause reports whether an action with verb ends the pause that status shows. A promotion ends a pause only
+// if a gate of the step caused the pause.
 func endsPause(verb outriggerv1.RolloutVerb, set *v1alpha1.SidecarSet) bool {
 	if verb != outriggerv1.VerbPromote {
 		return verb == outriggerv1.VerbResume || verb == outriggerv1.VerbAbort
@@ -83,7 +82,8 @@ func endsPause(verb outriggerv1.RolloutVerb, set *v1alpha1.SidecarSet) bool {
 		(current.EndedGate(protocol.GateInconclusive) != nil || current.EndedGate(protocol.GateFailure) != nil)
 }
 
-// awaitAction waits for the end of a. If a is rejected or does not end in time, awaitAction returns an error.
+// awaitAction waits until the RolloutAction a ends. If a is rejected or does not end in time, awaitAction
+// returns an error.
 func (c *cluster) awaitAction(ctx context.Context, a *outriggerv1.RolloutAction) error {
 	key := client.ObjectKeyFromObject(a)
 	err := wait.PollUntilContextTimeout(ctx, actionInterval, actionTimeout, true, func(context.Context) (bool, error) {
@@ -105,13 +105,12 @@ func (c *cluster) awaitAction(ctx context.Context, a *outriggerv1.RolloutAction)
 	return nil
 }
 
-// withdraw deletes a if a has not ended, and returns an error. If a has ended meanwhile, withdraw returns
-// nil.
+// withdraw deletes the RolloutAction a, and returns an error. If a ended meanwhile, withdraw returns nil.
 func (c *cluster) withdraw(ctx context.Context, a *outriggerv1.RolloutAction, cause error) error {
 	for {
 		err := c.live.Delete(ctx, a, client.Preconditions{UID: &a.UID, ResourceVersion: &a.ResourceVersion})
 		switch {
-		case apierrors.IsConflict(err): // The operator has written the status meanwhile.
+		case apierrors.IsConflict(err): // The operator wrote the status meanwhile.
 			if err := c.live.Get(ctx, client.ObjectKeyFromObject(a), a); err != nil {
 				return explain(err, "get RolloutAction "+a.Name)
 			}

@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	// A watch ends at the first answer 401 after maxUnauthorized such answers, if the time between two of
-	// these answers is never longer than unauthorizedGap.
+	// maxUnauthorized is the number of consecutive 401 responses that a watch tolerates. Two responses are
+	// consecutive if at most unauthorizedGap is between them.
 	maxUnauthorized = 5
 	unauthorizedGap = 2 * time.Minute
 	// showInterval is the minimum time between two updates of the output.
@@ -134,7 +134,7 @@ func (c *cluster) followScope(ctx context.Context, from *v1alpha1.SidecarSet, re
 			also.nodes = view.Nodes{} // A watch must not read nodes every few seconds.
 			read = time.Now()
 			if err := ctx.Err(); err != nil {
-				return watchError(ctx, from, err) // The run may not have answered because of the time limit.
+				return watchError(ctx, from, err) // The reads may be incomplete, because the context ended.
 			}
 		}
 		also.now = time.Now()
@@ -156,7 +156,7 @@ func (c *cluster) followScope(ctx context.Context, from *v1alpha1.SidecarSet, re
 		case <-ctx.Done():
 			return watchError(ctx, from, ctx.Err())
 		case <-changed:
-			time.Sleep(showInterval) // Several changes often follow each other quickly.
+			time.Sleep(showInterval) // Changes that follow each other quickly are shown together.
 		case <-next:
 		}
 	}
@@ -216,8 +216,8 @@ func watchError(ctx context.Context, set *v1alpha1.SidecarSet, err error) error 
 	return err
 }
 
-// watched returns a cluster that reads from a cache of the objects of a SidecarSet, and a channel that
-// reports changes. If a watch is forbidden, watched cancels the context.
+// watched returns a cluster that reads from a cache of the objects of a SidecarSet, and a channel that reports
+// changes. If a watch is forbidden, or unauthorized several times, the cache calls cancel with the error.
 func (c *cluster) watched(ctx context.Context, set *v1alpha1.SidecarSet, cancel context.CancelCauseFunc) (*cluster, <-chan struct{}, error) {
 	informers, err := c.cacheOf(set, cancel)
 	if err != nil {
@@ -249,15 +249,15 @@ func (c *cluster) watched(ctx context.Context, set *v1alpha1.SidecarSet, cancel 
 	return &cached, changed, nil
 }
 
-// refusals counts consecutive answers 401. A credential plugin may renew the credentials after such an
-// answer, so a long watch gets such an answer at each expiry. refusals is safe for concurrent use.
+// refusals counts consecutive 401 responses. A single 401 does not end a watch, because a credential plugin
+// renews expired credentials only after a 401. refusals is safe for concurrent use.
 type refusals struct {
 	mu    sync.Mutex
 	count int
 	at    time.Time
 }
 
-// last counts an answer 401 at now, and reports whether the watch ends.
+// last counts a 401 response at the time now, and reports whether the watch ends.
 func (r *refusals) last(now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -25,7 +25,8 @@ const (
 type listed struct {
 	view.Summaries
 	note string
-	// about changes with the fault in note, and not with the times in note.
+	// about identifies the fault in note. In contrast to note, about contains no times, so that the same fault
+	// is printed only once.
 	about string
 }
 

@@ -70,7 +70,7 @@ func TestAWatchEndsWithTheRun(t *testing.T) {
 	assert.True(t, ended)
 }
 
-// A credential plugin renews the credentials every hour, after an answer 401 to each of three watches.
+// A credential plugin renews the credentials every hour, after a 401 response to each of three watches.
 func TestAWatchEndsOnceItsCredentialsAreLost(t *testing.T) {
 	var renewed, lost refusals
 	at := time.Unix(1000, 0)

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// readIdleTimeout is the time without traffic after which a connection is pinged. The
-	// connection is closed if no answer arrives within pingTimeout.
+	// readIdleTimeout is the time without traffic after which the HTTP/2 transport pings the API server. The
+	// transport closes the connection if no response arrives within pingTimeout.
 	readIdleTimeout = 2 * time.Second
 	pingTimeout     = 3 * time.Second
 	// dialTimeout is short because the kernel retransmits a lost SYN with exponential backoff. With a longer

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Replicas returns the wanted number of pods of a workload: the field spec.replicas, or
+// Replicas returns the desired number of pods of a workload: the field spec.replicas, or
 // status.desiredNumberScheduled of a DaemonSet. known is false for a workload without these fields.
 func Replicas(ctx context.Context, reader client.Reader, kind schema.GroupVersionKind, workload client.ObjectKey) (replicas int, known bool, err error) {
 	object := &unstructured.Unstructured{}

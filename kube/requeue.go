@@ -16,7 +16,8 @@ const (
 	LastRetry = 15 * time.Second
 )
 
-// RateLimiter returns a limiter with the times between the retries of a reconcile.
+// RateLimiter returns the rate limiter of a controller, whose backoff begins with FirstRetry and ends with
+// LastRetry.
 func RateLimiter() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](FirstRetry, LastRetry)
 }

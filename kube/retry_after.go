@@ -8,9 +8,10 @@ import (
 // maxRetryAfter is the longest Retry-After of an unavailable API server, in seconds.
 const maxRetryAfter = 1
 
-// retryAfterLimiter limits the Retry-After of answers with status 503 to maxRetryAfter. A starting API server
-// sends a Retry-After of five seconds, although the start takes one second, and client-go waits for this time
-// inside the request. retryAfterLimiter does not change the Retry-After of an overloaded API server (429).
+// retryAfterLimiter limits the Retry-After of responses with status 503 to maxRetryAfter. A starting API server
+// sends a Retry-After of five seconds, although the start takes one second. client-go would wait for five
+// seconds inside the request. retryAfterLimiter does not change the Retry-After of an overloaded API server
+// (429).
 type retryAfterLimiter struct{ http.RoundTripper }
 
 func newRetryAfterLimiter(next http.RoundTripper) http.RoundTripper { return retryAfterLimiter{next} }

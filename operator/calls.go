@@ -15,13 +15,13 @@ const (
 	// callTimeout is the maximum time that a reconcile waits for a call to Temporal. Temporal usually
 	// responds within milliseconds.
 	callTimeout = 100 * time.Millisecond
-	// maxCalls is the number of calls to Temporal that may be in progress at once.
+	// maxCalls is the maximum number of calls to Temporal in progress at once.
 	maxCalls = 32
 )
 
-// calls contains the calls to Temporal that reconciles have started, at most one call for each SidecarSet.
-// A slow call continues after the end of the reconcile, and then requeues the SidecarSet. Therefore, the
-// few workers of the controller do not wait for slow calls.
+// calls contains the calls to Temporal that reconciles have started, at most one call for each SidecarSet. A
+// slow call continues after the end of the reconcile, and requeues the SidecarSet when the call ends. Slow
+// calls therefore do not block the few goroutines that reconcile.
 type calls struct {
 	// ended receives the SidecarSet of a call that ended after its reconcile.
 	ended chan event.GenericEvent
@@ -33,7 +33,7 @@ type calls struct {
 	unanswered map[string]int
 }
 
-// call is a call about one SidecarSet.
+// call is a call to Temporal about one SidecarSet.
 type call struct {
 	set       *v1alpha1.SidecarSet
 	startedAt time.Time
@@ -43,7 +43,7 @@ type call struct {
 	out  outcome
 	err  error
 	done chan struct{}
-	// left is set when a reconcile ends before the call.
+	// left is set if a reconcile ends before the call. The end of the call then requeues the SidecarSet.
 	left bool
 }
 
@@ -54,16 +54,15 @@ func newCalls() *calls {
 	}
 }
 
-// of returns the call for set that is in progress, or that has ended but that take has not removed yet.
-// Without such a call, of returns nil.
+// of returns the call for set, or nil. A call that has ended is returned until take removes the call.
 func (c *calls) of(set string) *call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.byName[set]
 }
 
-// start calls do in a goroutine, and waits for the end of do for at most callTimeout. A slower do
-// continues. ctx must outlive the reconcile, because the end of ctx cancels the call.
+// start calls do in a goroutine, and waits at most callTimeout for do to return. A slower do continues in the
+// background. ctx must outlive the reconcile, because the end of ctx cancels the call.
 func (c *calls) start(ctx context.Context, started *call, do func() (outcome, error)) {
 	started.done = make(chan struct{})
 	c.mu.Lock()

@@ -21,7 +21,7 @@ import (
 // more than 32,768 characters, and messages quote images and annotations of pods.
 const maxConditionMessage = 16 << 10
 
-// maxQuoted limits the text of a pod in a message, in bytes.
+// maxQuoted limits the text that a message quotes from a pod, in bytes.
 const maxQuoted = 1 << 10
 
 // condition is a metav1.Condition without its type, generation and time.
@@ -192,8 +192,8 @@ func (p *pass) leavesPods() bool {
 	return p.plan.Phase != protocol.PhaseNotUpdate && p.plan.Counts.NotUpgradable > 0 && !p.unfinished()
 }
 
-// brokenNext returns the text about the next step if sidecars cannot start. The text suggests an undo only
-// if a broken pod has the newest content.
+// brokenNext returns a text with the next command if sidecars cannot start. The text suggests an undo only if a
+// broken pod has the newest content.
 func brokenNext(p *pass) string {
 	if p.broken.Newest == 0 {
 		return "; none of them has the newest content yet: kubectl sidecarset why " + p.set.Name
@@ -211,8 +211,8 @@ func rolledBack(quarantine *v1alpha1.RolloutQuarantine, ended bool) string {
 	return fmt.Sprintf("the pods %s rolled back to revision %s: %s", verb, quarantine.Revision, quarantine.Reason)
 }
 
-// faultNext returns the text about the next step, which is appended to the message of a fault. faultOf
-// removes this text.
+// faultNext returns a text with the next command, which degraded appends to the message of a fault. faultOf
+// removes this text when a restarted operator reads the fault from status.
 func faultNext(set, reason, message string) string {
 	if policy := stage.InvalidPolicy(message); policy != "" {
 		return "; correct RolloutPolicy " + policy + ": kubectl edit rolloutpolicy " + policy
@@ -223,9 +223,10 @@ func faultNext(set, reason, message string) string {
 	return "; check it: kubectl sidecarset check"
 }
 
-// recreateCommand returns a text with the next command. While recreated pods get former content, the command permits
-// the newest content. If the first pod that is not upgradable has a controller, the command recreates the pods.
-// Otherwise, the command explains the pods.
+// recreateCommand returns a text with the next command for pods that cannot be upgraded in place. If recreated
+// pods would get the last good revision, because the fleet has not permitted the newest content, the command
+// permits the newest content. Otherwise, the command recreates the pods, or explains the first pod if no
+// controller would recreate that pod.
 func recreateCommand(p *pass) string {
 	if p.awaitsPermit() && stage.Former(p.set) != nil {
 		return "recreated pods get the former version until the fleet permits the content: kubectl sidecarset permit " + p.set.Name + " --reason TEXT"
@@ -276,7 +277,7 @@ func temporalReason(p *pass) string {
 	return v1alpha1.ReasonTemporalUnavailable
 }
 
-// rejectsPods returns a message if the selectors cannot be parsed, so that new pods are rejected.
+// rejectsPods returns a message if the webhook rejects new pods because the selectors cannot be parsed.
 // Otherwise, the message is empty.
 func rejectsPods(p *pass) string {
 	if _, err := match.NewScope(&p.set.Spec); err == nil || p.set.Spec.InjectionStrategy.Paused {

@@ -20,8 +20,8 @@ import (
 
 const generation = 3
 
-// setAt returns a SidecarSet of generation 3. The newest rollout has the generation started. Zero
-// means no rollout.
+// setAt returns a SidecarSet of generation 3 with a rollout of the generation started. If started is zero, the
+// SidecarSet has no rollout.
 func setAt(started int64) *v1alpha1.SidecarSet {
 	set := &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: "mesh", UID: "set-uid", Generation: generation}}
 	if started > 0 {
@@ -182,7 +182,8 @@ func TestSpec8_DegradedNamesTheWorkloadToRestart(t *testing.T) {
 	assert.Contains(t, degraded(p).message, "; recreate them: kubectl sidecarset restart mesh")
 }
 
-// The API server rejects a status with a longer message, and any author of a pod can write an image or an annotation.
+// The API server rejects a status with a message that is too long. Messages quote images and annotations, which
+// any author of a pod can write.
 func TestSpec8_NoTextOfAPodMakesAMessageTooLong(t *testing.T) {
 	long := strings.Repeat("é", 40_000)
 	p := &pass{set: setAt(generation), now: time.Unix(1000, 0)}

@@ -13,8 +13,9 @@ import (
 	"github.com/outrigger/outrigger/kube/crd"
 )
 
-// definitionInterval is the time between two reads of a definition that loses fields. keptInterval is the time between
-// two reads of a definition that keeps all fields, because a user may apply another definition later.
+// definitionInterval is the time between two reads of the CustomResourceDefinition of SidecarSets while the
+// definition loses fields. keptInterval is the time between two reads while the definition keeps all fields. A
+// user may replace the definition later, so the reads continue.
 const (
 	definitionInterval = time.Second
 	keptInterval       = time.Minute

@@ -82,7 +82,7 @@ func TestSpec1_NoStatusIsWrittenBeforeTheDefinitionKeepsAllFields(t *testing.T) 
 	require.NoError(t, <-ended)
 }
 
-// The image of the operator is updated before the ClusterRole.
+// The operator has no permission to read the definition if the image is updated before the ClusterRole.
 func TestADefinitionThatMayNotBeReadDelaysNoReconcile(t *testing.T) {
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)

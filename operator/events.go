@@ -16,7 +16,7 @@ import (
 // Reasons of events on a SidecarSet.
 const (
 	eventRolloutStarted = "RolloutStarted"
-	// A restart has a separate reason, because events that differ only in the note are merged.
+	// A restart has a separate reason, because the event recorder merges events that differ only in the note.
 	eventRolloutRestarted = "RolloutRestarted"
 	eventRolloutPaused    = "RolloutPaused"
 	eventRolloutResumed   = "RolloutResumed"
@@ -55,11 +55,12 @@ func eventsFor(before, after *v1alpha1.SidecarSet, resumed *protocol.Pause, notU
 	}
 	was, is = reasonAndMessage(before, v1alpha1.ConditionDegraded), reasonAndMessage(after, v1alpha1.ConditionDegraded)
 	newRound := before.Status.ObservedGeneration != after.Status.ObservedGeneration
-	// The message begins with the number of pods. The rest of the message also changes with other pods.
+	// The message begins with the number of pods that are not upgradable. A change of only the rest of the
+	// message causes no event.
 	number, _, _ := strings.Cut(is.message, " ")
 	sameNumber := was.reason == is.reason && strings.HasPrefix(was.message, number+" ")
 	if is.reason == v1alpha1.ReasonNotUpgradablePods && (!sameNumber || newRound) {
-		// The note begins with the note of OpenKruise.
+		// For compatibility, the note begins with the note that OpenKruise records.
 		note := fmt.Sprintf("SidecarSet in-place update detected %d not upgradable pod(s) in this round, will skip them: %s", notUpgradable, is.message)
 		events = append(events, rolloutEvent{corev1.EventTypeNormal, eventNotUpgradable, note})
 	}
@@ -109,7 +110,7 @@ func pauseBegan(before, after *v1alpha1.SidecarSet, was, is string) bool {
 // pauseEnded reports whether a pause ended, even if status shows the end of the pause only after an
 // outage of Temporal.
 func pauseEnded(before, after *v1alpha1.SidecarSet, was, is string) bool {
-	// A pause in force is not shown if no pod remains.
+	// While no pod has to be upgraded, the reason of Progressing does not show a pause that continues.
 	if isPauseReason(is) || isTemporalReason(is) || pauseIn(after) != nil || after.Spec.UpdateStrategy.Paused {
 		return false
 	}

@@ -20,16 +20,16 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// freezes reads the RolloutFreezes from the cache. An older installation may lack the
-// CustomResourceDefinition of RolloutFreezes, or the permission to list RolloutFreezes. In this case,
-// list returns no freezes until the operator can list RolloutFreezes. The worker enforces freezes.
+// freezes reads the RolloutFreezes from the cache. An older installation may lack the CustomResourceDefinition
+// of RolloutFreezes, or the permission to list RolloutFreezes. In this case, list returns no freezes until the
+// operator can list RolloutFreezes. The worker enforces freezes independently of the operator.
 type freezes struct {
 	client.Reader
 	served atomic.Bool
 }
 
-// watch adds the watch of RolloutFreezes to c once the operator can list RolloutFreezes. If the operator
-// cannot, the watch would never sync, and the operator would not start.
+// watch adds the watch of RolloutFreezes to c once the operator can list RolloutFreezes. An earlier watch would
+// never sync, and the operator would not start.
 func (f *freezes) watch(ctx context.Context, mgr *kube.Manager, c controller.Controller, sets *setLister) error {
 	err := mgr.Direct.List(ctx, &outriggerv1.RolloutFreezeList{}, client.Limit(1))
 	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {

@@ -40,9 +40,9 @@ const (
 	repeatInterval = 10 * time.Second
 )
 
-// health reports in the Lease of the operator whether Temporal and the workers answer (SPEC §8.10). The
-// kubectl plugin reads this Lease, so users of the plugin need no access to Temporal. The report is valid
-// as long as the operator renews the Lease. Only the leader writes the report.
+// health reports in the Lease of the operator whether Temporal and the workers respond (SPEC §8.10). The
+// kubectl plugin reads this Lease, so users of the plugin need no access to Temporal. The report is valid as
+// long as the operator renews the Lease. Only the leader writes the report.
 type health struct {
 	client client.Client
 	runs   *runs.Client
@@ -92,7 +92,7 @@ func (h *health) check(ctx context.Context) time.Duration {
 	}
 	found, known := h.judge(workers, err, h.runs.AwaitProbe(ctx), h.clock.Now())
 	if err != nil || found != workers {
-		h.checkedAt = time.Time{} // The workers may still reconnect, so the next check follows soon.
+		h.checkedAt = time.Time{} // The workers may still reconnect, so the next check queries the workers again.
 	}
 	switch {
 	case !known && temporal.IsUnreachable(err):

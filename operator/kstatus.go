@@ -15,7 +15,7 @@ func stalled(p *pass, degraded condition) condition {
 	case v1alpha1.ReasonInvalid, v1alpha1.ReasonRolloutFailing, v1alpha1.ReasonRunUnreadable:
 		return yes(degraded.reason, degraded.message)
 	}
-	// Another problem may be the reason of Degraded.
+	// Degraded shows only the most severe problem, which may hide the problems below.
 	switch {
 	case p.rollsBack():
 		return quarantined(p)

@@ -181,8 +181,8 @@ func TestSpec11_12_ToolsThatWaitFailDuringAndAfterARollback(t *testing.T) {
 	}
 }
 
-// requireWaitState checks the results of kstatus and of Argo CD for the status of a SidecarSet that was
-// observed at the time 1000.
+// requireWaitState checks the results of kstatus and of Argo CD for the status that the operator writes at Unix
+// time 1000.
 func requireWaitState(t *testing.T, p *pass, reason string, want status.Status, health string) {
 	t.Helper()
 	p.now, p.set.Status.ObservedGeneration = time.Unix(1000, 0), generation-1

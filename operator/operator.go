@@ -29,7 +29,7 @@ const (
 	name = "outrigger-operator"
 	// concurrency is the number of SidecarSets that are reconciled at once.
 	concurrency = 4
-	// renewInterval is the time between two renewals of the Lease of the operator that leads.
+	// renewInterval is the time between two renewals of the Lease by the leader.
 	renewInterval = time.Second
 )
 
@@ -98,8 +98,9 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-// indexed adds the indexes of pods and revisions, and the informer of SidecarSets. The process is ready after this
-// informer has synced. Without this call, the controller would start the informer only after the process is ready.
+// indexed adds the indexes of pods and revisions, and the informer of SidecarSets. The process is ready after
+// this informer has synced. Without GetInformer, the controller would start the informer only after the process
+// is ready.
 func indexed(ctx context.Context, mgr *kube.Manager) (*watches.Pods, error) {
 	pods, err := watches.IndexPods(ctx, mgr.GetCache())
 	if err != nil {

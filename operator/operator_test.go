@@ -394,7 +394,8 @@ func (e *testEnv) testOutdatedHashes(t *testing.T) {
 	assert.Len(t, e.revisions(t, "unadmitted"), 2, "it is the same content")
 }
 
-// The record of a good revision relies on the rejection of a write after a change of the SidecarSet.
+// recordGoodRevision relies on the API server, which rejects a write of status after a change of the
+// SidecarSet.
 func (e *testEnv) testOutdatedStatus(t *testing.T) {
 	var outdated v1alpha1.SidecarSet
 	require.NoError(t, e.Get(t.Context(), client.ObjectKey{Name: "unadmitted"}, &outdated))

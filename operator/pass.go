@@ -23,7 +23,7 @@ type pass struct {
 	before, set *v1alpha1.SidecarSet
 	pods        []*corev1.Pod
 	now         time.Time
-	// former is the cached revision that status named before this pass, or nil.
+	// former is the cached revision that status.latestRevision named at the start of the pass, or nil.
 	former *appsv1.ControllerRevision
 	// target is the cached revision to which the rollout is rolled back, or nil.
 	target *appsv1.ControllerRevision
@@ -122,7 +122,8 @@ type observation struct {
 	pause *v1alpha1.RolloutPause
 	// fault is the fault of the workers, or the fault of reading the run.
 	fault runs.Fault
-	// evicts is set while the pods that cannot be upgraded are evicted, or may be.
+	// evicts is set while the pods that cannot be upgraded are evicted, or while it is not known whether these
+	// pods are evicted.
 	evicts bool
 	// outdatedHashes is set while the hashes in the annotations do not match the content.
 	outdatedHashes bool
@@ -186,13 +187,13 @@ func (o *observation) need() need {
 	return need{o.hasWork(), o.unhealthy, o.planEnds()}
 }
 
-// planEnds reports whether, as of the plan, the step is reached or the rollback has ended.
+// planEnds reports whether the plan shows the end of the step or of the rollback.
 func (o *observation) planEnds() bool {
 	return o.plan.Phase == protocol.PhaseStepReached || o.plan.Phase == protocol.PhaseQuarantined
 }
 
-// endsWaitOf reports whether run waits for upgraded pods although, as of the plan, the step is reached or
-// the rollback has ended. In this case, all upgraded pods are ready, and the run has no pods to upgrade.
+// endsWaitOf reports whether run waits for upgraded pods although the plan shows the end of the step or of the
+// rollback. In this case, all upgraded pods are ready, and the run has no pods to upgrade.
 func (o *observation) endsWaitOf(run *runs.Run) bool {
 	waits := run.Phase == protocol.PhaseWaiting || run.Phase == protocol.PhaseFrozen
 	return waits && o.planEnds()
@@ -242,9 +243,9 @@ type outcome struct {
 	// pause is the pause for status, and is valid only if pauseKnown is set.
 	pause      *v1alpha1.RolloutPause
 	pauseKnown bool
-	// stage is the stage of the run, if the run has one and was read.
+	// stage is the stage of the run, or nil if the run has no stage or was not read.
 	stage *protocol.Stage
-	// permit is the permit of the run, if the run has one and was read.
+	// permit is the permit of the run, or nil if the run has no permit or was not read.
 	permit *protocol.Permit
 	// resumed is the resume that ended the last pause, if the run contains the resume.
 	resumed *protocol.Pause

@@ -25,8 +25,8 @@ func pauseOf(set *v1alpha1.SidecarSet, run *runs.Run) (pause *v1alpha1.RolloutPa
 	if run.Phase != protocol.PhasePaused {
 		return nil, true
 	}
-	// Runs of earlier versions have no memo. If such a run is paused although the spec is not paused, the
-	// run was paused by signal.
+	// Runs of earlier versions have no memo with the pause. If such a run is paused although the spec is not
+	// paused, the run was paused by signal.
 	before := set.Status.Rollout.Pause
 	switch {
 	case set.Spec.UpdateStrategy.Paused:
@@ -37,19 +37,19 @@ func pauseOf(set *v1alpha1.SidecarSet, run *runs.Run) (pause *v1alpha1.RolloutPa
 	return &v1alpha1.RolloutPause{}, true
 }
 
-// pauseLost reports whether status has a pause that the run of the generation neither has nor has ended,
-// because Temporal was restored from a backup. A paused run of an earlier version has no memo, but has
-// PhasePaused.
+// pauseLost reports whether the run of the generation has lost the pause in status, because Temporal was
+// restored from a backup. Such a run has neither the pause nor a resume. A paused run of an earlier version has
+// no memo, but has PhasePaused.
 func pauseLost(set *v1alpha1.SidecarSet, run *runs.Run) bool {
 	rollout := set.Status.Rollout
 	return rollout != nil && rollout.Pause != nil && rollout.Generation == set.Generation && (run.Open() || run.Completed()) && !run.GenerationMismatch(set) &&
 		run.Pause == nil && run.Resumed == nil && run.Phase != protocol.PhasePaused
 }
 
-// quarantineLost reports whether status has a quarantine that the run of the generation neither has nor has
-// ended by a retry, because Temporal was restored from a backup. A retry of a later rollback has also ended the
-// earlier rollback. A stage without a hash was written by an older worker. Such a stage does not show a retry, so
-// quarantineLost returns false.
+// quarantineLost reports whether the run of the generation has lost the quarantine in status, because Temporal
+// was restored from a backup. A quarantine that a user has ended by a retry is not lost. A retry of a later
+// rollback also ends the quarantine. A stage without a hash was written by an older worker, and does not show
+// retries, so quarantineLost returns false for such a stage.
 func quarantineLost(set *v1alpha1.SidecarSet, run *runs.Run) bool {
 	q := stage.QuarantineOf(set)
 	if q == nil || set.Status.Rollout.Generation != set.Generation || run.GenerationMismatch(set) {

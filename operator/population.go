@@ -39,8 +39,8 @@ func (m *missingNamespaces) check(p *pass) error {
 	return nil
 }
 
-// ignore is like check, but the missing namespace does not make the SidecarSet invalid. A pod without sidecars that
-// remains in a removed namespace does not stop rollouts.
+// ignore is like check, but the missing namespace does not make the SidecarSet invalid. A pod without sidecars
+// in a deleted namespace must not stop rollouts.
 func (m *missingNamespaces) ignore(p *pass) error {
 	if err := m.check(p); err != nil {
 		return err
@@ -104,8 +104,8 @@ func (s *populationStep) observe(ctx context.Context, p *pass) error {
 	return err
 }
 
-// planned returns the SidecarSet and the stage of the plan. During a rollback, the SidecarSet has the
-// content of the former revision. If the former revision is missing, the plan has no pods to upgrade.
+// planned returns the SidecarSet and the stage of the plan. During a rollback, the SidecarSet has the content
+// of the target revision. If the target revision is missing, the plan has no pods to upgrade.
 func planned(p *pass) (*v1alpha1.SidecarSet, *protocol.Stage, error) {
 	current := stage.ForStart(p.set)
 	if p.target == nil || current == nil || current.Quarantine == nil {

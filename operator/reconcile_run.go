@@ -245,8 +245,8 @@ func (s *runStep) diagnoseRun(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// stageOf returns the stage of the run for status. stageOf returns nil if the run has lost the quarantine
-// in status.
+// stageOf returns the stage of the run for status. stageOf returns nil if the run has lost the quarantine that
+// status shows.
 func stageOf(p *pass) *protocol.Stage {
 	if quarantineLost(p.set, p.run) {
 		return nil
@@ -254,8 +254,7 @@ func stageOf(p *pass) *protocol.Stage {
 	return p.run.Stage
 }
 
-// restoreRun signals the pause and the quarantine in status to a run that has lost the pause or the
-// quarantine.
+// restoreRun signals the lost pause and the lost quarantine from status to the run.
 func (s *runStep) restoreRun(ctx context.Context, p *pass) error {
 	if !p.state.mayCorrect(s.clock.Now()) {
 		return nil

@@ -129,7 +129,7 @@ func TestSpec8_2_AResumedRolloutThatIsStartedAgainStaysResumed(t *testing.T) {
 	assert.Empty(t, env.signals)
 }
 
-// A generation begins with the last state of the previous run (SPEC §8.2).
+// A new generation begins with the pause of the previous run (SPEC §8.2).
 func TestThePauseOfTheLastRunIsClaimed(t *testing.T) {
 	ann, memo := &v1alpha1.RolloutPause{By: "ann"}, &protocol.Pause{By: "ann"}
 	for _, c := range []struct {
@@ -280,11 +280,11 @@ func TestSpec8_1_AfterARestoreOfEtcdTheNextGenerationIsStarted(t *testing.T) {
 	assert.Equal(t, int64(7), states.of(set).started)
 	set.Generation = 6
 	states.of(set).observeGeneration(6, now)
-	set.Generation = 7 // the content may differ from the content of the former generation 7
+	set.Generation = 7 // the content may differ from the content of generation 7 before the restore
 	assert.Zero(t, states.of(set).started)
 }
 
-// Old pods that appear after the end of a rollout start another run, and this run may be lost, too.
+// If old pods appear after the end of a rollout, the operator starts another run, which may also be lost.
 func TestSpec8_3_ALostRunIsRestartedAfterAnEarlierRunOfTheGenerationCompleted(t *testing.T) {
 	env, state := newSlowEnv(t), &runState{}
 	state.recordFinished(generation)

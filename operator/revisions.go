@@ -53,7 +53,7 @@ func (s *revisionStep) reconcile(ctx context.Context, p *pass) error {
 		sorted = append(sorted, current)
 	}
 	for _, recorded := range sorted {
-		// The content is immutable, and is neither copied nor compared.
+		// The content is immutable, so only the metadata is copied and compared.
 		wanted := *recorded
 		wanted.ObjectMeta = *recorded.ObjectMeta.DeepCopy()
 		if recorded == current {
@@ -198,7 +198,8 @@ func (s *revisionStep) updateRevision(ctx context.Context, cached, wanted *appsv
 	if cached.Revision == wanted.Revision && equality.Semantic.DeepEqual(&cached.ObjectMeta, &wanted.ObjectMeta) {
 		return nil
 	}
-	// The client reads the answer into its argument, and the cache owns the content.
+	// Update writes the response into its argument. The cache owns the content of wanted, so Update gets a
+	// copy.
 	if err := s.client.Update(ctx, wanted.DeepCopy()); err != nil {
 		return fmt.Errorf("update ControllerRevision %s/%s: %w", wanted.Namespace, wanted.Name, err)
 	}
@@ -206,7 +207,7 @@ func (s *revisionStep) updateRevision(ctx context.Context, cached, wanted *appsv
 }
 
 // deleteRevisions deletes the expendable revisions. deleteRevisions first reads the SidecarSet from the API
-// server, because a revision may have been pinned since the start of the pass (SPEC 6.6).
+// server, because a user may have pinned a revision since the start of the pass (SPEC 6.6).
 func (s *revisionStep) deleteRevisions(ctx context.Context, set *v1alpha1.SidecarSet, expendable []*appsv1.ControllerRevision) error {
 	if len(expendable) == 0 {
 		return nil

@@ -142,7 +142,7 @@ func TestSpec6_6_TheLastGoodRevisionOutlivesTheLimit(t *testing.T) {
 	assert.Equal(t, []string{set.Status.LatestRevision}, namesAfter("side:v3"), "the former good revision is removed")
 }
 
-// A user pins a revision while the operator reconciles an older SidecarSet.
+// A user pins a revision while the operator reconciles an outdated copy of the SidecarSet.
 func TestSpec6_6_NoRevisionIsDeletedForAnOldSidecarSet(t *testing.T) {
 	set := fixture.SidecarSet("s", fixture.Sidecar("side"))
 	set.Spec.RevisionHistoryLimit = new(int32(1))

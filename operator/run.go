@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// statusTimeout is the maximum time that a write of status waits for a response of Temporal.
+	// statusTimeout is the maximum time that a write of status waits for a response from Temporal.
 	statusTimeout = time.Second
 	// reportedUnanswered is the number of consecutive unanswered calls about a SidecarSet after which the
 	// conditions of the SidecarSet report that Temporal is unavailable. After one unanswered call, Temporal
@@ -28,8 +28,7 @@ type runStep struct {
 	client *runs.Client
 	calls  *calls
 	states *runStates
-	// mismatched reports whether Orphans found that the run of a SidecarSet works on another
-	// generation.
+	// mismatched reports whether runs.Orphans found that the run of a SidecarSet works on another generation.
 	mismatched func(set string) bool
 	// changed reports whether the run of a SidecarSet has changed since the last call.
 	changed func(set string) bool

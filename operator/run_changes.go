@@ -16,8 +16,8 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// maxRunChanges is the number of changed runs that may wait for the controller. The operator reads further
-// changed runs at the next check of each run.
+// maxRunChanges is the maximum number of changed runs that wait for the controller. If more runs change, the
+// operator reads each further run at the next check of the run.
 const maxRunChanges = 1024
 
 // runChanges are the SidecarSets whose run has changed. The operator reads such a run immediately, and does not

@@ -93,7 +93,7 @@ func TestSpec11_3_TheEndOfABakeTimeRequeuesTheSidecarSet(t *testing.T) {
 	assert.Equal(t, pausedCheckInterval, p.requeue().RequeueAfter, "the bake time has ended")
 }
 
-// statusAnswer is the answer of a run to the query status.
+// statusAnswer is the answer of a run to the status query.
 type statusAnswer struct {
 	converter.EncodedValue
 	status protocol.RolloutStatus

@@ -22,10 +22,10 @@ const (
 	stuckCheckInterval = 8 * time.Second
 	// faultCheckInterval is the longest interval while there is a fault, or may be a fault.
 	faultCheckInterval = 4 * time.Second
-	// pausedCheckInterval is the interval for a run that a signal may resume, and for a run that
-	// waits for pods to migrate between hot twins.
+	// pausedCheckInterval is the interval for a paused run, and for a run without work that waits for a
+	// hot-upgrade migration, a permit, the next step or a retry.
 	pausedCheckInterval = 5 * time.Second
-	// idleCheckInterval is the interval for a run without work.
+	// idleCheckInterval is the interval for all other runs without work.
 	idleCheckInterval = 12 * time.Second
 	// endCheckInterval is the interval between the two checks of the run of a finished
 	// SidecarSet. A run that is not sleeping notices the end without a signal.
@@ -151,7 +151,7 @@ func (s *runState) observeGeneration(generation int64, now time.Time) {
 		return
 	}
 	if s.observed != 0 {
-		// Rejected pods and waits of the former generation do not concern this generation.
+		// Failures and waits of the previous generation do not concern this generation.
 		s.waits, s.fleetFault = "", ""
 		if s.fault.Reason == v1alpha1.ReasonRolloutFailing {
 			s.fault, s.faultMayChange = runs.Fault{}, false
@@ -264,8 +264,8 @@ func (s *runState) recordNeed(needs need) {
 // mayWake reports whether to wake a run that waits for a signal, and if so, records the wake. The same counts
 // wake the run only once, because the run also plans when the timer of the run expires. A change of only the
 // unavailable pods or of the reasons to wake the run wakes the run at most once per minWakeInterval. For
-// example, the last wake may have found that the app of another pod had just taken the slot. With budgets,
-// this also applies to a change of only the ready pods.
+// example, the last wake may have found no slot, because another pod had just become unavailable. If budgets is
+// set, the same limit applies to a change of only the ready pods.
 func (s *runState) mayWake(counts protocol.Counts, budgets bool, now time.Time) bool {
 	changed := s.needChanged || counts.Unavailable != s.wokenFor.Unavailable || budgets && counts.Ready != s.wokenFor.Ready
 	again := changed && now.Sub(s.wokenAt) >= minWakeInterval
@@ -324,7 +324,8 @@ func (s *runState) recordFault(found runs.Fault, sure bool, now time.Time) {
 	}
 }
 
-// faultOf reads the fault from the status of a SidecarSet. Rejected pods of an earlier generation are no fault.
+// faultOf reads the fault from the status of a SidecarSet. faultOf ignores a failing rollout of an earlier
+// generation.
 func faultOf(set *v1alpha1.SidecarSet) runs.Fault {
 	switch degraded := reasonAndMessage(set, v1alpha1.ConditionDegraded); degraded.reason {
 	case v1alpha1.ReasonRolloutFailing:
@@ -344,8 +345,8 @@ func rolloutStarted(set *v1alpha1.SidecarSet) bool {
 }
 
 // needsTemporal reports whether a SidecarSet is requeued when Temporal becomes unavailable or available.
-// needsTemporal returns false if status shows a rollout without a next upgrade. A later change of the
-// reason of Progressing, of the pause or of the generation requeues the SidecarSet.
+// needsTemporal returns false if status shows a rollout without pods to upgrade. A later change of the reason
+// of Progressing, of the pause or of the generation requeues the SidecarSet.
 func needsTemporal(set *v1alpha1.SidecarSet) bool {
 	progressing := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionProgressing)
 	if !rolloutStarted(set) || set.Status.Rollout.Pause != nil || progressing == nil {

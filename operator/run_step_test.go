@@ -33,7 +33,8 @@ import (
 	"github.com/outrigger/outrigger/temporal"
 )
 
-// slowTemporal answers the start of a SidecarSet named slow only once answers has a value.
+// slowTemporal is a fake Temporal service. The start of the run of a SidecarSet named slow blocks until answers
+// contains a value.
 type slowTemporal struct {
 	workflowservice.WorkflowServiceClient
 	answers chan error
@@ -43,7 +44,7 @@ type slowTemporal struct {
 	described int
 	// damaged is the error of every DescribeWorkflowExecution call, if set.
 	damaged error
-	// answer is the answer of the run to the query status, and queried is the number of queries.
+	// answer is the answer of the run to the status query, and queried is the number of queries.
 	answer  protocol.RolloutStatus
 	queried int
 	// signals are the names of the signals that were sent to an open run. unsignalled is the error of every

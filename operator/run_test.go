@@ -21,7 +21,7 @@ import (
 	"github.com/outrigger/outrigger/operator/runs"
 )
 
-// TestRuns tests how the operator reconciles runs, on a real Temporal.
+// TestRuns tests how the operator reconciles runs with a real Temporal server.
 func TestRuns(t *testing.T) {
 	e := newTestEnv(t)
 	for _, part := range []struct {
@@ -165,7 +165,7 @@ func (e *testEnv) testPauseUnseen(t *testing.T) {
 	}
 }
 
-// Once the SidecarSet continues, status does not contain the pause of the previous run.
+// A pause by updateStrategy.paused must not become a pause by signal in the run of the next generation.
 func (e *testEnv) testPausedBySet(t *testing.T) {
 	set := newSet(t, suspend, "proxy:v1")
 	require.NoError(t, e.Create(t.Context(), set))

@@ -35,8 +35,8 @@ type statusStep struct {
 	temporal *runs.Client
 	recorder events.EventRecorder
 	metrics  *rolloutMetrics
-	// evicts reports whether the outdated pods of a SidecarSet are evicted. known is false if the answer is
-	// not known.
+	// evicts reports whether the outdated pods of a SidecarSet are evicted. known is false before the evictions
+	// of the SidecarSet were read.
 	evicts func(set string) (evicts, known bool)
 }
 
@@ -95,10 +95,10 @@ func recordStage(p *pass) {
 // coversNoUpgrade is a resourceVersion from before the first upgrade of any pod.
 const coversNoUpgrade = "1"
 
-// recordFormerRevision records the end of the rollout of the former generation, if status showed this
-// end, but the SidecarSet changed before the run ended. Without this record, a rollback of the new
-// generation would skip the former revision. The run may still have upgraded a pod after the end, so
-// the record covers no upgrade (SPEC 7.5.6).
+// recordFormerRevision records the end of the rollout of the previous generation, if status showed this end,
+// but the SidecarSet changed before the run ended. Without this record, a rollback of the new generation would
+// skip the previous revision. The run may have upgraded a pod after status showed the end, so the record covers
+// no upgrade (SPEC 7.5.6).
 func recordFormerRevision(p *pass) {
 	was := &p.before.Status
 	if p.former == nil || was.ObservedGeneration == p.set.Generation || was.UpdatedReadyPods == 0 {
@@ -141,8 +141,9 @@ func recordGoodRevision(p *pass) {
 	status.GoodRevisions = rollout.WithGood(status.GoodRevisions, good)
 }
 
-// describe writes the observation into status. The pods of an invalid SidecarSet are not known, so that the
-// counts stay. No pod counts as updated to an invalid generation (SPEC 1.17.1).
+// describe writes the observation into status. The pods of an invalid SidecarSet are not known, so the counts
+// stay. Only the counts of updated pods become zero, because no pod is updated to an invalid generation (SPEC
+// 1.17.1).
 func describe(p *pass) {
 	status := &p.set.Status
 	newGeneration := status.ObservedGeneration != p.set.Generation
@@ -170,8 +171,8 @@ type statusWriter struct {
 	reported *reports
 }
 
-// newStatusWriter returns a writer whose client knows the resource of SidecarSets, so that a write does not
-// search the resources of all API groups.
+// newStatusWriter returns a writer whose client has a fixed REST mapping of SidecarSets, so that a write needs
+// no API discovery.
 func newStatusWriter(mgr manager.Manager, metrics *metrics, reported *reports) (*statusWriter, error) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(v1alpha1.GroupVersion.WithKind(revision.OwnerKind), meta.RESTScopeRoot)
@@ -182,9 +183,9 @@ func newStatusWriter(mgr manager.Manager, metrics *metrics, reported *reports) (
 	return &statusWriter{client: made, writes: metrics.statusWrites, reported: reported}, nil
 }
 
-// write writes the status of set if it differs from the status of before. Afterwards, set
-// contains the resourceVersion of the write. The request contains only the status, and the answer only the
-// metadata, because the content of a SidecarSet is large.
+// write writes the status of set if it differs from the status of before. Afterwards, set contains the
+// resourceVersion of the write. The request contains only the status, and the response only the metadata,
+// because the content of a SidecarSet is large.
 func (w *statusWriter) write(ctx context.Context, before, set *v1alpha1.SidecarSet) error {
 	if equality.Semantic.DeepEqual(&before.Status, &set.Status) {
 		return nil
@@ -200,7 +201,7 @@ func (w *statusWriter) write(ctx context.Context, before, set *v1alpha1.SidecarS
 	written.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(revision.OwnerKind))
 	err = w.client.Status().Patch(ctx, written, client.RawPatch(types.JSONPatchType, patch))
 	if apierrors.IsForbidden(err) {
-		// The role of an older release has only the verb update.
+		// The ClusterRole of an older release permits only the verb update.
 		full := set.DeepCopy()
 		err = w.client.Status().Update(ctx, full)
 		written.ResourceVersion = full.ResourceVersion
@@ -218,7 +219,7 @@ func (w *statusWriter) write(ctx context.Context, before, set *v1alpha1.SidecarS
 // depends on a change of these fields, so the event of a report requires no reconcile.
 type reports struct{ byName sync.Map }
 
-// record is called before the write, because the event of the write may arrive before the answer.
+// record is called before the write, because the event of the write may arrive before the response.
 func (r *reports) record(before, after *v1alpha1.SidecarSet) {
 	was := before.Status
 	was.MatchedPods, was.UpdatedPods, was.ReadyPods, was.UpdatedReadyPods = after.Status.MatchedPods, after.Status.UpdatedPods, after.Status.ReadyPods, after.Status.UpdatedReadyPods

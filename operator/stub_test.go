@@ -81,7 +81,8 @@ func stubRollout(ctx workflow.Context, input protocol.RolloutInput) error {
 		panic("code that does not fit")
 	}
 	if stub.is(fails3) {
-		// As in production, an attempt that a stopping worker received and lost ends within seconds.
+		// As in production, the timeout is short, so an attempt that a stopping worker loses ends within
+		// seconds.
 		failing := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: 5 * time.Second,
 			RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 1}})
 		workflow.Go(ctx, func(workflow.Context) {

@@ -92,8 +92,8 @@ type cachedUninjected struct {
 	found      uninjectedPods
 	// selection is the result of podWebhook.selection at the last scan.
 	selection int
-	// events counts the events so far. scanned is the number of events at the start of the last
-	// scan. The result of the scan is outdated if both numbers differ.
+	// events counts the events so far. scanned is the number of events at the start of the last scan. The
+	// result of the scan is outdated if the numbers differ.
 	events, scanned int
 }
 
@@ -211,9 +211,8 @@ func sameSelection(a, b *admissionregistrationv1.MutatingWebhook) bool {
 	return equality.Semantic.DeepEqual([]any{a.Rules, a.NamespaceSelector, a.ObjectSelector}, []any{b.Rules, b.NamespaceSelector, b.ObjectSelector})
 }
 
-// called returns the match.Webhook that decides for which pods the API server calls the webhook.
-// If the operator cannot read the configuration, the webhook covers every namespace that no
-// installation excludes.
+// called returns the match.Webhook that decides for which pods the API server calls the webhook. Without a
+// webhook configuration, the match.Webhook excludes only the namespaces that every installation excludes.
 func (w *podWebhook) called(ctx context.Context) match.Webhook {
 	return match.NewWebhook(w.installed(ctx), w.namespace)
 }

@@ -163,9 +163,9 @@ func (l *setLister) enqueueInjected(q queue, pod *corev1.Pod) {
 	}
 }
 
-// namespaceEvents returns the handler that enqueues the SidecarSets whose pods depend on the changed labels of a
-// namespace: by their namespaceSelector, or because the API server now calls the webhook for the namespace, or
-// no longer calls it.
+// namespaceEvents returns the handler of changed labels of a namespace. The handler enqueues the SidecarSets
+// with a namespaceSelector. If the change affects whether the API server calls the webhook for the namespace,
+// the handler enqueues all SidecarSets.
 func namespaceEvents(sets *setLister, webhook *podWebhook) handler.TypedFuncs[*corev1.Namespace, reconcile.Request] {
 	return handler.TypedFuncs[*corev1.Namespace, reconcile.Request]{
 		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*corev1.Namespace], q queue) {
@@ -184,8 +184,9 @@ func namespaceEvents(sets *setLister, webhook *podWebhook) handler.TypedFuncs[*c
 	}
 }
 
-// revisionEvents returns the handler that enqueues a SidecarSet after another client has deleted
-// or changed one of its revisions, or after the cache has missed a revision.
+// revisionEvents returns the handler that enqueues a SidecarSet after each event about one of its revisions.
+// Another client may have deleted or changed the revision, or the last reconcile may have run before the cache
+// contained the revision.
 func revisionEvents(limiter *enqueueLimiter) handler.TypedFuncs[*appsv1.ControllerRevision, reconcile.Request] {
 	enqueue := func(q queue, revision *appsv1.ControllerRevision) {
 		if set := revision.Labels[v1alpha1.SidecarSetNameLabel]; set != "" {

@@ -33,14 +33,14 @@ const (
 	equalProbes = 2
 )
 
-// errUndecided is the result of a probe that shows neither a fault nor an answer.
+// errUndecided is the result of a probe that cannot resolve the address of the webhook.
 var errUndecided = errors.New("the address of the webhook is not known")
 
 // webhookProbe connects to the webhook of pods in the same way as API servers. The webhook configuration
 // contains the address of the webhook, and the CA that verifies the serving certificate.
 type webhookProbe struct {
 	webhook *podWebhook
-	// changes requeues all SidecarSets.
+	// changes receives an event that requeues all SidecarSets.
 	changes chan event.GenericEvent
 
 	mu sync.Mutex
@@ -48,10 +48,10 @@ type webhookProbe struct {
 	// probes with this result.
 	last  string
 	equal int
-	// decided is set once fault is known. fault is empty if the webhook answers.
+	// decided is set once fault is known. fault is empty if the webhook responds.
 	decided bool
 	fault   string
-	// selection is the selection of the webhook at the last probe.
+	// selection is the result of podWebhook.selection at the last probe.
 	selection int
 }
 
@@ -117,9 +117,9 @@ func (p *webhookProbe) describe(installed *admissionregistrationv1.MutatingWebho
 		address, err, effect, v1alpha1.FindPods, p.webhook.namespace)
 }
 
-// record records the fault that a probe found, which is empty if the webhook answered. record reports
-// whether status changes. While probes alternate between different causes, for example because the probes
-// connect to different replicas, status keeps the first cause.
+// record records the fault that a probe found. fault is empty if the webhook responded. record reports whether
+// status changes. While probes alternate between different causes, for example because the probes connect to
+// different replicas, status keeps the first cause.
 func (p *webhookProbe) record(fault string) (changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

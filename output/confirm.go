@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Confirm asks a question, and reports whether the answer is yes. Every other answer, and the end of in,
-// count as no.
+// Confirm writes a question to out, and reports whether the next line of in is "yes". An empty input is not an
+// error.
 func Confirm(in io.Reader, out io.Writer, question string) (bool, error) {
 	_, _ = fmt.Fprint(out, question+" (yes or no) ")
 	answer, err := bufio.NewReader(in).ReadString('\n')

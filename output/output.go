@@ -23,7 +23,7 @@ const (
 // Flag is the flag --output.
 type Flag struct{ Format string }
 
-// Add adds the flag to a command. The flag accepts text and the given formats.
+// Add adds the flag to a command. The flag accepts the given formats, and an empty value for text.
 func (f *Flag) Add(cmd *cobra.Command, formats ...string) {
 	cmd.Flags().StringVarP(&f.Format, "output", "o", Text, strings.Join(formats, ", ")+"; empty: text")
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)))

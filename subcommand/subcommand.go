@@ -13,7 +13,7 @@ import (
 // Required configures a command that has only subcommands. Without arguments, the command prints its help.
 // For an unknown subcommand, the command returns an error that names similar subcommands and the help.
 func Required(cmd *cobra.Command) {
-	cmd.SuggestionsMinimumDistance = 2 // the default of cobra, which cobra sets only for roots
+	cmd.SuggestionsMinimumDistance = 2 // cobra sets this default only for the root command
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -48,8 +48,8 @@ func hint(cmd *cobra.Command, similar []string) string {
 	return fmt.Sprintf("did you mean %s? %s", strings.Join(similar, " or "), help)
 }
 
-// Root adds the completion command of cobra, because cobra adds this command only when the root is executed.
-// Then Root applies Required to the root, and to each subcommand that has subcommands but no action.
+// Root applies Required to the root, and to each subcommand that has subcommands but no action. Root first adds
+// the completion command, because cobra would add this command only when the root is executed.
 func Root(root *cobra.Command) {
 	Required(root)
 	root.InitDefaultCompletionCmd()

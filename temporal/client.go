@@ -69,7 +69,7 @@ func NewLazyClient(options Options, logger logr.Logger) (client.Client, error) {
 		if err != nil {
 			return nil, err
 		}
-		// A worker also uses the interceptors of the client of the worker.
+		// A worker also uses the interceptors of its client.
 		with.Interceptors = []interceptor.ClientInterceptor{traces}
 	}
 	lazy, err := client.NewLazyClient(with)
@@ -79,8 +79,8 @@ func NewLazyClient(options Options, logger logr.Logger) (client.Client, error) {
 	return lazy, nil
 }
 
-// connectTimeout limits an attempt to connect. After the end of a server, an attempt may still use the address of this
-// server, and cannot succeed.
+// connectTimeout limits an attempt to connect, because the attempt may use the address of a server that has
+// stopped.
 const connectTimeout = 5 * time.Second
 
 // connectParams returns the parameters of the SDK, with a shorter maximum time between two attempts to

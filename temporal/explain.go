@@ -16,8 +16,8 @@ const (
 	unauthenticated  = "unauthenticated"
 )
 
-// Explain returns the cause of a failed call to Temporal, and a remedy. The texts are equal for each attempt
-// and contain no secrets, so that conditions can show the texts. cause and remedy are empty if err is nil, an
+// Explain returns the cause of a failed call to Temporal, and a remedy. The texts are the same for each attempt
+// and contain no secrets, so conditions can show the texts. cause and remedy are empty if err is nil, an
 // outage, or unknown.
 func Explain(err error) (cause, remedy string) {
 	if err == nil {

@@ -23,7 +23,7 @@ func FleetReasons() []string {
 }
 
 // ExplainFleet returns the reason of a failed call to the Temporal of a fleet, and a text with the cause and
-// the remedy. The text is equal for each attempt and contains no secrets. If err is nil, reason and text are
+// the remedy. The text is the same for each attempt and contains no secrets. If err is nil, reason and text are
 // empty.
 func ExplainFleet(err error) (reason, text string) {
 	if err == nil {

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// The texts name the flags of the fleet, and are equal for each attempt.
+// The texts name the flags of the fleet, and are the same for each attempt.
 func TestSpec12_9_AFailedCallToTheFleetHasAReasonAndARemedy(t *testing.T) {
 	for _, test := range []struct {
 		err          error

@@ -14,7 +14,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// FleetIDs returns the sorted workflow ids of the open rollouts over many clusters (SPEC §12).
+// FleetIDs returns the sorted workflow ids of the open rollouts of the fleet (SPEC §12).
 func FleetIDs(ctx context.Context, c client.Client) (ids []string, err error) {
 	request := &workflowservice.ListWorkflowExecutionsRequest{Query: "WorkflowType = '" + protocol.FleetWorkflow + "' AND ExecutionStatus = 'Running'"}
 	for {
@@ -35,9 +35,9 @@ func FleetIDs(ctx context.Context, c client.Client) (ids []string, err error) {
 // concurrentQueries limits the queries of FleetRollouts that run at the same time.
 const concurrentQueries = 8
 
-// FleetRollouts returns the open rollouts over many clusters, sorted by the names of their SidecarSets. The
-// state of a rollout that cannot be read contains only the name and a message with the error. If no rollout
-// can be read, FleetRollouts returns an error.
+// FleetRollouts returns the open rollouts of the fleet, sorted by the names of their SidecarSets. The state of
+// a rollout that cannot be read contains only the name and a message with the error. If no rollout can be read,
+// FleetRollouts returns an error.
 func FleetRollouts(ctx context.Context, c client.Client) ([]protocol.FleetState, error) {
 	ids, err := FleetIDs(ctx, c)
 	if err != nil {
@@ -67,8 +67,8 @@ func FleetRollouts(ctx context.Context, c client.Client) ([]protocol.FleetState,
 	return states, nil
 }
 
-// FleetRollout returns the rollout of a SidecarSet over many clusters. If no member has reported the
-// SidecarSet, IsNotFound returns true for the error.
+// FleetRollout returns the rollout of a SidecarSet in the fleet. If no member has reported the SidecarSet,
+// IsNotFound returns true for the error.
 func FleetRollout(ctx context.Context, c client.Client, set string) (protocol.FleetState, error) {
 	return readRollout(ctx, c, protocol.FleetWorkflowID(set))
 }
@@ -98,8 +98,8 @@ func readRollout(ctx context.Context, c client.Client, id string) (state protoco
 	return state, nil
 }
 
-// retriedFault describes the failure of a measurement or of a read of the registry. If payloads are
-// encrypted, the message of the failure is also encrypted.
+// retriedFault describes the failure of a measurement or of a read of the registry. If payloads are encrypted,
+// the message of the failure is also encrypted, so the text does not show the cause.
 func retriedFault(pending *workflow.PendingActivityInfo) string {
 	failure := pending.GetLastFailure()
 	if failure == nil || failure.GetApplicationFailureInfo().GetType() == protocol.GateNotDue {

@@ -14,8 +14,8 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// A call to a missing namespace and a call with wrong TLS have a reason. The call succeeds once the namespace
-// exists.
+// ExplainFleet returns the reason for a missing namespace and for wrong TLS options. A call succeeds once the
+// namespace exists.
 func TestSpec12_9_ACheckOfARealServerFindsTheCause(t *testing.T) {
 	address := startTemporal(t)
 	reason := func(flags *Flags) string {

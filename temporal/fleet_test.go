@@ -18,7 +18,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// state is the answer of a query.
+// state is the result of a query.
 type state protocol.FleetState
 
 func (s state) HasValue() bool { return true }
@@ -28,7 +28,8 @@ func (s state) Get(into any) error {
 	return nil
 }
 
-// fleetOf returns the client of a Temporal whose rollouts of the SidecarSets in unreadable cannot be queried.
+// fleetOf returns a client of a fleet with a rollout of each SidecarSet in sets. The rollouts of the
+// SidecarSets in unreadable cannot be queried.
 func fleetOf(sets []string, unreadable ...string) *mocks.Client {
 	c := &mocks.Client{}
 	answer := &workflowservice.ListWorkflowExecutionsResponse{}

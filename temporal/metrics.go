@@ -17,10 +17,10 @@ type sdkMetric struct {
 	gauge   *prometheus.GaugeVec
 }
 
-// sdkMetrics registers the exported metrics, and returns the metrics by their names in the SDK. In
-// Prometheus, counters have the suffix _total and timers have the suffix _seconds, as in the dashboards of
-// Temporal. All other tags of the SDK are dropped, because the value of such a tag is constant in a process,
-// or because callers choose the value.
+// sdkMetrics registers the exported metrics, and returns the metrics by their names in the SDK. In Prometheus,
+// counters have the suffix _total and timers have the suffix _seconds, as in the dashboards of Temporal. All
+// other tags of the SDK are dropped, because such a tag is constant in a process, or has an unlimited number of
+// values.
 func sdkMetrics(registerer prometheus.Registerer) map[string]sdkMetric {
 	factory, all := promauto.With(registerer), map[string]sdkMetric{}
 	counter := func(name, help string, labels ...string) {

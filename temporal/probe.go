@@ -74,8 +74,8 @@ func RunResponds(ctx context.Context, reader RunReader, namespace string, run *c
 	return false, fmt.Errorf("query run %s: %w", run.GetWorkflowId(), err)
 }
 
-// PinnedVersion returns the version to which a run is pinned, or nil. Temporal sends the tasks of a run that
-// is not pinned to the current version.
+// PinnedVersion returns the version to which a run is pinned, or nil. Temporal sends the tasks of an unpinned
+// run to the current version.
 func PinnedVersion(info *workflow.WorkflowExecutionVersioningInfo) *deployment.WorkerDeploymentVersion {
 	override := info.GetVersioningOverride()
 	switch {

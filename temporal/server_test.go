@@ -33,7 +33,7 @@ func freeAddress(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// connect creates a client as the roles do, without variables.
+// connect creates a client as the roles do, without environment variables.
 func connect(t *testing.T, flags *Flags) client.Client {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	options, err := flags.Options(variables{})

@@ -155,7 +155,7 @@ func (s *Setup) cloud() string {
 }
 
 // retryWhileNew retries call while call fails because the namespace is unknown, for at most namespaceTimeout.
-// The error is the error of the last call.
+// retryWhileNew returns the error of the last call.
 func retryWhileNew(ctx context.Context, call func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, namespaceInterval, namespaceTimeout, true, func(ctx context.Context) (bool, error) {

@@ -60,7 +60,7 @@ func (p *TLSProxy) Run(ctx context.Context) error {
 	return nil
 }
 
-// wait waits until the server accepts a connection. wait returns false if the context ends before that.
+// wait waits until the server accepts a connection. wait returns false if the context ends first.
 func (p *TLSProxy) wait(ctx context.Context) bool {
 	for {
 		conn, err := p.dial(ctx)

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Puts the programs that tests, linters and the local stack run into bin/: only what is missing or of another version, so
-# that a complete bin/ needs no network. A program is downloaded from its publisher if possible, else compiled. A compiled program
-# that was copied from another clone is recognised by its version.
-# usage: [TOOLS=auto|download|build] [V=1] tools/build.sh [name...]     (default: all but the optional ones)
-# Downloads need curl and tar. Their checksums are in tools/checksums.txt; without one, the publisher's own is used, over TLS only.
+# This script installs the programs that tests, linters and the local stack run into bin/. It installs only programs
+# that are missing or have another version, so a complete bin/ needs no network. It downloads a program from its
+# publisher if possible, and otherwise compiles the program. It also accepts a compiled program of the right version
+# that was copied from another clone.
+# usage: [TOOLS=auto|download|build] [V=1] tools/build.sh [name...]     (default: all programs that are not optional)
+# Downloads need curl and tar. The checksums are in tools/checksums.txt. If a checksum is not listed there, the script
+# uses the checksum that the publisher serves over TLS.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,7 +14,7 @@ kubernetes=v1.36.3 # as in tools/go.mod
 os=$(go env GOOS) arch=$(go env GOARCH)
 github=${TOOLS_GITHUB_URL:-https://github.com}
 release=${TOOLS_KUBERNETES_URL:-https://dl.k8s.io}/release/$kubernetes/bin/$os/$arch
-# etcd, kube-apiserver and kubectl, as controller-tools publishes them for tests.
+# controller-tools publishes this archive for tests. It contains etcd, kube-apiserver and kubectl.
 envtest=$github/kubernetes-sigs/controller-tools/releases/download/envtest-v1.36.2/envtest-v1.36.2-$os-$arch.tar.gz
 all="etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok temporal helm prometheus controller-gen workflowcheck golangci-lint"
 
@@ -21,8 +23,9 @@ fail() {
 	exit 1
 }
 
-# describe NAME sets what is compiled, a package of a folder's module or at a version; where it is downloaded, with the path
-# in the archive after a "#"; and the publisher's list of checksums.
+# describe NAME sets the variables of a program. package is the Go package that is compiled, at version or, if version
+# is empty, in the module of the folder module. sources contains the download addresses, with the path in an archive
+# after a "#". sums is the address of the publisher's list of checksums.
 describe() {
 	version= module=tools tags= sources=() sums=
 	case $1 in
@@ -43,7 +46,7 @@ describe() {
 	helm) package=helm.sh/helm/v4/cmd/helm version=v4.3.1 ;;
 	crane) package=github.com/google/go-containerregistry/cmd/crane version=v0.22.1 ;; # optional
 	helm3) package=helm.sh/helm/v3/cmd/helm version=v3.22.0 ;; # optional
-	prometheus) # Its go.mod replaces a module, so another one requires it. Service discovery would be half of it.
+	prometheus) # go install rejects a replace directive, so tools/prometheus requires it. The tag omits service discovery.
 		package=github.com/prometheus/prometheus/cmd/prometheus module=tools/prometheus tags=remove_all_sd
 		local at=$github/prometheus/prometheus/releases/download/v3.13.5 name=prometheus-3.13.5.$os-$arch
 		sources=("$at/$name.tar.gz#$name/prometheus") sums=$at/sha256sums.txt
@@ -61,8 +64,8 @@ describe() {
 	[ -n "$version" ] || stamp=$(sha256sum $module/go.mod | cut -c1-16)
 }
 
-# installed NAME succeeds for a program of the right version and, with TOOLS=build, one that was compiled. The stamp has the
-# version, and in a second line where a download came from.
+# installed NAME succeeds if bin/ has the right version of the program. With TOOLS=build, the program must also be
+# compiled. The stamp contains the version and, for a download, the source in a second line.
 installed() {
 	local lines=()
 	[ -x "bin/$1" ] && [ -e "bin/.stamp/$1" ] || return 1
@@ -70,8 +73,8 @@ installed() {
 	[ "${lines[0]-}" = "$stamp" ] && { [ $mode != build ] || [ -z "${lines[1]-}" ]; }
 }
 
-# recognised NAME succeeds for a compiled program of the right version without a stamp, such as a copy from the bin/ of another
-# clone, and writes its stamp. A downloaded program does not always have its version in its build information.
+# recognised NAME succeeds if bin/ has a compiled program of the right version without a stamp, such as a copy from
+# another clone, and writes the stamp. The build information of a download does not always contain the version.
 recognised() {
 	local kind path built of=
 	[ -x "bin/$1" ] && [ ! -e "bin/.stamp/$1" ] && [ $mode != download ] || return 1
@@ -83,7 +86,7 @@ recognised() {
 	done < <(go version -m "bin/$1" 2>/dev/null)
 	case $of in
 	"") return 1 ;;
-	*" $version") ;; # never equal without a version
+	*" $version") ;; # If version is empty, this pattern never matches.
 	*) [ -z "$version" ] && grep -qE "^(require)?[[:space:]]+${of//./\\.}( |\$)" $module/go.mod || return 1 ;;
 	esac
 	mkdir -p bin/.stamp
@@ -96,7 +99,7 @@ have() {
 	for name; do command -v "$name" >/dev/null || return 1; done
 }
 
-# get ADDRESS downloads to stdout. A site that cannot be reached is not asked again.
+# get ADDRESS downloads to stdout. After a failed connection, get does not contact the site again.
 declare -A away
 get() {
 	local site protocols='=http,https' status=0
@@ -112,7 +115,7 @@ get() {
 	esac
 }
 
-# sum_of NAME prints the checksum of a file from a list, or the only checksum of a list without names.
+# sum_of NAME prints the checksum of a file from the list on stdin, or the only checksum of a list without names.
 sum_of() {
 	local sum name
 	while read -r sum name || [ -n "$sum" ]; do
@@ -120,7 +123,7 @@ sum_of() {
 	done
 }
 
-# checksum ADDRESS sets want: the pinned one, else the publisher's.
+# checksum ADDRESS sets want to the pinned checksum of a download or, without a pin, to the publisher's checksum.
 checksum() {
 	local path=${1#"$github/"}
 	path=${path#"${release%/release/*}/"}
@@ -132,7 +135,7 @@ checksum() {
 	[[ $want =~ ^[0-9a-f]{64}([0-9a-f]{64})?$ ]] || { echo "tools: no checksum of $1 is pinned, and none can be fetched over https"; return 1; }
 }
 
-# fetch SOURCE FILE downloads a program; an archive is kept for the other programs in it.
+# fetch SOURCE FILE downloads a program. The script keeps an archive until it ends, for other programs in the archive.
 fetch() {
 	local address=${1%%#*} algorithm=256 got
 	local archive=$work/${address##*/}.download
@@ -148,7 +151,7 @@ fetch() {
 	fi
 }
 
-# compile NAME FILE builds without C, so that the program needs no libraries.
+# compile NAME FILE compiles a program without cgo, so that the program needs no shared libraries.
 compile() {
 	local component=k8s.io/component-base/version minor=${kubernetes#v1.}
 	export CGO_ENABLED=0
@@ -160,7 +163,7 @@ compile() {
 	fi
 }
 
-# install NAME removes the stamp first and writes it last: a run that is killed leaves a program without a stamp.
+# install NAME removes the stamp first and writes it last, so that a killed run leaves a program without a stamp.
 install() {
 	local file=$work/$1 origin= how=compiled began=$SECONDS output source
 	if [ $mode != build ] && have curl tar; then
@@ -194,9 +197,9 @@ done
 [ ${#missing[@]} -gt 0 ] || exit 0
 mkdir -p bin/.stamp
 exec 9>bin/.lock
-! have flock || flock 9 # one run at a time
+! have flock || flock 9 # Only one run at a time writes bin/.
 work=bin/.new
-rm -rf $work # what a killed run left
+rm -rf $work # A killed run may leave this folder.
 mkdir $work
 trap 'rm -rf $work' EXIT
 for name in "${missing[@]}"; do

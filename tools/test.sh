@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# Runs all tests, except those that make test-browser, test-large, test-cluster and e2e-node run.
+# This script runs all tests, except the tests of make test-browser, test-large, test-cluster and e2e-node.
 #
 # usage: tools/test.sh
 #
-# Most tests wait for servers and use little processor time. Four chains of suites therefore run at the same
-# time, each suite with servers of its own. The script needs bash, coreutils, grep and Go.
+# Most tests wait for servers and use little CPU time. Therefore, four chains of suites run in parallel. Each
+# suite starts its own servers. The script needs bash, coreutils, grep and Go.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-# These integration tests start further control planes or make their servers slow.
+# These integration tests start additional control planes, or slow down or stop the servers of their suite.
 disturbing='FleetRollsOut|ConnectionToTheFleet|ClusterWideLimit|LateCache|OlderThanAnOutage|ClaimedAgain|MissingWorkers|CertificatesRotate|ShareATemporal'
-# This test runs before all others: an API server of a busy machine takes longer to replace a definition than a
-# webhook may wait.
+# This test runs before all other tests. On a busy machine, the API server needs longer to replace a definition
+# than the API server waits for a webhook.
 alone='AnUpgradeRejectsNoPod'
 
-# Background processes of a script ignore an interrupt, so the script ends its process group.
+# Background processes of a script ignore SIGINT, so the script kills its process group.
 trap 'trap - INT; kill 0' INT
 
 # The tests use their own Temporal servers, and not the Temporal configuration of the user.
@@ -24,7 +24,7 @@ export TEMPORAL_CONFIG_FILE=/dev/null
 code=0
 suites() { go test -timeout 60m -p 1 "$@" || code=1; }
 
-# half is every second one of the other integration tests.
+# half is a pattern for every second integration test that is not in disturbing.
 half=$(grep -ohE '^func Test[A-Za-z0-9_]+\(t ' test/integration/*_test.go | cut -d'(' -f1 | cut -d' ' -f2 |
 	grep -vE "$disturbing" | split -n r/1/2 | paste -sd'|')
 [ -n "$half" ] || { echo "$0: found no integration tests" >&2; exit 1; }

@@ -20,9 +20,8 @@ type edit struct {
 	span  trace.SpanID
 }
 
-// WithEdit returns a context that sets the ids of the next root span, which represents the edit that created
-// a generation. The ids are a hash of uid and generation. Therefore, every process can compute the ids
-// without an annotation on the SidecarSet.
+// WithEdit returns the context for the root span of the edit that created a generation. The ids of the span are
+// a hash of uid and generation, so every process can compute the ids without an annotation on the SidecarSet.
 func WithEdit(ctx context.Context, uid string, generation int64) context.Context {
 	sum := sha256.Sum256(fmt.Appendf(nil, "SidecarSet/%s/%d", uid, generation))
 	return context.WithValue(ctx, editKey{}, edit{trace.TraceID(sum[:16]), trace.SpanID(sum[16:24])})

@@ -20,7 +20,7 @@ type need struct{ group, resource string }
 type guard func(next http.Handler, needs ...need) http.Handler
 
 // localOnly rejects requests whose host is not localhost or a loopback address. Otherwise, a foreign web page
-// with a name that resolves to 127.0.0.1 could read the pages in the browser of a user.
+// whose name resolves to 127.0.0.1 could read the pages in the browser of a user (DNS rebinding).
 func localOnly(next http.Handler, _ ...need) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host
@@ -69,7 +69,7 @@ func (a *access) guard(next http.Handler, needs ...need) http.Handler {
 				return
 			}
 		}
-		next.ServeHTTP(w, r.WithContext(ctx)) // The reviews and the page share the time of the page.
+		next.ServeHTTP(w, r.WithContext(ctx)) // The reviews and the page share pageTimeout.
 	})
 }
 

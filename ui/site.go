@@ -120,7 +120,7 @@ func (s *site) page(name string, read read) http.Handler {
 		}
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.WriteHeader(code)
-		_, _ = w.Write(out.Bytes()) // the client may be gone
+		_, _ = w.Write(out.Bytes()) // The client may have closed the connection.
 	})
 }
 

@@ -72,7 +72,8 @@ func TestFormats(t *testing.T) {
 	require.Error(t, err)
 }
 
-// The linker ignores a variable name that does not exist.
+// The linker ignores a variable that does not exist, so only a build shows that the name in -ldflags is
+// correct.
 func TestAReleaseIsNamedByTheLinker(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "run", "-ldflags", "-X github.com/outrigger/outrigger/version.version=v9.8.7",
 		"./testdata/program", "--output=json").Output()

@@ -100,7 +100,8 @@ func (s *environment) storedSpecs(t *testing.T) map[string]v1alpha1.SidecarSetSp
 	return specs
 }
 
-// outdatedHashes runs the remedy in the condition of a SidecarSet that was stored without a webhook.
+// outdatedHashes applies an empty patch to each SidecarSet that was stored without a webhook. The condition of
+// such a SidecarSet names this remedy.
 func (s *environment) outdatedHashes(t *testing.T) {
 	for name := range olderRules {
 		set := &v1alpha1.SidecarSet{}

@@ -58,7 +58,7 @@ type Options struct {
 	FeatureGates sidecarsets.FeatureGates
 	// Tracer starts a span for each edit of a SidecarSet. If Tracer is nil, no span is started.
 	Tracer trace.Tracer
-	// Fleet is set in a member of a fleet. Until the newest content has a permit, new pods get the former
+	// Fleet is set in a member of a fleet. Until the newest content has a permit, new pods get the last good
 	// revision, if there is one.
 	Fleet bool
 }

@@ -338,7 +338,7 @@ func (s *environment) configurationsShared(t *testing.T) {
 	s.injected(t, metav1.NamespaceDefault, "inject", "a", "b", "app")
 }
 
-// All replicas see an outage of the API server. If the replicas became unready, pods would be rejected for
+// An outage of the API server affects all replicas. If the replicas became unready, pods would be rejected for
 // some time after the outage.
 func (s *environment) apiServerAway(t *testing.T) {
 	const outage = 12 // seconds

@@ -31,8 +31,8 @@ const maxFleetActivities = 10_000
 type FleetOptions struct {
 	// Enabled makes the cluster a member. If Enabled is false, the other fields have no effect.
 	Enabled bool
-	// Temporal is the connection to the fleet. The metrics and the tracer of the worker replace Metrics and
-	// Tracer.
+	// Temporal is the connection to the fleet. The fields Metrics and Tracer are ignored: the worker uses its
+	// own metrics and tracer.
 	Temporal temporal.Options
 	// ClusterName is the name of the cluster in the fleet. If ClusterName is empty, the name is the uid of
 	// the cluster.
@@ -48,9 +48,9 @@ func (o FleetOptions) newConnection() *fleet.Connection {
 	return fleet.NewConnection(ctrlmetrics.Registry)
 }
 
-// joinFleet reports the member to the fleet, and runs the workflows and the activities of the fleet, until
-// the context ends. While the Temporal of the fleet is unavailable, rollouts with a permit continue. The
-// outage is recorded in state.
+// joinFleet reports the member to the fleet, and runs the workflows and the activities of the fleet, until the
+// context ends. joinFleet records outages of the Temporal of the fleet in state. During an outage, rollouts
+// with a permit continue.
 func (h *host) joinFleet(ctx context.Context, mgr *kube.Manager, state *fleet.Connection) error {
 	o := h.options.Fleet
 	connection := o.Temporal

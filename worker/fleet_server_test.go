@@ -58,8 +58,7 @@ func TestSpec12_2_AFleetOf500MembersKeepsItsHistoryShort(t *testing.T) {
 			client.StartWorkflowOptions{ID: id, TaskQueue: protocol.FleetTaskQueue}, protocol.FleetWorkflow, protocol.FleetState{Set: "envoy", Phase: protocol.FleetRolling})
 		return err
 	}
-	// After the start of a server, the namespace becomes visible to the services of the server one after the
-	// other.
+	// The services of a new server load the namespace at different times, so the first reports may fail.
 	require.EventuallyWithT(t, func(t *assert.CollectT) { require.NoError(t, report(plan.Members[0])) }, time.Minute, 100*time.Millisecond)
 	for _, member := range plan.Members[1:] {
 		require.NoError(t, report(member))
@@ -90,7 +89,8 @@ func TestSpec12_2_AFleetOf500MembersKeepsItsHistoryShort(t *testing.T) {
 		require.NoError(t, err)
 		recorded.Events = append(recorded.Events, event)
 	}
-	// On a busy machine, the replay may not run for more than a second, which is not a deadlock.
+	// On a busy machine, the replay may stall for more than a second. The SDK would report the stall as a
+	// deadlock.
 	replayer, err := sdk.NewWorkflowReplayerWithOptions(sdk.WorkflowReplayerOptions{DisableDeadlockDetection: true})
 	require.NoError(t, err)
 	replayer.RegisterWorkflowWithOptions(workflows.Fleet, workflow.RegisterOptions{Name: protocol.FleetWorkflow})

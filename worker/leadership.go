@@ -41,8 +41,8 @@ type leadership struct {
 	// another holder. Another worker may have led since then. Therefore, this worker writes the Lease again
 	// only in a new term.
 	lost bool
-	// releasing is set once this worker has tried to release the Lease while the worker was the holder. The elector
-	// repeats a release that conflicts with the last renewal.
+	// releasing is set once this worker, as the holder, has tried to release the Lease. Update then permits
+	// further attempts, because the elector retries a release that conflicts with the last renewal.
 	releasing bool
 	// ended is set once lead has returned. Before, requests of this worker may be in flight.
 	ended bool
@@ -223,8 +223,8 @@ func (l *leadership) campaign(ctx context.Context, lead func(context.Context)) e
 	if err != nil {
 		return fmt.Errorf("set up the election of a worker: %w", err)
 	}
-	// The Lease is renewed until lead has returned, even after ctx has ended, because lead may still write
-	// pods.
+	// The elector renews the Lease until lead has returned, even after ctx has ended, because lead may still
+	// write pods.
 	electing, release := context.WithCancel(context.WithoutCancel(ctx))
 	var election sync.WaitGroup
 	election.Go(func() { elector.Run(electing) })

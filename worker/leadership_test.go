@@ -16,7 +16,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// lock is a Lease on a slow API server.
+// lock is a Lease in memory. answer runs before each write, and may delay or reject the write.
 type lock struct {
 	resourcelock.Interface
 	identity string
@@ -226,7 +226,8 @@ func TestAWorkerLeadsAgainAfterATermThatItLostUnnoticed(t *testing.T) {
 	assert.True(t, l.held())
 }
 
-// If the API server does not respond to renewals, the worker does not change the Lease of the next leader.
+// Another worker acquires the Lease during the term. At the end of the term, this worker must not release the
+// Lease.
 func TestTheEndOfALostTermKeepsTheLeaseOfTheSuccessor(t *testing.T) {
 	server := &lock{identity: "me"}
 	l := &leadership{Interface: server, clock: clock.RealClock{}}

@@ -27,7 +27,7 @@ type lostBatches struct {
 }
 
 // release reads and releases the lost batches, with retries until the heartbeat timeout. After this timeout,
-// the server retries lost batches without a release.
+// Temporal retries lost batches without a release.
 func (l *lostBatches) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, protocol.HeartbeatTimeout)
 	defer cancel()

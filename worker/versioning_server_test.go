@@ -155,8 +155,8 @@ func (f *workers) await(what string, yes func(context.Context) bool) {
 	require.Eventually(f.t, func() bool { return yes(f.t.Context()) }, timeout, pause, what)
 }
 
-// setCurrent waits until the server knows both queues of a build, and makes the build current. An
-// empty build selects unversioned workers.
+// setCurrent waits until the server knows the task queues of a build, and makes the build current. An empty
+// build selects unversioned workers.
 func (f *workers) setCurrent(build string) {
 	f.t.Helper()
 	deployment := f.client.WorkerDeploymentClient().GetHandle(f.deployment)
@@ -165,8 +165,8 @@ func (f *workers) setCurrent(build string) {
 			return true
 		}
 		version, err := deployment.DescribeVersion(ctx, client.WorkerDeploymentDescribeVersionOptions{BuildID: build})
-		// A build has three task queues: the queues of workflow tasks and of activities with the first name,
-		// and the queue of activities with the second name.
+		// A build polls three task queues: the queue of runs for workflow tasks and for activities, and the
+		// queue of writes for activities.
 		return err == nil && len(version.Info.TaskQueuesInfos) >= 3
 	})
 	// docs/temporal.md documents this command.
@@ -176,7 +176,7 @@ func (f *workers) setCurrent(build string) {
 	} else {
 		args = append(args, "--build-id", build)
 	}
-	// The server may find a version before the deployment of the version.
+	// DescribeVersion may succeed before the server can find the deployment of the version.
 	f.await("the deployment of build "+build, func(ctx context.Context) bool {
 		said, err := exec.CommandContext(ctx, temporalBinary, args...).CombinedOutput()
 		if err != nil {
@@ -217,8 +217,8 @@ func (f *workers) history(run client.WorkflowRun) (events []*history.HistoryEven
 	return events
 }
 
-// deciders returns the builds that completed the workflow tasks of a run, without repetitions. A failed task
-// fails the test.
+// deciders returns the builds that completed the workflow tasks of a run, in order and without consecutive
+// repetitions. A failed task fails the test.
 func (f *workers) deciders(run client.WorkflowRun) []string {
 	f.t.Helper()
 	var builds []string

@@ -8,8 +8,8 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// If an answer or a timer is late by more than outage, processes were down. During such an outage, no pod
-// could be upgraded, and pods may have become ready without a plan.
+// If an answer or a timer is late by more than outage, the worker or Temporal was down. During this time, no
+// pod could be upgraded, and no plan observed pods that became ready.
 const outage = time.Minute
 
 // minDeadlineWait is the shortest wait for the progress deadline, and for a pod that may fail.

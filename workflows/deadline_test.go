@@ -14,7 +14,7 @@ import (
 const deadline = 30 * time.Minute
 
 // stuck returns a plan that waits for an upgraded pod. If the run reports an overdue deadline, the plan fails
-// the rollout, and failed is the time since the start.
+// the rollout, and sets failed to the time since the start.
 func (s *stageSuite) stuck(failed *time.Duration) planFunc {
 	return func(_ context.Context, input protocol.NextBatchInput) (protocol.NextBatchResult, error) {
 		result := protocol.NextBatchResult{Phase: protocol.PhaseWaiting, ProgressDue: true, Stage: input.Stage, Counts: protocol.Counts{UpdatedReady: s.ready}}
@@ -153,7 +153,8 @@ func (s *stageSuite) TestSpec11_6_ARunWithoutADeadlineKeepsNoStall() {
 	}
 }
 
-// A pod counts as failed some time after the plan that observed the pod.
+// A pod that a plan observes as unready may count as failed only later, so the run must plan again at that
+// time.
 func (s *stageSuite) TestSpec11_6_ARunPlansAgainOnceAPodMayHaveFailed() {
 	for name, phase := range map[string]protocol.Phase{"waiting": protocol.PhaseWaiting, "during a bake time": protocol.PhaseStepReached} {
 		s.Run(name, func() {

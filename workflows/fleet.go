@@ -108,9 +108,10 @@ func (f *fleetRun) readContents(now time.Time) {
 	}
 }
 
-// readPlan reads the policy at the start of the rollout, and the members at the start of each stage and once
-// a new member reports content. The registry may be unreadable for a long time, so rollbacks and requests do
-// not wait for the answer. Only in a run with Rules 0, readPlan waits for the answer.
+// readPlan reads the policy at the start of the rollout, and the members at the start of each stage and once a
+// new member reports content. The registry may be unreadable for a long time, so rollbacks and requests do not
+// wait for the answer. Only in a run with Rules 0, which an earlier release started, readPlan waits for the
+// answer.
 func (f *fleetRun) readPlan(ctx workflow.Context) error {
 	if f.reading != nil || f.state.Planned && !f.refresh || f.state.Hash == "" {
 		return f.readError()

@@ -15,7 +15,7 @@ import (
 )
 
 // gated adds the gate smoke to the first stage, and returns the list of measurements. The webhook of the gate
-// gives the answers in order. An empty answer never arrives.
+// gives the answers in order. An empty answer stands for a measurement that never ends.
 func (s *fleetSuite) gated(answers ...protocol.GatePhase) *[]fleetEvent {
 	measured := &[]fleetEvent{}
 	s.plan.Spec.Gates = []outriggerv1.RolloutGate{{Name: "smoke", Webhook: &outriggerv1.WebhookGate{URL: "https://checks"}}}
@@ -71,7 +71,7 @@ func (s *fleetSuite) TestSpec12_2_ARetryAfterAnInconclusiveGateMeasuresAgain() {
 	s.GreaterOrEqual((*measured)[1].at, 4*time.Hour, "the stage bakes again")
 }
 
-// The measurement never ends.
+// The first measurement never ends by itself.
 func (s *fleetSuite) TestSpec12_2_RequestsEndAMeasurement() {
 	s.gated("", protocol.GateSuccess)
 	s.request(2*time.Hour, protocol.AbortUpdate, protocol.FleetStepRequest{Approval: protocol.Approval{By: "ann"}})

@@ -51,7 +51,8 @@ type registryRun struct {
 // that each member deletes its RolloutFreeze.
 func (r *registryRun) await(ctx workflow.Context, changed func() bool) error {
 	freeze := r.registry.Freeze
-	// A run keeps the version of a change, so each freeze is a change of its own.
+	// GetVersion returns the same version for a change id in the whole run, so each freeze has its own change
+	// id.
 	if freeze == nil || !freeze.Frozen || freeze.Until == nil ||
 		workflow.GetVersion(ctx, fmt.Sprintf("end freeze %d", freeze.Sequence), workflow.DefaultVersion, 1) == workflow.DefaultVersion {
 		return workflow.Await(ctx, changed)

@@ -85,7 +85,7 @@ func TestSpec12_7_AFreezeThatIsOverEndsImmediately(t *testing.T) {
 	assert.Equal(t, []bool{false}, heard)
 }
 
-// The timer of the former end of a freeze does not end the extended freeze.
+// The timer for the original end of a freeze must not end the extended freeze.
 func TestSpec12_7_AnExtendedFreezeDoesNotEnd(t *testing.T) {
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestWorkflowEnvironment()
@@ -111,7 +111,7 @@ func TestSpec12_7_AnExtendedFreezeDoesNotEnd(t *testing.T) {
 	assert.ErrorContains(t, env.GetWorkflowError(), "canceled")
 }
 
-// A cluster was rebuilt under its name, and the old cluster has to leave the fleet.
+// A cluster was rebuilt with the same name, so a user removes the old cluster by its uid.
 func TestSpec12_1_ARebuiltClusterStaysInTheFleet(t *testing.T) {
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestWorkflowEnvironment()

@@ -33,8 +33,8 @@ type fleetSuite struct {
 	// bad contains the clusters whose rollout fails. lost is a cluster that does not respond to a rollback.
 	bad  map[string]bool
 	lost string
-	// events are the rollouts and rollbacks. Activities of several clusters append to events at the same
-	// time, under appending.
+	// events lists the rollouts and rollbacks. appending guards events, because activities of several clusters
+	// append concurrently.
 	events         []fleetEvent
 	appending      sync.Mutex
 	begin          time.Time

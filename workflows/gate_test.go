@@ -18,8 +18,8 @@ import (
 	"github.com/outrigger/outrigger/internal/gate"
 )
 
-// gated adds the gate errors to the first step of the policy. The values are the answers of Prometheus, one
-// for each measurement. A negative value is an answer that never arrives.
+// gated adds the gate errors to the first step of the policy. The values are the answers of Prometheus, one for
+// each measurement. A negative value stands for a measurement that never ends.
 func (s *stageSuite) gated(values ...float64) {
 	s.measured, s.measuredAt = nil, nil
 	s.policies[0].Spec.Gates = []outriggerv1.RolloutGate{{Name: "errors", Prometheus: &outriggerv1.PrometheusGate{Samples: 2, Success: "value < 1.0", Failure: "value > 2.0"}}}

@@ -117,9 +117,9 @@ func (s *rolloutSuite) TestSpec7_8_ARestAfterRejectedResetsEndsWhenTheRunIsWoken
 	waiting := protocol.NextBatchResult{Phase: protocol.PhaseWaiting}
 	migrating := waiting
 	migrating.Counts.Migrating = 2
-	// The second plan returns when the migration that the first plan started ends.
+	// The first signal requests the second plan, and the second signal requests the last plan.
 	s.answers(migrating, waiting, ends(protocol.PhaseComplete))
-	// The rest after the last rejection takes 512 s, from second 254 on.
+	// The backoff after the last rejection lasts from second 254 to second 510.
 	woken := 280 * time.Second
 	s.env.RegisterDelayedCallback(func() {
 		s.Len(resets, rejections)
@@ -261,7 +261,7 @@ func (s *rolloutSuite) TestANewerGenerationEndsTheResetInProgress() {
 	s.True(next.Progress.Migrating)
 }
 
-// Conditions are written while the run waits to continue, and another pod migrates meanwhile.
+// While the run waits to continue as new, an activity writes conditions, and another pod migrates.
 func (s *rolloutSuite) TestSpec7_7_NoResetBatchOutlivesItsRun() {
 	var awaiting, marking []byte
 	ended := 0

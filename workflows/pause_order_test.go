@@ -64,8 +64,8 @@ func TestSpec7_1_TheLastOfPausesAndResumesHolds(t *testing.T) {
 	}
 }
 
-// A run with the former generation has read the resume, and has continued as new before it answered the update. The
-// update reaches the first workflow task of the new run.
+// The run of the previous generation has read the resume, and has continued as new before the answer to the
+// update. The update reaches the first workflow task of the new run.
 func TestSpec7_1_ANewRunAnswersAResumeOfTheFormerRun(t *testing.T) {
 	e := startEncrypted(t)
 	c := e.connect("a")

@@ -239,8 +239,7 @@ func (s *rolloutSuite) TestRejectedPodsAreNamedToThePlannerAndTheRunRests() {
 	s.Equal((1+2+4)*minBackoff, s.env.Now().Sub(started))
 }
 
-// The test environment cancels an activity like a server without a worker: the activity has no
-// result.
+// The test environment cancels an activity without a result, like a server while no worker runs.
 func (s *rolloutSuite) TestASignalEndsABatchAndAllQueuedPodsMayHaveBeenWritten() {
 	s.answers(withQueued(batch("a"), "b", "c"))
 	s.upgrade = func(_ context.Context, input protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error) {

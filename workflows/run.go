@@ -18,8 +18,9 @@ const (
 	longHistory = 4000
 	// maxNamedRejected limits the rejected pods that a run can name.
 	maxNamedRejected = 200
-	// skippedPause is the wait after a reset batch that reset no pod, and after a batch that a freeze or
-	// failed pods stopped. The caches of two workers may differ.
+	// skippedPause is the wait after a reset batch that reset no pod, and after a batch that a freeze or failed
+	// pods stopped. Without this wait, the run would retry in a tight loop while the caches of two workers
+	// differ.
 	skippedPause = time.Second
 	// checkInterval is the longest time between two checks of the cluster by a waiting run. A
 	// check adds eleven events to the history.
@@ -38,7 +39,7 @@ type run struct {
 	phase    protocol.Phase
 	message  string
 	counts   protocol.Counts
-	// fleetFault is the reason in the newest plan for which no permit can arrive.
+	// fleetFault is the reason, from the newest plan, why no permit can arrive.
 	fleetFault string
 	// asked contains the rejected pods that were the input of the newest plan.
 	asked protocol.Rejected
@@ -74,7 +75,7 @@ func newRun(ctx workflow.Context, input protocol.RolloutInput) (*run, error) {
 		signals:  newSignals(ctx),
 	}
 	memo := workflow.GetInfo(ctx).Memo.GetFields()
-	// An update that waits for its handler runs before the next line of this function, and needs this value.
+	// SetUpdateHandler runs updates that wait for the handler, and these updates need this value.
 	_, r.resumed = memo[protocol.ResumeMemo]
 	if err := workflow.SetQueryHandler(ctx, protocol.StatusQuery, r.status); err != nil {
 		return nil, fmt.Errorf("answer the query %s: %w", protocol.StatusQuery, err)
@@ -190,8 +191,9 @@ func (r *run) continueAsNew(ctx workflow.Context) (protocol.RolloutResult, error
 	if err := r.endWrites(ctx); err != nil {
 		return protocol.RolloutResult{}, err
 	}
-	// Signals that have arrived during these waits are read here. Otherwise, these signals would be lost. No
-	// signal is lost after this point, because the server rejects the end of a run that has unread signals.
+	// The run reads the signals that have arrived while endWrites waited. Otherwise, these signals would be
+	// lost. No signal is lost after this point, because the server rejects the end of a run that has unread
+	// signals.
 	if r.hasSignals() {
 		if err := r.readSignals(ctx); err != nil {
 			return protocol.RolloutResult{}, err

@@ -9,7 +9,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// No worker takes write tasks, and signals cancel several batches in sequence.
+// While no worker polls for write tasks, signals cancel several batches in sequence.
 func TestPodsOfManyCancelledBatchesHaveOneEntryEach(t *testing.T) {
 	pod := func(name, version string) protocol.WrittenPod {
 		return protocol.WrittenPod{PodReference: protocol.PodReference{Name: name, UID: types.UID(name)}, ResourceVersion: version}

@@ -92,8 +92,8 @@ func drain[T any](channel workflow.ReceiveChannel) []T {
 	}
 }
 
-// awaitSignal waits until a signal arrives, and shows the reason in the UI. After checkInterval,
-// the run checks the cluster without a signal, because the sender of the signal may be gone.
+// awaitSignal waits until a signal arrives, and shows the reason in the UI. After checkInterval, the run checks
+// the cluster without a signal, because the operator that sends the signal may be down.
 func (r *run) awaitSignal(ctx workflow.Context, reason string) error {
 	return r.awaitSignalFor(ctx, checkInterval, reason)
 }

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// checkInterval is the time between two checks of a connection that works. A connection that fails is
-	// checked in each turn.
+	// checkInterval is the time between two checks of a connection that works. While the connection fails, Run
+	// checks the connection in each iteration.
 	checkInterval = 10 * time.Second
 	// wakeInterval is the shortest time between two wakes of the runs without a permit, because each wake
 	// adds events to the histories of the runs. A waiting run also plans again by itself after five minutes.
@@ -72,9 +72,9 @@ func (c *Connection) record(err error) {
 	c.fault = fault
 }
 
-// check calls the Temporal of the fleet and records the result, unless a report of this turn has failed or
-// the connection worked less than checkInterval ago. Without check, a member whose rollouts all have ended
-// would not call the fleet for an hour.
+// check calls the Temporal of the fleet and records the result, unless a report in this iteration of Run has
+// failed or the connection worked less than checkInterval ago. Without check, a member whose rollouts all have
+// ended would not call the fleet for an hour.
 func (r *Reporter) check(ctx context.Context) {
 	now := r.Clock.Now()
 	if r.failed || r.Connection.Fault() == "" && !r.checkedAt.IsZero() && now.Sub(r.checkedAt) < checkInterval {
@@ -93,7 +93,8 @@ func (r *Reporter) check(ctx context.Context) {
 	r.Connection.record(err)
 }
 
-// tell wakes the runs without a permit after a change of the connection, so that their messages change.
+// tell wakes the runs without a permit after the fault of the connection has changed, so that the messages of
+// the runs show the new state.
 func (r *Reporter) tell(ctx context.Context, sets []*v1alpha1.SidecarSet) {
 	fault, now := r.Connection.Fault(), r.Clock.Now()
 	if fault == r.told || !r.toldAt.IsZero() && now.Sub(r.toldAt) < wakeInterval {

@@ -63,7 +63,7 @@ func TestSpec12_9_AMemberRecordsTheStateOfItsConnection(t *testing.T) {
 	turn(nil, 2)
 	assert.InDelta(t, 2, testutil.ToFloat64(r.Connection.failures.WithLabelValues(temporal.FleetPermission)), 0)
 
-	// After a failed report, the member makes no check in the same turn, because a successful check would
+	// After a failed report, the member makes no check in the same iteration, because a successful check would
 	// hide the failure.
 	c.fleet.On("SignalWithStartWorkflow", mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything).
 		Return(func(context.Context, string, string, any, sdk.StartWorkflowOptions, any, ...any) (sdk.WorkflowRun, error) {

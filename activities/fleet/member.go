@@ -30,18 +30,18 @@ const (
 	// pollInterval is the time between two reads of a run, and callTimeout the longest time of a call.
 	pollInterval = time.Second
 	callTimeout  = 10 * time.Second
-	// While the fleet does not roll the content out, wantedInterval is the time between two reads of the
-	// rollout in the fleet.
+	// wantedInterval is the time between two reads of the rollout in the fleet, while the fleet does not roll
+	// the content out.
 	wantedInterval = 30 * time.Second
-	// maxClockSkew is the difference between the clocks of the worker and of Temporal up to which requests
-	// are in time.
+	// maxClockSkew is the maximum difference between the clocks of the worker and of Temporal. With a larger
+	// difference, the run may reject requests as late.
 	maxClockSkew = time.Minute
 	// signalInterval is the time between two signals that begin the same rollback.
 	signalInterval = 10 * time.Second
 	// recordTimeout is the longest time that the member waits until status records the end of a completed
 	// rollout. Later content that fails is rolled back to the revision that status records.
 	recordTimeout = time.Minute
-	// byFleet is the user of requests of the fleet.
+	// byFleet is the name of the user in requests of the fleet.
 	byFleet = "the fleet"
 )
 
@@ -85,8 +85,8 @@ type heartbeat struct {
 }
 
 // Rollout permits the content of a SidecarSet, and waits until the rollout has completed or failed, or until
-// the cluster has other content. If the cluster does not get the content within input.Within, the cluster is
-// skipped.
+// the cluster has other content. If the cluster does not get the content within input.Within, the result is
+// ClusterSkipped.
 func (m *Member) Rollout(ctx context.Context, input protocol.FleetRolloutInput) (protocol.FleetResult, error) {
 	ended, unwanted := time.Time{}, time.Time{}
 	var beat heartbeat

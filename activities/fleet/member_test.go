@@ -91,7 +91,8 @@ func (c *cluster) run(status *protocol.RolloutStatus) {
 	query.Return(sdk.NewValue(payloads), nil)
 }
 
-// reachable sets the error with which the Temporal of the fleet answers heartbeats.
+// reachable sets the error that the Temporal of the fleet returns for heartbeats. A nil error makes the fleet
+// reachable.
 func (c *cluster) reachable(err error) {
 	c.fleet.On("RecordActivityHeartbeat", mock.Anything, mock.Anything, mock.Anything).Return(err)
 }
@@ -298,7 +299,7 @@ func TestSpec12_4_AClusterThatReturnsGetsNoPermitForFailedContent(t *testing.T) 
 	assert.WithinDuration(t, time.Now(), c.given.NotAfter, time.Hour, "Temporal may deliver the permit after an outage of all workers")
 }
 
-// The member gives the permit of a retry after the retry of the run. Otherwise, the earlier failure would
+// The member first retries the run, and then sends the permit. In the opposite order, the earlier failure would
 // count as a failure of the retry.
 func TestSpec12_4_ARetryOfTheFleetRetriesTheRunFirst(t *testing.T) {
 	c := newCluster(t)
@@ -363,7 +364,7 @@ func TestSpec12_4_TheFirstPermitOfTheFleetRetriesNothing(t *testing.T) {
 	assert.Equal(t, []string{protocol.ResumeUpdate, protocol.PermitUpdate}, c.updates, "earlier content has failed")
 }
 
-// The fleet retries right after an abort. The run has received the abort, and has not begun to roll back.
+// The fleet retries right after an abort. The run has received the abort, but has not begun to roll back.
 func TestSpec12_4_ARetryOfTheFleetAwaitsAnAbort(t *testing.T) {
 	c := newCluster(t)
 	c.reachable(nil)
@@ -486,7 +487,8 @@ func TestSpec12_4_ALongReasonStopsNoFreeze(t *testing.T) {
 	assert.LessOrEqual(t, len(reasonOf(freeze)), protocol.MaxPauseText)
 }
 
-// Without the end at the stop of the worker, the fleet would notice the stop only at the heartbeat timeout.
+// If the activity did not return when the worker stops, the fleet would notice the stop only at the heartbeat
+// timeout.
 func TestAnActivityOfAMemberEndsWithItsWorker(t *testing.T) {
 	c := newCluster(t)
 	stopping := make(chan struct{})

@@ -27,11 +27,11 @@ const (
 	// announceInterval is the time after which the member announces the cluster again, and asks again about
 	// content that needs no permit, because the fleet may have lost data.
 	announceInterval = time.Hour
-	// returnedInterval replaces awaitingInterval during returnedTime after the connection is restored or the
-	// process continues after a freeze, because the fleet may have skipped the member.
+	// returnedInterval replaces awaitingInterval during returnedTime after an outage of the connection or a
+	// suspension of the process, because the fleet may have skipped the member.
 	returnedInterval = 20 * time.Second
 	returnedTime     = time.Minute
-	// frozenTime is the shortest time between two turns that shows that the process was frozen.
+	// frozenTime is the time between two iterations of Run from which the process counts as suspended.
 	frozenTime = 30 * time.Second
 )
 
@@ -47,11 +47,12 @@ type Reporter struct {
 
 	reported map[types.UID]report
 	down     bool
-	// failed is set if a report of this turn failed. checkedAt is the time of the last check of the connection.
+	// failed is set if a report in this iteration of Run failed. checkedAt is the time of the last check of the
+	// connection.
 	failed    bool
 	checkedAt time.Time
-	// endedAt is the end of the last turn. returnedAt is the time at which the connection worked again, or the
-	// process continued after a freeze.
+	// endedAt is the end of the last iteration of Run. returnedAt is the time of the end of the last outage of
+	// the connection, or of the last suspension of the process.
 	endedAt, returnedAt time.Time
 	// told is the fault of the connection when the runs without a permit were last woken. toldAt is the time
 	// of the last wake.
@@ -105,15 +106,15 @@ func (r *Reporter) Run(ctx context.Context) error {
 	}
 }
 
-// begin sets returnedAt if the process was frozen since the last turn. The duration of a turn does not count,
-// because a turn with many SidecarSets may take long.
+// begin sets returnedAt if the process was suspended between the last iteration of Run and this iteration. The
+// duration of an iteration does not count, because an iteration with many SidecarSets may take long.
 func (r *Reporter) begin() {
 	if now := r.Clock.Now(); !r.endedAt.IsZero() && now.Sub(r.endedAt) >= frozenTime {
 		r.returnedAt = now
 	}
 }
 
-// completed returns the completed SidecarSets that are valid and not deleted.
+// completed returns the valid SidecarSets that are not being deleted, completed with defaults.
 func (r *Reporter) completed(ctx context.Context) (sets []*v1alpha1.SidecarSet, err error) {
 	var all v1alpha1.SidecarSetList
 	if err := r.Cache.List(ctx, &all); err != nil {

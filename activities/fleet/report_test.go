@@ -143,14 +143,14 @@ func TestSpec12_3_AMemberThatReturnsAsksWhetherItWasSkipped(t *testing.T) {
 	}
 }
 
-// A turn with many SidecarSets takes long. If a long turn counted as a freeze of the process, the member
-// would ask about all SidecarSets again in each turn.
+// An iteration of Run with many SidecarSets takes long. If a long iteration counted as a suspension of the
+// process, the member would ask about all SidecarSets again in each iteration.
 func TestSpec12_3_ASlowTurnIsNoFreeze(t *testing.T) {
 	now := clocktesting.NewFakeClock(time.Unix(1_700_000_000, 0))
 	r := &Reporter{Member: &Member{Clock: now}}
 	for range 3 {
 		r.begin()
-		now.Step(time.Minute) // the turn
+		now.Step(time.Minute) // the iteration
 		r.endedAt = now.Now()
 		now.Step(reportInterval)
 	}

@@ -48,25 +48,26 @@ type EvictionState struct {
 	Proven []ProvenContent `json:"proven,omitempty"`
 	// Failed contains the owners with a failed eviction (SPEC §13.3.2).
 	Failed []outriggerv1.FailedEviction `json:"failed,omitempty"`
-	// Evicted counts the evictions.
+	// Evicted counts the evicted pods.
 	Evicted int `json:"evicted,omitempty"`
 	// Since is the time of the first plan with pods that may be evicted, now or later. Since is zero while no
 	// such pods exist.
 	Since time.Time `json:"since,omitzero"`
-	// Rejected counts the consecutive owners whose evictions were rejected. Rotations counts how often the
-	// evictions of all owners were rejected one after the other.
+	// A rotation is one pass over all owners in which the API server rejects every eviction. Rejected counts
+	// the rejected owners in the current rotation. Rotations counts the complete rotations since the last
+	// accepted eviction.
 	Rejected  int `json:"rejected,omitempty"`
 	Rotations int `json:"rotations,omitempty"`
 	// Due is the time at which the run makes its next plan.
 	Due time.Time `json:"due,omitzero"`
 	// Last is the owner that was chosen last. The next plan begins with the owner that follows Last.
 	Last string `json:"last,omitempty"`
-	// RejectedPods contains the pods whose last eviction was rejected, the oldest rejection first. Other pods of their
-	// owners are evicted first.
+	// RejectedPods contains the pods whose last eviction was rejected, the oldest rejection first. Other pods
+	// of the same owners are evicted first.
 	RejectedPods []types.UID `json:"rejectedPods,omitempty"`
 }
 
-// ProvenContent is one generation of a SidecarSet.
+// ProvenContent is content of a SidecarSet for which an eviction has succeeded.
 type ProvenContent struct {
 	SidecarSet SetReference `json:"sidecarSet"`
 	Generation int64        `json:"generation"`
@@ -74,7 +75,7 @@ type ProvenContent struct {
 	Hash string `json:"hash,omitempty"`
 }
 
-// Owner is the workload of pods: the controller of the pods, or the Deployment of the ReplicaSet of the pods.
+// Owner is the workload of pods: the controller of the pods, or the Deployment that controls their ReplicaSet.
 type Owner struct {
 	Namespace string `json:"namespace"`
 	Kind      string `json:"kind"`
@@ -83,7 +84,7 @@ type Owner struct {
 
 func (o Owner) String() string { return o.Kind + " " + o.Namespace + "/" + o.Name }
 
-// Controller is the controller in the metadata of a pod.
+// Controller is the controller that owns a pod, as in the metadata of the pod.
 type Controller struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -104,11 +105,11 @@ type Eviction struct {
 	Pods []WrittenPod `json:"pods"`
 	// Unready is set if the pods were not ready when the plan chose the pods.
 	Unready bool `json:"unready,omitempty"`
-	// The following fields describe the owner at the time at which the pods were chosen. Good is the number
-	// of pods with the newest content, without unready pods unless Unready is set. Others is the number of
-	// other pods that have to be recreated for the SidecarSet. Newest is the creation time of the newest pod,
-	// by the clock of the API server. Since is the start of the plan, by the clock of Temporal. In
-	// EvictionState, Since is the time at which the run began to wait for the replacements.
+	// The following fields describe the owner when the plan chose the pods. Good is the number of pods with the
+	// newest content. Good includes unready pods only if Unready is set. Others is the number of other pods
+	// that have to be recreated for the SidecarSet. Newest is the creation time of the newest pod, by the clock
+	// of the API server. Since is the start of the plan, by the clock of Temporal. In EvictionState, Since is
+	// the time at which the run began to wait for the replacements.
 	Good   int       `json:"good,omitempty"`
 	Others int       `json:"others,omitempty"`
 	Newest time.Time `json:"newest"`
@@ -150,8 +151,8 @@ type EvictPodsInput struct {
 	Evictions  []Eviction      `json:"evictions"`
 }
 
-// EvictPodsResult contains the result for each pod. Evicted pods are terminating or gone. Other pods
-// were not evicted, and Rejected has the reasons.
+// EvictPodsResult contains the results for the pods. Evicted pods are terminating or gone. Rejected contains
+// the pods whose eviction the API server rejected, with the reasons. Pods in neither list were not evicted.
 type EvictPodsResult struct {
 	Evicted  []types.UID   `json:"evicted,omitempty"`
 	Rejected []RejectedPod `json:"rejected,omitempty"`

@@ -9,8 +9,8 @@ import (
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 )
 
-// These names belong to fleets. The names are registered with the Temporal of the fleet, except for the names
-// of permits, which belong to the runs of one cluster.
+// These names are registered with the Temporal of the fleet. Only PermitUpdate and PermitMemo belong to the
+// runs of a single cluster.
 const (
 	// FleetWorkflow is the workflow of the rollouts of one SidecarSet over many clusters.
 	// FleetRegistryWorkflow keeps the policies and the members of a fleet.
@@ -30,8 +30,8 @@ const (
 	RemoveMemberUpdate = "remove"
 	FreezeUpdate       = "freeze"
 	UnfreezeUpdate     = "unfreeze"
-	// These are the activities of a fleet. Any member executes FleetPlan and FleetGate. Only the member that
-	// an activity affects executes the other activities.
+	// These are the activities of a fleet. The workers of any member execute FleetPlan and FleetGate. Only the
+	// workers of the affected member execute the other activities.
 	FleetPlanActivity     = "FleetPlan"
 	FleetRolloutActivity  = "FleetRollout"
 	FleetRollbackActivity = "FleetRollback"
@@ -47,11 +47,11 @@ const fleetPrefix = "fleet/"
 // FleetWorkflowID returns the workflow id of the rollout of a SidecarSet over many clusters.
 func FleetWorkflowID(set string) string { return fleetPrefix + set }
 
-// FleetSet returns the name of the SidecarSet of a workflow id from FleetWorkflowID.
+// FleetSet returns the name of the SidecarSet in a workflow id that FleetWorkflowID built.
 func FleetSet(id string) string { return strings.TrimPrefix(id, fleetPrefix) }
 
 // FleetMemberTaskQueue returns the task queue of the activities of a member. uid is the uid of the namespace
-// kube-system of the cluster of the member.
+// kube-system in the cluster of the member.
 func FleetMemberTaskQueue(uid string) string { return FleetTaskQueue + "/" + uid }
 
 // Permit allows a run of a member of a fleet to roll out content.
@@ -71,7 +71,7 @@ type Permit struct {
 // String returns the form of a permit in status, such as 1/canary/4b7f.
 func (p Permit) String() string { return fmt.Sprintf("%d/%s/%s", p.Attempt, p.Stage, p.Hash) }
 
-// ParsePermit parses the permit that status records. The result is nil if recorded has another form, because
+// ParsePermit parses the permit that status records. ParsePermit returns nil for text in another form, because
 // users can edit status.
 func ParsePermit(recorded string) *Permit {
 	parts := strings.SplitN(recorded, "/", 3)
@@ -98,7 +98,7 @@ type FleetContent struct {
 	Hash   string `json:"hash"`
 	// Settled is set if the content needs no permit in the member (SPEC 12.5.4).
 	Settled bool `json:"settled,omitempty"`
-	// Good is set if the rollout of the content is the rollout that ended last in the member.
+	// Good is set if the last rollout that ended in the member is the rollout of the content.
 	Good bool `json:"good,omitempty"`
 	// NotUpdate is set if the SidecarSet upgrades no pods. The rollout of such a SidecarSet ends without a permit.
 	NotUpdate bool `json:"notUpdate,omitempty"`
@@ -149,7 +149,7 @@ type FleetPlan struct {
 	Members []FleetMember               `json:"members,omitempty"`
 }
 
-// FleetPhase is the phase of a rollout over many clusters, and the verdict about content.
+// FleetPhase is the phase of a rollout over many clusters, or the verdict about content.
 type FleetPhase string
 
 // These are the phases of a rollout over many clusters.
@@ -172,7 +172,8 @@ type FleetState struct {
 	// Highest is the highest attempt that failed or was rolled back in a cluster. Highest is higher than Attempt
 	// if the fleet has lost its state. The attempt of a retry is higher than Attempt and Highest.
 	Highest int `json:"highest,omitempty"`
-	// Policy and Spec are a copy of the policy at the start of the rollout of the content.
+	// Planned is set once Policy and Spec contain a copy of the policy at the start of the rollout of the
+	// content.
 	Planned bool                        `json:"planned,omitempty"`
 	Policy  string                      `json:"policy,omitempty"`
 	Spec    outriggerv1.FleetPolicySpec `json:"spec"`
@@ -186,7 +187,7 @@ type FleetState struct {
 	Gates    []GateState `json:"gates,omitempty"`
 	Approval *Approval   `json:"approval,omitempty"`
 	Phase    FleetPhase  `json:"phase"`
-	// Message describes what the rollout waits for, or gives the reason of the stop.
+	// Message describes what the rollout waits for, or why the rollout stopped.
 	Message string `json:"message,omitempty"`
 	// Clusters are the members by their uids.
 	Clusters map[string]*FleetCluster `json:"clusters,omitempty"`
@@ -194,14 +195,14 @@ type FleetState struct {
 	Verdicts []FleetVerdict `json:"verdicts,omitempty"`
 	// Events are the newest events of the rollouts, the newest last.
 	Events []FleetEvent `json:"events,omitempty"`
-	// Rules is the version of the decisions, so that the runs of earlier releases replay. The version of a
-	// run does not change. A new run uses the newest version.
+	// Rules is the version of the decision logic. A run keeps its version, so that the histories of earlier
+	// releases replay. A new run uses the newest version.
 	Rules int `json:"-"`
 }
 
-// FleetEvent is an event of a rollout over many clusters. By is the user that caused the event, if a user
-// caused the event. Reason is the reason that the user gave, the cause of a failure, or the result of a gate.
-// Cluster is the name of a cluster.
+// FleetEvent is an event of a rollout over many clusters. By is the user that caused the event, if any. Reason
+// is the reason that the user gave, the cause of a failure, or the result of a gate. Cluster is the name of a
+// cluster.
 type FleetEvent struct {
 	Time    time.Time `json:"time"`
 	Hash    string    `json:"hash,omitempty"`
@@ -263,15 +264,14 @@ type FleetUndo struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// UnknownStage is the stage of a cluster that has not been announced.
+// UnknownStage is the stage of a cluster that no FleetPlan contains yet.
 const UnknownStage = -1
 
 // FleetRolloutInput is the input of FleetRollout and FleetRollback.
 type FleetRolloutInput struct {
 	Set    string `json:"set"`
 	Permit Permit `json:"permit"`
-	// Within is the time within which the cluster must have the content. Reason is the reason of a
-	// rollback.
+	// Within is the time within which the cluster must have the content. Reason is the reason for a rollback.
 	Within time.Duration `json:"within,omitempty"`
 	Reason string        `json:"reason,omitempty"`
 }
@@ -305,8 +305,8 @@ type FleetGateInput struct {
 	// Previous is the value of the latest earlier measurement that has a value. Previous is empty if no earlier
 	// measurement has a value.
 	Previous string `json:"previous,omitempty"`
-	// Reached is the time at which the bake time of the stage began. Reached and Attempt identify the
-	// workflow of a gate.
+	// Reached is the time at which the bake time of the stage began. Reached and Attempt identify the workflow
+	// of a WorkflowGate.
 	Reached time.Time `json:"reached"`
 	Attempt int       `json:"attempt"`
 	// NotBefore is the time at which the measurement is due, as in MeasureGateInput.

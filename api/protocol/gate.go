@@ -115,7 +115,7 @@ func GateOf(states []GateState, name string) GateState {
 	return GateState{Name: name, Phase: GatePending}
 }
 
-// WithGate returns a copy of the stage with a new state of the gate that is running. The new state is the
+// WithGate returns a copy of the stage in which state replaces the former state of the same gate. state is the
 // last element of Gates.
 func (s *Stage) WithGate(state GateState) *Stage {
 	next := *s
@@ -123,8 +123,8 @@ func (s *Stage) WithGate(state GateState) *Stage {
 	return &next
 }
 
-// WithGate returns a copy of states with a new state of the gate that is running. The new state is the last
-// element of the copy.
+// WithGate returns a copy of states in which state replaces the former state of the same gate. state is the
+// last element of the copy.
 func WithGate(states []GateState, state GateState) []GateState {
 	kept := slices.DeleteFunc(slices.Clone(states), func(known GateState) bool { return known.Name == state.Name })
 	return append(kept, state)
@@ -143,7 +143,7 @@ func (s *Stage) EndedGate(phase GatePhase) *GateState {
 	return nil
 }
 
-// Awaited describes the wait for the gate. title is the title of the step of the gate.
+// Awaited describes the wait for the gate for users. title is the title of the step of the gate.
 func (s GateState) Awaited(title string) string {
 	message := fmt.Sprintf("%s waits for gate %s", title, s.Name)
 	if s.Message != "" {

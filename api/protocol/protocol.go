@@ -83,12 +83,13 @@ type WrittenPod struct {
 type SelectedPod struct {
 	PodReference
 	// Unready is set if the pod was not ready when the pod was selected. Such a pod needs no slot of
-	// maxUnavailable. If the pod becomes ready before the upgrade, the batch does not upgrade the pod.
+	// maxUnavailable. If the pod becomes ready before the upgrade, the batch does not upgrade the pod, because
+	// the upgrade of a ready pod needs a slot.
 	Unready bool `json:"unready,omitempty"`
 }
 
 // Phase is the phase of a run. The search attribute RolloutPhase of the run contains the phase. The attribute
-// value Waiting means that the run sleeps until a signal arrives or a timer ends.
+// value Waiting means that the run sleeps until a signal arrives or a timer fires.
 type Phase string
 
 // These are the phases of a run. A run ends in one of the last five phases. A plan has the phase StepReached
@@ -237,8 +238,8 @@ func (p Pause) Bounded() Pause {
 	return p
 }
 
-// Details returns a suffix for messages, with the user and the reason. Details omits the user or the reason
-// if By or Reason is empty.
+// Details returns the user and the reason as a suffix for messages, such as " from ann: errors". Details omits
+// empty fields.
 func (p Pause) Details() (text string) {
 	if p.By != "" {
 		text = " from " + p.By
@@ -295,7 +296,7 @@ type RolloutStatus struct {
 	// Permit is the permit of the fleet, if the run has one.
 	Permit *Permit `json:"permit,omitempty"`
 	// FleetFault is the reason why no permit can arrive. FleetFault is set only while the run waits for a
-	// permit and the connection to the fleet does not work.
+	// permit and the connection to the fleet fails.
 	FleetFault string `json:"fleetFault,omitempty"`
 }
 
@@ -309,9 +310,11 @@ type NextBatchInput struct {
 	// RejectedConditions contains the pods for which the write of condition SidecarSetUpgradable was
 	// rejected.
 	RejectedConditions Rejected `json:"refusedConditions,omitzero"`
-	// SkipTrueConditions leaves TrueConditions of the result empty.
+	// SkipTrueConditions is set while an activity writes TrueConditions of an earlier plan. TrueConditions of
+	// the result is then empty.
 	SkipTrueConditions bool `json:"skipLateMarks,omitempty"`
-	// Quiet is set if no pod has been upgraded for a while.
+	// Quiet is set if no pod has been upgraded for a while. In this case, the result may contain TrueConditions
+	// while pods are not ready.
 	Quiet bool `json:"quiet,omitempty"`
 	// Paused is set while the run is paused. In this case, NextBatch selects no pods, and only returns the
 	// counts.
@@ -336,7 +339,7 @@ type NextBatchInput struct {
 	Permit *Permit `json:"permit,omitempty"`
 }
 
-// NextBatchResult contains the selected pods. If no pod is selected, Message gives the reason.
+// NextBatchResult contains the selected pods. If no pod is selected, Message is the reason.
 type NextBatchResult struct {
 	Phase   Phase         `json:"phase"`
 	Message string        `json:"message"`
@@ -398,7 +401,7 @@ type AwaitMigrationResult struct {
 }
 
 // ResetBatchInput contains the pods whose standby twins the batch resets. The batch also resets the standby
-// twins of other pods after the hot-upgrade migration of the pods, except for the pods in Rejected.
+// twins of other pods whose hot-upgrade migration has ended, except for the pods in Rejected.
 type ResetBatchInput struct {
 	SidecarSet SetReference   `json:"sidecarSet"`
 	Pods       []PodReference `json:"pods"`
@@ -451,7 +454,8 @@ type UpgradeBatchResult struct {
 	Written  []WrittenPod  `json:"written,omitempty"`
 	Skipped  int           `json:"skipped,omitempty"`
 	Rejected []RejectedPod `json:"failed,omitempty"`
-	// Stopped is the reason of the write gate, if the write gate stopped the batch early.
+	// Stopped is the reason why the write gate stopped the batch early, such as a new generation or the loss of
+	// the Lease.
 	Stopped string `json:"stopped,omitempty"`
 	// Frozen is set if a RolloutFreeze, or the end of a window, stopped the batch.
 	Frozen bool `json:"frozen,omitempty"`
@@ -474,7 +478,8 @@ type RejectedPod struct {
 
 // The workflow and the activities depend on these timings.
 const (
-	// NextBatchPoll limits the time for which NextBatch waits for pods to upgrade or a change of the phase.
+	// NextBatchPoll limits the time for which NextBatch waits for pods to upgrade, or for a change of the
+	// phase.
 	NextBatchPoll = 5 * time.Minute
 	// UpgradeBatchLimit limits the time of one batch, including throttling by the API server.
 	UpgradeBatchLimit = 10 * time.Minute

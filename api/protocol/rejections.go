@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Fingerprint is a short hash of the uid of a pod. Histories contain fingerprints, because thousands of uids
-// would be too large. If another pod has the fingerprint of a rejected pod, the upgrade of the other pod is
-// only delayed.
+// Fingerprint is a short hash of the uid of a pod. Histories contain fingerprints instead of uids, because
+// thousands of uids would be too large. If another pod has the same fingerprint as a rejected pod, only the
+// upgrade of the other pod is delayed.
 type Fingerprint uint32
 
 // FingerprintOf returns the fingerprint of a pod's uid.
@@ -71,8 +71,7 @@ func (f *Fingerprints) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Rejected contains the pods whose newest write was rejected. The pod with the oldest attempt
-// comes first.
+// Rejected contains the pods whose last write was rejected. The pod with the oldest attempt comes first.
 type Rejected struct {
 	Pods Fingerprints `json:"pods,omitempty"`
 	// Again is the number of pods at the start of Pods whose writes may be retried. The run retries these

@@ -60,7 +60,7 @@ type Stage struct {
 	Aborted *Approval `json:"aborted,omitempty"`
 	// Quarantine is set while the rollout is rolled back, and afterwards.
 	Quarantine *Quarantine `json:"quarantine,omitempty"`
-	// Retried is the start of the last rollback that a retry ended.
+	// Retried is the start time of the last rollback that a retry ended.
 	Retried time.Time `json:"retried,omitzero"`
 }
 
@@ -82,7 +82,7 @@ type Quarantine struct {
 	Since time.Time `json:"since,omitzero"`
 }
 
-// Message describes the quarantine for users.
+// Message describes the quarantine for users, with the revision and the reason.
 func (q *Quarantine) Message() string {
 	return "rolled back to revision " + q.Revision + ": " + q.Reason
 }
@@ -108,10 +108,10 @@ type Step struct {
 	// ProgressDeadline is the time within which another pod must become updated and ready. After this time,
 	// the rollout has failed. 0 means that there is no deadline.
 	ProgressDeadline time.Duration `json:"progressDeadline,omitempty"`
-	// MaxPerOwner is the number of pods of one owner that upgrades may make unavailable at once. 0
-	// means that there is no limit.
+	// MaxPerOwner is the maximum number of pods of one owner that upgrades make unavailable at once. 0 means
+	// that there is no limit.
 	MaxPerOwner int `json:"maxPerOwner,omitempty"`
-	// Domains limits the domains in which upgrades may make pods unavailable at once. Nil means that
+	// Domains limits the number of domains in which upgrades may make pods unavailable at once. Nil means that
 	// there is no limit.
 	Domains *Domains `json:"domains,omitempty"`
 	// RespectBudgets is set if PodDisruptionBudgets limit the pods that upgrades make unavailable.
@@ -122,7 +122,7 @@ type Step struct {
 	Gates []outriggerv1.RolloutGate `json:"gates,omitempty"`
 }
 
-// Domains limits the domains in which upgrades may make pods unavailable at once. A domain is a value
+// Domains limits the number of domains in which upgrades may make pods unavailable at once. A domain is a value
 // of a label of nodes.
 type Domains struct {
 	TopologyKey    string `json:"topologyKey"`

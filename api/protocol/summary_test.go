@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// Temporal rejects a workflow task with a longer summary.
+// Temporal rejects a workflow task whose summary is too long.
 func TestSummariesAreOneBoundedLine(t *testing.T) {
 	assert.Equal(t, "paused by signal: a b", Summary("paused by signal: a\n\tb"))
 	long := Summary(strings.Repeat("ä", 1000))

@@ -1,10 +1,10 @@
 package v1alpha1
 
-// These are the annotations of pods, SidecarSets and revisions (SPEC §2).
+// These are the annotations of pods, SidecarSets, revisions and Leases (SPEC §2), and related names.
 const (
-	// HashAnnotation contains the hash of a SidecarSet. The annotation of a pod is a JSON object that maps
-	// the name of a SidecarSet to an entry. The entry contains the hash of the content of the pod, and the
-	// name of the revision.
+	// HashAnnotation of a SidecarSet contains the hash of its content. HashAnnotation of a pod is a JSON object
+	// with an entry for each SidecarSet. The entry contains the hash and the revision of the content that the
+	// pod has.
 	HashAnnotation = "kruise.io/sidecarset-hash"
 	// HashWithoutImageAnnotation contains the hash of the content with empty images.
 	HashWithoutImageAnnotation = "kruise.io/sidecarset-hash-without-image"
@@ -14,12 +14,12 @@ const (
 	// InPlaceUpdateStateAnnotation records the changes of the last in-place upgrade
 	// of a pod.
 	InPlaceUpdateStateAnnotation = "kruise.io/sidecarset-inplace-update-state"
-	// UnavailableSinceAnnotation is a JSON object from SidecarSet name to the transition time of the pod's
-	// Ready condition. The object has an entry for each SidecarSet that upgraded the pod while the pod was
-	// unavailable (SPEC §7.5).
+	// UnavailableSinceAnnotation is a JSON object that maps the name of a SidecarSet to the transition time of
+	// the pod's Ready condition. The object has an entry for each SidecarSet that upgraded the pod while the
+	// pod was unavailable (SPEC §7.5).
 	UnavailableSinceAnnotation = "outrigger.io/sidecarset-unavailable-since"
-	// ResizeAnnotation is a JSON object from SidecarSet name to the hash of the content to which
-	// the SidecarSet resizes, or has resized, the containers of the pod (SPEC §7.9).
+	// ResizeAnnotation is a JSON object that maps the name of a SidecarSet to the hash of the content of its
+	// last resize of the pod, including a resize in progress (SPEC §7.9).
 	ResizeAnnotation = "outrigger.io/sidecarset-resize"
 	// RolloutLeasePrefix, followed by the name of a SidecarSet, is the name of the Lease of the rollouts of
 	// the SidecarSet.
@@ -36,7 +36,8 @@ const (
 	// of the batch in base64.
 	PodUIDAnnotation    = "outrigger.io/pod-uid"
 	TaskTokenAnnotation = "outrigger.io/task-token"
-	// FindPods separates the cause from the command in a message of ReasonWebhookUnavailable.
+	// FindPods separates the cause from the command that lists the pods of the webhook, in a message of
+	// ReasonWebhookUnavailable.
 	FindPods = "; find its pods: "
 	// FaultAnnotation is on the Lease of the operator while Temporal or the workers do not respond, even if
 	// no rollout is in progress. The annotation contains ReasonTemporalUnavailable or
@@ -49,9 +50,9 @@ const (
 	ChangeCauseAnnotation = "kubernetes.io/change-cause"
 	// WorkingHotUpgradeContainerAnnotation maps hot sidecars to their active twins.
 	WorkingHotUpgradeContainerAnnotation = "kruise.io/sidecarset-working-hotupgrade-container"
-	// VersionAnnotationPrefix and VersionAltAnnotationPrefix are prefixes of keys. The name of a hot
-	// container follows the prefix. The value of the first key is the version of this container. The value of
-	// the second key is the version of the twin of this container.
+	// VersionAnnotationPrefix and VersionAltAnnotationPrefix are followed by the name of a hot container. The
+	// first annotation contains the version of the container, and the second annotation contains the version of
+	// its twin.
 	VersionAnnotationPrefix    = "version.sidecarset.kruise.io/"
 	VersionAltAnnotationPrefix = "versionalt.sidecarset.kruise.io/"
 )
@@ -127,7 +128,8 @@ const (
 	ReasonContainerCannotStart = "ContainerCannotStart"
 	// ReasonUnreadablePods means that annotations of pods cannot be parsed.
 	ReasonUnreadablePods = "UnreadablePods"
-	// ReasonOutdatedHashes means that the SidecarSet was stored without the webhook.
+	// ReasonOutdatedHashes means that the API server stored the SidecarSet without calling the webhook, which
+	// writes the hash annotations.
 	ReasonOutdatedHashes = "OutdatedHashes"
 	// ReasonInvalid means that the selectors of the spec cannot be parsed.
 	ReasonInvalid = "Invalid"

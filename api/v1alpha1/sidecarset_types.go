@@ -52,9 +52,9 @@ type SidecarSetSpec struct {
 	// namespaces are selected.
 	Namespace string `json:"namespace,omitempty"`
 
-	// CustomVersion is a field of v1beta1. In v1alpha1, use the label
-	// apps.kruise.io/sidecarset-custom-version, which takes precedence. Without this field, a SidecarSet
-	// would lose the custom version while no webhook converts SidecarSets.
+	// CustomVersion is a field of v1beta1. In v1alpha1, use the label apps.kruise.io/sidecarset-custom-version,
+	// which takes precedence. The field only preserves the custom version of a v1beta1 SidecarSet while no
+	// webhook converts SidecarSets.
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$`
 	CustomVersion string `json:"customVersion,omitempty"`
@@ -71,9 +71,9 @@ type SidecarSetSpec struct {
 	InitContainers []SidecarContainer `json:"initContainers,omitempty"`
 
 	// Containers are injected into new pods, in this order. Running pods are upgraded in place if only images
-	// change, or also amounts of CPU and memory in pods that can be resized. Each container has the fields of
-	// a pod's container, and podInjectPolicy, upgradeStrategy, shareVolumePolicy, shareVolumeDevicePolicy,
-	// transferEnv and resourcesPolicy.
+	// change. In pods that can be resized, amounts of CPU and memory may also change. Each container has the
+	// fields of a pod's container, plus podInjectPolicy, upgradeStrategy, shareVolumePolicy,
+	// shareVolumeDevicePolicy, transferEnv and resourcesPolicy.
 	// +listType=map
 	// +listMapKey=name
 	Containers []SidecarContainer `json:"containers,omitempty"`
@@ -96,13 +96,14 @@ type SidecarSetSpec struct {
 	// +listMapKey=name
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
 
-	// RevisionHistoryLimit is the number of revisions to keep, at least 1. Revisions of pods, and pinned
+	// RevisionHistoryLimit is the number of revisions to keep, at least 1. Revisions that pods use, and pinned
 	// revisions, are always kept.
 	// Default: 10.
 	RevisionHistoryLimit *int32 `json:"revisionHistoryLimit,omitempty"`
 
-	// PatchPodMetadata writes annotations into injected pods. The whitelist of the configuration limits the
-	// annotations. An in-place upgrade writes the annotations again, together with the image.
+	// PatchPodMetadata writes annotations into injected pods. The whitelist in ConfigMap kruise-configuration
+	// limits the keys of the annotations. An in-place upgrade writes the annotations again, together with the
+	// image.
 	// +listType=atomic
 	PatchPodMetadata []SidecarSetPatchPodMetadata `json:"patchPodMetadata,omitempty"`
 }
@@ -215,7 +216,7 @@ type SourceContainerNameSource struct {
 	FieldRef *corev1.ObjectFieldSelector `json:"fieldRef,omitempty"`
 }
 
-// TargetContainersModeType aggregates the resources of several app containers.
+// TargetContainersModeType is the way to aggregate the resources of several app containers.
 //
 // +kubebuilder:validation:Enum=sum;max
 type TargetContainersModeType string
@@ -234,7 +235,7 @@ type ResourcesPolicy struct {
 	// pod by name. A pod without a matching container is rejected.
 	// Default: ".*".
 	TargetContainersNameRegex string `json:"targetContainersNameRegex,omitempty"`
-	// ResourcesExpr are the expressions, at least one. An expression consists of
+	// ResourcesExpr contains at least one expression. An expression consists of
 	// + - * /, parentheses, max(), min(), decimals, percentages, quantities, and
 	// the variable cpu or memory.
 	ResourcesExpr ResourcesExpr `json:"resourcesExpr,omitempty"`

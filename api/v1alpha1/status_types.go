@@ -20,17 +20,18 @@ type SidecarSetStatus struct {
 	UpdatedReadyPods int32 `json:"updatedReadyPods,omitempty"`
 	// LatestRevision is the name of the current ControllerRevision.
 	LatestRevision string `json:"latestRevision,omitempty"`
-	// CollisionCount makes the names of revisions unique.
+	// CollisionCount is the number of hash collisions between revisions. The count is part of the hash in the
+	// names of revisions, and makes these names unique.
 	CollisionCount *int32 `json:"collisionCount,omitempty"`
 	// Rollout is the run of the newest generation that Temporal accepted.
 	Rollout *RolloutStatus `json:"rollout,omitempty"`
-	// GoodRevisions are the revisions whose rollout has ended, newest first. If a pod with a good revision
-	// becomes unavailable later, the upgrade of the pod is not the cause.
+	// GoodRevisions are the revisions whose rollout has ended, newest first. A pod with a good revision that
+	// becomes unavailable later takes no slot of maxUnavailable.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	GoodRevisions []GoodRevision `json:"goodRevisions,omitempty"`
-	// ResizableHashes are the hashes without images of contents that differ only in images and
-	// amounts of CPU and memory.
+	// ResizableHashes are the hashes without images of the current content, and of revisions that differ from
+	// the current content only in images and amounts of CPU and memory.
 	// +listType=atomic
 	ResizableHashes []string `json:"resizableHashes,omitempty"`
 	// Conditions are Progressing, Available, Degraded, Injected, Ready and Stalled.
@@ -51,8 +52,8 @@ type GoodRevision struct {
 	// updated pod contains the same hash.
 	Hash string `json:"hash"`
 	// ResourceVersion is the resourceVersion of the SidecarSet when the end of the rollout was recorded. The
-	// entry does not cover later upgrades. If resourceVersion is empty, the entry covers only pods that
-	// Outrigger has not upgraded.
+	// entry applies only to pods that were upgraded before this end. If ResourceVersion is empty, the entry
+	// applies only to pods that Outrigger has not upgraded.
 	ResourceVersion string `json:"resourceVersion,omitempty"`
 }
 
@@ -66,7 +67,7 @@ func (s *SidecarSet) ProgressingReason() string {
 	return progressing.Reason
 }
 
-// IsLastGood reports whether the content with a hash is the content of the last good revision.
+// IsLastGood reports whether hash is the hash of the last good revision.
 func (s *SidecarSetStatus) IsLastGood(hash string) bool {
 	last := s.LastGoodRevision()
 	return last != nil && last.Hash == hash
@@ -86,11 +87,11 @@ func (s *SidecarSetStatus) LastGoodRevision() *GoodRevision {
 type RolloutStatus struct {
 	// Generation is the last generation that Temporal accepted.
 	Generation int64 `json:"generation"`
-	// WorkflowID is the workflow id of the run, which is equal for all generations.
+	// WorkflowID is the workflow id of the run, which is the same for all generations.
 	WorkflowID string `json:"workflowID"`
 	// URL is the address of the run in the Temporal UI, if a UI is configured.
 	URL string `json:"url,omitempty"`
-	// Pause is the pause by signal or update that is in force. If the run is lost, the new run begins with
+	// Pause is the pause by signal or update that is in effect. If the run is lost, the new run begins with
 	// this pause.
 	Pause *RolloutPause `json:"hold,omitempty"`
 	// Policy is the RolloutPolicy that divides the rollout into steps, if any.
@@ -113,7 +114,7 @@ type RolloutQuarantine struct {
 	// Revision is the name of the ControllerRevision to which pods are rolled back. New pods also get this
 	// revision.
 	Revision string `json:"revision"`
-	// Reason is the reason of the rollback.
+	// Reason is the reason for the rollback.
 	Reason string `json:"reason,omitempty"`
 	// Since is the time at which the rollback began.
 	Since metav1.Time `json:"since"`
@@ -128,7 +129,7 @@ type RolloutStage struct {
 	Steps int32 `json:"steps"`
 	// Name is the name of the current step.
 	Name string `json:"name,omitempty"`
-	// UpTo is the number or the percentage of pods that the step updates in total.
+	// UpTo is the number or the percentage of pods that are updated at the end of the step.
 	// +kubebuilder:validation:XIntOrString
 	UpTo *intstr.IntOrString `json:"upTo,omitempty"`
 	// Bake is the bake time of the step.
@@ -138,7 +139,7 @@ type RolloutStage struct {
 	// MaxFailedPods is the number or the percentage of failed pods above which the rollout has failed.
 	// +kubebuilder:validation:XIntOrString
 	MaxFailedPods *intstr.IntOrString `json:"maxFailedPods,omitempty"`
-	// Rollback is set if the rollout is rolled back after a failure. Otherwise, the rollout is paused.
+	// Rollback is set if a failure rolls the rollout back. Otherwise, a failure pauses the rollout.
 	Rollback bool `json:"rollback,omitempty"`
 	// UnreadyFor is the time after which an upgraded pod that is not ready counts as failed.
 	UnreadyFor *metav1.Duration `json:"unreadyFor,omitempty"`
@@ -148,10 +149,10 @@ type RolloutStage struct {
 	// ProgressDeadline is the time within which another pod must become updated and ready. After this time,
 	// the rollout has failed.
 	ProgressDeadline *metav1.Duration `json:"progressDeadline,omitempty"`
-	// MaxUnavailablePerOwner is the number of pods of one owner that upgrades may make unavailable
-	// at once. 0 means that there is no limit.
+	// MaxUnavailablePerOwner is the maximum number of pods of one owner that upgrades make unavailable at once.
+	// 0 means that there is no limit.
 	MaxUnavailablePerOwner int32 `json:"maxUnavailablePerOwner,omitempty"`
-	// Domains limits the domains in which upgrades of the step make pods unavailable at once.
+	// Domains limits the number of domains in which upgrades of the step make pods unavailable at once.
 	Domains *StepDomains `json:"domains,omitempty"`
 	// RespectPodDisruptionBudgets reports whether upgrades of the step respect PodDisruptionBudgets.
 	RespectPodDisruptionBudgets bool `json:"respectPodDisruptionBudgets,omitempty"`
@@ -180,11 +181,11 @@ type RolloutStage struct {
 type StageGate struct {
 	// Name is the name of the gate.
 	Name string `json:"name"`
-	// Definition is the gate of the policy when the step began, as JSON.
+	// Definition is the definition of the gate as JSON, copied from the policy when the step began.
 	Definition string `json:"definition"`
 	// Phase is Pending, Running, Success, Failure or Inconclusive.
 	Phase string `json:"phase"`
-	// Message gives the reason of the phase.
+	// Message is the reason for the phase.
 	Message string `json:"message,omitempty"`
 	// Samples is the number of samples.
 	Samples int32 `json:"samples,omitempty"`
@@ -204,17 +205,17 @@ type GateMeasurement struct {
 	Value string `json:"value,omitempty"`
 	// Phase is Success, Failure, Inconclusive or Running.
 	Phase string `json:"phase"`
-	// Message gives the reason of the phase.
+	// Message is the reason for the phase.
 	Message string `json:"message,omitempty"`
 	// Time is the time of the measurement.
 	Time metav1.MicroTime `json:"time"`
 }
 
-// StepDomains limits the domains in which upgrades make pods unavailable at once.
+// StepDomains limits the number of domains in which upgrades make pods unavailable at once.
 type StepDomains struct {
 	// TopologyKey is a label of nodes. Each value of the label is a domain.
 	TopologyKey string `json:"topologyKey"`
-	// MaxUnavailableDomains is the maximum number of these domains.
+	// MaxUnavailableDomains is the maximum number of domains in which upgrades make pods unavailable at once.
 	MaxUnavailableDomains int32 `json:"maxUnavailableDomains"`
 }
 
@@ -232,7 +233,7 @@ type StepWindow struct {
 type StepApproval struct {
 	// By is the user that approved the step.
 	By string `json:"by,omitempty"`
-	// Reason is the reason of the approval.
+	// Reason is the reason for the approval.
 	Reason string `json:"reason,omitempty"`
 }
 
@@ -240,6 +241,6 @@ type StepApproval struct {
 type RolloutPause struct {
 	// By is the user that paused the run.
 	By string `json:"who,omitempty"`
-	// Reason is the reason of the pause.
+	// Reason is the reason for the pause.
 	Reason string `json:"why,omitempty"`
 }

@@ -48,15 +48,16 @@ type SidecarSetSpec struct {
 	// rejected.
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 
-	// Namespace is a field of v1alpha1. In v1beta1, use namespaceSelector. Without this field, a SidecarSet
-	// would lose the namespace while no webhook converts SidecarSets.
+	// Namespace is a field of v1alpha1. In v1beta1, use namespaceSelector. The field only preserves the
+	// namespace of a v1alpha1 SidecarSet while no webhook converts SidecarSets.
 	Namespace string `json:"namespace,omitempty"`
 
 	// NamespaceSelector limits the SidecarSet to namespaces with these labels. For
 	// a single namespace, use the label kubernetes.io/metadata.name.
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 
-	// CustomVersion is a name of this version, for injectionStrategy.revision.
+	// CustomVersion is a name for the current content of the SidecarSet, to which injectionStrategy.revision
+	// can refer.
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$`
 	CustomVersion string `json:"customVersion,omitempty"`
@@ -69,9 +70,9 @@ type SidecarSetSpec struct {
 	InitContainers []v1alpha1.SidecarContainer `json:"initContainers,omitempty"`
 
 	// Containers are injected into new pods, in this order. Running pods are upgraded in place if only images
-	// change, or also amounts of CPU and memory in pods that can be resized. Each container has the fields of
-	// a pod's container, and podInjectPolicy, upgradeStrategy, shareVolumePolicy, shareVolumeDevicePolicy,
-	// transferEnv and resourcesPolicy.
+	// change. In pods that can be resized, amounts of CPU and memory may also change. Each container has the
+	// fields of a pod's container, plus podInjectPolicy, upgradeStrategy, shareVolumePolicy,
+	// shareVolumeDevicePolicy, transferEnv and resourcesPolicy.
 	// +listType=map
 	// +listMapKey=name
 	Containers []v1alpha1.SidecarContainer `json:"containers,omitempty"`
@@ -94,13 +95,14 @@ type SidecarSetSpec struct {
 	// +listMapKey=name
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
 
-	// RevisionHistoryLimit is the number of revisions to keep, at least 1. Revisions of pods, and pinned
+	// RevisionHistoryLimit is the number of revisions to keep, at least 1. Revisions that pods use, and pinned
 	// revisions, are always kept.
 	// Default: 10.
 	RevisionHistoryLimit *int32 `json:"revisionHistoryLimit,omitempty"`
 
-	// PatchPodMetadata writes annotations into injected pods. The whitelist of the configuration limits the
-	// annotations. An in-place upgrade writes the annotations again, together with the image.
+	// PatchPodMetadata writes annotations into injected pods. The whitelist in ConfigMap kruise-configuration
+	// limits the keys of the annotations. An in-place upgrade writes the annotations again, together with the
+	// image.
 	// +listType=atomic
 	PatchPodMetadata []v1alpha1.SidecarSetPatchPodMetadata `json:"patchPodMetadata,omitempty"`
 }

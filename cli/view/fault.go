@@ -2,7 +2,7 @@ package view
 
 import "github.com/outrigger/outrigger/api/v1alpha1"
 
-// OperatorLease is the name of the Lease of the operator that leads.
+// OperatorLease is the name of the leader election Lease of the operator.
 const OperatorLease = "outrigger-operator"
 
 // OperatorNotResponding is the reason of a Fault of the operator.

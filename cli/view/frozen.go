@@ -45,9 +45,9 @@ func freezeIn(by string) string {
 	return strings.TrimPrefix(by, "frozen ")
 }
 
-// unfreezeCommand returns the command that ends a freeze. A member creates the RolloutFreeze of its fleet again.
-// If the windows of a RolloutPolicy or a missing
-// permit stop the rollout, unfreezeCommand returns an empty string.
+// unfreezeCommand returns the command that ends a freeze. A freeze of a fleet is ended in the fleet, because a
+// member recreates a deleted RolloutFreeze of its fleet. If a window of a RolloutPolicy or a missing permit
+// stops the rollout, unfreezeCommand returns an empty string.
 func unfreezeCommand(by string) string {
 	rest, freeze := strings.CutPrefix(by, "by RolloutFreeze ")
 	name, _, _ := strings.Cut(rest, " ")

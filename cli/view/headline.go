@@ -23,7 +23,7 @@ const (
 	unreachableHere = "Progressing (Temporal does not respond to this command)"
 )
 
-// facts decide the headline. The facts come from a plan, or only from the status.
+// facts contains the data that determines the headline. The data comes from a plan, or only from the status.
 type facts struct {
 	phase protocol.Phase
 	// observed reports whether the operator has observed the generation. If the generation is not observed,
@@ -274,8 +274,8 @@ func (s *Summary) facts(set *v1alpha1.SidecarSet, run *protocol.RolloutStatus, n
 	return f
 }
 
-// ofStatus sets the phase. answered is set if the run has answered. paused then tells whether the run is
-// paused.
+// ofStatus sets the phase. answered is set if the run answered a query. In this case, paused is the state in
+// the run, and otherwise the state in the status.
 func (f *facts) ofStatus(set *v1alpha1.SidecarSet, paused, answered bool, now time.Time) {
 	switch {
 	case set.Spec.UpdateStrategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType:
@@ -290,8 +290,8 @@ func (f *facts) ofStatus(set *v1alpha1.SidecarSet, paused, answered bool, now ti
 	}
 }
 
-// betweenSteps sets the phase of a reached step. The bake time of the step may have ended after the operator
-// wrote the status.
+// betweenSteps sets the phase of a reached step. The bake time of the step may have ended since the operator
+// wrote the status, so the phase depends on now.
 func (f *facts) betweenSteps(set *v1alpha1.SidecarSet, now time.Time) {
 	current := stage.OfStatus(set)
 	switch f.progressing {

@@ -63,8 +63,8 @@ type Webhook struct {
 	Absent    bool
 }
 
-// matched returns the matched pods, with their states in relation to the current version of the SidecarSet,
-// and this version.
+// matched returns the matched pods with their states, and the version of the SidecarSet with which the states
+// are computed.
 func (in *Input) matched() ([]rollout.Pod, *podstate.Version, error) {
 	pods, err := rollout.Population(in.Set, in.Pods, in.NamespaceLabels)
 	if err != nil {

@@ -51,7 +51,7 @@ func WaitsFor(set *v1alpha1.SidecarSet) (namespace, name string) {
 	return namespace, name
 }
 
-// lateOf returns pod if pod is late, or nil. pod may be nil.
+// lateOf returns a LatePod if pod is late, or nil. pod may be nil.
 func lateOf(set *v1alpha1.SidecarSet, pod *corev1.Pod, now time.Time) *LatePod {
 	if pod == nil {
 		return nil
@@ -70,8 +70,7 @@ func lateOf(set *v1alpha1.SidecarSet, pod *corev1.Pod, now time.Time) *LatePod {
 	return nil
 }
 
-// podNotReady is a prefix in Attention. The name of the pod for which the rollout has waited for too long
-// follows the prefix.
+// podNotReady precedes the name of a late pod in Attention.
 const podNotReady = "PodNotReady:"
 
 // attentionText returns the text of Attention, with the time for which a late pod has not been ready.

@@ -57,7 +57,7 @@ type Summary struct {
 	lost string
 	// unread is the reason why this command cannot read the run.
 	unread string
-	// faulty is set if a line about a fault of the installation follows. The command in this line has
+	// faulty is set if a line about a fault of the installation follows the list. The command in this line has
 	// priority.
 	faulty bool
 	// pausedBy names the field manager that paused the SidecarSet by the spec, with the time of the last write
@@ -81,8 +81,8 @@ type ListInput struct {
 	Now   time.Time
 }
 
-// Equal reports whether two summaries have the same content. Equal ignores texts with an age, which change although
-// nothing has happened.
+// Equal reports whether two summaries have the same content. Equal ignores texts that contain an age, because
+// an age changes without an event.
 func (s Summary) Equal(other Summary) bool {
 	if (s.lost == "") != (other.lost == "") {
 		return false
@@ -163,13 +163,12 @@ const (
 	// notObserved is the problem of a SidecarSet whose generation the operator has not observed. A running
 	// operator observes a generation within a second.
 	notObserved = "NotObserved"
-	// temporalNotResponding is the problem of a rollout about which Temporal does not respond to this
-	// command. The operator may reach Temporal at another address.
+	// temporalNotResponding is the problem of a rollout whose run this command cannot query, because Temporal
+	// does not respond. The operator may reach Temporal at another address.
 	temporalNotResponding = "TemporalNotResponding"
 )
 
-// lostNode is a prefix in Attention. The name of a node that is not ready or does not exist follows the
-// prefix.
+// lostNode precedes the name of a node in Attention. The node is not ready, or does not exist.
 const lostNode = "LostNode:"
 
 // noProgressAfter is the time after which a rollout that waits for pods needs attention.
@@ -249,9 +248,9 @@ func (s *Summary) urgentNote(now time.Time) string {
 	return s.lost
 }
 
-// otherNote returns the next command for the other problems of a SidecarSet. otherNote returns an empty
-// string if there is no problem, if the line of a fault of the installation follows, or if the only problem
-// is a generation that is not observed.
+// otherNote returns the next command for a problem that is neither a pause nor a lost node. If there is no such
+// problem, if the line of a fault of the installation follows, or if the only problem is a generation that is
+// not observed, otherNote returns an empty string.
 func (s *Summary) otherNote() string {
 	switch {
 	case slices.Contains(s.Attention, temporalNotResponding):

@@ -28,8 +28,8 @@ type Nodes struct {
 const maxNotReadyNodes = 3
 
 // onNotReadyNodes returns lines about the nodes that are not ready and have pods of the SidecarSet, at most
-// maxNotReadyNodes lines. A node is omitted if the line of a pod names the node. The pods of such a node may
-// still count as ready, because Kubernetes marks these pods later.
+// maxNotReadyNodes lines. A node is omitted if the line of a pod names the node. The pods of a node that is not
+// ready may still count as ready, because Kubernetes marks these pods later.
 func (r *Rollout) onNotReadyNodes(nodes Nodes) (found []string) {
 	if nodes.NotReady == nil {
 		return nil

@@ -167,7 +167,7 @@ func TestSpec8_0_7_PodsOfDeletedNodesCountAsReadyNowhere(t *testing.T) {
 	assert.Equal(t, "3 of 3 pods updated, 1 of them ready; 0 to go, 0 unavailable of 2 allowed", why.Message)
 }
 
-// Kubernetes shows the pods of a node as ready until Kubernetes detects that the node is not ready.
+// The pods of a failed node stay ready until Kubernetes detects the failure of the node.
 func TestWhyNamesANodeThatIsNotReadyWithoutARollout(t *testing.T) {
 	in := input(t)
 	in.Pods = []*corev1.Pod{pod(t, "a", "agent:v2", on("node-1")), pod(t, "b", "agent:v2", on("node-1")), pod(t, "c", "agent:v2", on("node-2"))}
@@ -193,7 +193,8 @@ func TestWhyNamesANodeThatIsNotReadyWithoutARollout(t *testing.T) {
 	assert.Contains(t, why.Text(Style{Now: noon}), "its node node-1 is NotReady")
 }
 
-// The pod was upgraded to the former version long ago.
+// The pod was upgraded to agent:v1 long ago. The time of this upgrade is not the start of the wait for the
+// node.
 func TestSpec7_2_APodThatWaitsForItsNodeShowsNoEarlierWrite(t *testing.T) {
 	in := input(t)
 	in.Set.Status.Conditions = nil

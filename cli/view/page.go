@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// These methods are for a web page, which renders the tables.
+// The methods in this file are for the UI, which renders its own tables.
 
 // State returns the headline with the remaining bake time.
 func (s *Summary) State(now time.Time) string { return withTimeLeft(s.Headline, s.BakesUntil, now) }

@@ -31,8 +31,8 @@ type PlanInput struct {
 	// RolloutPolicies are unknown.
 	Policies        []outriggerv1.RolloutPolicy
 	PoliciesUnknown string
-	// Domains returns a function that maps a node to the domain of the node, by a label of nodes. If Domains
-	// fails, the plan has a note and no limit of domains. Domains is nil if nodes are not read.
+	// Domains returns a function that maps a node to its topology domain, the value of the label topologyKey.
+	// If Domains fails, the plan has a note and no limit of domains. Domains is nil if nodes are not read.
 	Domains func(topologyKey string) (func(node string) string, error)
 	// Pace is the pace of the last rollout. Pace is nil if there was no rollout, or if PaceUnknown is set.
 	Pace        *Pace
@@ -78,8 +78,8 @@ type StayingPod struct {
 	Reason string `json:"why"`
 }
 
-// NewPlan calls the planner of the worker repeatedly. After each call, the pods of the returned plan count as
-// upgraded and ready.
+// NewPlan simulates the rollout: NewPlan calls the planner of the worker repeatedly, and after each call, the
+// pods of the returned batch count as upgraded and ready.
 func NewPlan(in *PlanInput) (*Plan, error) {
 	matched, err := in.population()
 	if err != nil {
@@ -105,7 +105,7 @@ func NewPlan(in *PlanInput) (*Plan, error) {
 		p.Notes = append(p.Notes, "nothing changes, because the SidecarSet has this spec: plan another image with --image, or another spec with -f")
 	}
 	if upgraded := p.upgraded(); in.Pace != nil && in.Pace.Pods > 0 && upgraded > 0 {
-		// A product of nanoseconds and pods would overflow.
+		// The product of nanoseconds and pods could overflow an int64.
 		if estimate := float64(in.Pace.Took) / float64(in.Pace.Pods) * float64(upgraded); estimate < math.MaxInt64 {
 			p.Estimate, p.Pace = new(time.Duration(estimate)), in.Pace
 		}
@@ -113,8 +113,8 @@ func NewPlan(in *PlanInput) (*Plan, error) {
 	return p, nil
 }
 
-// population returns the matched pods. The operator has not compared the planned content with the revisions
-// yet, so population makes this comparison.
+// population returns the matched pods. population first sets status.resizableHashes, because the operator has
+// not compared the planned content with the revisions yet.
 func (in *PlanInput) population() ([]rollout.Pod, error) {
 	completed, err := revision.Completed(in.Set)
 	if err != nil {
@@ -319,7 +319,7 @@ func (p *Plan) Text(s Style) string {
 		lines = append(lines, s.Paint.in(Busy, "Note: ")+note)
 	}
 	steps, more := " in "+rollout.Count(len(p.Batches), "step"), "more step"
-	if p.Policy != "" { // In this case, a step is a step of the policy.
+	if p.Policy != "" { // With a policy, the text uses the word step only for a step of the policy.
 		steps, more = "", "more line"
 	}
 	lines = append(lines, fmt.Sprintf("%d of %s%s, at most %d unavailable at once (maxUnavailable %s); %d have this version, %d stay old",

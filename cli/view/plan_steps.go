@@ -38,7 +38,7 @@ func (in *PlanInput) stage() (*protocol.Stage, error) {
 	return stage.Resolve(in.Set, current, in.Policies)
 }
 
-// addStep adds the step that ends with the plan end.
+// addStep adds the current step of the policy to p. end is the last plan of this step.
 func (p *Plan) addStep(current *protocol.Stage, end *rollout.Plan) {
 	if current == nil {
 		return

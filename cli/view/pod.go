@@ -98,7 +98,7 @@ func newPod(pod *rollout.Pod, version *podstate.Version, rejection string) Pod {
 	case pod.Updated:
 		p.Phase, p.Reason = updatedPhase(pod, version)
 	case rejection != "":
-		// A rejection may end with the names of fields, or with a colon.
+		// The message of a rejection may end with a separator, such as a colon.
 		p.Phase, p.Reason = PodRejected, strings.TrimRight(rejection, " :;")
 	case !pod.Upgradable:
 		p.Phase, p.Reason = PodNotUpgradable, differs
@@ -113,8 +113,8 @@ func newPod(pod *rollout.Pod, version *podstate.Version, rejection string) Pod {
 	return p
 }
 
-// waitsForNode reports whether a pod waits only until its node responds. The time of an earlier write says
-// nothing about such a pod.
+// waitsForNode reports whether a pod waits only until its node responds. For such a pod, the time of an earlier
+// upgrade is not the start of the wait.
 func waitsForNode(pod *rollout.Pod) bool { return pod.NodeLost && pod.Consistent && !pod.Updated }
 
 // updatedPhase returns the phase and the reason of an updated pod that has not converged.

@@ -135,8 +135,8 @@ func (in *Input) awaitsPermit() bool {
 	return in.Set.ProgressingReason() == v1alpha1.ReasonAwaitingPermit && stage.Former(in.Set) != nil
 }
 
-// rolloutEnded returns an error if the rollout is in progress or paused. A rollout in progress may make pods
-// unready during the restart, because the worker does not count evicted pods.
+// rolloutEnded returns an error if the rollout is in progress or paused. A restart during a rollout could make
+// more pods unavailable than maxUnavailable, because the worker does not count evicted pods.
 func (in *Input) rolloutEnded(matched []rollout.Pod) error {
 	if in.Set.Spec.UpdateStrategy.Paused {
 		return errors.New(PausedBySpec(in.Set.Name))
@@ -156,7 +156,7 @@ func (in *Input) rolloutEnded(matched []rollout.Pod) error {
 }
 
 // divide divides the pods into Evict and Keep. Keep contains the pods without a controller, the pods whose
-// work an eviction would lose, and the pods that would be recreated without sidecars.
+// restartPolicy is not Always, and the pods that would be recreated without sidecars.
 func (r *Restart) divide(in *Input, behind BehindPods) error {
 	webhook := match.NewWebhook(in.Webhook.Installed, in.SystemNamespace)
 	for _, pod := range behind {
@@ -211,7 +211,7 @@ type Evictions struct {
 
 // replacement is the state of an owner that replaces evicted pods.
 type replacement struct {
-	// before counts the pods of the owner at the first eviction.
+	// before contains the counts of the pods of the owner before the first eviction.
 	before  available
 	evicted int
 }
@@ -235,7 +235,8 @@ func (e *Evictions) Owners() []Workload { return slices.Collect(maps.Keys(e.owne
 // Pods returns the number of active pods of an owner.
 func (r *Restart) Pods(owner Workload) int { return r.owners[owner].pods }
 
-// Limit records the number of replicas to which an owner is scaled.
+// Limit reduces the expected pods of an owner to replicas, because an owner that is scaled down replaces fewer
+// pods.
 func (e *Evictions) Limit(owner Workload, replicas int) {
 	before := &e.owners[owner].before
 	before.pods, before.ready = min(before.pods, replicas), min(before.ready, replicas)

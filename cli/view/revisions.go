@@ -25,7 +25,7 @@ type revisions struct {
 	version *podstate.Version
 	byName  map[string]*appsv1.ControllerRevision
 	byHash  map[string]string
-	// differences contains the difference of each revision to the SidecarSet, as a cache.
+	// differences caches the difference between each revision and the SidecarSet.
 	differences map[string]string
 }
 

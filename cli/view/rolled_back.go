@@ -9,7 +9,7 @@ import (
 )
 
 // rolledBack sets the phase, the message and the remaining pods of a rollout that is rolled back. If the
-// former revision is not found, rolledBack uses the conditions in the status.
+// revision of the rollback is not found, rolledBack uses the conditions in the status.
 func (r *Rollout) rolledBack(in *Input) error {
 	if r.retried {
 		return nil
@@ -34,7 +34,8 @@ func (r *Rollout) rolledBack(in *Input) error {
 	return nil
 }
 
-// planRollback plans the upgrades to the content of the former revision with the planner of the worker.
+// planRollback plans the rollback with the planner of the worker. target is the SidecarSet with the content of
+// the good revision.
 func (r *Rollout) planRollback(in *Input, target *v1alpha1.SidecarSet) error {
 	pods, err := rollout.Population(target, in.Pods, in.NamespaceLabels)
 	if err != nil {

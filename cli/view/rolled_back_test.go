@@ -54,7 +54,7 @@ func TestThePlanOfQuarantinedContentNamesTheRetry(t *testing.T) {
 }
 
 func TestARollbackIsPlannedFromThePods(t *testing.T) {
-	// The operator may write the status after the run and the pods have changed.
+	// The status may be older than the run and the pods, because the operator writes the status later.
 	for _, written := range []string{v1alpha1.ReasonRolloutProgress, v1alpha1.ReasonRollingBack, v1alpha1.ReasonQuarantined} {
 		in := staged(t, 0, -1) // One of four pods has the new content.
 		in.Set.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Status: "True", Reason: written, Message: "earlier"}}

@@ -132,8 +132,8 @@ type Owner struct {
 	Pods      []Pod  `json:"pods"`
 }
 
-// NewRollout plans the rollout with the planner of the worker. If the pods of the SidecarSet cannot be
-// determined, NewRollout returns an error.
+// NewRollout returns the progress of a rollout, which the planner of the worker computes. If the pods of the
+// SidecarSet cannot be determined, NewRollout returns an error.
 func NewRollout(in *Input) (*Rollout, error) {
 	matched, version, err := in.matched()
 	if err != nil {
@@ -170,7 +170,7 @@ func NewRollout(in *Input) (*Rollout, error) {
 	if r.Pause != nil && (r.Counts.Remaining > 0 || r.Phase == protocol.PhaseFrozen) {
 		r.Phase = protocol.PhasePaused
 	}
-	if r.notResponding { // The pods are not the cause.
+	if r.notResponding { // The rollout waits for the run, and not for pods.
 		r.Message = strings.TrimSuffix(r.Message, "; "+rollout.WaitingFor+plan.Example)
 	}
 	if r.facts().uninjected > 0 {

@@ -135,8 +135,8 @@ func joinImages(images []Image) string {
 	return strings.Join(words, ", ")
 }
 
-// pausedFor returns the duration of a pause, or an empty string if the start of the pause is unknown.
-// Conditions do not show the duration, because several pauses may follow each other without a transition.
+// pausedFor returns the duration of a pause, or an empty string if the start of the pause is unknown. pausedFor
+// does not use the transition time of a condition, because consecutive pauses may share one transition.
 func pausedFor(pause *protocol.Pause, now time.Time) string {
 	if pause.At.IsZero() {
 		return ""

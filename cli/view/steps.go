@@ -57,8 +57,8 @@ func StageOf(set *v1alpha1.SidecarSet, run *protocol.RolloutStatus) *protocol.St
 	return stage.OfStatus(set)
 }
 
-// reached replaces the phase StepReached of the plan with the phase of the run, and sets the reason why the
-// step has not ended.
+// reached replaces the phase StepReached of the plan with the phase of the wait, such as Baking, and sets the
+// reason why the step has not ended.
 func (r *Rollout) reached(now time.Time) {
 	if r.Phase != protocol.PhaseStepReached {
 		return
@@ -244,8 +244,8 @@ func (p *Step) line(s Style) string {
 	}
 }
 
-// definition describes the limits of a step, between the words before and after. If the limits are unknown,
-// definition returns an empty string.
+// definition describes the limits of a step. The text begins with before and ends with after. If the limits are
+// unknown, definition returns an empty string.
 func (p *Step) definition(before, after string) string {
 	if p.UpTo == "" {
 		return ""

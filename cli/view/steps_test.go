@@ -28,8 +28,8 @@ func edge() *outriggerv1.RolloutPolicy {
 	return policy
 }
 
-// staged returns a rollout of four pods with the policy edge, in the step index, whose pods are updated.
-// reached is the time since the step was reached. If reached is negative, the step is not reached.
+// staged returns a rollout of four pods in the step index of the policy edge. The first index+1 pods are
+// updated. reached is the time since the step was reached. If reached is negative, the step is not reached.
 func staged(t *testing.T, index int, reached time.Duration) *Input {
 	t.Helper()
 	in := input(t)
@@ -109,7 +109,7 @@ func TestARolloutThatWaitsForApprovalNeedsAttention(t *testing.T) {
 	}}))
 }
 
-// The commands status and list show the same headline, although the operator writes the condition later.
+// The commands status and list show the same headline even before the operator updates the condition.
 func TestStatusAndListAgreeAboutTheEndOfABakeTime(t *testing.T) {
 	for _, c := range []struct {
 		index   int

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// The list would print a line each second while an age grows.
+// Otherwise, list --watch would print a line each second, because the ages grow.
 func TestSummariesWithAnotherAgeAreEqual(t *testing.T) {
 	paused := Summary{Name: "logs", Headline: "Paused", pausedBy: ", whose last write was 7s ago", lost: "node a is NotReady for 3m7s"}
 	later := paused

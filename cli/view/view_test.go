@@ -85,7 +85,7 @@ func recordVersion(t *testing.T, p *corev1.Pod, set *v1alpha1.SidecarSet) {
 	}
 }
 
-// rehash replaces the hashes of the content of from by the hashes of the content of to.
+// rehash replaces the hashes of from in the annotations of a pod with the hashes of to.
 func rehash(p *corev1.Pod, from, to *v1alpha1.SidecarSet) {
 	for key, value := range p.Annotations {
 		for _, hash := range []string{v1alpha1.HashAnnotation, v1alpha1.HashWithoutImageAnnotation} {
@@ -116,8 +116,8 @@ func pod(t *testing.T, name, image string, change ...func(*corev1.Pod)) *corev1.
 	return p
 }
 
-// written returns a function that marks a pod as upgraded before the duration d. The kubelet has not observed
-// the change.
+// written returns a function that marks a pod as upgraded at the time d before noon. The kubelet has not
+// observed the change. If reason is set, the container waits with this reason.
 func written(t *testing.T, d time.Duration, reason string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		states, err := record.Format(record.States{"logs": {Revision: logsOf("agent:v2").Annotations[v1alpha1.HashAnnotation], UpdateTimestamp: ago(d), LastContainerStatuses: map[string]record.ContainerStatus{"agent": {ImageID: "id-agent:v1"}}}})

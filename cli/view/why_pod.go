@@ -164,8 +164,8 @@ func (i *injection) webhookReason() string {
 	return uninjected + i.recreate()
 }
 
-// bypasses returns a reason if a selector of the webhook does not match the labels of. A selector that cannot
-// be read matches all labels.
+// bypasses returns a reason if selector, which is the given field of the webhook, does not match the labels in
+// of. A selector that cannot be read matches all labels.
 func bypasses(field string, selector *metav1.LabelSelector, of map[string]string) string {
 	if selector == nil {
 		return ""

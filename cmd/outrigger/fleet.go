@@ -146,8 +146,8 @@ func send(ctx context.Context, c client.Client, id, update string, payload any, 
 	return printAnswer(out, &result, cause(err))
 }
 
-// printAnswer prints the answer of an update. Temporal has answered an earlier call, so a missing answer is
-// the answer of the workers.
+// printAnswer prints the answer of an update. If the update timed out, no worker responded, because Temporal
+// responded to an earlier call.
 func printAnswer(out io.Writer, answer *protocol.StepResult, err error) error {
 	if temporal.IsUnreachable(err) {
 		return rolloutError{"not confirmed: no answer from a worker of the fleet; the request may still take effect once a worker runs", 1}
@@ -182,7 +182,8 @@ func (f *fleetCommand) readPolicy(stdin io.Reader) error {
 	return fleet.Validate(&f.policy)
 }
 
-// apply sends the FleetPolicy to the registry, and starts the registry if no member has started it.
+// apply sends the FleetPolicy to the registry, the workflow with the data of the fleet. If the registry is not
+// open, apply starts the registry.
 func (f *fleetCommand) apply(ctx context.Context, c client.Client, _ []string, out io.Writer) error {
 	if _, err := c.DescribeWorkflowExecution(ctx, protocol.FleetRegistryID, ""); err != nil && !temporal.IsNotFound(err) {
 		return err

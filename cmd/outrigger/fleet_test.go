@@ -122,7 +122,7 @@ func TestTextsOfUsersAddNoLineOfTheFleet(t *testing.T) {
 	assert.NotContains(t, plan.String(), "\nedge: cluster eu: Completed")
 }
 
-// Temporal responds, but no worker of the fleet does.
+// Temporal responds, but no worker of the fleet responds.
 func TestARequestThatNoWorkerConfirmsMayStillTakeEffect(t *testing.T) {
 	c := &mocks.Client{}
 	c.On("DescribeWorkflowExecution", mock.Anything, mock.Anything, "").Return(&workflowservice.DescribeWorkflowExecutionResponse{}, nil)

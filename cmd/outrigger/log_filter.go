@@ -17,7 +17,7 @@ func (f logFilter) Info(level int, message string, pairs ...any) {
 	f.LogSink.Info(level+f.demotion, message, pairs...)
 }
 
-// WithName demotes failed readiness probes to level debug. The kubelet receives the result of
+// WithName demotes messages about failed readiness probes to level debug. The kubelet receives the result of
 // each probe, and every probe fails until the process is ready.
 func (f logFilter) WithName(name string) logr.LogSink {
 	f.LogSink = f.LogSink.WithName(name)

@@ -165,7 +165,7 @@ func (s simulationSource) set(ctx context.Context, name string) (*v1alpha1.Sidec
 // policy with the default precedence, and a note with the reason.
 func (s simulationSource) validated(ctx context.Context, policy *outriggerv1.RolloutPolicy) (*outriggerv1.RolloutPolicy, []string, error) {
 	stored := policy.DeepCopy()
-	// The name may exist already.
+	// With generateName, an existing policy with the same name causes no conflict.
 	stored.ObjectMeta = metav1.ObjectMeta{GenerateName: "simulated-", Labels: policy.Labels, Annotations: policy.Annotations}
 	err := s.Create(ctx, stored, client.DryRunAll)
 	stored.Name = policy.Name
@@ -185,7 +185,8 @@ func (s simulationSource) validated(ctx context.Context, policy *outriggerv1.Rol
 	return nil, nil, fmt.Errorf("validate RolloutPolicy %s: %w", policy.Name, err)
 }
 
-// causesOf returns the causes of a rejection. The webhook of another product may answer without causes.
+// causesOf returns the causes of a rejection. If another webhook rejects without causes, causesOf returns the
+// message.
 func causesOf(status metav1.Status) string {
 	if status.Details == nil || len(status.Details.Causes) == 0 {
 		return status.Message

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The webhook of another product answers with a code and a message alone.
+// A webhook of another product may reject with only a code and a message.
 func TestARejectionWithoutCausesIsShown(t *testing.T) {
 	assert.Equal(t, "no", causesOf(metav1.Status{Message: "no"}))
 	assert.Equal(t, "no", causesOf(metav1.Status{Message: "no", Details: &metav1.StatusDetails{}}))

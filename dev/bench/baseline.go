@@ -19,8 +19,8 @@ import (
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
-// baseline is the result of an upgrade of the same pods by a simple loop. The loop patches the next pod as
-// soon as an upgraded pod is ready again.
+// baseline is the result of an upgrade without Outrigger: a simple loop patches the next pod as soon as an
+// upgraded pod is ready again.
 type baseline struct {
 	took time.Duration
 	// processor is the CPU time of each process, in seconds.
@@ -66,7 +66,7 @@ func (h *harness) measureBaseline(ctx context.Context, name string) (*baseline, 
 	return &baseline{took: took, processor: after.since(before).processor}, h.clear(ctx, name)
 }
 
-// upgradeAll upgrades all pods of namespace. upgradeAll starts the upgrade of a pod whenever a slot is open.
+// upgradeAll upgrades all pods of namespace, at most slots pods at a time.
 func (h *harness) upgradeAll(ctx context.Context, w *observer.Watch, namespace string, slots int) error {
 	var pods corev1.PodList
 	if err := h.stack.Kube.List(ctx, &pods, client.InNamespace(namespace)); err != nil {

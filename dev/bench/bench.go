@@ -29,13 +29,14 @@ type bench struct {
 	hot                bool
 	// perNamespace is set if each SidecarSet selects the pods of its own namespace.
 	perNamespace bool
-	// upgrades is set if the pods are upgraded once.
+	// upgrades is set if the benchmark upgrades the pods.
 	upgrades bool
-	// events is the number of events of pods per second during the rest.
+	// events is the number of pod events per second during rest.
 	events   int
 	baseline bool
 	rounds   int
-	// ready is the time from the restart of a container until the pod is ready.
+	// ready is the time from the restart of a container until the pod is ready. settle is the pause after the
+	// rollouts. rest is the duration of the measurement after this pause.
 	ready, settle, rest time.Duration
 }
 
@@ -62,7 +63,7 @@ func (b *bench) run(ctx context.Context, out io.Writer) error {
 
 // round measures once, on a new cluster. A cluster becomes slower over time, so the baseline is measured both
 // before and after the rollout. ratio is the time of the rollout divided by the mean time of the two
-// baselines.
+// baselines, or 0 without a baseline.
 func (b *bench) round(ctx context.Context, out io.Writer) (ratio float64, err error) {
 	h, err := startHarness(ctx, b)
 	if err != nil {
@@ -233,8 +234,8 @@ func sleep(ctx context.Context, pause time.Duration) error {
 	}
 }
 
-// measureRest measures the resources that the roles use after the rollouts, while pods get the configured
-// events.
+// measureRest measures the resources that the roles use after the rollouts, while the watches of pods receive
+// the configured number of events.
 func (h *harness) measureRest(ctx context.Context) error {
 	if err := sleep(ctx, h.settle); err != nil {
 		return err
@@ -265,7 +266,7 @@ func (h *harness) measureRest(ctx context.Context) error {
 	return nil
 }
 
-// addHistories adds the numbers of events and actions of the newest runs.
+// addHistories adds the numbers of history events and billable actions of the newest runs to the report.
 func (h *harness) addHistories(ctx context.Context, heartbeats int) error {
 	a := actions{heartbeats: heartbeats}
 	for _, set := range h.sets {
@@ -289,7 +290,7 @@ const changeVersion = "TemporalChangeVersion"
 
 // actions counts the events of runs, and the billable actions of runs in Temporal Cloud
 // (https://docs.temporal.io/cloud/actions). actions contains only the kinds of actions that a rollout uses.
-// Heartbeats are not in the history.
+// Heartbeats are not in the history, so the caller sets heartbeats from a metric.
 type actions struct{ events, failures, activities, heartbeats, others int }
 
 // read counts the events of a run, and the events of the earlier runs that the run continues as new.

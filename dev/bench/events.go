@@ -13,15 +13,15 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// notReady is a patch of the status of a pod. The simulated kubelet makes the pod Ready again.
+// notReady is a status patch that makes a pod not ready. The simulated kubelet makes the pod ready again.
 const notReady = `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`
 
 // eventsOfPatch is the number of events of a pod that becomes not ready, and ready again.
 const eventsOfPatch = 2
 
 // eventStride is the distance in the list between two consecutively patched pods, so that consecutive events
-// concern different SidecarSets. eventStride is a prime number. Therefore, each pod is patched once before a
-// pod is patched again, unless the number of pods is a multiple of eventStride.
+// concern different SidecarSets. eventStride is a prime number, so that every pod gets a turn before the order
+// repeats, unless the number of pods is a multiple of eventStride.
 const eventStride = 7919
 
 // makeEvents makes pods not ready for the given duration, so that the watches of pods receive the configured

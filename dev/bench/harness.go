@@ -122,12 +122,10 @@ func (h *harness) watchPods(ctx context.Context, namespace string) (*observer.Wa
 	return observer.WatchPods(ctx, config, namespace, appLabel, sidecar)
 }
 
-// progress prints the current step of the benchmark.
 func (h *harness) progress(what string) {
 	fmt.Fprintf(os.Stderr, "%6.1f s  %s\n", time.Since(h.started).Seconds(), what)
 }
 
-// image returns the image of the sidecars in a version.
 func image(version int) string { return fmt.Sprintf("%s:v%d", sidecar, version) }
 
 // newSet returns a SidecarSet that selects the pods of the Deployment with the same name.

@@ -81,7 +81,7 @@ func (b *bench) check() error {
 	return nil
 }
 
-// comparable reports whether a baseline can upgrade the same pods.
+// comparable reports whether a baseline can be measured. A baseline upgrades the pods of one Deployment.
 func (b *bench) comparable() bool {
 	return b.sets == 1 && b.pods > 0 && b.upgrades && !b.perNamespace
 }

@@ -27,7 +27,7 @@ func (h *harness) watchSets(ctx context.Context) (client.Reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch SidecarSets: %w", err)
 	}
-	go func() { _ = sets.Start(ctx) }() // The cache ends with ctx, and every wait reports the cause.
+	go func() { _ = sets.Start(ctx) }() // Start returns when ctx ends, and the callers that wait report the cause.
 	if _, err := sets.GetInformer(ctx, &v1alpha1.SidecarSet{}); err != nil {
 		return nil, fmt.Errorf("watch SidecarSets: %w", err)
 	}

@@ -148,7 +148,6 @@ func difference(before, after map[string]float64) map[string]float64 {
 	return gained
 }
 
-// scaled returns each value multiplied by a factor.
 func scaled(values map[string]float64, by float64) map[string]float64 {
 	product := make(map[string]float64, len(values))
 	for key, value := range values {

@@ -19,7 +19,7 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// crashedAnnotation is the annotation whose value is the name of a container. The simulated kubelet lets this
+// crashedAnnotation is the annotation whose value is the name of a container. The simulated kubelet makes this
 // container crash.
 const crashedAnnotation = "kwok.outrigger.io/crashed"
 

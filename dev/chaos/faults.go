@@ -22,8 +22,8 @@ const (
 	applyWithin = 40 * time.Second
 	applyAgain  = 300 * time.Millisecond
 	attemptTime = 15 * time.Second
-	// readyWithin limits the time until a process is ready again. A busy machine needs half a minute for an API
-	// server.
+	// readyWithin limits the time until a process is ready again. On a busy machine, an API server needs half a
+	// minute to start.
 	readyWithin = 3 * time.Minute
 	// throttledRPS is the rate limit of a throttled Temporal. This limit is too low for any rollout.
 	throttledRPS = "3"
@@ -66,8 +66,8 @@ func last(ctx context.Context, f Fault) {
 	}
 }
 
-// late notifies the observer that writes of pods may arrive late, until over is called. If target is not a
-// worker, the API server or etcd, late does nothing, because only workers write pods.
+// late notifies the observer that writes of pods may be delayed, until over is called. If target is not a
+// worker, the API server or etcd, no write is delayed, because only workers write pods.
 func (w *fixture) late(target string) (over func()) {
 	process, end, _ := strings.Cut(target, "/")
 	if end == "temporal" || process != cluster.APIServer && process != cluster.Etcd && !strings.HasPrefix(process, cluster.Worker) {
@@ -210,8 +210,8 @@ func (w *fixture) disturbPods(ctx context.Context, f Fault) error {
 	return nil
 }
 
-// label changes the label of the pods of a fault from one value to another value. The SidecarSet selects pods
-// with the value on, and no pods with the value off.
+// label changes the label of the pods of a fault from one value to another value. The SidecarSet selects the
+// value on, but not the value off.
 func (w *fixture) label(ctx context.Context, f Fault, from, to string) error {
 	key := "set-" + f.Target
 	return w.eachPod(ctx, f, client.MatchingLabels{key: from}, w.merging(`{"metadata":{"labels":{%q:%q}}}`, key, to))
@@ -232,6 +232,6 @@ func retry(ctx context.Context, within time.Duration, do func(context.Context) e
 	_ = wait.PollUntilContextTimeout(ctx, applyAgain, within, true, func(ctx context.Context) (bool, error) {
 		err = do(ctx)
 		return err == nil, nil
-	}) // The error of the last attempt is more precise.
+	}) // The error of the last attempt is more precise than the timeout.
 	return err
 }

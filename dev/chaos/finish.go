@@ -134,7 +134,7 @@ func (w *fixture) replaceCrashed(ctx context.Context) error {
 }
 
 // awaitComplete waits until every SidecarSet has the reason RolloutComplete and its current content is a good
-// revision. Until then, a pod with a failing app uses a slot.
+// revision. A pod whose app crashes before the rollout is complete would use a slot.
 func (w *fixture) awaitComplete(ctx context.Context) error {
 	return w.insist(ctx, func(ctx context.Context) error {
 		sets := &v1alpha1.SidecarSetList{}
@@ -155,9 +155,9 @@ func (w *fixture) awaitComplete(ctx context.Context) error {
 	})
 }
 
-// mend prepares a SidecarSet for the last rollout. mend labels the deselected pods again, and recreates a
-// missing SidecarSet. mend sets paused to false, partition to 0, maxUnavailable to 15% and the image to
-// final, and resumes the run.
+// mend prepares a SidecarSet for the last rollout. It labels the deselected pods again, recreates a missing
+// SidecarSet, sets paused to false, partition to 0, maxUnavailable to 15% and the image to final, and resumes
+// the run.
 func (w *fixture) mend(ctx context.Context, name string) error {
 	if err := w.label(ctx, Fault{Target: name}, "off", "on"); err != nil {
 		return err

@@ -227,7 +227,7 @@ func (w *fixture) inCourse() string {
 }
 
 // choose returns the pods of a fault among the pods with labels. f contains the number or the share of pods.
-// Without both, choose returns all pods. f.Draw is the seed of the choice.
+// If f contains neither, choose returns all pods. f.Draw is the seed of the choice.
 func (w *fixture) choose(ctx context.Context, f Fault, labels client.MatchingLabels) ([]corev1.Pod, error) {
 	list := &corev1.PodList{}
 	if err := w.Kube.List(ctx, list, client.InNamespace(namespace), labels); err != nil {

@@ -54,7 +54,7 @@ func fleetStages() []observer.FleetStage {
 	}
 }
 
-// chaoticFleet is a fleet whose clusters use one Temporal. Temporal runs in the first cluster.
+// chaoticFleet is a fleet whose clusters share the Temporal of the first cluster.
 type chaoticFleet struct {
 	dir     string
 	out     io.Writer
@@ -112,7 +112,7 @@ func fleetFaults(random *rand.Rand, rounds int, calm bool) []Fault {
 		}
 		fault.Number, fault.At, fault.Draw = i+1, time.Duration(random.Int64N(int64(20*s))).Round(s/10), random.Uint64()
 		if fault.Kind == CutTemporal {
-			fault.At /= 4 // Otherwise, most clusters have begun before the connection is cut.
+			fault.At /= 4 // Otherwise, most clusters begin the rollout before the connection is cut.
 		}
 		faults = append(faults, fault)
 	}
@@ -228,7 +228,7 @@ func (f *chaoticFleet) round(ctx context.Context, fault Fault) error {
 	if err := f.deliver(ctx, tag); err != nil {
 		return err
 	}
-	if f.random.IntN(3) == 0 { // Other content supersedes the content before the content is through all stages.
+	if f.random.IntN(3) == 0 { // Newer content supersedes the delivered content before the last stage.
 		last(ctx, Fault{For: time.Duration(f.random.Int64N(int64(supersededWithin)))})
 		tag += "b"
 		if err := f.deliver(ctx, tag); err != nil {
@@ -275,7 +275,7 @@ func (f *chaoticFleet) disturb(ctx context.Context, m *fixture, fault Fault) err
 			return err
 		}
 		last(ctx, fault)
-		// A worker announces its cluster at its start.
+		// A worker announces its cluster at startup, so the restarted worker adds the cluster again.
 		return m.disturb(ctx, Fault{Kind: Kill, Target: cluster.Worker})
 	case fault.Target == cluster.Temporal:
 		m = f.members[0]

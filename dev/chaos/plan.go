@@ -22,7 +22,7 @@ const (
 	TooMany      Kind = "too-many"      // most requests to the API server are answered with 429
 	Exhausted    Kind = "exhausted"     // Temporal accepts only a few requests per second
 	Conflicts    Kind = "conflicts"     // another client keeps writing the pods
-	DeletePods   Kind = "delete-pods"   //
+	DeletePods   Kind = "delete-pods"   // pods are deleted, and their owners recreate the pods
 	Relabel      Kind = "relabel"       // a SidecarSet stops selecting pods, then selects them again
 	Scale        Kind = "scale"         // the number of replicas of a Deployment changes
 	Crash        Kind = "crash"         // the apps of pods crash repeatedly
@@ -31,7 +31,7 @@ const (
 	Alias        Kind = "alias"         // a SidecarSet gets another name of the same image
 	Bad          Kind = "bad-image"     // a SidecarSet gets an image that cannot be pulled, then a good image
 	Window       Kind = "window"        // a SidecarSet gets another maxUnavailable
-	Partition    Kind = "partition"     //
+	Partition    Kind = "partition"     // a SidecarSet gets another partition
 	Order        Kind = "order"         // a SidecarSet gets another priority or scatter
 	Env          Kind = "env"           // a SidecarSet gets a change that requires new pods
 	Pause        Kind = "pause"         // spec.updateStrategy.paused is set, then unset
@@ -187,10 +187,10 @@ func (p *planner) next() Fault {
 			continue
 		}
 		if r.kind == Remake && p.busy["run/"+f.Target] > p.now {
-			continue // The run of a deleted SidecarSet is paused.
+			continue // A PauseRun fault of this SidecarSet is in progress.
 		}
 		if r.occupies != "" {
-			// The resource stays occupied until a restart has ended.
+			// The two seconds cover the restart of a killed process.
 			p.busy[r.occupies+"/"+f.Target] = p.now + f.For + 2*time.Second
 		}
 		if r.draw != nil {

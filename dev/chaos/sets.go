@@ -151,7 +151,7 @@ func (w *fixture) pauseRun(ctx context.Context, f Fault) error {
 // pausedRun is a run that chaos pauses.
 type pausedRun struct {
 	temporal sdk.Client
-	// id is the id of the workflow. first is the id of the first run of the chain of runs that was paused.
+	// id is the workflow ID. first is the ID of the first run in the chain of the paused run.
 	id, first string
 }
 

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// soakGap is the mean time between two faults, in which rollouts can complete.
+	// soakGap is the mean time between two faults. Rollouts can complete in this time.
 	soakGap = 4 * time.Second
 	// minSamples is the number of samples that are needed to distinguish growth from noise.
 	minSamples = 20
@@ -58,7 +58,7 @@ func tolerances() map[string]float64 {
 	return map[string]float64{"go_goroutines": 20, "process_open_fds": 5, "process_resident_memory_bytes": 24 << 20}
 }
 
-// sample takes a sample of each metric of each role. If a role does not respond, sample skips the role.
+// sample records the value of each metric of each role, and skips roles that do not respond.
 func (s soak) sample(ctx context.Context, w *fixture) {
 	for _, role := range w.Roles() {
 		families, err := cluster.Scrape(ctx, http.DefaultClient, role.Metrics)

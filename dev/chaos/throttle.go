@@ -18,8 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// passedOf is the number of requests of which one request reaches the API server. The throttle answers the
-// other requests with 429.
+// The throttle forwards one of passedOf requests to the API server, and answers the other requests with 429.
 const passedOf = 4
 
 // throttle is a proxy of the API server that answers most requests with 429, like an overloaded API server.

@@ -44,7 +44,7 @@ func (c *Cluster) connect() error {
 	return nil
 }
 
-// Scrape reads the metrics of a process.
+// Scrape reads the metrics at url with the given HTTP client, and returns the metric families by name.
 func Scrape(ctx context.Context, with *http.Client, url string) (map[string]*dto.MetricFamily, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -59,7 +59,8 @@ func Scrape(ctx context.Context, with *http.Client, url string) (map[string]*dto
 	return parser.TextToMetricFamilies(response.Body)
 }
 
-// minShared is the free space in /dev/shm that a cluster needs, in bytes. A container has 64 MiB by default.
+// minShared is the free space in /dev/shm that a cluster needs, in bytes. By default, the /dev/shm of a
+// container has only 64 MiB.
 const minShared = 4 << 30
 
 // TempDir creates a directory for the state of a cluster. If /dev/shm has enough free space, the directory is in

@@ -83,8 +83,8 @@ type addresses struct {
 	temporalHosts []*temporalHost
 }
 
-// Start runs a cluster. Start returns when the nodes are Ready and the manifests are applied. ctx limits only
-// the start. Shutdown stops the cluster. Start uses existing state in options.Dir (see RemoveState).
+// Start runs a cluster, and returns when the nodes are Ready and the manifests are applied. Existing state in
+// options.Dir is reused (see RemoveState). ctx limits only the start. Shutdown stops the cluster.
 func Start(ctx context.Context, options Options) (*Cluster, error) {
 	options, err := options.complete()
 	if err != nil {
@@ -221,8 +221,8 @@ func (c *Cluster) startClients(ctx context.Context) error {
 	return all.Wait()
 }
 
-// startKWOK starts KWOK, and starts KWOK a second time if the first process ends before the process is ready.
-// KWOK 0.8.0 prepares the stages of nodes and pods at the same time, which may cause a panic.
+// startKWOK starts KWOK, and retries once if the process ends before the process is ready. KWOK 0.8.0 prepares
+// the stages of nodes and pods concurrently, which may cause a panic.
 func (c *Cluster) startKWOK(ctx context.Context) error {
 	err := c.Start(ctx, c.kwokSpec())
 	if errors.Is(err, process.ErrEnded) {

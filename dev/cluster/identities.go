@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/util/cert"
 )
 
-// All clients use the token of the admin. A client of another user impersonates this user, so that the client
-// has only the permissions of the user.
+// All clients use the token of the admin. A client of another user impersonates this user, and therefore has
+// only the permissions of this user.
 const (
 	admin     = "admin"
 	masters   = "system:masters"
@@ -31,8 +31,7 @@ func (c *Cluster) certificate(file string) string {
 
 // writeIdentities writes the certificate and the token file of the API server, and the kubeconfigs of the
 // users that every cluster has. The key of the certificate also signs tokens of service accounts.
-// writeIdentities keeps the certificate and the token of an earlier start, because clients on other machines
-// use the certificate and the token.
+// The certificate and the token of an earlier start are kept, because clients on other machines use them.
 func (c *Cluster) writeIdentities() error {
 	if err := os.MkdirAll(c.certificate(""), 0o755); err != nil {
 		return fmt.Errorf("create the directory of certificates: %w", err)

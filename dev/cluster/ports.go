@@ -19,8 +19,8 @@ const (
 
 var errNoPort = errors.New("no free port left")
 
-// ports assigns the ports of one block. To claim the block, ports listens on the first port of the block, so
-// that clusters on one machine never share a block.
+// ports assigns the ports of one block. A listener on the first port claims the block, so that clusters on one
+// machine never share a block.
 type ports struct {
 	claim net.Listener
 

@@ -40,7 +40,7 @@ func (c *Cluster) postgresSpec() (process.Spec, error) {
 	if err != nil {
 		return process.Spec{}, err
 	}
-	isReady, err := postgresProgram("pg_isready") // PostgreSQL listens long before PostgreSQL answers.
+	isReady, err := postgresProgram("pg_isready") // PostgreSQL listens long before PostgreSQL accepts connections.
 	return process.Spec{
 		Name: Postgres, Path: program,
 		Args: []string{

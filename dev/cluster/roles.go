@@ -22,7 +22,7 @@ const (
 type Role struct {
 	// Name is the name of the process, such as operator, webhook or worker-1.
 	Name string
-	// Metrics and Health are URLs.
+	// Metrics is the URL of the metrics. Health is the URL of the health server, without /readyz.
 	Metrics string
 	Health  string
 	// WebhookURL is the URL at which the API server calls the webhook. For other roles, WebhookURL is empty.

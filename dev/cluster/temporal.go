@@ -81,8 +81,8 @@ func (c *Cluster) devServerSpec() process.Spec {
 	return spec
 }
 
-// StartDevServerAs runs the dev server as the process name, with additional arguments. The process uses the
-// ports and the database of the usual dev server, so the usual dev server must be stopped.
+// StartDevServerAs runs the dev server as the process name, with additional arguments. The usual dev server
+// must be stopped, because the new process uses its ports and its database.
 func (c *Cluster) StartDevServerAs(ctx context.Context, name string, args ...string) error {
 	spec := c.devServerSpec()
 	spec.Name = name

@@ -34,8 +34,7 @@ var temporalServerConfig string
 type temporalHost struct {
 	name    string
 	service string
-	// health is the name of the service in the gRPC health check. If the host has no health check, health is
-	// empty.
+	// health is the name of the service in the gRPC health check, or empty if the host has no health check.
 	health                    string
 	GRPC, Membership, Metrics int
 }
@@ -240,8 +239,8 @@ func (c *Cluster) Stop(name string) error { return each(c.named(name), c.Group.S
 // Kill kills processes like Group.Kill. The name temporal selects all processes of Temporal.
 func (c *Cluster) Kill(name string) error { return each(c.named(name), c.Group.Kill) }
 
-// StartAgain starts a stopped process again. The name temporal selects all processes of Temporal. In this
-// case, StartAgain also sets up the Temporal namespace of a Temporal cluster.
+// StartAgain starts a stopped process again. The name temporal selects all processes of Temporal, and also sets
+// up the namespace of a Temporal cluster.
 func (c *Cluster) StartAgain(ctx context.Context, name string) error {
 	if name != Temporal || c.attached || c.options.Temporal == DevServer {
 		return c.Group.StartAgain(ctx, name)

@@ -43,7 +43,7 @@ func installWebhooks(ctx context.Context, kube client.Client, manifest *unstruct
 	}
 	installed := urls(live)
 	if err == nil && len(installed) == 0 {
-		// A webhook cannot have both a Service and a URL.
+		// The apply would add a URL to a webhook with a Service, and a webhook cannot have both.
 		if err := kube.Delete(ctx, live); err != nil {
 			return err
 		}

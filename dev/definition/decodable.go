@@ -13,7 +13,7 @@ import (
 // pattern of Kubernetes is longer and also admits fractions in exponents, which no client decodes.
 const quantity = `^ *[+-]?(\d+\.?\d*|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d{1,18})? *$`
 
-// decodable returns the pattern of the decodable values of value. Only quantities have such a pattern.
+// decodable returns the pattern of value if value is a quantity, and otherwise an empty string.
 func decodable(value *apiextensionsv1.JSONSchemaProps) string {
 	if value.XIntOrString && value.Pattern != "" {
 		return quantity

@@ -42,8 +42,8 @@ func describe(definition *apiextensionsv1.CustomResourceDefinition) string {
 	return text.String()
 }
 
-// itemRows returns a table row for each field of the items of list, recursively. If kubernetes is set,
-// itemRows returns the fields of the Kubernetes type. Otherwise, itemRows returns the other fields.
+// itemRows returns table rows for the fields of the items of list: for the fields of the Kubernetes type if
+// kubernetes is set, and otherwise, recursively, for the other fields.
 func itemRows(spec apiextensionsv1.JSONSchemaProps, list string, kubernetes bool) []string {
 	fields := spec.Properties[list].Items.Schema.Properties
 	var found []string

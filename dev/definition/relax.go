@@ -10,8 +10,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// core returns the type of the items of each list whose items have a Kubernetes type. Stored SidecarSets may
-// have fields that the schema of these types does not describe.
+// core returns the type of the items of each list whose items have a Kubernetes type.
 func core() map[string]reflect.Type {
 	return map[string]reflect.Type{
 		"containers": reflect.TypeFor[corev1.Container](), "initContainers": reflect.TypeFor[corev1.Container](),
@@ -55,8 +54,9 @@ func relaxList(list *apiextensionsv1.JSONSchemaProps, key string, own bool) {
 	}
 }
 
-// relaxValue removes defaults, pruning and validation from the schema of a value. Fields that
-// Outrigger defines keep their full descriptions.
+// relaxValue removes defaults, pruning and validation from the schema of a value, because stored SidecarSets
+// may have fields that the schema does not describe. If own is set, Outrigger defines the value, and the
+// schema keeps the full description.
 func relaxValue(value *apiextensionsv1.JSONSchemaProps, name string, own bool) {
 	if !own {
 		value.Description = brief(value.Description)

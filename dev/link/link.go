@@ -163,8 +163,8 @@ type chunk struct {
 	sent  time.Time
 }
 
-// forward copies bytes in one direction. forward closes both directions when one side closes the connection,
-// because no client of a link closes only one direction.
+// forward copies bytes in one direction. When one side closes the connection, both directions are closed,
+// because no client of a link uses a half-closed connection.
 func (l *Link) forward(c *connection, from io.Reader, to io.Writer) {
 	chunks := make(chan chunk, inFlight)
 	var reading sync.WaitGroup

@@ -93,7 +93,7 @@ func follow(e event, v *version, before, now *pod, written bool) (tookSlot bool)
 }
 
 // checkBound compares the number of pods that do not serve because of upgrades with maxUnavailable at the
-// time of the decision (SPEC §7.5).
+// time when the worker decided to write the pod (SPEC §7.5).
 func (o *Observer) checkBound(e event, h *history, now *pod) {
 	v := h.newest()
 	known := o.known(e.seen)
@@ -119,7 +119,7 @@ func (o *Observer) checkBound(e event, h *history, now *pod) {
 }
 
 // checkPartition checks that at least as many pods as the partition requires stay old. Pods may have been
-// created and deleted after the decision (SPEC §7.4).
+// created and deleted after the worker decided to write the pod (SPEC §7.4).
 func (o *Observer) checkPartition(e event, h *history, now *pod) {
 	v := h.newest()
 	if v.gone || v.hash != now.hashes[v.name] {

@@ -58,8 +58,8 @@ type keyValue struct {
 }
 
 // watch calls observe for every write of SidecarSets and pods since the start of the cluster, in the order of
-// the writes, until ctx ends. watch reads from etcd, and therefore continues while the API server is down and
-// misses no write. After the connection to etcd is lost, watch continues with the next write.
+// the writes, until ctx ends. The source of the writes is etcd, so watch misses no write while the API server
+// is down. After a lost connection, watch continues with the next write.
 func watch(ctx context.Context, etcd string, observe func(event)) error {
 	for next := uint64(1); ; {
 		err := watchFrom(ctx, etcd, &next, observe)

@@ -45,9 +45,9 @@ type upgrade struct {
 	// atWrite is set if the write took the slot. Otherwise, the upgrade took the slot when the pod served
 	// again before the pending restart. A writer observes such a slot with a delay.
 	atWrite bool
-	// unreadySince is the time of the Ready condition at the time of the write to a pod that did not serve.
-	// The pod takes no slot while this time stays the same. If a kubelet corrects a report, the kubelet
-	// restores this time (SPEC §7.5).
+	// unreadySince is the transition time of the Ready condition when a pod that did not serve was written.
+	// While the condition has this time, the pod takes no slot. A kubelet that corrects a wrong report restores
+	// this time (SPEC §7.5).
 	unreadySince time.Time
 }
 
@@ -105,7 +105,7 @@ func (p *pod) ready() bool { return p.Status.Phase == corev1.PodRunning && Ready
 // kubelet.
 func (p *pod) readySince() time.Time { return readyCondition(p.Pod).LastTransitionTime.Time }
 
-// crashes reports whether a container of a pod that is not a sidecar crashes in a loop.
+// crashes reports whether a container of the pod, except the sidecars, crashes in a loop.
 func (p *pod) crashes() bool {
 	for i := range p.Spec.Containers {
 		if c := &p.Spec.Containers[i]; !isInjected(c) && crashLoops(statusOf(p.Pod, c.Name)) {
@@ -167,7 +167,6 @@ func (p *pod) converged(v *version) bool {
 	return true
 }
 
-// note adds a line to the history of the pod.
 func (p *pod) note(e event) {
 	line := fmt.Sprintf("%s rv=%s", e.seen.Format(clockFormat), p.ResourceVersion)
 	if e.deleted {
@@ -194,7 +193,6 @@ func (p *pod) note(e event) {
 	p.history = p.history[max(0, len(p.history)-historyLength):]
 }
 
-// key returns <namespace>/<name> of the pod.
 func (p *pod) key() string { return p.Namespace + "/" + p.Name }
 
 // containers and statuses also return init containers, because a native sidecar is an init container.

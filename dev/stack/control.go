@@ -62,7 +62,8 @@ func (s *supervisor) Status(_ string, processes *[]process.Status) error { //nol
 	return nil
 }
 
-// Down stops the stack. The call does not return, so the connection ends when the supervisor ends.
+// Down stops the stack. The call does not return. The connection ends when the supervisor ends, so the caller
+// waits until the stack is down.
 func (s *supervisor) Down(string, *string) error {
 	s.stop()
 	select {}
@@ -80,11 +81,11 @@ func (s *supervisor) Kill(name string, names *[]string) error {
 	return s.each(name, names, s.cluster.Kill)
 }
 
-// Start starts the processes that name selects again. If there is no such process and name is a role, Start
-// starts a new role. Start returns the names of the started processes.
+// Start starts the processes that name selects again, or a new role if name is a role without a process. Start
+// returns the names of the started processes.
 func (s *supervisor) Start(name string, names *[]string) error {
 	<-s.started
-	ctx := context.Background() // The start ends when the stack ends.
+	ctx := context.Background() // The shutdown of the stack ends the start.
 	if len(s.resolve(name)) > 0 || !cluster.IsRole(name) {
 		return s.each(name, names, func(each string) error { return s.cluster.StartAgain(ctx, each) })
 	}

@@ -78,7 +78,7 @@ func fleetDemoCommand(at *stateDir) *cobra.Command {
 }
 
 func (d *fleetDemo) shutdown() {
-	for i := len(d.members) - 1; i >= 0; i-- { // The first cluster runs Temporal.
+	for i := len(d.members) - 1; i >= 0; i-- { // The first cluster runs Temporal, and therefore stops last.
 		d.members[i].Shutdown()
 	}
 }
@@ -278,8 +278,8 @@ func (d *fleetDemo) awaitPods(ctx context.Context, image string, members ...*fle
 	return nil
 }
 
-// awaitFleet prints the progress of the rollout until the rollout reaches phase. If check is not nil,
-// awaitFleet calls check meanwhile. awaitFleet ignores the rollout of the previous content.
+// awaitFleet prints the progress of the rollout until the phase is reached, and ignores the rollout of the
+// previous content. Meanwhile, check is called, unless check is nil.
 func (d *fleetDemo) awaitFleet(ctx context.Context, phase protocol.FleetPhase, check func() error) error {
 	var shown string
 	before := d.ended

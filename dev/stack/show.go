@@ -43,7 +43,7 @@ type demo struct {
 	workflow string
 }
 
-// step prints a line. step ignores an error, so that the demo continues without a reader.
+// step prints a line. step ignores write errors, so that the demo continues if no process reads the output.
 func (d *demo) step(format string, args ...any) {
 	_, _ = fmt.Fprintf(d.out, "%6.1f s  %s\n", time.Since(d.began).Seconds(), fmt.Sprintf(format, args...))
 }
@@ -135,7 +135,6 @@ func (d *demo) change(ctx context.Context) error {
 	return nil
 }
 
-// runURL returns the URL of the run in the UI of Temporal.
 func (d *demo) runURL() string {
 	return fmt.Sprintf("%s/namespaces/%s/workflows/%s", d.TemporalUI, cluster.TemporalNamespace, strings.ReplaceAll(d.workflow, "/", "%2F"))
 }

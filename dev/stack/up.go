@@ -202,7 +202,7 @@ func (s *supervisor) watch(ctx context.Context, out io.Writer) {
 		case <-ctx.Done():
 			return
 		case exit := <-s.cluster.Exited():
-			// An error is ignored, so that the stack continues without a reader.
+			// Write errors are ignored, so that the stack continues if no process reads the output.
 			_, _ = io.WriteString(out, describe(exit))
 			if err := s.writeEnv(); err != nil {
 				fmt.Fprintln(os.Stderr, "stack:", err)

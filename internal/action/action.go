@@ -30,7 +30,7 @@ const (
 // Webhook is the name of the webhook that writes the user into an action.
 const Webhook = "rolloutactions.outrigger.io"
 
-// Final reports whether the action has ended.
+// Final reports whether the action has succeeded or was rejected.
 func Final(a *outriggerv1.RolloutAction) bool {
 	return a.Status.Phase == outriggerv1.ActionSucceeded || a.Status.Phase == outriggerv1.ActionRejected
 }
@@ -91,8 +91,9 @@ type Run struct {
 	Stage      *protocol.Stage
 }
 
-// Target returns the generation and the step that an action is for. If the run is not ready for the
-// action, wait is the reason. If the action can never be carried out, rejected is the reason.
+// Target returns the generation and the step that an action is for. If the run is not ready for the action,
+// wait is the reason. If the action can never be carried out, rejected is the reason. Otherwise, both reasons
+// are empty.
 func Target(a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet, run Run) (target *outriggerv1.RolloutActionTarget, wait, rejected string) {
 	target = &outriggerv1.RolloutActionTarget{UID: set.UID, Generation: set.Generation}
 	switch pauses := a.Spec.Verb == outriggerv1.VerbPause || a.Spec.Verb == outriggerv1.VerbResume; {
@@ -158,10 +159,10 @@ func names(step intstr.IntOrString, s *protocol.Stage) bool {
 	return step.String() == strconv.Itoa(s.Index+1)
 }
 
-// Request returns the name and the payload of the update for an action with a target. hash is the hash of
-// the content. The run rejects the update after a minute, because the operator has then sent the update
-// again. Otherwise, the update would take effect as soon as a worker runs, possibly after the action was
-// deleted.
+// Request returns the name and the payload of the update for an action with a target. hash is the hash of the
+// content. The run rejects the update after a minute. By then, the operator has sent the update again. Without
+// this limit, Temporal would keep the update until a worker runs, and the update could take effect after the
+// action was deleted.
 func Request(a *outriggerv1.RolloutAction, hash string, now time.Time) (update string, payload any) {
 	by, target, notAfter := a.Spec.RequestedBy, a.Status.Target, now.Add(attempt).UTC()
 	if expires := a.CreationTimestamp.Add(lifetime).UTC(); expires.Before(notAfter) {
@@ -180,8 +181,8 @@ func Request(a *outriggerv1.RolloutAction, hash string, now time.Time) (update s
 	}
 }
 
-// Answer returns message, the answer of a run, with remedies. rejected is set if the run rejected the
-// update.
+// Answer returns message, the answer of a run, with commands that help the user. rejected is set if the run
+// rejected the update.
 func Answer(a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet, message string, rejected bool) string {
 	if rejected {
 		message += seeStatus(set)

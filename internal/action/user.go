@@ -9,9 +9,9 @@ import (
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 )
 
-// UnconfirmedUser returns the reason why the user of an action may be wrong, or "". The user is
-// correct under two conditions. The webhook that writes the user was installed before the action was
-// created. The API server rejects actions while the webhook does not respond.
+// UnconfirmedUser returns the reason why the user of an action may be wrong, or "". The user is correct if the
+// webhook that writes the user was installed before the action was created, and the API server rejects actions
+// while the webhook does not respond.
 func UnconfirmedUser(a *outriggerv1.RolloutAction, configuration *admissionregistrationv1.MutatingWebhookConfiguration) string {
 	const remedy = ", so spec.requestedBy may be wrong; apply config/webhook, and create the action again"
 	var hook *admissionregistrationv1.MutatingWebhook

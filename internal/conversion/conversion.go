@@ -35,7 +35,7 @@ func Convert(object map[string]any, toAPIVersion string) error {
 	}
 	object["apiVersion"] = toAPIVersion
 	if object["metadata"] == nil {
-		// The API server may prune metadata, but expects metadata in the answer.
+		// The API server also converts objects without metadata, but expects metadata in the answer.
 		object["metadata"] = map[string]any{}
 	}
 	return nil
@@ -50,9 +50,9 @@ func labelToCustomVersion(object map[string]any) {
 	set(object, version, "spec", "customVersion")
 }
 
-// customVersionToLabel moves spec.customVersion to the label of v1alpha1. A custom version that is not a
-// valid value of a label stays. An existing label takes precedence. A conversion to v1beta1 removes the
-// label, so a client has set the label since, for example with kubectl label.
+// customVersionToLabel moves spec.customVersion to the label of v1alpha1. A custom version that is not a valid
+// value of a label stays. An existing label takes precedence: the conversion to v1beta1 removes the label, so a
+// client has set the label since, for example with kubectl label.
 func customVersionToLabel(object map[string]any) {
 	version, isString := child(object, "spec")["customVersion"].(string)
 	if !isString || len(validation.IsValidLabelValue(version)) > 0 {

@@ -146,7 +146,6 @@ func TestVersionsThatDoNotExistAreRejected(t *testing.T) {
 	require.NoError(t, Convert(object, beta))
 }
 
-// A conversion to the other version and back changes no field.
 func TestRoundTripsLoseNothing(t *testing.T) {
 	for seed := range uint64(20_000) {
 		g := generator{rand.New(rand.NewPCG(seed, 0))}

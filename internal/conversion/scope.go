@@ -54,8 +54,8 @@ func (s scope) selector() (selector any, valid bool) {
 	return narrowed(object, namespace)
 }
 
-// narrowed returns a copy of a selector that is limited to one namespace. valid is false if
-// matchExpressions is not a list.
+// narrowed returns a copy of selector that selects only the given namespace. valid is false if matchExpressions
+// is not a list.
 func narrowed(selector map[string]any, namespace string) (narrow any, valid bool) {
 	written, present := selector[expressionsField]
 	expressions, isList := written.([]any)
@@ -114,9 +114,9 @@ func namespaceToSelector(object map[string]any) {
 	}
 }
 
-// selectorToNamespace replaces the selector with the scope. selectorToNamespace ignores an annotation that
-// does not match the selector, because a client has changed the selector since the annotation was written. A
-// client that writes spec.namespace in v1beta1 replaces the namespace of the scope.
+// selectorToNamespace replaces the selector with the scope. If the recorded scope does not give the selector, a
+// client has changed the selector since the scope was recorded, and the annotation is ignored. A client that
+// writes spec.namespace in v1beta1 replaces the namespace of the scope.
 func selectorToNamespace(object map[string]any) {
 	annotation, _ := child(object, "metadata", "annotations")[v1beta1.V1alpha1ScopeAnnotation].(string)
 	remove(object, "metadata", "annotations", v1beta1.V1alpha1ScopeAnnotation)

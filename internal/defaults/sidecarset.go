@@ -41,8 +41,8 @@ func Write(set *v1alpha1.SidecarSet) {
 	defaultStrategy(&spec.UpdateStrategy)
 }
 
-// labelCustomVersion moves the custom version to the label of v1alpha1. An existing label takes
-// precedence, as in the conversion.
+// labelCustomVersion moves spec.customVersion to the label of v1alpha1. An existing label takes precedence, as
+// in the conversion.
 func labelCustomVersion(set *v1alpha1.SidecarSet) {
 	version := set.Spec.CustomVersion
 	set.Spec.CustomVersion = ""

@@ -1,5 +1,5 @@
-// Package eviction decides which pods of a RolloutPolicy are evicted next, so that the controllers of the
-// pods recreate the pods with the newest content (SPEC §13). The package has no state and reads no clock.
+// Package eviction decides which pods of a RolloutPolicy are evicted next, so that their controllers recreate
+// the pods with the newest content (SPEC §13). The package has no state and reads no clock.
 package eviction
 
 import (
@@ -16,12 +16,12 @@ import (
 )
 
 const (
-	// maxInFlight limits the evictions that wait for a ready replacement, and so the size of the state.
+	// maxInFlight limits the evictions that wait for a ready replacement, and therefore the size of the state.
 	maxInFlight = 20
-	// replacementTimeout is the time within which a replacement has to be ready. terminationTimeout is this
-	// time while an evicted ready pod terminates, because the controller of a StatefulSet creates the
-	// replacement only after the evicted pod has ended. A plan that is late by more than outage was delayed
-	// by an outage of all processes. The time of an outage does not count.
+	// replacementTimeout is the time within which a replacement has to be ready. terminationTimeout applies
+	// instead while an evicted ready pod terminates, because the controller of a StatefulSet creates the
+	// replacement only after the evicted pod has ended. If a plan is late by more than outage, the workers,
+	// Temporal or the API server were down, and the delay does not count.
 	replacementTimeout = 10 * time.Minute
 	terminationTimeout = time.Hour
 	outage             = 2 * time.Minute
@@ -53,7 +53,7 @@ const (
 type Pod struct {
 	*corev1.Pod
 	Ready bool
-	// Outdated names the SidecarSets for which the pod has to be recreated, in the order of names.
+	// Outdated names the SidecarSets for which the pod has to be recreated, sorted by name.
 	Outdated []string
 	// Waits is the reason why an outdated pod is never evicted, or empty.
 	Waits string
@@ -78,8 +78,8 @@ type Set struct {
 	Unavailable    []protocol.Owner
 }
 
-// otherContent reports whether the content of a generation was replaced by content of the same generation. An
-// older version did not record hashes.
+// otherContent reports whether the SidecarSet has the given generation, but other content than hash. Without a
+// hash, which an older version did not record, otherContent returns false.
 func (s Set) otherContent(generation int64, hash string) bool {
 	return s.Generation == generation && hash != "" && s.Hash != hash
 }
@@ -96,7 +96,7 @@ type Input struct {
 	TerminatingOf map[protocol.Owner]int
 	Stuck         map[protocol.Owner]bool
 	// Replicas contains the number of replicas of each owner that is late to replace an evicted pod. Owners
-	// whose number of replicas is not known are left out.
+	// with an unknown number of replicas are left out.
 	Replicas map[protocol.Owner]int
 	// ReadyOf contains the number of ready pods of each owner in Replicas, including pods that no SidecarSet
 	// selects.
@@ -133,9 +133,9 @@ type planner struct {
 	waits map[string]int
 }
 
-// prune drops the parts of the state that no longer apply. A change of the policy, and a new
-// generation of a SidecarSet, permit another attempt. After an outage, prune moves the times of the
-// evictions in flight by the duration of the outage.
+// prune drops the parts of the state that no longer apply. A change of the policy, and a new generation of a
+// SidecarSet, permit another attempt. After an outage, prune adds the duration of the outage to the times of
+// the evictions in flight.
 func (p *planner) prune() {
 	s := &p.State
 	s.InFlight, s.Failed = slices.Clone(s.InFlight), slices.Clone(s.Failed)
@@ -235,8 +235,9 @@ func (p *planner) evictedFor(pod *Pod) string {
 	return pod.Outdated[0]
 }
 
-// candidate reports whether pods of an owner may be evicted for a SidecarSet as soon as other evictions end. A
-// better canary, and a limit of the owner that has no slot, exclude the owner from the current rotation.
+// candidate reports whether pods of an owner may be evicted for a SidecarSet as soon as other evictions end. If
+// another owner is a better canary, or maxUnavailablePerOwner has no slot, the owner is not part of the current
+// rotation.
 func (p *planner) candidate(of *owner, set string, pods []*Pod) bool {
 	if p.Sets[set].Waits != "" || p.failed(of.Owner) || p.halted(set) || !p.proven(set) && p.betterCanary(of, set) {
 		return false
@@ -249,9 +250,9 @@ func (p *planner) betterCanary(of *owner, set string) bool {
 	return p.State.Rotations < healthyRotations && p.healthier(of, set)
 }
 
-// healthier reports whether the owner has unready pods, and another owner has only ready pods. The other
-// owner is then a better canary for the SidecarSet, because the crash of an app that crashes with any
-// content is no evidence about the newest content.
+// healthier reports whether the owner has unready pods, and another owner has only ready pods. The other owner
+// is then a better canary for the SidecarSet, because an app that crashes with any content is no evidence about
+// the newest content.
 func (p *planner) healthier(of *owner, set string) bool {
 	return !of.healthy() && slices.ContainsFunc(p.owners, func(other *owner) bool {
 		if !other.healthy() || p.failed(other.Owner) || p.Stuck[other.Owner] {
@@ -261,8 +262,7 @@ func (p *planner) healthier(of *owner, set string) bool {
 	})
 }
 
-// chooseOf returns the pods of an owner that are evicted now, and the reason why the remaining pods
-// wait.
+// chooseOf returns the elements of pods that are evicted now, and the reason why the remaining pods wait.
 func (p *planner) chooseOf(of *owner, name string, pods []*Pod) (chosen []*Pod, why string) {
 	set := p.Sets[name]
 	proven := p.proven(name)
@@ -290,9 +290,9 @@ func (p *planner) chooseOf(of *owner, name string, pods []*Pod) (chosen []*Pod, 
 	return p.limitPerOwner(of, pods, slots), "maxUnavailablePerOwner has no slot"
 }
 
-// limitPerOwner returns the elements of pods that may be evicted now, at most slots. Unready pods are first
-// in pods. The eviction of an unready pod makes no further pod unavailable, so unready pods are evicted
-// before and without ready pods.
+// limitPerOwner returns the pods that may be evicted now, at most slots. pods begins with the unready pods. The
+// eviction of an unready pod makes no further pod unavailable, so unready pods are evicted before ready pods,
+// and never together with ready pods.
 func (p *planner) limitPerOwner(of *owner, pods []*Pod, slots int) []*Pod {
 	limit := max(int(p.Policy.Spec.NotUpgradable.MaxUnavailablePerOwner), 1)
 	most := min(slots, limit, maxPodsPerEviction)
@@ -309,7 +309,7 @@ func (p *planner) limitPerOwner(of *owner, pods []*Pod, slots int) []*Pod {
 		}
 	}
 	if of.Kind == statefulSet || of.Kind == daemonSet {
-		// These controllers replace a pod only after the end of the pod.
+		// These controllers replace a pod only after the pod has ended.
 		limit -= p.TerminatingOf[of.Owner]
 	}
 	return pods[:max(min(len(pods), most, limit), 0)]
@@ -326,7 +326,7 @@ func (p *planner) inFlight(of protocol.Owner) bool {
 	return slices.ContainsFunc(p.State.InFlight, same) || slices.ContainsFunc(p.evict, same)
 }
 
-// waiting returns the number of evictions that wait for a ready replacement.
+// waiting returns the number of evictions that wait for a ready replacement and have not failed.
 func (p *planner) waiting() int {
 	failed := 0
 	for _, e := range p.State.InFlight {

@@ -76,7 +76,7 @@ func (c *cluster) addOld(owner string, n int) {
 	}
 }
 
-// step executes one plan. The controllers recreate the evicted pods a second later.
+// step executes one plan. The controllers recreate the evicted pods after delay.
 func (c *cluster) step() protocol.EvictionPlan {
 	plan := Next(Input{State: c.state, Policy: c.policy, Sets: c.sets, Pods: c.pods, Now: c.now})
 	var result protocol.EvictPodsResult
@@ -154,7 +154,7 @@ func TestSpec13_3_ABrokenWebhookCostsOnePod(t *testing.T) {
 	})
 }
 
-// Times of the API server are whole seconds.
+// Times of the API server are whole seconds, so the replacement is not newer than the other pods.
 func TestSpec13_3_AReplacementFromTheSameSecond(t *testing.T) {
 	c := newCluster(1)
 	c.delay = 0
@@ -191,7 +191,7 @@ func TestSpec13_3_AWebhookThatBreaksCostsOnePodOfEachOwner(t *testing.T) {
 	assert.GreaterOrEqual(t, len(c.state.Failed), maxFailed)
 }
 
-// The template of one owner is broken. Other owners continue.
+// The pod template of owner b is broken. Pods of other owners are still evicted.
 func TestSpec13_3_AFailedOwnerStopsNoOtherOwner(t *testing.T) {
 	c := newCluster(1)
 	for _, owner := range []string{"a", "b", "c"} {
@@ -240,8 +240,8 @@ func TestSpec13_2_MaxUnavailablePerOwner(t *testing.T) {
 	assert.Equal(t, unready, plan.Evict[0].Pods[0].Name)
 }
 
-// The pods of owner a crash with any content, so a is a bad canary. A replacement of a that crashes is no
-// failure.
+// The pods of owner a crash with any content, so owner a is a bad canary. A crashing replacement of an unready
+// pod is not a failed eviction.
 func TestSpec13_2_AnUnhealthyOwnerIsNoCanary(t *testing.T) {
 	c := newCluster(1)
 	for range 3 {
@@ -370,7 +370,7 @@ func TestSpec13_4_Deadline(t *testing.T) {
 	assert.NotEmpty(t, plan.Evict, "the evictions continue")
 }
 
-// The SidecarSet changes while an eviction is in flight. The replacement has the former content.
+// The SidecarSet changes while an eviction is in flight. The replacement has the content before the change.
 func TestSpec13_3_ANewGenerationIsNoFailure(t *testing.T) {
 	c := newCluster(1)
 	c.addOld("a", 2)
@@ -415,8 +415,8 @@ func TestSpec13_3_AnOutageIsNoFailure(t *testing.T) {
 	assert.Len(t, plan.Evict, 1)
 }
 
-// The controller of a StatefulSet creates a replacement only after the evicted pod has ended, so the time
-// for the replacement starts at this end.
+// The controller of a StatefulSet creates a replacement only after the evicted pod has ended, so the time for
+// the replacement starts when the pod has ended.
 func TestSpec13_3_ATerminatingPodHasMoreTime(t *testing.T) {
 	c := newCluster(1)
 	c.addOld("a", 1)
@@ -440,7 +440,7 @@ func TestSpec13_1_PodsThatEndByThemselvesAreNotEvicted(t *testing.T) {
 	assert.Empty(t, plan.Evict)
 	assert.Equal(t, "1 pod has to be recreated; 1 pod is not evicted: no controller recreates the pods", plan.Message)
 
-	// A custom resource controls servers and workers that end by themselves.
+	// A custom resource controls servers, which run forever, and workers, which run to completion.
 	for _, ready := range []bool{true, false} {
 		c = newCluster(2)
 		server, worker := c.add("TFJob", "train", "logs", true).UID, c.add("TFJob", "train", "logs", ready).UID

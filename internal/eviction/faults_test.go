@@ -258,7 +258,7 @@ func TestSpec13_3_AnEvictionIsNotJudgedWithoutItsSidecarSet(t *testing.T) {
 	}
 }
 
-// The API server may reject an injected pod, and a pod without sidecars may not become ready.
+// The webhook does not inject the replacement, and the app is not ready without its sidecars.
 func TestSpec13_2_AFailedEvictionKeepsItsSlotWhileItsNewPodIsNotReady(t *testing.T) {
 	c := newCluster(1)
 	c.sets["logs"] = Set{UID: "s1", Generation: 1, MaxUnavailable: 1}
@@ -346,7 +346,7 @@ func TestSpec13_2_AnUnhealthyOwnerIsTheCanaryIfAllOthersAreRejected(t *testing.T
 }
 
 // The controller of a StatefulSet or of a DaemonSet replaces a pod only after the pod has ended. A pod that
-// terminates for an update of the controller is unavailable for as long as an evicted pod.
+// terminates during an update of the workload is therefore unavailable, like an evicted pod.
 func TestSpec13_2_TerminatingPodsCountIfTheyAreReplacedAfterTheirEnd(t *testing.T) {
 	for kind, evicted := range map[string]int{"StatefulSet": 0, "DaemonSet": 0, "ReplicaSet": 1} {
 		c := newCluster(1)
@@ -359,8 +359,8 @@ func TestSpec13_2_TerminatingPodsCountIfTheyAreReplacedAfterTheirEnd(t *testing.
 	}
 }
 
-// A healthy StatefulSet with a terminating pod on a lost node cannot be chosen, and must not stop other
-// owners.
+// Pods of a healthy StatefulSet are not evicted while another pod terminates on a lost node. The StatefulSet
+// must not stop the evictions of other owners.
 func TestSpec13_2_AnOwnerWithAPodThatIsStuckIsNoBetterCanary(t *testing.T) {
 	c := newCluster(1)
 	c.add("StatefulSet", "db", "logs", true)
@@ -387,7 +387,7 @@ func TestSpec13_2_AnOwnerWithAPodThatIsStuckIsNoBetterCanary(t *testing.T) {
 	assert.True(t, IsStuck(pod, c.now.Add(replacementTimeout)))
 }
 
-// After a restore of etcd, an edit gave the same generation to other content. The run had not planned in between.
+// After a restore of etcd, an edit gives other content the same generation before the run plans again.
 func TestSpec13_3_OtherContentOfTheSameGenerationNeedsACanary(t *testing.T) {
 	for hash, proven := range map[string]bool{"good": true, "other": false} {
 		c := newCluster(1)
@@ -406,7 +406,7 @@ func TestSpec13_3_OtherContentOfTheSameGenerationNeedsACanary(t *testing.T) {
 	}
 }
 
-// etcd was restored to an older generation. The content of the older generation may have been edited since.
+// etcd was restored to an older generation. A user may have edited the SidecarSet since.
 func TestSpec13_3_ARestoredSidecarSetNeedsACanary(t *testing.T) {
 	c := newCluster(1)
 	c.sets["logs"] = Set{UID: "s1", Generation: 7, MaxUnavailable: 100}

@@ -16,7 +16,7 @@ func (p *planner) judge() {
 	inFlight := p.State.InFlight[:0]
 	for _, e := range p.State.InFlight {
 		if p.unread(&e) {
-			e.Since = p.Now // the time starts again
+			e.Since = p.Now // the time for the replacement starts again
 		} else if !p.open(&e) {
 			continue
 		}
@@ -25,8 +25,8 @@ func (p *planner) judge() {
 	p.State.InFlight = inFlight
 }
 
-// unread reports whether the worker cannot judge an eviction. The reason is that the worker could not read
-// the pods of the SidecarSet, or that the cache of the worker contains an older generation.
+// unread reports whether the worker cannot judge an eviction, because the worker could not read the pods of the
+// SidecarSet, or because the cache of the worker contains an older generation.
 func (p *planner) unread(e *protocol.Eviction) bool {
 	set, known := p.Sets[e.SidecarSet.Name]
 	return known && set.UID == e.SidecarSet.UID && (set.Unknown || set.Generation < e.Generation && !set.Restored)
@@ -69,9 +69,9 @@ func (p *planner) open(e *protocol.Eviction) bool {
 	return false
 }
 
-// late returns the time for the replacements, and reports whether the time has expired. The time starts again
-// at the end of the evicted pods, because the controller of a StatefulSet creates a replacement only after
-// the evicted pod has ended.
+// late returns the time within which the replacements have to be ready, and reports whether the time has
+// expired. The time starts again at the end of the evicted pods, because the controller of a StatefulSet
+// creates a replacement only after the evicted pod has ended.
 func (p *planner) late(e *protocol.Eviction, terminating bool) (timeout time.Duration, late bool) {
 	timeout, since := replacementTimeout, e.Since
 	if terminating {
@@ -122,8 +122,8 @@ func Late(state *protocol.EvictionState, now time.Time) (late []protocol.Evictio
 	return late
 }
 
-// prove records that the newest content of a SidecarSet is proven by an eviction that has succeeded. prove
-// ignores an eviction that failed before, and an eviction that was made for other content.
+// prove records that an eviction for the newest content of a SidecarSet has succeeded. prove ignores an
+// eviction that failed before, and an eviction that was made for other content.
 func (p *planner) prove(e *protocol.Eviction) {
 	if !e.Failed && p.newest(e) && !p.proven(e.SidecarSet.Name) {
 		p.State.Proven = append(p.State.Proven, protocol.ProvenContent{SidecarSet: e.SidecarSet, Generation: e.Generation, Hash: e.Hash})
@@ -145,8 +145,8 @@ func (p *planner) fail(e *protocol.Eviction, reason string) {
 	})
 }
 
-// halted reports whether the evictions for a SidecarSet have stopped. The first failure stops the evictions
-// if no eviction for the SidecarSet has succeeded. Otherwise, maxFailed failures stop the evictions.
+// halted reports whether failures have stopped the evictions for a SidecarSet. The first failure stops the
+// evictions if no eviction for the SidecarSet has succeeded. Otherwise, maxFailed failures stop the evictions.
 // maxFailedOfAll failures stop the evictions for all SidecarSets.
 func (p *planner) halted(set string) bool {
 	failed := 0

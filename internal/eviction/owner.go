@@ -27,8 +27,9 @@ type owner struct {
 	pods []*Pod
 }
 
-// ownersOf returns the owners in the order of their names, with their pods in the order of their evictions: unready
-// pods first, and pods whose eviction was rejected last. rejected contains these pods, the oldest rejection first.
+// ownersOf returns the owners, sorted by name, with their pods in the order of eviction. Unready pods are
+// first. Among unready pods and among ready pods, pods whose eviction was rejected are last. rejected contains
+// these pods, the oldest rejection first.
 func ownersOf(pods []Pod, rejected []types.UID) []*owner {
 	rejection := make(map[types.UID]int, len(rejected))
 	for i, uid := range rejected {
@@ -63,9 +64,10 @@ func rank(pod *Pod) int {
 	return 0
 }
 
-// recreates reports whether the controller creates another pod after the eviction of pod, and the eviction loses
-// no work. Pods that end by themselves, such as the pods of Jobs, would start their work again. The pods of a
-// custom resource may have different restart policies. A node does not recreate the mirror of a static pod.
+// recreates reports whether the controller creates another pod after the eviction of pod, and the eviction
+// loses no work. Pods that end by themselves, such as the pods of Jobs, would start their work again. The pods
+// of a custom resource may have different restart policies. The eviction of a mirror pod, whose controller is a
+// Node, does not recreate the static pod.
 func (o *owner) recreates(pod *Pod) bool {
 	switch pod.Spec.RestartPolicy {
 	case corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure:
@@ -80,9 +82,8 @@ func (o *owner) healthy() bool { return o.pods[0].Ready }
 // outdated reports whether the pod has to be recreated for a SidecarSet.
 func (pod *Pod) outdated(set string) bool { return slices.Contains(pod.Outdated, set) }
 
-// good returns the number of pods of the owner with the newest content of a SidecarSet. newer is the number
-// of good pods that were created after the time after of the API server. If ready is set, unready pods do
-// not count.
+// good returns the number of pods of the owner with the newest content of a SidecarSet. newer is the number of
+// good pods that the API server created after the time after. If ready is set, unready pods do not count.
 func (o *owner) good(set string, ready bool, after time.Time) (good, newer int) {
 	for _, pod := range o.pods {
 		if pod.outdated(set) || ready && !pod.Ready {
@@ -96,9 +97,9 @@ func (o *owner) good(set string, ready bool, after time.Time) (good, newer int) 
 	return good, newer
 }
 
-// worse returns a replacement that has to be recreated, too, or nil. Times of the API server are whole
-// seconds, so a replacement may be as old as the newest other pod. Therefore, worse also returns a pod if
-// more pods than e.Others have to be recreated.
+// worse returns a replacement that has to be recreated, too, or nil. Times of the API server are whole seconds,
+// so a replacement may be as old as the newest other pod. Therefore, worse also returns a pod if more other
+// pods than e.Others have to be recreated.
 func (o *owner) worse(e *protocol.Eviction) *Pod {
 	var found *Pod
 	n := 0

@@ -41,9 +41,9 @@ func (p *planner) plan() protocol.EvictionPlan {
 	return plan
 }
 
-// leftSets returns the sorted names of the SidecarSets without evictions in flight for which no pod can be
-// evicted, because no controller recreates the outdated pods. Pods for which the API server does not call
-// the webhook are not left, because these pods wait for a change of the webhook.
+// leftSets returns the sorted names of the SidecarSets that have outdated pods, but no outdated pod that a
+// controller recreates, and no evictions in flight. Pods for which the API server does not call the webhook can
+// still be evicted after a change of the webhook.
 func (p *planner) leftSets() (left []string) {
 	evictable := map[string]bool{}
 	for _, of := range p.owners {
@@ -94,8 +94,8 @@ func (p *planner) message(overdue bool) string {
 	return strings.Join(parts, "; ")
 }
 
-// unknown returns the reason why the pods of a SidecarSet could not be read, or "". Of several such
-// SidecarSets, unknown returns the reason of the SidecarSet whose name sorts first.
+// unknown returns the reason why the pods of a SidecarSet could not be read, or "". If the pods of several
+// SidecarSets could not be read, unknown returns the reason of the SidecarSet whose name sorts first.
 func (p *planner) unknown() string {
 	for _, name := range slices.Sorted(maps.Keys(p.Sets)) {
 		if set := p.Sets[name]; set.Unknown {

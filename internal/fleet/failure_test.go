@@ -48,8 +48,7 @@ func endRollbacks(s *protocol.FleetState) {
 	}
 }
 
-// A cluster that was skipped may have a permit. A cluster that an earlier attempt began may have a permit,
-// too.
+// A skipped cluster, and a cluster that an earlier attempt began, may have a permit.
 func TestSpec12_4_ARollbackReachesEachClusterThatBegan(t *testing.T) {
 	failed := protocol.FleetResult{State: protocol.ClusterFailed, Reason: "bad"}
 	s := rolling(outriggerv1.FleetRollbackAll)
@@ -201,8 +200,7 @@ func TestSpec12_4_SomeClustersMayFail(t *testing.T) {
 	assert.Equal(t, "cluster next failed: worse; 2 clusters failed, and failure.maxFailedClusters is 1", s.Message)
 }
 
-// If more clusters than unreachable.max are skipped, the fault is probably not the fault of a single
-// cluster.
+// If more clusters than unreachable.max are skipped, the cause is probably not a single cluster.
 func TestSpec12_2_AStageWithTooManySkippedClustersWaits(t *testing.T) {
 	s := rolling(outriggerv1.FleetPause)
 	s.Spec.Unreachable.Max = new(intstr.FromString("34%"))

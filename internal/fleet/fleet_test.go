@@ -214,7 +214,7 @@ func TestSpec12_2_AStageWithoutACompletedClusterDoesNotEnd(t *testing.T) {
 	assert.Equal(t, []string{"c"}, Next(&f.state, f.now).Start, "a skipped cluster that returns begins again")
 }
 
-// All clusters without the content delay their stage at the same time, for unreachable.after.
+// A stage waits for all clusters without the content together, for at most unreachable.after.
 func TestSpec12_2_ClustersWithoutTheContentTakeNoPlace(t *testing.T) {
 	f := newFleetOf(t, 1)
 	f.members = map[string]protocol.FleetMember{}

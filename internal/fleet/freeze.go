@@ -33,8 +33,8 @@ func SetFreeze(r *protocol.FleetRegistry, freeze protocol.FleetFreeze, now time.
 // FreezeName is the name of the RolloutFreeze that a freeze of the fleet creates in each member.
 const FreezeName = "outrigger-fleet"
 
-// Announce records a member. The cluster of the member may have lost the freeze, so the member has to be
-// notified again.
+// Announce records a member. The cluster may have lost its RolloutFreeze, so the member has to be notified of
+// the freeze again.
 func Announce(r *protocol.FleetRegistry, member protocol.FleetMember) {
 	if r.Members == nil {
 		r.Members = map[string]protocol.FleetMember{}
@@ -43,8 +43,8 @@ func Announce(r *protocol.FleetRegistry, member protocol.FleetMember) {
 	delete(r.Heard, member.UID)
 }
 
-// Named returns the uids of the members with a name or a uid. A rebuilt cluster may have the name of the cluster that
-// it replaces.
+// Named returns the uids of the members whose name or uid is cluster. Several members may have the same name,
+// because a rebuilt cluster keeps the name of the replaced cluster.
 func Named(r *protocol.FleetRegistry, cluster string) (uids []string) {
 	for _, uid := range Keys(r.Members) {
 		if uid == cluster || r.Members[uid].Name == cluster {

@@ -12,13 +12,16 @@ import (
 	"github.com/outrigger/outrigger/internal/rollout"
 )
 
-// NewestRules is the newest version of the decisions of this package (SPEC 12.2, 12.4). An open run keeps
-// its version. In version 0, an abort rolls back only clusters with a permit of the fleet. A stage does not
-// wait for rollbacks of earlier content, and does not repeat its bake time. A new run of the workflow does
-// not know which clusters are running. In versions 0 and 1, the result of a rollout ends a rollback that is
-// due but has not begun. An abort begins rollbacks in progress again. A completed cluster whose SidecarSet
-// upgrades no pods begins again after each report. In versions 0 to 2, only a retry of the fleet begins a failed
-// cluster again.
+// NewestRules is the newest version of the decisions of this package (SPEC 12.2, 12.4). An open run keeps its
+// version, so that its history replays. Older versions decide differently:
+//
+//   - Version 0: An abort rolls back only clusters with a permit of the fleet. A stage does not wait for
+//     rollbacks of earlier content, and does not repeat its bake time. A new run does not know which clusters
+//     are running.
+//   - Versions 0 and 1: The result of a rollout ends a rollback that is due but has not begun. An abort begins
+//     rollbacks in progress again. A completed cluster whose SidecarSet upgrades no pods begins again after each
+//     report.
+//   - Versions 0 to 2: Only a retry of the fleet begins a failed cluster again.
 const NewestRules = 3
 
 // Step is the next step of a rollout over many clusters.
@@ -28,15 +31,15 @@ type Step struct {
 	// Until is the time at which the next step is due, if no activity ends before. Until is zero if the next
 	// step waits only for a cluster, a measurement or a person.
 	Until time.Time
-	// Measure is the next measurement of a gate, or nil. A later Step without the same measurement ends the
-	// measurement.
+	// Measure is the next measurement of a gate, or nil. If a later Step does not contain the same measurement,
+	// the workflow cancels the measurement.
 	Measure *protocol.FleetGateInput
 	// Refresh is set when a stage ends. The members then have to be read again before the next step.
 	Refresh bool
 }
 
-// Next decides the next step, and records the step in s. The decisions depend on verdicts about completed
-// runs of the content, and not on the health of clusters (SPEC §12.2).
+// Next returns the next step, and records the step in s. The decisions depend on verdicts about completed runs
+// of the content, and not on the health of clusters (SPEC §12.2).
 func Next(s *protocol.FleetState, now time.Time) Step {
 	if s.Hash == "" {
 		return Step{}
@@ -48,7 +51,7 @@ func Next(s *protocol.FleetState, now time.Time) Step {
 }
 
 // NextRollbacks returns a step with the rollbacks that are due. The workflow calls NextRollbacks while the
-// plan is read, because rollbacks do not wait for the plan.
+// activity FleetPlan runs, because rollbacks do not wait for the plan.
 func NextRollbacks(s *protocol.FleetState, now time.Time) Step {
 	return Step{RollBack: rollBack(s, now)}
 }
@@ -123,10 +126,10 @@ func absent(s *protocol.FleetState, cluster *protocol.FleetCluster) bool {
 	return cluster.State == protocol.ClusterPending && cluster.Stage != protocol.UnknownStage && cluster.Hash != s.Hash
 }
 
-// counts contains the numbers of clusters that matter for the current stage. running, pending and absent
-// also count clusters of earlier stages. later counts the clusters of later stages and the clusters that match
-// no stage. skipped does not count clusters that never had the SidecarSet. undoing counts clusters that roll
-// earlier content back. The stage waits for undoing clusters as long as for absent clusters.
+// counts contains the numbers of clusters that matter for the current stage. running, pending and absent also
+// count clusters of earlier stages. later counts the clusters of later stages and the clusters that match no
+// stage. skipped does not count clusters that never had the SidecarSet. undoing counts clusters that roll
+// earlier content back. The stage waits for undoing clusters for the same time as for absent clusters.
 type counts struct {
 	running, absent, undoing, completed, skipped, later, own int
 	pending                                                  []string
@@ -156,7 +159,8 @@ func count(s *protocol.FleetState, waits bool) (c counts) {
 	return c
 }
 
-// addOwn counts a cluster of the current stage that is undoing, skipped or completed. waits is as in count.
+// addOwn counts a cluster of the current stage if the cluster is undoing, skipped or completed. waits has the
+// same meaning as in count.
 func (c *counts) addOwn(s *protocol.FleetState, cluster *protocol.FleetCluster, waits bool) {
 	switch {
 	case s.Rules > 0 && cluster.Undo != nil && waits:
@@ -168,8 +172,8 @@ func (c *counts) addOwn(s *protocol.FleetState, cluster *protocol.FleetCluster, 
 	}
 }
 
-// bake ends the current stage once the bake time has ended, the gates have succeeded, and the stage has a
-// required approval.
+// bake ends the current stage once the bake time has ended, the gates have succeeded, and a required approval
+// is given.
 func bake(s *protocol.FleetState, now time.Time) Step {
 	stage := &s.Spec.Stages[s.Stage]
 	if s.Reached == nil {
@@ -250,8 +254,8 @@ func sorted(s *protocol.FleetState) []string {
 }
 
 // limitOf returns the maximum number of clusters that roll out at the same time in a stage with the given
-// number of clusters. Clusters of earlier stages that joined later also count, so the maximum is at least
-// 1.
+// number of clusters. Clusters that join an earlier stage later also count, so the maximum is at least 1 in a
+// stage without clusters.
 func limitOf(limit *intstr.IntOrString, clusters int) int {
 	if limit == nil {
 		return max(clusters, maxStages)

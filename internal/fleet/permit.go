@@ -21,9 +21,10 @@ func WithFault(message, fault string) string {
 	return AwaitingPermit + "; the connection to the fleet fails: " + fault + strings.TrimPrefix(message, AwaitingPermit)
 }
 
-// Permitted reports whether a member of a fleet may roll out the content of a completed SidecarSet (SPEC
-// §12.5). granted is the permit of the run, or nil. Content with a permit in status is permitted, too.
-// Content whose rollout ended last needs no permit, so that a cluster that joins a fleet continues.
+// Permitted reports whether a member of a fleet may roll out the content of a SidecarSet (SPEC §12.5). The
+// SidecarSet must have the hash of its content, as from revision.Completed. granted is the permit of the run,
+// or nil. Content with a permit in status is permitted, too. Content whose rollout ended last needs no permit,
+// so that a cluster that joins a fleet continues.
 func Permitted(set *v1alpha1.SidecarSet, granted *protocol.Permit) bool {
 	hash := set.Annotations[v1alpha1.HashAnnotation]
 	if granted != nil && granted.Hash == hash || Recorded(set) != nil {
@@ -32,8 +33,8 @@ func Permitted(set *v1alpha1.SidecarSet, granted *protocol.Permit) bool {
 	return set.Status.IsLastGood(hash)
 }
 
-// Recorded returns the permit in the status of a completed SidecarSet for the content of the SidecarSet, or
-// nil.
+// Recorded returns the permit in status for the current content of a SidecarSet, or nil. The SidecarSet must
+// have the hash of its content, as from revision.Completed.
 func Recorded(set *v1alpha1.SidecarSet) *protocol.Permit {
 	if set.Status.Rollout == nil {
 		return nil
@@ -45,8 +46,8 @@ func Recorded(set *v1alpha1.SidecarSet) *protocol.Permit {
 }
 
 // Hold removes the upgrades from the plan of a rollout without a permit, and reports whether the plan is
-// frozen. A rollout without a permit does not end, because content whose rollout ended last needs no
-// permit. A rollback needs no permit.
+// frozen. A rollout without a permit must not end, because content whose rollout ended last needs no permit. A
+// rollback needs no permit.
 func Hold(plan *rollout.Plan) bool {
 	switch plan.Phase {
 	case protocol.PhaseComplete, protocol.PhasePartitionReached:

@@ -11,7 +11,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// StageState is the state of a stage in words.
+// StageState is the state of a stage, as shown to users.
 type StageState string
 
 // These are the states of stages. A stopped stage has failed, or was paused or aborted.
@@ -30,7 +30,7 @@ const approvalNeeded = "needed"
 
 // Stage is a stage of a rollout over many clusters, in a form for users.
 type Stage struct {
-	// Name is empty for the last Stage, if this Stage has the clusters that match no stage of the policy.
+	// Name is empty if the Stage contains the clusters that match no stage of the policy.
 	Name  string     `json:"name,omitempty"`
 	State StageState `json:"state"`
 	// WaitsFor is the condition for the start or the end of the stage. WaitsFor is empty after the end of the
@@ -142,7 +142,7 @@ func describeCurrent(s *protocol.FleetState, stage *Stage, spec *outriggerv1.Fle
 	}
 }
 
-// Preview is the plan of a rollout over many clusters, with the members of the fleet as of now.
+// Preview is the plan of a rollout over many clusters, with the current members of the fleet.
 type Preview struct {
 	Set string `json:"set"`
 	// Hash, Attempt and Phase describe the rollout in progress. Without a rollout in progress, the plan is
@@ -152,7 +152,7 @@ type Preview struct {
 	Phase   protocol.FleetPhase `json:"phase,omitempty"`
 	// Policy is empty if no policy matches the SidecarSet.
 	Policy string `json:"policy,omitempty"`
-	// Message is about the whole rollout, such as that no policy matches.
+	// Message describes the whole rollout, for example that no policy matches the SidecarSet.
 	Message string `json:"message,omitempty"`
 	// Freeze is the freeze of the fleet, if any.
 	Freeze *protocol.FleetFreeze `json:"freeze,omitempty"`
@@ -195,7 +195,7 @@ type History struct {
 	Contents []protocol.FleetVerdict `json:"contents,omitempty"`
 }
 
-// HistoryOf returns the history that the state of a rollout keeps.
+// HistoryOf returns the history in the state of a rollout.
 func HistoryOf(s *protocol.FleetState) History {
 	h := History{Set: s.Set, Events: s.Events}
 	h.Contents = slices.DeleteFunc(slices.Clone(s.Verdicts), func(v protocol.FleetVerdict) bool { return v.Hash == s.Hash })
@@ -205,9 +205,9 @@ func HistoryOf(s *protocol.FleetState) History {
 	return h
 }
 
-// Ended returns the phase in which the rollout of content has ended. Ended returns "" if the rollout has
-// not ended, or if no cluster has reported the content. A paused rollout counts as ended, because only a
-// person continues the rollout.
+// Ended returns the phase in which the rollout of content ended, or "" if the rollout has not ended, or if no
+// cluster has reported the content. A paused rollout counts as ended, because only a person continues the
+// rollout.
 func Ended(s *protocol.FleetState, hash string) protocol.FleetPhase {
 	if s.Hash != hash {
 		return VerdictOf(s, hash)

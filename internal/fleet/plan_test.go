@@ -12,7 +12,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// New content of a member is known before the stages of its policy.
+// A member reports new content before the plan with the stages of its policy is read.
 func TestStagesWithoutAPlanOfTheNewestContentOmitClusters(t *testing.T) {
 	s := &protocol.FleetState{Clusters: map[string]*protocol.FleetCluster{"a": {Stage: 2}, "b": {Stage: 0}}}
 	stages := Stages(s, time.Unix(1000, 0))

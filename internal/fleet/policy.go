@@ -24,8 +24,8 @@ const defaultUnreachable = 10 * time.Minute
 // maxStages limits the stages of a policy.
 const maxStages = 50
 
-// Validate returns the joined errors of all wrong fields of a FleetPolicy, or nil (SPEC 12.1.2). A workflow
-// calls Validate only to accept an update. A replay does not accept the update again.
+// Validate returns the joined errors of all invalid fields of a FleetPolicy, or nil (SPEC 12.1.2). A workflow
+// calls Validate only in the validator of an update, which a replay does not call.
 //
 //workflowcheck:ignore
 func Validate(policy *outriggerv1.FleetPolicy) error {
@@ -89,7 +89,7 @@ func validateStages(stages []outriggerv1.FleetStage, wrong func(field, cause str
 	}
 }
 
-// stageErrors returns the wrong fields of a stage with their causes.
+// stageErrors returns the invalid fields of a stage with their causes.
 func stageErrors(stage *outriggerv1.FleetStage) (wrong [][2]string) {
 	if reasons := validation.IsDNS1123Label(stage.Name); len(reasons) > 0 {
 		wrong = append(wrong, [2]string{"name", reasons[0]})

@@ -21,8 +21,8 @@ const (
 	maxGateTimeout = time.Minute
 )
 
-// validateGates checks the gates of a policy, and checks that the stages of the policy name only these
-// gates (SPEC 12.1.2, 12.2.11).
+// validateGates checks the gates of a policy, and that the stages of the policy name only these gates (SPEC
+// 12.1.2, 12.2.11).
 func validateGates(spec *outriggerv1.FleetPolicySpec, wrong func(field, cause string)) {
 	if len(spec.Gates) > maxGates {
 		wrong("spec.gates", fmt.Sprintf("a policy must have at most %d gates", maxGates))
@@ -51,7 +51,7 @@ func validateGates(spec *outriggerv1.FleetPolicySpec, wrong func(field, cause st
 	}
 }
 
-// gateErrors returns the wrong fields of a gate with their causes.
+// gateErrors returns the invalid fields of a gate with their causes.
 func gateErrors(g *outriggerv1.RolloutGate) (wrong [][2]string) {
 	add := func(is bool, field, cause string) {
 		if is {

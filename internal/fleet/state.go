@@ -19,19 +19,20 @@ const maxEvents = 100
 // Effect is the effect of a report of content.
 type Effect int
 
-// These are the effects of a report. Nothing means that the cluster has other content than the current
-// content. Joined means that the cluster has the current content. The plan then has to be read again if the
-// cluster is new. Superseded means that the content of the report is now the current content.
+// These are the effects of a report. Nothing means that the report does not change the current content, and
+// that the cluster has other content. Joined means that the cluster has the current content. The plan then has
+// to be read again if the cluster is new. Superseded means that the content of the report is now the current
+// content.
 const (
 	Nothing Effect = iota
 	Joined
 	Superseded
 )
 
-// Report records the content of a cluster, and returns the effect (SPEC §12.3). Content that failed does
-// not supersede the current content. Other content supersedes the current content in two cases: the content
-// needs a permit and no cluster has reported the content before, or the cluster had the current content
-// until then. Otherwise, the cluster is behind. A cluster for which beginsAgain returns true becomes pending.
+// Report records the content of a cluster, and returns the effect (SPEC §12.3). Content that failed does not
+// supersede the current content. Other content supersedes the current content in two cases: the content needs a
+// permit and no cluster has reported the content before, or the cluster had the current content until then.
+// Otherwise, the current content stays. A cluster for which beginsAgain returns true becomes pending.
 func Report(s *protocol.FleetState, content protocol.FleetContent, now time.Time) Effect {
 	cluster, known := s.Clusters[content.Member]
 	if !known {
@@ -172,9 +173,9 @@ func forget(s *protocol.FleetState, hash string) {
 	s.Verdicts = slices.DeleteFunc(slices.Clone(s.Verdicts), func(v protocol.FleetVerdict) bool { return v.Hash == hash })
 }
 
-// Adopt adopts a plan. The rollout of content keeps the policy with which the rollout began. The members
-// change with each plan, because members join and leave at any time (SPEC 12.2.3). If outdated is set,
-// clusters without a known stage stay, because the plan may be older than the reports of these clusters.
+// Adopt copies plan into s. The rollout of content keeps the policy with which the rollout began. The members
+// change with each plan, because members join and leave at any time (SPEC 12.2.3). If outdated is set, clusters
+// without a known stage stay, because the plan may be older than the reports of these clusters.
 func Adopt(s *protocol.FleetState, plan *protocol.FleetPlan, outdated bool) {
 	if !s.Planned {
 		s.Planned, s.Policy, s.Spec = true, plan.Policy, plan.Spec
@@ -200,9 +201,9 @@ func Adopt(s *protocol.FleetState, plan *protocol.FleetPlan, outdated bool) {
 	}
 }
 
-// Resume prepares the state for the next run of the workflow, which begins without activities. Resume
-// returns the uids of the clusters whose rollout continues, so that no other cluster begins instead. An
-// activity that is started again has the same effect.
+// Resume prepares the state for the next run of the workflow, which begins without activities. Resume returns
+// the uids of the clusters whose rollout continues, so that no other cluster begins instead. The activities are
+// idempotent, so the next run may start these activities again.
 func Resume(s *protocol.FleetState) (rollOut []string) {
 	for _, uid := range Keys(s.Clusters) {
 		cluster := s.Clusters[uid]

@@ -27,7 +27,7 @@ type Query struct {
 
 var errNoBool = errors.New("the result is not true or false")
 
-// maxCost limits the evaluation of an expression, so that an expression cannot occupy a worker.
+// maxCost limits the CEL cost of one evaluation, so that an expression cannot occupy a worker.
 const maxCost = 100_000
 
 // Problem is an invalid field of a gate.
@@ -48,7 +48,7 @@ func Check(policy string, gate *outriggerv1.RolloutGate) error {
 	return nil
 }
 
-// Problems returns each expression and template of a gate that is invalid.
+// Problems returns the invalid expressions and templates of a gate.
 func Problems(gate *outriggerv1.RolloutGate) (found []Problem) {
 	if gate.Prometheus == nil {
 		return nil
@@ -67,7 +67,8 @@ func Problems(gate *outriggerv1.RolloutGate) (found []Problem) {
 	return found
 }
 
-// Render returns the query of a template with these fields.
+// Render executes the template query with fields. Render rejects a template that could use too much memory or
+// time.
 func Render(query string, fields Query) (string, error) {
 	parsed, err := template.New("query").Option("missingkey=error").Parse(query)
 	if err != nil {
@@ -81,15 +82,15 @@ func Render(query string, fields Query) (string, error) {
 	return text.String(), err
 }
 
-// errUnbounded is the error of a template that could occupy a process.
+// errUnbounded is the error for a template that could use too much memory or time.
 var errUnbounded = errors.New("a template may contain text, fields such as {{.Step}}, and if; a field may be the input of one function; loops, variables, nested templates, with and formats with a width are rejected")
 
 // sized matches a verb of a format with a width, a precision or an index.
 var sized = regexp.MustCompile(`%[+\-# .0-9*\[\]]*[1-9*\[]`)
 
 // bounded returns an error unless the template executes each of its nodes at most once, and the result of a
-// function is the input of at most one other function. A loop, and a chain of functions that quote, could
-// fill the memory of the webhook and of the worker.
+// function is the input of at most one other function. A loop, or a chain of functions that quote their input,
+// could fill the memory of the webhook or of the worker.
 func bounded(nodes *tree.ListNode) error {
 	if nodes == nil {
 		return nil
@@ -158,7 +159,7 @@ func compares(pipe *tree.PipeNode) bool {
 }
 
 func compile(expression string) (cel.Program, error) {
-	// Without comparisons across types, the expression value > 0 would be invalid.
+	// Without comparisons across types, value > 0 would be invalid, because value is a double and 0 is an int.
 	env, err := cel.NewEnv(cel.CrossTypeNumericComparisons(true),
 		cel.Variable("value", cel.DoubleType), cel.Variable("previous", cel.DoubleType), cel.Variable("pods", cel.IntType))
 	if err != nil {

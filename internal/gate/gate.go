@@ -43,8 +43,8 @@ func Timeout(gate *outriggerv1.RolloutGate) time.Duration {
 	return defaultTimeout
 }
 
-// Credentials returns the address to which a gate sends a Secret, and the name of the Secret. Both results
-// are empty for a gate without credentials.
+// Credentials returns the address to which a gate sends a Secret, and the name of the Secret, or empty strings
+// for a gate without credentials.
 func Credentials(gate *outriggerv1.RolloutGate) (address, secret string) {
 	switch {
 	case gate.Prometheus != nil && gate.Prometheus.Credentials != nil:

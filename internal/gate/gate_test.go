@@ -125,7 +125,8 @@ func TestSpec11_14_TheReasonNamesTheGateAndItsValue(t *testing.T) {
 	assert.Equal(t, "gate errors of step 1 of 2 (canary) is inconclusive", Reason(s.Title(), protocol.GateState{Name: "errors", Phase: protocol.GateInconclusive}))
 }
 
-// The API server stores a policy while the webhook of policies is down, so that workers read any template.
+// While the webhook for policies is down, the API server stores any template. Therefore, workers also check
+// templates.
 func TestSpec11_14_ATemplateCannotOccupyAProcess(t *testing.T) {
 	for query, accepted := range map[string]bool{
 		`up{set="{{.SidecarSet}}"}`: true, `{{if .Step}}{{.Step | printf "%q"}}{{else}}{{/* all */}}x{{end}}`: true, `{{printf "%s-%d" .Revision .Generation}}`: true,

@@ -24,8 +24,8 @@ func (i *Injection) setAnnotations(changes map[string]string) {
 }
 
 // annotate records the injected SidecarSets in the annotations of the pod, and keeps the entries of other
-// SidecarSets (SPEC §4.10). A backup may have copied the records of upgrades from another pod. annotate
-// removes these records, because the containers of the new pod have other statuses.
+// SidecarSets (SPEC §4.10). A pod that is restored from a backup may have the records of upgrades of another
+// pod. annotate removes these records, because the containers of the new pod have other statuses.
 func (i *Injection) annotate(sets []*Set, now metav1.Time) error {
 	if len(sets) == 0 {
 		return nil

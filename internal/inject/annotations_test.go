@@ -33,7 +33,8 @@ func TestSpec4_10_EntriesOfOtherSetsAreKept(t *testing.T) {
 	}, injected.Annotations)
 }
 
-// The author of the pod template wrote a long list, whose names sort before the SidecarSet.
+// The pod template has a list longer than record.MaxInjectedSets, whose names sort before the name of the
+// SidecarSet.
 func TestSpec4_10_AnInjectedSidecarSetIsAmongTheNamesThatAreRead(t *testing.T) {
 	names := make([]string, 300)
 	for i := range names {

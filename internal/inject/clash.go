@@ -7,11 +7,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// claimNames adds the container names of the SidecarSets to injectedBy. claimNames returns an error if the
-// pod would have a name twice. Two SidecarSets with the same name of a container may have been accepted at
-// the same time, or under older rules. Without claimNames, the API server would reject the pod without the
-// names of the SidecarSets, or a container of one SidecarSet would replace a container of the other
-// SidecarSet.
+// claimNames adds the container names of the SidecarSets to injectedBy, and returns an error if the pod would
+// have a name twice. Admission may have accepted two SidecarSets with the same container name at the same time,
+// or under older rules. Without the error, a container of one SidecarSet would replace a container of the
+// other, or the API server would reject the pod with a message that names no SidecarSet.
 func claimNames(injectedBy map[string]string, pod *corev1.Pod, sets []*Set) error {
 	for _, set := range sets {
 		if name, taken := inCommon(set.names, pod.Spec.InitContainers); taken {

@@ -18,8 +18,7 @@ type app struct {
 	pod        *corev1.Pod
 	containers []*corev1.Container
 	natives    []*corev1.Container
-	// selfDeclared contains the names of containers that are excluded only because of
-	// IS_INJECTED.
+	// selfDeclared contains the names of containers that are excluded only because of IS_INJECTED.
 	selfDeclared []string
 	// replaced contains the names of the author's containers that a sidecar replaces.
 	replaced []string
@@ -72,9 +71,10 @@ func (a app) container(name string) *corev1.Container {
 	return nil
 }
 
-// inject builds the container of a sidecar for this pod. The caller then builds the twins of a hot sidecar
-// from this container. Each list of the container begins with the list of the sidecar. inject copies a list
-// before appending, because the sidecar is shared. inject also returns warnings for the creator of the pod.
+// inject builds the container of a sidecar for this pod. The caller then builds the twins of a hot sidecar from
+// this container. Each list of the container begins with the list of the sidecar. inject copies a list before
+// appending, because the sidecar is shared between pods. inject also returns warnings for the creator of the
+// pod.
 func (a app) inject(s sidecar) (built *corev1.Container, warnings []string, err error) {
 	built = new(s.Container)
 	added := a.transferred(s.TransferEnv)
@@ -97,13 +97,13 @@ func (a app) inject(s sidecar) (built *corev1.Container, warnings []string, err 
 	return built, warnings, nil
 }
 
-// sharedMounts returns the mounts of a sidecar followed by the mounts of the app containers at paths that
-// have no mount yet (SPEC §4.5). Kubernetes permits neither a path nor a volume in both mounts and devices,
-// and Bidirectional mounts only in privileged containers. In other containers, such a mount is
-// HostToContainer. sharedMounts also returns the variables that the subPathExpr of the added mounts
-// reference, and a warning for each app container with a mount whose variables the sidecar cannot get. The
-// sidecar cannot get two values of one variable.
-// transferred contains the variables that the sidecar gets in any case.
+// sharedMounts returns the mounts of a sidecar followed by the mounts of the app containers at paths that have
+// no mount yet (SPEC §4.5). Kubernetes rejects a container with a path or a volume in both mounts and devices,
+// so sharedMounts skips such mounts. A Bidirectional mount becomes HostToContainer in an unprivileged sidecar,
+// because Kubernetes permits Bidirectional mounts only in privileged containers. sharedMounts also returns the
+// variables that the subPathExpr of the added mounts reference, and a warning for each app container with a
+// mount whose variables the sidecar cannot get. For example, the sidecar may already get another value of the
+// variable. transferred contains the variables that the sidecar gets by transferEnv.
 func (a app) sharedMounts(into *corev1.Container, transferred []appVariable) (mounts []corev1.VolumeMount, needed []appVariable, warnings []string) {
 	mounts = slices.Clip(into.VolumeMounts)
 	used, own, known, given := newUsed(into), variableNames(into, nil), variableNames(into, transferred), givenBy(transferred)
@@ -140,8 +140,8 @@ func privileged(c *corev1.Container) bool {
 	return c.SecurityContext != nil && c.SecurityContext.Privileged != nil && *c.SecurityContext.Privileged
 }
 
-// used contains the paths and the volumes of the mounts and devices of a container. A pod may have tens of
-// thousands of mounts, so that a search in lists would take minutes.
+// used contains the paths and the volumes of the mounts and devices of a container. used has maps, because
+// linear searches would take minutes for a pod with tens of thousands of mounts.
 type used struct {
 	mountPaths, devicePaths, mounts, devices map[string]bool
 }
@@ -174,8 +174,8 @@ func (a app) sharedDevices(into *corev1.Container) []corev1.VolumeDevice {
 	return devices
 }
 
-// twins returns the containers of a sidecar. A cold sidecar has one container. A hot sidecar has
-// an active and a standby twin (SPEC §4.8). In the network of the host, only the active twin declares ports.
+// twins returns the containers of a sidecar. A cold sidecar has one container. A hot sidecar has an active and
+// a standby twin (SPEC §4.8). In a pod with hostNetwork, only the active twin declares ports.
 func (a app) twins(s sidecar, built *corev1.Container) []*corev1.Container {
 	if !s.hot() {
 		return []*corev1.Container{built}
@@ -203,7 +203,7 @@ func (a app) has(name string) bool {
 	return a.container(name) != nil || slices.ContainsFunc(a.pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == name })
 }
 
-// nameTwin makes the variables of a hot sidecar about the resources of the sidecar itself refer to its twin,
+// nameTwin replaces the name of a hot sidecar with the name of its twin in each resourceFieldRef of env,
 // because the pod has no container with the name of the sidecar. nameTwin changes env.
 func nameTwin(env []corev1.EnvVar, sidecar, twin string) {
 	for i := range env {

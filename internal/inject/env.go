@@ -21,13 +21,13 @@ var (
 
 const nameField = "metadata.name"
 
-// SupportedSourceField reports whether transferEnv can read the name of a container from a
-// field path of the pod (SPEC §1).
+// SupportedSourceField reports whether transferEnv can read the name of a container from a field path of the
+// pod (SPEC §1).
 func SupportedSourceField(fieldPath string) bool {
 	return fieldPath == nameField || keyedField.MatchString(fieldPath)
 }
 
-// appVariable is a variable of an app container, for a sidecar.
+// appVariable is a variable of an app container that a sidecar may get.
 type appVariable struct {
 	corev1.EnvVar
 	// of is the app container, and index is the position of the variable in this container.
@@ -95,10 +95,10 @@ func (a app) sourceName(wanted *v1alpha1.TransferEnvVar) string {
 type references struct {
 	of *corev1.Container
 	// positions contains the positions of the variables of each name. found contains the positions of the
-	// variables that were returned.
+	// variables that referencedBy returned.
 	positions map[string][]int
 	found     map[int]bool
-	// lacks contains the result of missing for the values of variables, by position.
+	// lacks caches the results of missing for the values of variables, by position.
 	lacks map[int]lack
 	// given contains the variables that the sidecar gets.
 	given given
@@ -145,11 +145,14 @@ func (l lack) String() string {
 	return "variable " + l.name + " of the subPathExpr is not in env of the container"
 }
 
-// missing returns the first variable that the sidecar lacks for an expression: a variable that is neither in
-// env of the app container nor in known, or that only envFrom of the app container can give to the value of a
-// variable, or of which the sidecar gets another value. The kubelet does not start a container whose
-// subPathExpr has a missing variable, and would mount a directory with the name $(NAME) if a value has one.
-// own contains the variables of the sidecar itself, whose values apply.
+// missing returns the first variable that an expression needs and the sidecar cannot get:
+//   - a variable of the expression that is neither in env of the app container nor in known. The kubelet does not
+//     start a container whose subPathExpr has a missing variable.
+//   - a variable that only envFrom of the app container can define, in the value of another variable. Without the
+//     variable, the kubelet would mount a directory with the literal name $(NAME).
+//   - a variable of which the sidecar gets another value.
+//
+// own contains the variables of the sidecar itself. These variables are never missing, because their values apply.
 func (r *references) missing(expression string, own, known map[string]bool) lack {
 	if expression == "" {
 		return lack{}
@@ -161,8 +164,8 @@ func (r *references) missing(expression string, own, known map[string]bool) lack
 	return r.missingBefore(expression, len(r.of.Env), own, known)
 }
 
-// forgetDefinedTwice drops the results of missing if the container defines one of these variables, which the
-// sidecar gets now, more than once. Another variable of the same name differs from now on.
+// forgetDefinedTwice drops the cached results of missing if the app container defines one of the variables more
+// than once. The sidecar now gets one of the definitions, so the other definitions differ.
 func (r *references) forgetDefinedTwice(variables []appVariable) {
 	if slices.ContainsFunc(variables, func(variable appVariable) bool { return len(r.positions[variable.Name]) > 1 }) {
 		r.lacks = nil
@@ -176,7 +179,7 @@ func (r *references) missingBefore(value string, before int, own, known map[stri
 		if name := match[1]; name != "" && !own[name] {
 			found := r.missingVariable(name, before, own, known)
 			if found.differs {
-				return found // An envFrom of the sidecar cannot give this variable.
+				return found // An envFrom of the sidecar cannot replace a variable of env.
 			}
 			first = cmp.Or(first, found)
 		}
@@ -207,7 +210,8 @@ func (r *references) missingVariable(name string, before int, own, known map[str
 	return lacks
 }
 
-// given contains the variables that a sidecar gets, by name. The first variable of a name applies.
+// given contains the variables that a sidecar gets, by name. If several variables have the same name, the first
+// variable applies.
 type given map[string]corev1.EnvVar
 
 func givenBy(variables []appVariable) given {
@@ -263,7 +267,7 @@ func envIndex(env []corev1.EnvVar, name string) int {
 }
 
 // addMissingEnv returns env followed by the variables of more whose names do not exist in env. If several
-// variables of more have one name, the first of them is added. addMissingEnv does not change env.
+// variables of more have the same name, only the first variable is added. addMissingEnv does not change env.
 func addMissingEnv(env []corev1.EnvVar, more []appVariable) []corev1.EnvVar {
 	var missing []appVariable
 	known := make(map[string]bool, len(env)+len(more))
@@ -283,8 +287,8 @@ func addMissingEnv(env []corev1.EnvVar, more []appVariable) []corev1.EnvVar {
 	return env
 }
 
-// inReferenceOrder returns variables in their order, but each variable after the variables that its value
-// references, if the app container has earlier variables of these names. Otherwise, the kubelet would not
+// inReferenceOrder returns variables in their order, except that each variable comes after the variables that
+// its value references, if the app container defines these variables earlier. Otherwise, the kubelet would not
 // expand the value in the sidecar (SPEC §4.6). The names of the variables are unique.
 func inReferenceOrder(variables []appVariable) []appVariable {
 	positions := make(map[string]int, len(variables))
@@ -321,7 +325,8 @@ func inReferenceOrder(variables []appVariable) []appVariable {
 // firstPositions contains, for each container, the position of the first variable of each name.
 type firstPositions map[*corev1.Container]map[string]int
 
-// of returns the position of the first variable with a name, or the number of variables.
+// of returns the position of the first variable with a name, or the number of variables if the container has no
+// such variable.
 func (f firstPositions) of(container *corev1.Container, name string) int {
 	if f[container] == nil {
 		f[container] = make(map[string]int, len(container.Env))

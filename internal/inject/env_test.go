@@ -21,7 +21,7 @@ func TestSpec4_5_VariablesThatVariablesReferenceAreShared(t *testing.T) {
 	assert.Equal(t, []corev1.EnvVar{env("IS_INJECTED", "true"), env("POD", "web-1"), env("DIR", "/logs/$(POD)/$(DIR)/$(AFTER)")}, injected.Spec.Containers[0].Env)
 }
 
-// Each value references the previous variable twice, so an expansion would double at each variable.
+// Each value references the previous variable twice, so the expanded value doubles with each variable.
 func TestSpec4_15_NoVariablesOfAPodStallInjection(t *testing.T) {
 	app := fixture.Container("app")
 	app.Env = []corev1.EnvVar{env("V0", "x")}
@@ -137,7 +137,8 @@ func TestSpec4_5_OneDeviceOfAVolumeIsShared(t *testing.T) {
 	assert.Empty(t, injected.Spec.Containers[0].VolumeMounts)
 }
 
-// A variable of envFrom is not in env, so that the kubelet would not start a sidecar with the mount.
+// The sidecar does not get the variables of envFrom of the app container. With a mount that needs such a
+// variable, the kubelet would not start the sidecar.
 func TestSpec4_5_AMountWithAVariableThatTheSidecarCannotGetIsNotShared(t *testing.T) {
 	app := fixture.Container("app")
 	app.Env = []corev1.EnvVar{env("POD", "web-1")}

@@ -13,7 +13,7 @@ import (
 	"github.com/outrigger/outrigger/internal/inject"
 )
 
-// A set is prepared once, and injected into any number of pods.
+// A SidecarSet is prepared once, and injected into any number of pods.
 func ExamplePod() {
 	set := fixture.SidecarSet("logs", fixture.Sidecar("shipper", func(s *v1alpha1.SidecarContainer) {
 		s.VolumeMounts = []corev1.VolumeMount{{Name: "spool", MountPath: "/spool"}}
@@ -43,7 +43,7 @@ func ExamplePod() {
 	// add /spec/volumes
 }
 
-// A partition that is a number is relative to the matched pods. If the partition keeps all matched
+// A partition that is a number is divided by the number of matched pods. If the partition keeps all matched
 // pods old, every new pod gets the pinned revision.
 func ExampleUsesPinned() {
 	set := fixture.SidecarSet("logs", fixture.Sidecar("shipper"))

@@ -20,7 +20,7 @@ import (
 	"github.com/outrigger/outrigger/internal/validation"
 )
 
-// FuzzInjection injects any valid SidecarSet into any pod. The patched pod is valid and has all
+// FuzzInjection injects any valid SidecarSet into any pod. The patched pod has no unknown fields and has all
 // containers of the SidecarSet, or the error names the SidecarSet or the annotation.
 func FuzzInjection(f *testing.F) {
 	for _, seed := range []string{"", "drawn", "\x05\x02\x01\x00\x03\x01\x02\x03\x00\x01\x02\x03\x04\x05\x06\x07"} {
@@ -48,8 +48,8 @@ func FuzzInjection(f *testing.F) {
 	})
 }
 
-// FuzzTwoSets injects two SidecarSets into any pod. The SidecarSets may have been admitted at the
-// same time. Container names and volume names stay unique, or the error names the cause.
+// FuzzTwoSets injects two SidecarSets into any pod. Admission does not compare SidecarSets that are created at
+// the same time. Container names and volume names stay unique, or the error names the cause.
 func FuzzTwoSets(f *testing.F) {
 	f.Add([]byte("one"), []byte("another"))
 	f.Add([]byte("\x05\x02\x01\x00\x03\x01\x02\x03"), []byte("\x00\x01\x02\x03\x04\x05\x06\x07"))

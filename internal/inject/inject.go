@@ -158,8 +158,8 @@ func (p *insertions) sortByName() {
 }
 
 // warn adds a warning for each container that the author of the pod wrote and that a sidecar replaces (SPEC
-// §4.2). If sets is not empty, warn also adds a warning for each other container with the variable of
-// injected containers (SPEC §4.5).
+// §4.2). If sets is not empty, warn also adds a warning for each other container that has the variable
+// IS_INJECTED (SPEC §4.5).
 func (i *Injection) warn(own app, injectedBy map[string]string, sets []*Set) {
 	for _, container := range own.replaced {
 		i.warnings = append(i.warnings, fmt.Sprintf("container %s: a container of SidecarSet %s replaces it", container, injectedBy[container]))

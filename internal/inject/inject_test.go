@@ -414,7 +414,7 @@ func TestSpec4_12_TwoSetsWithOneContainerNameRejectThePodByName(t *testing.T) {
 	require.ErrorContains(t, err, "SidecarSet a injects a container of this name, too", "one would take the place of the other's")
 }
 
-// Names are unique over the containers and the init containers of a pod.
+// Container names are unique across the containers and the init containers of a pod.
 func TestSpec4_12_AContainerAndAnInitContainerOfOneNameRejectThePodByName(t *testing.T) {
 	asInit := fixture.SidecarSet("init")
 	asInit.Spec.InitContainers = []v1alpha1.SidecarContainer{fixture.Sidecar("agent")}

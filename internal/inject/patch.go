@@ -8,8 +8,8 @@ import (
 	"github.com/outrigger/outrigger/internal/jsonpatch"
 )
 
-// Patch returns the operations of the injection, or no operation if nothing is injected. Each operation
-// only adds or replaces a single value, so that unknown fields of the pod survive.
+// Patch returns the operations of the injection, or no operation if nothing is injected. Each operation adds or
+// replaces one value only, so unknown fields of the pod survive.
 func (i *Injection) Patch() []jsonpatch.Operation {
 	operations := jsonpatch.SetKeys("/metadata/annotations", i.pod.Annotations, i.changed)
 	operations = append(operations, i.initContainers.patch("/spec/initContainers")...)

@@ -41,7 +41,8 @@ func UsesPinned(set *v1alpha1.SidecarSet, pod *corev1.Pod, request types.UID) (b
 	return kept.Includes(pod, request), nil
 }
 
-// PreparePinned prepares a SidecarSet with the content and the hashes of a revision.
+// PreparePinned prepares a SidecarSet with the content and the hashes of a revision. PreparePinned returns an
+// error if the content cannot be read.
 func PreparePinned(set *v1alpha1.SidecarSet, pinned *appsv1.ControllerRevision) (*Set, error) {
 	restored, err := revision.WithContentOf(set, pinned)
 	if err != nil {

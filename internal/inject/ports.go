@@ -7,9 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// removePorts removes the ports of a standby twin in the network of the host (SPEC 4.8.4). Kubernetes rejects a
-// pod with two containers of one host port. Probes and hooks that name a port get its number. removePorts does
-// not change the fields that the twins share.
+// removePorts removes the ports of a standby twin in a pod with hostNetwork (SPEC 4.8.4). Kubernetes rejects a
+// pod with the same host port in two containers. In probes and hooks, removePorts replaces the name of a port
+// with its number. removePorts does not change the fields that the twins share.
 func removePorts(twin *corev1.Container) {
 	ports := twin.Ports
 	if len(ports) == 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/outrigger/outrigger/internal/fixture"
 )
 
-// Kubernetes gives each port of a pod in the network of the host a host port, and rejects duplicate host ports.
+// In a pod with hostNetwork, each container port is a host port, and Kubernetes rejects duplicate host ports.
 func TestSpec4_8_OnlyTheActiveTwinHasPortsInTheNetworkOfTheHost(t *testing.T) {
 	get := func(port intstr.IntOrString) corev1.ProbeHandler {
 		return corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Port: port}}

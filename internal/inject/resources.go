@@ -33,8 +33,8 @@ var (
 	errTooLarge = errors.New("the result does not fit a quantity")
 )
 
-// maxExponent limits the powers of ten of quantities, because the API server accepts 1e100000000
-// in a pod. A result is an int64, which has at most 19 digits.
+// maxExponent limits the powers of ten of quantities. The API server accepts a quantity such as 1e100000000,
+// whose exact value has too many digits to compute. A result is an int64, which has at most 19 digits.
 const maxExponent = 64
 
 func compileResources(policy *v1alpha1.ResourcesPolicy) (*resourcesPolicy, error) {

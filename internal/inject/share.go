@@ -15,11 +15,12 @@ import (
 // includes every pod of a smaller share. The zero value is the share of no pods.
 type Share struct{ Part, Of int64 }
 
-// AllPods is the share of all pods.
+// AllPods returns the share of all pods.
 func AllPods() Share { return Share{Part: 1, Of: 1} }
 
-// ShareOf returns the share of a number or percentage of pods. A number is relative to the matched
-// pods. Without matched pods, a number above zero is the share of all pods.
+// ShareOf converts a number or a percentage of pods to a share. A number is divided by the number of matched
+// pods. Without matched pods, a number above zero is the share of all pods. ShareOf returns an error for a text
+// that is not a percentage.
 func ShareOf(pods *intstr.IntOrString, matched int32) (Share, error) {
 	if pods.Type == intstr.Int {
 		return Share{Part: max(int64(pods.IntVal), 0), Of: max(int64(matched), 1)}, nil
@@ -31,7 +32,7 @@ func ShareOf(pods *intstr.IntOrString, matched int32) (Share, error) {
 	return Share{Part: int64(max(percent, 0)), Of: 100}, nil
 }
 
-// All reports whether the share is the share of all pods.
+// All reports whether the share includes all pods.
 func (s Share) All() bool { return s.Part > 0 && s.Part >= s.Of }
 
 // Includes reports whether the share includes a new pod. request is the UID of the admission

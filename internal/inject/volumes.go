@@ -26,8 +26,8 @@ func noteVolumes(used map[string]bool, container *corev1.Container) {
 }
 
 // addVolumes adds the volumes of a SidecarSet whose names are in used. If the pod has a volume of the same
-// name, addVolumes keeps the volume of the pod and adds a warning (SPEC §4.3). Different volumes of one
-// name in two SidecarSets are an error.
+// name, addVolumes keeps the volume of the pod and adds a warning (SPEC §4.3). addVolumes returns an error if
+// another SidecarSet adds a different volume with the same name.
 func (i *Injection) addVolumes(set *Set, used map[string]bool) error {
 	for n := range set.Spec.Volumes {
 		one := &set.Spec.Volumes[n]

@@ -15,7 +15,7 @@ type Operation struct {
 	Value any    `json:"value,omitempty"`
 }
 
-// Pointer returns the pointer of names and indexes, which Pointer escapes.
+// Pointer returns the JSON pointer for a path of names and indexes. Pointer escapes the tokens.
 func Pointer(tokens ...string) string {
 	var pointer strings.Builder
 	for _, token := range tokens {

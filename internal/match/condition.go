@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// ConditionName is the name of the match condition that follows the SidecarSets (SPEC §4.16).
+// ConditionName is the name of the match condition that selects the pods of the SidecarSets (SPEC §4.16).
 const ConditionName = "selected-by-a-sidecarset"
 
 // These are the limits of the CEL expression of a Condition. An API server rejects an expression of more
@@ -116,8 +116,7 @@ func (c Condition) Contains(scope Scope) bool {
 	return c.Covers(exact)
 }
 
-// Labels returns the labels of a pod that the condition contains, or nil if no list of values gives such
-// labels.
+// Labels returns the labels of a pod that satisfy the condition, or nil if no list of values gives such labels.
 func (c Condition) Labels() map[string]string {
 	for _, key := range slices.Sorted(maps.Keys(c.values)) {
 		for _, value := range slices.Sorted(maps.Keys(c.values[key])) {
@@ -157,7 +156,7 @@ func (c Condition) fits() bool {
 		strings.Count(expression, "&&")+strings.Count(expression, "||") <= maxConditionOperators
 }
 
-// add adds the pods of a scope.
+// add adds the pods of a scope. A scope that only requires one label is added to values instead of terms.
 func (c *Condition) add(scope Scope) {
 	requirements, selectable := scope.pods.Requirements()
 	if !selectable {

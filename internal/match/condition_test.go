@@ -217,7 +217,7 @@ func TestSpec4_16_TheLargestConditionIsFarBelowTheLimitsOfAPIServers(t *testing.
 	}
 }
 
-// A condition with too many terms contains the pods that have a required label.
+// If a condition has too many terms, a label that the selector requires replaces each term.
 func TestSpec4_16_ManySelectorsWithSeveralLabelsAreCompiledFast(t *testing.T) {
 	scopes := make([]Scope, 500)
 	for i := range scopes {

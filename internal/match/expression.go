@@ -18,8 +18,8 @@ const (
 	noPod           = "false"
 )
 
-// ParseCondition reads an expression that Expression has returned. For any other expression, ParseCondition
-// returns the condition that contains every pod, because the terms of the expression are not known.
+// ParseCondition reads an expression that Expression returned. For any other expression, ParseCondition returns
+// the condition that contains every pod, because the terms of the expression are not known.
 func ParseCondition(expression string) Condition {
 	if expression == noPod {
 		return Condition{}
@@ -46,8 +46,8 @@ func ParseCondition(expression string) Condition {
 	return c
 }
 
-// parseOneOf returns the key and the values of a term that oneOf has written. For any other term,
-// parseOneOf returns no key and no values.
+// parseOneOf returns the key and the values of a term that oneOf wrote. For any other term, parseOneOf returns
+// no key and no values.
 func parseOneOf(term string) (key string, values []string) {
 	key, err := strconv.QuotedPrefix(strings.TrimPrefix(term, "("))
 	if err != nil {
@@ -68,9 +68,9 @@ func parseOneOf(term string) (key string, values []string) {
 	return "", nil
 }
 
-// requiredBy returns the label that a term of termOf requires, and its accepted values. Of several such
-// labels, requiredBy returns the label with the fewest values, as required does for a selector. For a term
-// without such a label, requiredBy returns no values.
+// requiredBy returns the label that a term of termOf requires, and its accepted values. Of several such labels,
+// requiredBy returns the label with the fewest values. For a term without such a label, requiredBy returns no
+// values.
 func requiredBy(term string) (key string, values []string) {
 	parts := strings.Split(strings.TrimSuffix(strings.TrimPrefix(term, "("), ")"), " && ")
 	for i := range len(parts) - 1 {

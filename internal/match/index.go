@@ -20,7 +20,6 @@ type Index[T any] struct {
 	anywhere map[string]*indexed[T]
 }
 
-// label is a key with a value.
 type label struct{ key, value string }
 
 type indexed[T any] struct {

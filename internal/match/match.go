@@ -87,7 +87,7 @@ func (s Scope) OneNamespace() string { return s.namespace }
 // NeedsNamespaceLabels reports whether Namespace needs the labels of the namespace.
 func (s Scope) NeedsNamespaceLabels() bool { return s.namespaces != nil }
 
-// MayContain reports whether a namespace is in scope with suitable labels.
+// MayContain reports whether a namespace can be in scope, if its labels match.
 func (s Scope) MayContain(name string) bool { return s.namespace == "" || s.namespace == name }
 
 // Namespace reports whether a namespace with these labels is in scope.

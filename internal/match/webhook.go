@@ -47,8 +47,8 @@ func (w Webhook) Pod(pod *corev1.Pod) bool {
 	return !Critical(pod) && w.pods.Matches(labels.Set(pod.Labels))
 }
 
-// ConditionOf reads the match condition that follows the SidecarSets. A webhook without this condition is
-// called for every pod.
+// ConditionOf reads the match condition with the name ConditionName. A webhook without this condition is called
+// for every pod.
 func ConditionOf(installed *admissionregistrationv1.MutatingWebhook) Condition {
 	for _, condition := range installed.MatchConditions {
 		if condition.Name == ConditionName {
@@ -58,19 +58,17 @@ func ConditionOf(installed *admissionregistrationv1.MutatingWebhook) Condition {
 	return Condition{all: true}
 }
 
-// criticalCondition is the name of the match condition that every installation has. Critical contains the
-// same rule.
+// criticalCondition is the name of the match condition that excludes the pods for which Critical returns true.
 const criticalCondition = "not-system-critical"
 
-// UnknownConditions returns the names of the match conditions that may exclude pods of a scope. The
-// condition that follows the SidecarSets may exclude pods of the scope until a replica has added the scope
-// to the condition.
+// UnknownConditions returns the names of the match conditions that may exclude pods of a scope. The result
+// includes ConditionName until a replica of the webhook has added the scope to this condition.
 func UnknownConditions(installed *admissionregistrationv1.MutatingWebhook, scope Scope) (names []string) {
 	if installed == nil {
 		return nil
 	}
 	for _, condition := range installed.MatchConditions {
-		// An expression that is not known may exclude any pod.
+		// An expression that ParseCondition cannot parse may exclude any pod.
 		parsed := ParseCondition(condition.Expression)
 		followed := condition.Name == ConditionName && !parsed.Everything() && parsed.Contains(scope)
 		if condition.Name != criticalCondition && !followed {

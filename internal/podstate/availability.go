@@ -23,8 +23,9 @@ func (v *Version) rolloutEnded(hash string, newest record.State, upgraded bool) 
 	return false
 }
 
-// endedSince reports whether a rollout ended after an upgrade. A state that OpenKruise wrote
-// is older than the first rollout of Outrigger.
+// endedSince reports whether a rollout ended after an upgrade. A good revision without a resourceVersion was
+// recorded before the first rollout of Outrigger, so only upgrades by OpenKruise are older. A state without a
+// SidecarSetVersion is older than each rollout with a resourceVersion.
 func endedSince(good *v1alpha1.GoodRevision, upgrade record.State) bool {
 	switch {
 	case good.ResourceVersion == "":
@@ -60,7 +61,7 @@ func neverReady(pod *corev1.Pod) bool {
 	return condition == nil || started == nil || condition.LastTransitionTime.Sub(started.Time) <= time.Second
 }
 
-// ReadyTransition returns the last transition time of the pod's Ready condition, or zero.
+// ReadyTransition returns the last transition time of the Ready condition of a pod, or the zero time.
 func ReadyTransition(pod *corev1.Pod) metav1.Time {
 	if condition := Condition(pod, corev1.PodReady); condition != nil {
 		return condition.LastTransitionTime

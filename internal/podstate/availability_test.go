@@ -62,7 +62,7 @@ func TestSpec7_5_PodsWhoseContentWasRecordedDoNotCount(t *testing.T) {
 	}
 }
 
-// The pod does not wait only if the end of the rollout of its content is recorded.
+// The pod waits until the end of the rollout of its content is recorded.
 func TestSpec7_2_PodsWhoseContentWasRecordedDoNotWait(t *testing.T) {
 	v := version()
 	v.Hash, v.Good = "newer", []v1alpha1.GoodRevision{{Hash: "new"}}

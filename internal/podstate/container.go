@@ -29,9 +29,8 @@ func (c *containerChange) observed() bool {
 		// The restart count may also be lower, because a recreated node may have lost the count.
 		return true
 	case c.before.ImageID == "":
-		// The container did not exist before the change. If the kubelet created the container with the former
-		// image, the kubelet restarts the container with the new image, and the container does not become
-		// ready before.
+		// The container did not exist before the change. A container that the kubelet created with the old
+		// image does not become ready before the kubelet restarts the container with the new image.
 		return c.runsImage() || c.status.Ready
 	case c.imageChanged():
 		return true

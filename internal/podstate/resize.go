@@ -14,14 +14,14 @@ import (
 // Resize is the change of the resources of one container of a pod.
 type Resize struct {
 	Name string
-	// Native containers are native sidecars.
+	// Native is set if the container is a native sidecar.
 	Native bool
 	// Requests and Limits contain the amounts of CPU and memory that differ.
 	Requests, Limits corev1.ResourceList
 }
 
-// Resizable reports whether the content with the hash hashWithoutImage differs from the version in nothing
-// but images and amounts of CPU and memory (SPEC §7.9).
+// Resizable reports whether the content with the hash hashWithoutImage differs from the version only in images
+// and amounts of CPU and memory (SPEC §7.9).
 func (v *Version) Resizable(hashWithoutImage string) bool {
 	return slices.Contains(v.ResizableHashes, hashWithoutImage) && slices.Contains(v.ResizableHashes, v.HashWithoutImage)
 }
@@ -72,7 +72,7 @@ func (v *Version) notResizable(pod *corev1.Pod) string {
 	if len(resizes) == 0 {
 		return ""
 	}
-	// A pod that no kubelet has accepted yet starts with the resources that the API server accepts.
+	// A pod without a start time is not on a node yet, so the pod starts with the new resources.
 	if pod.Status.ObservedGeneration == 0 && pod.Status.StartTime != nil {
 		return "the kubelet of the pod does not report which resize it has observed (Kubernetes 1.34 and newer)"
 	}
@@ -97,7 +97,7 @@ func (v *Version) notResizable(pod *corev1.Pod) string {
 	return ""
 }
 
-// Windows reports whether a pod is a pod of Windows. The field spec.os is optional.
+// Windows reports whether a pod runs on Windows nodes. The field spec.os is optional.
 func Windows(pod *corev1.Pod) bool {
 	return pod.Spec.OS != nil && pod.Spec.OS.Name == corev1.Windows || pod.Spec.NodeSelector[corev1.LabelOSStable] == string(corev1.Windows)
 }
@@ -161,8 +161,8 @@ func (v *Version) restartsNothing(pod *corev1.Pod) bool {
 }
 
 // NeedsResize reports whether the upgrade of a pod has to compare the resources of the pod with the version.
-// read is the record of the pod. If the resources of any other pod differ from the version, another component
-// changed the resources.
+// read is the record of the pod. If NeedsResize returns false and the resources differ from the version,
+// another component changed the resources.
 func (v *Version) NeedsResize(read *record.Record) bool {
 	return unfinishedResize(read, v.Set) || !v.Reaches(read.HashesWithoutImage[v.Set].Hash)
 }
@@ -226,7 +226,7 @@ func (v *Version) ResizeObstacle(pod *corev1.Pod) string {
 func (v *Version) judgeResources(state *State, pod *corev1.Pod, read *record.Record) {
 	hash, unfinished := read.HashesWithoutImage[v.Set].Hash, unfinishedResize(read, v.Set)
 	state.Resizing = v.resizeWait(pod, read) != ""
-	// If the resize restarts a container, the pod is not ready before the upgrade is written.
+	// A resize that restarts a container makes the pod unready before the upgrade is written.
 	state.ResizeRestarts = (state.Resizing || unfinished && !Ready(pod)) && v.mayRestart(pod)
 	if !v.NeedsResize(read) {
 		state.Upgradable = true

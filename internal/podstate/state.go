@@ -19,8 +19,8 @@ type State struct {
 	Complete bool
 	// Updated pods have the hash of the version, and no unfinished resize.
 	Updated bool
-	// Upgradable pods differ from the version in nothing but images, and amounts of CPU and memory that the
-	// kubelet can resize.
+	// Upgradable pods differ from the version only in images, and in amounts of CPU and memory that the kubelet
+	// can resize.
 	Upgradable bool
 	// RestartsNothing is set if the upgrade to the version only resizes containers and restarts no container.
 	RestartsNothing bool
@@ -45,13 +45,13 @@ type State struct {
 	// NotStarted pods have an upgrade in progress that changed only containers that have never started.
 	NotStarted bool
 	// Crashes is the highest number of restarts of a container that the newest upgrade changed. The restart
-	// by which the kubelet took the upgrade does not count.
+	// that applies the upgrade does not count.
 	Crashes int32
 	// Migrating pods have a standby twin that is not reset yet. The standby twins of Migrated pods can be
 	// reset, because all other containers of the pod run the requested images and are ready (SPEC §7.7).
 	Migrating, Migrated bool
-	// FalseConditionDue pods need, and do not have, the entry false for the SidecarSet in the condition
-	// SidecarSetUpgradable. TrueConditionDue pods need, and do not have, the entry true.
+	// FalseConditionDue pods lack the required entry false for the SidecarSet in the condition
+	// SidecarSetUpgradable. TrueConditionDue pods lack the required entry true.
 	FalseConditionDue, TrueConditionDue bool
 	// UnavailableBefore pods were not available when they were upgraded, and have not been ready
 	// since. The upgrade did not make these pods unavailable.
@@ -159,7 +159,7 @@ func TwinVersion(pod *corev1.Pod, container string) (version uint64, known bool)
 // empty image yet. A twin that was emptied with another empty image needs no reset.
 type StandbyToReset struct {
 	Sidecar
-	// Container is the twin's own name.
+	// Container is the name of the twin.
 	Container string
 }
 
@@ -234,8 +234,8 @@ func notStarted(pod *corev1.Pod, newest record.State) bool {
 }
 
 // crashes returns the highest number of restarts of a container since the newest upgrade, without the restart
-// by which the kubelet took the upgrade. A container whose restart count is lower than the recorded count has
-// 0 restarts, because a recreated node may have lost the count.
+// that applies the upgrade. A container whose restart count is lower than the recorded count has 0 restarts,
+// because a recreated node may have lost the count.
 func crashes(pod *corev1.Pod, newest record.State) (most int32) {
 	for name, before := range newest.LastContainerStatuses {
 		if _, status := changed(pod, name); status != nil && before.RestartCount != nil {
@@ -304,7 +304,7 @@ func Condition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodConditi
 	return nil
 }
 
-// ReadySince returns the time at which a ready pod became ready, or zero.
+// ReadySince returns the time at which a ready pod became ready, or the zero time.
 func ReadySince(pod *corev1.Pod) time.Time {
 	condition := Condition(pod, corev1.PodReady)
 	if condition == nil || condition.Status != corev1.ConditionTrue {

@@ -207,7 +207,8 @@ func TestFailedUpgradesAreRecognised(t *testing.T) {
 	}
 }
 
-// No node has room for the pod, or an init container crashes. An earlier upgrade of the pod never takes effect.
+// While no node has room for the pod, or an init container crashes, the previous upgrade of the pod does not
+// take effect.
 func TestSpec7_2_APodWhoseContainersHaveNeverStartedDoesNotWait(t *testing.T) {
 	for name, c := range map[string]struct {
 		before, after string

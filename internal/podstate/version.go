@@ -16,7 +16,7 @@ type Version struct {
 	Set              string
 	Hash             string
 	HashWithoutImage string
-	// FormerHashWithoutImage is the result of revision.FormerHashWithoutImage.
+	// FormerHashWithoutImage is the hash without images that earlier releases recorded, or empty.
 	FormerHashWithoutImage string
 	// Sidecars are the containers and native sidecars of the SidecarSet.
 	Sidecars []Sidecar
@@ -35,7 +35,7 @@ type Sidecar struct {
 	EmptyImage string
 	// Resources are the resources of the container in a new pod.
 	Resources corev1.ResourceRequirements
-	// Native sidecars are init containers with restartPolicy Always.
+	// Native is set for a native sidecar, an init container with restartPolicy Always.
 	Native bool
 }
 
@@ -101,8 +101,8 @@ func newSidecar(c *v1alpha1.SidecarContainer) Sidecar {
 	return s
 }
 
-// Reaches reports whether a pod whose content has the hash hashWithoutImage differs from the version in
-// nothing but images.
+// Reaches reports whether a pod whose content has the hash hashWithoutImage differs from the version only in
+// images.
 func (v *Version) Reaches(hashWithoutImage string) bool {
 	return hashWithoutImage == v.HashWithoutImage || v.RecordedBefore(hashWithoutImage)
 }
@@ -112,7 +112,7 @@ func (v *Version) RecordedBefore(hashWithoutImage string) bool {
 	return hashWithoutImage != "" && hashWithoutImage == v.FormerHashWithoutImage && hashWithoutImage != v.HashWithoutImage
 }
 
-// Hot reports whether any sidecar is upgraded hot.
+// Hot reports whether the version has a hot sidecar.
 func (v *Version) Hot() bool { return slices.ContainsFunc(v.Sidecars, Sidecar.Hot) }
 
 // Names returns the sorted names of the sidecars. Without sidecars, the result is empty, but not
@@ -142,8 +142,8 @@ func Container(pod *corev1.Pod, name string, native bool) *corev1.Container {
 	return nil
 }
 
-// Natives yields each native sidecar of a pod and its status, also native sidecars that the author of the pod
-// wrote. A status that the kubelet has not reported yet is nil.
+// Natives yields each native sidecar of a pod and its status, including native sidecars that the author of the
+// pod wrote. A status that the kubelet has not reported yet is nil.
 func Natives(pod *corev1.Pod) iter.Seq2[*corev1.Container, *corev1.ContainerStatus] {
 	return func(yield func(*corev1.Container, *corev1.ContainerStatus) bool) {
 		for i := range pod.Spec.InitContainers {

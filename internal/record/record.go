@@ -81,7 +81,7 @@ func (e *Entry) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*plain)(e))
 }
 
-// InPlaceStates reads InPlaceUpdateStateAnnotation.
+// InPlaceStates reads the newest in-place upgrade by each SidecarSet from InPlaceUpdateStateAnnotation.
 func InPlaceStates(annotations map[string]string) (States, error) {
 	return decode[States](annotations, v1alpha1.InPlaceUpdateStateAnnotation)
 }
@@ -145,8 +145,8 @@ var errNull = errors.New("a JSON object is expected, not null")
 // memory of every process that indexes pods by SidecarSet.
 const MaxInjectedSets = 256
 
-// InjectedSets reads the names of the SidecarSets that are injected into a pod, and at most MaxInjectedSets
-// names (SPEC 3.8).
+// InjectedSets reads the names of the SidecarSets that are injected into a pod, at most MaxInjectedSets names
+// (SPEC 3.8).
 func InjectedSets(annotations map[string]string) []string {
 	value := annotations[v1alpha1.InjectedListAnnotation]
 	if value == "" {
@@ -156,7 +156,7 @@ func InjectedSets(annotations map[string]string) []string {
 	return names[:min(len(names), MaxInjectedSets)]
 }
 
-// Injected reports whether the list of a pod names a SidecarSet.
+// Injected reports whether the first MaxInjectedSets names in the list of a pod include a SidecarSet.
 func Injected(annotations map[string]string, set string) bool {
 	read := 0
 	for name := range strings.SplitSeq(annotations[v1alpha1.InjectedListAnnotation], ",") {
@@ -184,8 +184,8 @@ func Format[V any](value map[string]V) (string, error) {
 	return string(encoded), nil
 }
 
-// With returns the value of an annotation with the entries of some SidecarSets replaced. Other entries keep
-// all fields, including unknown fields.
+// With returns the value of an annotation with the entries of some SidecarSets replaced. Other entries keep all
+// fields, including unknown fields. With returns an error if the annotation cannot be parsed.
 func With[E any](annotations map[string]string, key string, entries map[string]E) (string, error) {
 	all, err := decode[map[string]json.RawMessage](annotations, key)
 	if err != nil {

@@ -22,8 +22,8 @@ func Hash(spec *v1alpha1.SidecarSetSpec) (string, error) {
 	return hashOf(spec.Containers, spec.InitContainers)
 }
 
-// HashWithoutImage returns the hash of a spec with empty images. Two specs with the same
-// HashWithoutImage differ in nothing but images, so an in-place upgrade is possible.
+// HashWithoutImage returns the hash of a spec with empty images. Two specs with the same HashWithoutImage
+// differ only in images, so an in-place upgrade is possible.
 func HashWithoutImage(spec *v1alpha1.SidecarSetSpec) (string, error) {
 	return hashOf(withoutImages(spec.Containers), withoutImages(spec.InitContainers))
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// recorded makes revision r<number>, of image v<number> and hash h<number>.
+// recorded returns revision r<number>, with image v<number> and hash h<number>.
 func recorded(number int64, customVersion string) *appsv1.ControllerRevision {
 	return &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{

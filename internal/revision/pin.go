@@ -13,7 +13,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// ErrNoSuchRevision is the error if injection is pinned to a missing revision.
+// ErrNoSuchRevision is returned if injection is pinned to a missing revision.
 var ErrNoSuchRevision = errors.New("it does not exist; correct spec.injectionStrategy.revision, or create that version again")
 
 // Pin returns the name or the custom version of the revision that injection is pinned to. If the spec
@@ -48,8 +48,8 @@ func PinsOwnVersion(set *v1alpha1.SidecarSet) bool {
 // FindPinned returns the revision that injection is pinned to, among the sorted revisions of the SidecarSet:
 // the revision with the name, or the newest revision with the custom version (SPEC §4.11). A revision with the
 // custom version as a label takes precedence. If no revision has the custom version of the SidecarSet itself,
-// FindPinned returns the revision of the current content. A missing revision is an error. A missing pin is also
-// an error.
+// FindPinned returns the revision of the current content. If the revision is missing or injection is not
+// pinned, FindPinned returns an error that wraps ErrNoSuchRevision.
 func FindPinned(set *v1alpha1.SidecarSet, sorted []*appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
 	name, version := Pin(set)
 	if name != "" {
@@ -79,9 +79,10 @@ func Named(revisions []*appsv1.ControllerRevision, name string) *appsv1.Controll
 	return nil
 }
 
-// newestWith returns the newest revision with a custom version, or nil. New content has the label of the former
-// custom version until the SidecarSet is relabelled, and then has the former custom version only in an
-// annotation. The former content, whose label is the former custom version, therefore takes precedence.
+// newestWith returns the newest revision with a custom version, or nil. A revision with the version in its
+// label takes precedence over a revision with the version in an annotation. If a user changes the content of a
+// SidecarSet before its label, the revision of the new content first gets the label of the previous content,
+// and keeps this version in the annotation.
 func newestWith(sorted []*appsv1.ControllerRevision, version string) (newest *appsv1.ControllerRevision) {
 	for _, candidate := range slices.Backward(sorted) {
 		if candidate.Labels[v1alpha1.CustomVersionLabel] == version {
@@ -94,8 +95,8 @@ func newestWith(sorted []*appsv1.ControllerRevision, version string) (newest *ap
 	return newest
 }
 
-// willCarry returns the revision of the current content if the SidecarSet has the pinned custom version. The
-// operator has not labelled the revision yet. The result is nil if there is no such revision.
+// willCarry returns the revision of the current content if the SidecarSet itself has the pinned custom version,
+// because the operator labels this revision later. Otherwise, or without such a revision, the result is nil.
 func willCarry(set *v1alpha1.SidecarSet, sorted []*appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
 	if !PinsOwnVersion(set) {
 		return nil, nil
@@ -116,7 +117,7 @@ func CustomVersions(recorded *appsv1.ControllerRevision) []string {
 	return all
 }
 
-// formerVersions returns the custom versions of a revision without the label of the revision.
+// formerVersions returns the custom versions of a revision, except the version in its label.
 func formerVersions(recorded *appsv1.ControllerRevision) []string {
 	if former := recorded.Annotations[v1alpha1.CustomVersionsAnnotation]; former != "" {
 		return strings.Split(former, ",")
@@ -158,7 +159,8 @@ func Of(set *v1alpha1.SidecarSet, listed []appsv1.ControllerRevision) []*appsv1.
 	return own
 }
 
-// Belongs reports whether a revision belongs to a SidecarSet.
+// Belongs reports whether a revision has the label of a SidecarSet, and either no controller or a SidecarSet
+// with the same name as its controller.
 func Belongs(recorded *appsv1.ControllerRevision, set *v1alpha1.SidecarSet) bool {
 	if recorded.Labels[v1alpha1.SidecarSetNameLabel] != set.Name {
 		return false

@@ -13,10 +13,10 @@ import (
 // maxResizable limits the length of status.resizableHashes.
 const maxResizable = 64
 
-// ResizableHashes returns the hashes without images of a completed SidecarSet and of the revisions that
-// differ from the SidecarSet in nothing but images and amounts of CPU and memory (SPEC §7.9). The result is
-// sorted and contains at most maxResizable hashes, of the newest revisions. The result is nil if no revision
-// differs in amounts. A revision that cannot be read is omitted.
+// ResizableHashes returns the hashes without images of a completed SidecarSet and of the revisions that differ
+// from the SidecarSet only in images and amounts of CPU and memory (SPEC §7.9). The result is sorted and
+// contains at most maxResizable hashes, of the newest revisions. The result is nil if no revision differs in
+// amounts. A revision that cannot be read is omitted.
 func ResizableHashes(set *v1alpha1.SidecarSet, revisions []*appsv1.ControllerRevision) ([]string, error) {
 	own := set.Annotations[v1alpha1.HashWithoutImageAnnotation]
 	hashes := []string{own}

@@ -8,8 +8,8 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// Partition returns the number of matched pods that keep the old version (SPEC §7.4). The number
-// is 0 if the strategy has an update selector.
+// Partition returns the number of matched pods that keep the old version (SPEC §7.4). The number is 0 if the
+// strategy has an update selector. Partition returns an error for a text that is not a percentage.
 func Partition(strategy *v1alpha1.SidecarSetUpdateStrategy, matched int) (int, error) {
 	if strategy.Selector != nil || strategy.Partition == nil {
 		return 0, nil
@@ -18,15 +18,15 @@ func Partition(strategy *v1alpha1.SidecarSetUpdateStrategy, matched int) (int, e
 	if err != nil {
 		return 0, err
 	}
-	// A percentage below 100 % leaves at least one pod to upgrade.
+	// If more than one pod matches, a percentage below 100 % leaves at least one pod to upgrade.
 	if strategy.Partition.Type == intstr.String && matched > 1 && kept > 0 && strategy.Partition.StrVal != "100%" {
 		kept = min(kept, matched-1)
 	}
 	return min(kept, matched), nil
 }
 
-// MaxUnavailable returns the number of pods that upgrades may make unavailable (SPEC §7.5). The
-// default is 1.
+// MaxUnavailable returns the number of pods that upgrades may make unavailable (SPEC §7.5). The default is 1.
+// MaxUnavailable returns an error for a text that is not a percentage.
 func MaxUnavailable(strategy *v1alpha1.SidecarSetUpdateStrategy, matched int) (int, error) {
 	if strategy.MaxUnavailable == nil {
 		return 1, nil

@@ -75,8 +75,8 @@ func newBudget(of *policyv1.PodDisruptionBudget, pods []*corev1.Pod) *budget {
 	return b
 }
 
-// desiredHealthy returns the number of pods that must be healthy. The computation is the computation of the
-// Kubernetes controller of PodDisruptionBudgets. expected is the number of pods of the budget.
+// desiredHealthy returns the number of pods that must be healthy, with the formula of the Kubernetes disruption
+// controller. expected is the number of pods of the budget.
 func desiredHealthy(spec *policyv1.PodDisruptionBudgetSpec, expected int) (int, error) {
 	switch {
 	case spec.MaxUnavailable != nil:
@@ -116,7 +116,7 @@ func healthy(pod *corev1.Pod) bool {
 	return true
 }
 
-// disruptions limits the pods that upgrades make unavailable by PodDisruptionBudgets.
+// disruptions applies PodDisruptionBudgets as a limit of the pods that upgrades make unavailable.
 type disruptions struct {
 	*Budgets
 	taken map[*budget]int

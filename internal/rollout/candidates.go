@@ -51,8 +51,8 @@ func (p *planner) candidates() ([]candidate, error) {
 	return candidates, nil
 }
 
-// Selected reports whether the update selector selects a pod. A nil selector selects
-// every pod.
+// Selected reports whether the update selector selects a pod. A nil selector selects every pod. Selected
+// returns an error if the selector is invalid.
 func Selected(updateSelector *metav1.LabelSelector, pod *corev1.Pod) (bool, error) {
 	selector, err := compile(updateSelector)
 	return err == nil && (selector == nil || selector.Matches(labels.Set(pod.Labels))), err

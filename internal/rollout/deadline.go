@@ -9,7 +9,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// maxNamedUnready is the number of pods that the reason of a missed deadline names.
+// maxNamedUnready limits the pods that the reason of a missed deadline names.
 const maxNamedUnready = 3
 
 // ProgressDue reports whether the progress deadline of a stage applies to a plan: pods can be upgraded now,

@@ -42,8 +42,8 @@ func (d *domains) wants(*Pod) string {
 	return fmt.Sprintf("the pods of %s (maxUnavailableDomains %d)", strings.Join(slices.Sorted(maps.Keys(d.unavailable)), ", "), d.limit)
 }
 
-// domainOrder returns the positions of the domains, and the function that finds the domain of a node.
-// Without a limit of domains, the positions are nil.
+// domainOrder returns the positions of the domains, and the function that finds the domain of a node. Without a
+// limit of domains, both results are nil.
 func (s *scope) domainOrder(candidates []candidate) (positions map[string]int, of func(node string) string) {
 	if s == nil || s.step.Domains == nil || s.cluster.Domain == nil {
 		return nil, nil

@@ -90,8 +90,8 @@ func (c *controlGroup) add(version *podstate.Version, pod *Pod) bool {
 }
 
 // expected returns the number of updated pods that fail for another reason than the upgrade. updated is the
-// number of updated pods outside the group. While few pods of the older version are left, a dead pod of the
-// group excuses one updated pod, and not a large share of the updated pods.
+// number of updated pods outside the group. Each dead pod of the group excuses at most one updated pod, even if
+// few pods of the older version are left.
 func (c *controlGroup) expected(updated int) int {
 	share := func(failed, group int) int {
 		if group == 0 {
@@ -102,8 +102,8 @@ func (c *controlGroup) expected(updated int) int {
 	return max(share(c.oldFailed, c.old), share(c.oldFailed+c.dead, max(c.old+c.dead, updated)))
 }
 
-// Accept returns the stage after a resume. The limit of the stage increases by the number of the pods that
-// have failed until the resume.
+// Accept returns the stage after a resume. The limit of the stage increases by the number of pods that failed
+// before the resume.
 func Accept(set *v1alpha1.SidecarSet, pods []Pod, current *protocol.Stage) (*protocol.Stage, error) {
 	accepted := *current
 	accepted.Accept, accepted.Failed = false, nil

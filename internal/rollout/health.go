@@ -17,8 +17,8 @@ import (
 // Illness is the reason why a pod is not healthy. The zero value is for a healthy pod.
 type Illness int8
 
-// A pod with the illness UnreadyTooLong has not been ready for UnreadyFor of the step. A pod with the
-// illness AppRestarted has restarted AppRestarts times since its upgrade.
+// A pod with the illness UnreadyTooLong has not been ready for the duration UnreadyFor of the step. The app of
+// a pod with the illness AppRestarted has restarted at least AppRestarts times since the upgrade of the pod.
 const (
 	UnreadyTooLong Illness = iota + 1
 	AppRestarted
@@ -113,7 +113,7 @@ func observe(pod *Pod, before observedHealth, known bool, now time.Time) observe
 	case before.updated != pod.Updated:
 		observed.before = min(before.restarts, observed.restarts)
 	default:
-		// A recreated node may have lost the count.
+		// A recreated node may have lost the restart count.
 		observed.before = min(before.before, observed.restarts)
 	}
 	ready := podstate.Condition(pod.Pod, corev1.PodReady)

@@ -20,7 +20,8 @@ type LeftOutPod struct {
 }
 
 // LeftOut returns the active pods in the scope of a SidecarSet that are injected, but not matched (SPEC §3).
-// Pods with the hash of version, the newest version of the SidecarSet, are not returned.
+// Pods with the hash of version, the newest version of the SidecarSet, are not returned. LeftOut returns an
+// error if a selector is invalid or namespaceLabels fails.
 func LeftOut(set *v1alpha1.SidecarSet, version *podstate.Version, pods []*corev1.Pod, namespaceLabels func(string) (map[string]string, error)) ([]LeftOutPod, error) {
 	scope, err := match.NewScope(&set.Spec)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 )
 
 // Next plans the next batch of a rollout that no RolloutPolicy limits. Rejected pods are upgraded after all
-// other pods. Next does not change its arguments.
+// other pods. Next does not change its arguments, and returns an error if the update strategy is invalid.
 func Next(set *v1alpha1.SidecarSet, pods []Pod, rejected map[protocol.PodReference]bool) (Plan, error) {
 	return NextInStage(set, pods, rejected, nil)
 }
@@ -93,8 +93,8 @@ func (p *planner) run() error {
 	return nil
 }
 
-// phase returns the phase of the plan. With NotUpdate, a hot upgrade that has begun still resets
-// its standby twin (SPEC §7.1).
+// phase returns the phase of the plan. With NotUpdate, the worker still resets the standby twin of a hot
+// upgrade that has begun (SPEC §7.1).
 func (p *planner) phase() protocol.Phase {
 	counts := &p.plan.Counts
 	switch {
@@ -153,7 +153,8 @@ func (p *planner) ordered(candidates []candidate) []candidate {
 		// A pod that cannot be upgraded yet must not prevent the rollout from reaching the step.
 		quota = min(quota+p.waiting, p.plan.Counts.Remaining)
 	}
-	// With a priority, a pod that needs no slot can be behind any number of pods that need slots.
+	// With a priority, a pod that needs no slot can follow any number of pods that need slots, so the first
+	// candidates do not suffice.
 	if len(p.strategy.ScatterStrategy) == 0 && p.strategy.PriorityStrategy == nil && len(p.rejected) == 0 && p.plan.scope == nil {
 		return first(candidates, min(quota, MaxBatch+MaxQueued+p.waiting))
 	}

@@ -147,7 +147,7 @@ func TestSpec7_3_BaseOrder(t *testing.T) {
 	restarted := func(n int32) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { p.Status.ContainerStatuses = []corev1.ContainerStatus{{RestartCount: n}} }
 	}
-	// A failure before the containers started does not apply to the current state of the pod.
+	// An ordinary init container ends before the containers start, so its restarts do not count.
 	nativeRestarted := func(n int32) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
 			p.Spec.InitContainers = []corev1.Container{{Name: "ends"}, {Name: "native", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
@@ -285,8 +285,8 @@ func TestSpec7_4_RefillHeedsThePartition(t *testing.T) {
 	assert.Empty(t, plan.Refill(whole.Pods, nil, 1).Now)
 }
 
-// A partition allows the upgrade of one of three pods. The plan selects the rejected pod that is
-// due.
+// The partition allows the upgrade of one of three pods. The plan selects the rejected pod that is not in
+// backoff.
 func TestSpec7_8_APartitionKeepsNoRejectedPodFromARetry(t *testing.T) {
 	for due := range 3 {
 		pods := matched(old, old, old)

@@ -17,8 +17,7 @@ import (
 // lost is the state of an old pod whose node does not respond.
 var lost = podstate.State{Complete: true, Upgradable: true, Consistent: true, NodeLost: true}
 
-// If pods on lost nodes were upgraded, all pods of a zone would restart at the time at which the zone
-// responds again.
+// If pods on lost nodes were upgraded, all pods of a zone would restart at once when the zone responds again.
 func TestSpec7_2_PodsOnLostNodesWaitAndStopNoOther(t *testing.T) {
 	population := matched(lost, old, lost, old, oldDown)
 	plan, err := Next(unavailable(intstr.FromInt32(1)), population, nil)
@@ -50,7 +49,7 @@ func TestSpec7_2_APartitionKeepsPodsOnLostNodesFirst(t *testing.T) {
 	assert.Equal(t, protocol.PhasePartitionReached, plan.Phase)
 }
 
-// A rejected write of another pod does not change the pods of the partition.
+// A rejected write of another pod does not change which pods the partition keeps.
 func TestSpec7_2_AmongPodsOfOnePriorityPodsOnLostNodesAreLast(t *testing.T) {
 	set := strategy(func(s *v1alpha1.SidecarSetUpdateStrategy) {
 		s.Partition, s.MaxUnavailable = ptr(intstr.FromInt32(2)), ptr(intstr.FromInt32(4))

@@ -27,9 +27,9 @@ func newCandidate(pod *Pod, p *priority) candidate {
 	}
 }
 
-// cost returns the sort key of a pod by the harm of an upgrade. An unscheduled pod has the lowest cost,
-// followed by a pending pod, a pod that is not ready, and a ready pod. A pod on a node that does not respond
-// has the highest cost, because such a pod cannot be upgraded yet.
+// cost returns a sort key that grows with the harm of an upgrade of the pod. An unscheduled pod has the lowest
+// cost, followed by a pending pod, a pod that is not ready, and a ready pod. A pod on a node that does not
+// respond has the highest cost, because such a pod cannot be upgraded yet.
 func cost(pod *Pod) int8 {
 	var c int8
 	if pod.Spec.NodeName != "" {

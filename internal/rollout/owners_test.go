@@ -58,8 +58,8 @@ func TestSpec11_9_OnePodOfEachOwner(t *testing.T) {
 	}
 }
 
-// With or without a policy, the partition allows the upgrade of two of four pods. Two pods wait for their
-// previous upgrades.
+// The partition allows the upgrade of two of four pods. With or without a policy, the two pods that wait for
+// their previous upgrades keep these places.
 func TestSpec7_4_WaitingPodsKeepTheirPlacesUnderAPolicy(t *testing.T) {
 	set := unavailable(intstr.FromInt32(9))
 	set.Spec.UpdateStrategy.Partition = new(intstr.FromInt32(2))

@@ -5,23 +5,22 @@ import "time"
 const (
 	// MinInterval is the shortest time between two plans.
 	MinInterval = 50 * time.Millisecond
-	// MaxShare limits planning to the fraction 1/MaxShare of the time. easyShare limits planning to
-	// the fraction 1/easyShare of the time. The limit of easyShare delays the next plan by at most
-	// easyInterval.
+	// MaxShare limits planning to 1/MaxShare of the time. easyShare limits planning to 1/easyShare of the time,
+	// but delays the next plan by at most easyInterval.
 	MaxShare     = 4
 	easyShare    = 10
 	easyInterval = 250 * time.Millisecond
 )
 
-// One batch fills all slots that open within the batch delay. Each batch adds a dozen events to
-// the history, so few large batches are better than many small batches.
+// One batch fills all slots that open within the batch delay. Each batch adds a dozen events to the history of
+// the workflow, so few large batches are better than many small batches.
 const (
 	maxBatchDelay     = 250 * time.Millisecond
 	batchDelayPerSlot = 5 * time.Millisecond
 )
 
-// Interval returns the time between a plan and the next plan. took is the time that the computation of the
-// plan took.
+// Interval returns the time between a plan and the next plan. took is the duration of the computation of the
+// plan.
 func Interval(took time.Duration) time.Duration {
 	return max(MinInterval, min(easyInterval, (easyShare-1)*took), (MaxShare-1)*took)
 }

@@ -16,7 +16,7 @@ const (
 	queuedPerSlot = 10
 )
 
-// WaitingFor introduces the example of the pods that a rollout waits for in Plan.Message.
+// WaitingFor is the text in Plan.Message before an example of the pods that a rollout waits for.
 const WaitingFor = "waiting for pods such as "
 
 // Plan contains the pods that a rollout upgrades next, and the progress of the rollout.

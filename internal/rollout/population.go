@@ -31,7 +31,7 @@ type Pod struct {
 	Recovering bool
 }
 
-// Reference names the pod.
+// Reference returns the namespace, the name and the UID of the pod.
 func (p *Pod) Reference() protocol.PodReference {
 	return protocol.PodReference{Namespace: p.Pod.Namespace, Name: p.Pod.Name, UID: p.Pod.UID}
 }
@@ -118,9 +118,9 @@ func (n *namespacesInScope) contain(scope match.Scope, namespace string) (in boo
 	return in, nil
 }
 
-// CountUnavailable counts the pods that in-place upgrades of a SidecarSet made unavailable (SPEC §7.5), also
-// pods that the newest version of the SidecarSet does not match. A pod that was created with its version does
-// not count. newest is the number of these pods that are updated.
+// CountUnavailable counts the pods that in-place upgrades of a SidecarSet made unavailable (SPEC §7.5),
+// including pods that the newest version of the SidecarSet does not match. A pod that was created with its
+// version does not count. newest is the number of these pods that are updated.
 func (c *PopulationCache) CountUnavailable(set *v1alpha1.SidecarSet, pods []*corev1.Pod) (all, newest int, err error) {
 	err = c.visit(set, pods, func(_ match.Scope, cached cachedState) error {
 		if (cached.state.UpgradedInPlace || cached.state.ResizeRestarts) && cached.state.UnavailableByUpgrade() {

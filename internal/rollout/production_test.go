@@ -43,7 +43,7 @@ type simulation struct {
 	digests map[string]string
 	// version is the resourceVersion of the SidecarSet.
 	version int
-	// planned is the generation for which left was planned.
+	// planned is the generation of the batch. left contains the remaining pods of the batch.
 	planned int64
 }
 
@@ -250,7 +250,7 @@ func (p *simulated) tick(s *simulation) {
 	}
 }
 
-// restart starts the images in the spec, or fails.
+// restart starts the images in the spec. A container with a bad image waits with ImagePullBackOff instead.
 func (p *simulated) restart(s *simulation, pod *corev1.Pod) {
 	for i := range pod.Spec.Containers {
 		c, status := &pod.Spec.Containers[i], &pod.Status.ContainerStatuses[i]

@@ -30,7 +30,7 @@ type simulation struct {
 	// These pods take slots.
 	unavailable map[string]bool
 	made        int
-	// stage limits the rollout, unless it is nil.
+	// stage limits the rollout. A nil stage sets no limit.
 	stage *protocol.Stage
 }
 
@@ -84,7 +84,7 @@ func (s *simulation) happen() {
 	}
 }
 
-// kubelet applies an upgrade, and then makes the pod ready.
+// kubelet applies the upgrade of a pod or, if no upgrade is pending, makes the pod ready.
 func (s *simulation) kubelet(pod *Pod) {
 	switch {
 	case !pod.Consistent:
@@ -164,8 +164,8 @@ func percentOf(percent string, n int) int {
 	return (p*n + 99) / 100
 }
 
-// mayBeWritten reports whether a pod is not updated, differs only in images, and is consistent or cannot
-// start.
+// mayBeWritten reports whether an upgrade may write a pod: the pod is not updated, is upgradable, and either
+// cannot start, or is consistent and has no twin to reset.
 func mayBeWritten(pod *Pod) bool {
 	return !pod.Updated && pod.Upgradable && (pod.Failed || pod.Consistent && !pod.Migrated)
 }
@@ -179,7 +179,7 @@ func upgradeInProgress(pod *Pod) bool {
 // matched pods in the plan.
 func (s *simulation) apply(t *testing.T, pods []protocol.SelectedPod, matched, generation int) {
 	if generation != s.generation {
-		return // the write gate
+		return // The write gate rejects the writes of an older generation.
 	}
 	before, updated := len(s.unavailable), updatedOf(s.pods)
 	for _, chosen := range pods {
@@ -222,7 +222,7 @@ func TestSpec7_MaxUnavailableIsKeptAtEveryInstantInAnyPopulation(t *testing.T) {
 				s.happen()
 			}
 			if s.made != created {
-				// The percentages apply to another number of pods. The test compares percentages only for the
+				// A new pod changes the number to which percentages apply. The test compares only with the
 				// planned number of pods.
 				continue
 			}

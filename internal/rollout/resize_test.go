@@ -35,7 +35,7 @@ func TestSpec7_9_ARunWaitsForResizesWithoutSlots(t *testing.T) {
 	assert.Contains(t, plan.Message, "waiting for pods such as d/b")
 }
 
-// The worker died between the resize and the upgrade, and the rollout is rolled back.
+// The worker stopped between the resize and the upgrade, and the rollout is rolled back.
 func TestSpec7_9_ARollbackFinishesAResizeThatHasBegun(t *testing.T) {
 	set := unavailable(intstr.FromInt32(2))
 	back := rollingBack(set)
@@ -63,7 +63,7 @@ func TestSpec7_9_ARollbackFinishesItsOwnResize(t *testing.T) {
 	assert.Equal(t, []string{"a"}, chosen(plan))
 }
 
-// The kubelet cannot resize pod a to the former content. The next content must reach this pod.
+// The kubelet cannot resize pod a to the previous content, but the new content must reach pod a.
 func TestSpec7_9_APodThatWaitsForAResizeDoesNotBlockItsOwner(t *testing.T) {
 	waiting := old
 	waiting.Resizing, waiting.ResizeRestarts, waiting.UpgradedInPlace = true, true, true

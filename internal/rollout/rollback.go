@@ -15,7 +15,7 @@ func (p *planner) rollsBack(pod *Pod) bool {
 	if pod.Updated {
 		return true
 	}
-	// The annotation of a matched pod was parsed before.
+	// The annotations of a matched pod can be parsed, so this error is not expected.
 	hashes, err := record.Hashes(pod.Annotations)
 	if err != nil {
 		return false
@@ -34,7 +34,7 @@ func (p *planner) rollsBack(pod *Pod) bool {
 // rollback adapts phase and message of a plan to a rollback. A rollback ends in phase Quarantined.
 func (p *planner) rollback() {
 	plan := &p.plan
-	// Conditions describe upgrades to the content of the SidecarSet.
+	// The conditions describe upgrades to the content of the SidecarSet, not to the last good revision.
 	plan.FalseConditions, plan.TrueConditions = nil, nil
 	if plan.Ended() || plan.Phase == protocol.PhaseNotUpdate {
 		if plan.Message = p.quarantine.Message(); plan.Phase == protocol.PhaseNotUpdate && plan.Counts.Remaining > 0 {

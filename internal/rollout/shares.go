@@ -2,9 +2,8 @@ package rollout
 
 import "sort"
 
-// Claim is the claim of one SidecarSet on the slots of the cluster-wide limit. Used is the number
-// of slots that the SidecarSet uses. Want is the number of slots that the SidecarSet wants. The
-// SidecarSet keeps the slots that it uses, even above the limit.
+// Claim is the claim of one SidecarSet on the slots of the cluster-wide limit. Used is the number of slots in
+// use, and Want is the number of wanted slots. The SidecarSet keeps its used slots, even above the limit.
 type Claim struct {
 	Used, Want int
 }

@@ -31,7 +31,7 @@ func TestSpec7_5_TheClusterWideLimitIsDividedMaxMinFairly(t *testing.T) {
 	}
 }
 
-// slotBySlot assigns each slot to the claim with the fewest slots.
+// slotBySlot assigns each slot to the claim with the fewest slots among the claims that want more slots.
 func slotBySlot(limit int, claims []Claim) []int {
 	shares := make([]int, len(claims))
 	for i, claim := range claims {

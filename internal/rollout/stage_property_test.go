@@ -60,8 +60,8 @@ func (s *simulation) selects(pod *Pod) bool {
 	return s.set.Spec.UpdateStrategy.Selector == nil || pod.Labels["zone"] != "z-2"
 }
 
-// upTo returns the number of pods up to which the current step upgrades (SPEC §11.2), from the
-// pods of the cluster and without the planner.
+// upTo returns the number of pods up to which the current step upgrades (SPEC §11.2). upTo does not use the
+// planner.
 func (s *simulation) upTo() int {
 	updated, outdated := 0, 0
 	for i := range s.pods {
@@ -79,7 +79,7 @@ func (s *simulation) upTo() int {
 	return percentOf(s.stage.Step.UpTo.StrVal, updated+min(outdated, withinPartition))
 }
 
-// assertWithinStep checks the pods after an upgrade.
+// assertWithinStep checks the pods against the current step and the update selector.
 func (s *simulation) assertWithinStep(t *testing.T) {
 	t.Helper()
 	for i := range s.pods {
@@ -125,7 +125,7 @@ func TestSpec11_2_StepsAreKeptAtEveryInstantInAnyPopulation(t *testing.T) {
 				require.Empty(t, left, "seed %d: a step that is reached", seed)
 			}
 			if s.random.IntN(2) == 0 {
-				// Refills keep the step even if the batch has more pods.
+				// Refills stay within the step even if the batch has more pods.
 				left = s.everyPod()
 			}
 			for range s.random.IntN(3) {

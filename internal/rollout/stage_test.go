@@ -119,8 +119,8 @@ func TestSpec7_8_APodThatWaitsDoesNotStopAStep(t *testing.T) {
 	assert.Equal(t, protocol.PhaseStepReached, plan.Phase)
 }
 
-// The content differs in more than images, and the new twin of an earlier version crashes. Such a rollout
-// upgrades no pod, so recreated pods get the newest content.
+// Two pods differ in more than images. In one of these pods, the new twin of an earlier version crashes. No pod
+// can be upgraded in place, so the rollout must not wait for a hot upgrade.
 func TestSpec7_7_AHotUpgradeToAnEarlierVersionKeepsNoRolloutOpen(t *testing.T) {
 	crashing := old
 	crashing.Migrating, crashing.Upgradable, crashing.Ready = true, false, false
@@ -143,7 +143,7 @@ func TestSpec7_7_AHotUpgradeToAnEarlierVersionKeepsNoRolloutOpen(t *testing.T) {
 	}
 }
 
-// The update selector leaves out pod a, whose hot upgrade to an earlier version does not end.
+// Pod a is not upgradable, and its hot upgrade to an earlier version does not end.
 func TestSpec11_2_AHotUpgradeToAnotherVersionDoesNotStopAStep(t *testing.T) {
 	migrating := old
 	migrating.Migrating, migrating.Upgradable, migrating.Ready = true, false, false

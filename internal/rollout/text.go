@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// FormatDuration formats a duration without the units at the end that are 0, such as 10m and 1h5m.
+// FormatDuration formats a duration without zero units at the end, such as 10m instead of 10m0s.
 func FormatDuration(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {

@@ -98,7 +98,7 @@ func (m *Most) observe(pods []rollout.Pod, domain func(node string) string) int 
 	return unavailable
 }
 
-// addPlan adds the numbers of the first plan.
+// addPlan adds the numbers of the first plan, and notes about the assumptions of the simulation.
 func (r *Result) addPlan(set *v1alpha1.SidecarSet, plan *rollout.Plan) {
 	r.Pods, r.ToUpgrade, r.MaxUnavailablePods, r.MaxUnavailable = plan.Counts.Matched, plan.Counts.Remaining, plan.MaxUnavailable, "1"
 	if value := set.Spec.UpdateStrategy.MaxUnavailable; value != nil {

@@ -44,8 +44,8 @@ type Input struct {
 	Fail int
 }
 
-// Run simulates a rollout until the rollout ends, or until the rollout would wait without an end. Run returns
-// an error if ctx is cancelled before.
+// Run simulates a rollout until the rollout ends, or would wait forever. Run returns an error if the input is
+// invalid, or if ctx is cancelled before the end.
 func Run(ctx context.Context, in *Input) (*Result, error) {
 	s, err := newSimulation(in)
 	if err != nil {
@@ -182,12 +182,12 @@ func (s *simulation) advance() error {
 	return nil
 }
 
-// upgrade upgrades the pods of a plan.
 func (s *simulation) upgrade(plan *rollout.Plan) {
 	for _, selected := range plan.Pods {
 		pod := s.byName[selected.PodReference]
 		if pod.UnavailableBefore = !pod.Ready && !pod.UnavailableByUpgrade(); !pod.Ready {
-			// The present statuses are about the version before the upgrade.
+			// The present container statuses are from before the upgrade, and would show a failure of the new
+			// version.
 			upgraded := *pod.Pod
 			upgraded.Status.ContainerStatuses, upgraded.Status.InitContainerStatuses = nil, nil
 			pod.Pod = &upgraded
@@ -343,7 +343,7 @@ func (s *simulation) end(plan *rollout.Plan) {
 	s.finish(reason, "")
 }
 
-// stop ends the simulation of a rollout that would wait without an end.
+// stop ends the simulation of a rollout that would wait forever.
 func (s *simulation) stop(reason string) {
 	step := cmp.Or(s.title(), "the rollout")
 	s.finish("does not end: "+reason, step+" ")

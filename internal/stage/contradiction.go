@@ -6,9 +6,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// Contradiction returns a label on which the requirements of a selector exclude each other, so that the
-// selector selects nothing, such as tier in tier=edge,tier=core. The result is empty if there is no such
-// label.
+// Contradiction returns the key of a label whose requirements exclude each other, such as tier in
+// tier=edge,tier=core. A selector with such requirements selects nothing. The result is empty if there is no
+// such label.
 func Contradiction(requirements labels.Requirements) string {
 	allowed, absent, required := map[string]sets.Set[string]{}, sets.New[string](), sets.New[string]()
 	for i := range requirements {

@@ -22,9 +22,9 @@ func FreezeFor(set *v1alpha1.SidecarSet, s *protocol.Stage, freezes []outriggerv
 	return FreezeOf(set, freezes, now)
 }
 
-// FreezeOf returns the RolloutFreeze that stops the upgrades of a SidecarSet at the time now, or nil. Of
-// several freezes, FreezeOf returns the freeze that ends last. Of several freezes with the same end, FreezeOf
-// returns the freeze with the first name.
+// FreezeOf returns the RolloutFreeze that stops the upgrades of a SidecarSet at the time now, or nil. If
+// several freezes apply, FreezeOf returns the freeze that ends last. If several freezes end last, FreezeOf
+// returns the first of these freezes by name.
 func FreezeOf(set *v1alpha1.SidecarSet, freezes []outriggerv1.RolloutFreeze, now time.Time) *outriggerv1.RolloutFreeze {
 	var found *outriggerv1.RolloutFreeze
 	for i := range freezes {

@@ -54,12 +54,12 @@ func definitionOf(recorded *v1alpha1.StageGate) outriggerv1.RolloutGate {
 	return gate
 }
 
-// gatesToStatus records the gates of a stage.
+// gatesToStatus records the gates of a stage in status.
 func gatesToStatus(recorded *v1alpha1.RolloutStage, s *protocol.Stage) {
 	recorded.GateAttempt = int32(s.GateAttempt)
 	for i := range s.Step.Gates {
 		state := s.StateOf(s.Step.Gates[i].Name)
-		definition, _ := json.Marshal(&s.Step.Gates[i]) // strings and durations, which JSON can express
+		definition, _ := json.Marshal(&s.Step.Gates[i]) // cannot fail, because a gate has only strings and durations
 		gate := v1alpha1.StageGate{
 			Name: s.Step.Gates[i].Name, Definition: string(definition), Phase: string(state.Phase), Message: state.Message,
 			Samples: int32(state.Samples), FailedSamples: int32(state.Failed), InconclusiveSamples: int32(state.Inconclusive),

@@ -10,11 +10,11 @@ import (
 	"github.com/outrigger/outrigger/internal/inject"
 )
 
-// Former returns the revision for new pods that do not get the current content of a SidecarSet (SPEC
-// §11.5). During and after a rollback, Former returns the revision of the rollback, also for the pods
-// that get no pinned revision. Otherwise, Former returns the last good revision. Former returns nil
-// if no RolloutPolicy can withhold the current content from a new pod, or if no good revision exists.
-// set is completed.
+// Former returns the revision for new pods that do not get the current content of a SidecarSet (SPEC §11.5).
+// During and after a rollback, Former returns the revision of the rollback, even if injection is pinned,
+// because some pods may not get the pinned revision. Otherwise, Former returns the last good revision. Former
+// returns nil if no RolloutPolicy can withhold the current content from a new pod, or if no good revision
+// exists. set must be a result of revision.Completed.
 func Former(set *v1alpha1.SidecarSet) *v1alpha1.GoodRevision {
 	if q := QuarantineOf(set); q != nil {
 		return &v1alpha1.GoodRevision{Revision: q.Revision}
@@ -42,9 +42,9 @@ func Complete(set *v1alpha1.SidecarSet) bool {
 	return set.ProgressingReason() == v1alpha1.ReasonRolloutComplete
 }
 
-// NewPods returns, for a SidecarSet that has a former revision, the share of the new pods that get the
-// current content (SPEC §11.5). If NewPods returns an error, the share is empty, so that no new pod gets
-// content that a policy may delay.
+// NewPods returns the share of the new pods that get the current content of a SidecarSet with a former revision
+// (SPEC §11.5). If NewPods returns an error, the share is empty, so that no new pod gets content that a policy
+// may delay.
 func NewPods(set *v1alpha1.SidecarSet, policies []outriggerv1.RolloutPolicy) (inject.Share, error) {
 	current := OfStatus(set)
 	switch {

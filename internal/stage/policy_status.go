@@ -9,10 +9,11 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// maxNames is the number of names in the status of a RolloutPolicy.
+// maxNames limits the names in the status of a RolloutPolicy.
 const maxNames = 100
 
-// Statuses returns the status of each policy, in the order of the policies.
+// Statuses returns the status of each policy, in the order of the policies. Statuses returns an error if a
+// policy has an invalid selector.
 func Statuses(sets []v1alpha1.SidecarSet, policies []outriggerv1.RolloutPolicy) ([]outriggerv1.RolloutPolicyStatus, error) {
 	names := map[string][]string{}
 	for i := range sets {

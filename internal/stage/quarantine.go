@@ -18,8 +18,8 @@ func QuarantineOf(set *v1alpha1.SidecarSet) *v1alpha1.RolloutQuarantine {
 	return rollout.Quarantine
 }
 
-// RollsBack returns the quarantine if a run with this stage rolls back the generation, or nil. A quarantine
-// of an earlier generation applies after Resolve has compared the hash of the quarantine with the content.
+// RollsBack returns the quarantine if a run with this stage rolls back the generation, or nil. A quarantine of
+// an earlier generation applies only after Resolve has compared the hash of the quarantine with the content.
 func RollsBack(s *protocol.Stage, generation int64) *protocol.Quarantine {
 	if s == nil || s.Generation != generation {
 		return nil
@@ -28,8 +28,8 @@ func RollsBack(s *protocol.Stage, generation int64) *protocol.Quarantine {
 }
 
 // Target returns the SidecarSet whose content a rollback gives to pods: a copy of set with the content of the
-// recorded revision. The copy has no partition, update selector or scatter, because these settings do not
-// apply to a rollback.
+// recorded revision. The copy has no partition, update selector or scatter, because these settings do not apply
+// to a rollback. Target returns an error if the content cannot be read.
 func Target(set *v1alpha1.SidecarSet, recorded *appsv1.ControllerRevision) (*v1alpha1.SidecarSet, error) {
 	target, err := revision.WithContentOf(set, recorded)
 	if err != nil {

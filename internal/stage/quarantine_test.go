@@ -90,7 +90,7 @@ func TestSpec11_12_AStageOfOtherContentWithTheSameGenerationEnds(t *testing.T) {
 	next, err := Resolve(set, s, nil)
 	require.NoError(t, err)
 	assert.Equal(t, &protocol.Stage{Generation: 4, Hash: "better", Done: true}, next)
-	s.Hash = "" // the stage of an older worker
+	s.Hash = "" // Older workers do not write the hash.
 	assert.True(t, Decided(set, s))
 }
 

@@ -43,7 +43,8 @@ func compare(a, b *outriggerv1.RolloutPolicy) int {
 // Resolve returns the stage of the next plan of a SidecarSet. Resolve keeps a step that has begun, and
 // otherwise reads the next step from the policy that applies (SPEC 11.2.6). From the stage of an earlier
 // generation, Resolve keeps only the quarantine, the abort or the retry of the same content. If no policy
-// applies, the result is a stage without a limit, or nil if current is nil.
+// applies, the result is a stage without a limit, or nil if current is nil. If a policy has an invalid
+// selector, Resolve returns an error, except for an aborted rollout.
 func Resolve(set *v1alpha1.SidecarSet, current *protocol.Stage, policies []outriggerv1.RolloutPolicy) (*protocol.Stage, error) {
 	if Decided(set, current) {
 		return current, nil
@@ -153,7 +154,7 @@ func durationOf(d *metav1.Duration) time.Duration {
 
 // Allowed returns the number of the remaining pods that the rollout may upgrade in the current step (SPEC
 // §11.2.1). updated is the number of pods that are updated already. Without a step, all remaining pods are
-// allowed. In a reached step, no pods are allowed.
+// allowed. In a reached step, no pods are allowed. Allowed returns an error if upTo of the step is invalid.
 func Allowed(s *protocol.Stage, updated, remaining int) (int, error) {
 	switch {
 	case !s.Limits():
@@ -168,8 +169,9 @@ func Allowed(s *protocol.Stage, updated, remaining int) (int, error) {
 	return min(max(upTo-updated, 0), remaining), nil
 }
 
-// MaxFailed returns the number of failed pods above which a rollout has failed (SPEC §11.6). pods is the
-// number of pods of the rollout. limited is false if the stage has no limit.
+// MaxFailed returns the number of failed pods above which a rollout has failed (SPEC §11.6). pods is the number
+// of pods of the rollout. limited is false if the stage has no limit. MaxFailed returns an error if the limit
+// is invalid.
 func MaxFailed(s *protocol.Stage, pods int) (limit int, limited bool, err error) {
 	if !s.Limits() || s.Step.MaxFailed == nil {
 		return 0, false, nil

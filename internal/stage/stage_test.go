@@ -177,7 +177,7 @@ func TestSpec11_4_AStageWithoutAStepIsNoStage(t *testing.T) {
 	}
 }
 
-// The operator writes status if it differs from the stored status.
+// The operator writes status only if status differs from the stored status.
 func TestSpec11_4_ARecordedStageEqualsItsStoredForm(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 678000789, time.UTC)
 	s := &protocol.Stage{Generation: 4, Policy: "a", Steps: 3, Reached: &at, Step: &protocol.Step{UpTo: intstr.FromInt32(1), Bake: time.Hour}}
@@ -220,7 +220,6 @@ func TestSpec11_6_ALimitOfFailedPodsCoversAllPods(t *testing.T) {
 	}
 }
 
-// After a promotion of the last step, the other limits of the policy still apply.
 func TestSpec11_3_TheOtherLimitsOfAPolicyApplyAfterThePromotionOfItsLastStep(t *testing.T) {
 	for name, c := range map[string]struct {
 		limit func(*outriggerv1.RolloutPolicySpec)

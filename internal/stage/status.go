@@ -96,8 +96,8 @@ func ToStatus(set *v1alpha1.SidecarSet, s *protocol.Stage) {
 		gatesToStatus(recorded, s)
 	}
 	if s.Reached != nil {
-		// The stored time has microseconds. A finer time would differ from the stored time, and would cause a
-		// write each time.
+		// The API server stores microseconds. A finer time would always differ from the stored time, so each
+		// reconcile would write status.
 		recorded.ReachedAt = new(metav1.NewMicroTime(s.Reached.UTC().Truncate(time.Microsecond)))
 	}
 	if s.Approval != nil {

@@ -12,8 +12,9 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// Open reports whether one of the windows of a step is open (SPEC §11.8). Without windows, open is always
-// true. If no window is open, opens is the time of the next opening, or zero if no window opens again.
+// Open reports whether one of the windows of a step is open (SPEC §11.8). Without windows, open is always true.
+// If no window is open, opens is the time of the next opening, or zero if no window opens again. Open returns
+// an error if a window is invalid.
 //
 // A schedule is evaluated on the wall clock of its time zone, and a duration is absolute. If the
 // change to daylight-saving time skips the start of a window, the window does not open on this day.

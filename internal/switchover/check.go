@@ -40,7 +40,7 @@ type Check struct {
 	report Report
 }
 
-// New begins a check.
+// New begins a check of facts. The caller adds the pods with Add, and then calls Report.
 func New(facts Facts) *Check {
 	c := &Check{facts: facts, pods: map[string]*setPods{}}
 	slices.SortFunc(c.facts.Sets, func(a, b v1alpha1.SidecarSet) int { return strings.Compare(a.Name, b.Name) })

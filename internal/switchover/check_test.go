@@ -209,7 +209,7 @@ func TestProblemsOfPods(t *testing.T) {
 	assert.Len(t, report.about("paused"), 1)
 }
 
-// A switch to OpenKruise in the middle of a step would upgrade all remaining pods.
+// A switchover to OpenKruise in the middle of a step would upgrade all remaining pods.
 func TestStepsThatHaveNotEnded(t *testing.T) {
 	inStep := func(set *v1alpha1.SidecarSet) {
 		set.Status.Rollout = &v1alpha1.RolloutStatus{Generation: set.Generation, Policy: "canary", Stage: &v1alpha1.RolloutStage{Step: 2, Steps: 3}}

@@ -42,7 +42,7 @@ func (t *tally) add(pod *corev1.Pod, detail string) {
 	t.pods++
 }
 
-// problem is a problem of a pod.
+// problem identifies a problem of a pod. Its values are the indexes of setPods.problems.
 type problem int
 
 const (

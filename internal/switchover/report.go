@@ -81,7 +81,7 @@ func (r *Report) sort() {
 	})
 }
 
-// Write writes the report as text.
+// Write writes the report as text, and returns the error of out.
 func (r *Report) Write(out io.Writer) error {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s; %s with sidecars, %d of %d up to date\n", rollout.Count(r.Sets, "SidecarSet"), rollout.Count(r.Pods, "pod"), r.Updated, r.Matched)

@@ -30,7 +30,8 @@ func (c *Check) checkHashes(set *v1alpha1.SidecarSet) {
 	}
 }
 
-// checkPin checks the revision that injection is pinned to.
+// checkPin reports a pin to a missing revision, and a pin with policy Partial, because OpenKruise selects the
+// pods at random.
 func (c *Check) checkPin(set *v1alpha1.SidecarSet) {
 	name, version := revision.Pin(set)
 	if name == "" && version == "" {

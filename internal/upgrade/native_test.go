@@ -12,8 +12,8 @@ import (
 	"github.com/outrigger/outrigger/internal/record"
 )
 
-// nativePod was injected with an ordinary init container, a native sidecar and a container. The
-// app has another native sidecar.
+// nativePod returns a pod that was injected with an ordinary init container, a native sidecar and a container.
+// The app has another native sidecar.
 func nativePod() *corev1.Pod {
 	pod := injected()
 	always := new(corev1.ContainerRestartPolicyAlways)
@@ -66,8 +66,8 @@ func TestSpec9_1_NativeSidecarsGetTheirImagesInTheSameWrite(t *testing.T) {
 	assert.True(t, state(t, pod, target).Converged())
 }
 
-// A kubelet before 1.33 does not start the new image of the native sidecar. The image of the
-// container cannot be pulled, and the next version changes only this image.
+// A kubelet before 1.33 does not start the new image of the native sidecar. The image of container z cannot be
+// pulled, and the next version changes only this image.
 func TestSpec9_1_APendingNativeSidecarTakesASlotAfterTheNextUpgrade(t *testing.T) {
 	broken := nativeTarget("mesh:2")
 	patch, err := Patch(nativePod(), broken, now)

@@ -23,7 +23,7 @@ type Target struct {
 	// SetVersion is the resourceVersion of the SidecarSet. Upgraded twins get SetVersion as their
 	// version.
 	SetVersion string
-	// Metadata is written together with the images.
+	// Metadata contains the annotations that are written together with the images.
 	Metadata []v1alpha1.SidecarSetPatchPodMetadata
 }
 
@@ -33,10 +33,10 @@ type patchContainer struct {
 	Image string `json:"image"`
 }
 
-// Patch returns the strategic merge patch that upgrades a pod in one write. The patch sets new images for
-// cold and native sidecars, and for the standby twins of hot sidecars. The pod may differ from the target
-// only in images, or must have been resized to the target. Ordinary init containers keep their images (SPEC
-// §9.1).
+// Patch returns the strategic merge patch that upgrades a pod in one write. The patch sets new images for cold
+// and native sidecars, and for the standby twins of hot sidecars. The pod may differ from the target only in
+// images, or must have been resized to the target. Ordinary init containers keep their images (SPEC §9.1).
+// Patch returns an error if an annotation of the pod cannot be parsed.
 func Patch(pod *corev1.Pod, target Target, now metav1.Time) ([]byte, error) {
 	patch, err := upgradeOf(pod, target, now)
 	return patch, about(pod, err)

@@ -20,8 +20,8 @@ func ValidateConflicts(set *v1alpha1.SidecarSet, others []v1alpha1.SidecarSet, r
 	return validateConflicts(set, others, revisions, false)
 }
 
-// validateConflicts is ValidateConflicts. If all is set, the result contains the conflicts of each content.
-// Otherwise, the result contains each conflict once, even if several contents have the conflict.
+// validateConflicts implements ValidateConflicts. If all is set, the result contains the conflicts of each
+// content. Otherwise, the result contains each conflict once, even if several contents have the conflict.
 func validateConflicts(set *v1alpha1.SidecarSet, others []v1alpha1.SidecarSet, revisions []appsv1.ControllerRevision, all bool) field.ErrorList {
 	var errs field.ErrorList
 	ours := contentsOf(set, revisions)

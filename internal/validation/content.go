@@ -10,7 +10,8 @@ import (
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
-// content is a content of a SidecarSet that new pods can get.
+// content is the current content of a SidecarSet, or the content of its pinned revision. New pods can get
+// either content.
 type content struct {
 	set  string
 	spec *v1alpha1.SidecarSetSpec

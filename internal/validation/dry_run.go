@@ -16,9 +16,9 @@ import (
 	"github.com/outrigger/outrigger/internal/podstate"
 )
 
-// DryRunPod is a pod with only the containers, init containers, volumes and pull secrets of a
-// SidecarSet. If Kubernetes rejects the pod, the SidecarSet is rejected (SPEC §5). The pod is
-// untyped, so that it includes unknown fields.
+// DryRunPod is a pod with only the containers, init containers, volumes and pull secrets of a SidecarSet. If
+// Kubernetes rejects the pod, the webhook rejects the SidecarSet (SPEC §5). The pod is untyped, so that it
+// includes unknown fields.
 type DryRunPod struct {
 	// Spec is the pod's spec.
 	Spec map[string]any
@@ -26,7 +26,7 @@ type DryRunPod struct {
 	origins []origin
 }
 
-// origin is a container of a SidecarSet.
+// origin identifies the container of a SidecarSet from which a container of the pod is built.
 type origin struct {
 	index int
 	// standby is set for the twin with the empty image.
@@ -41,7 +41,7 @@ func NewDryRunPod(spec map[string]any) *DryRunPod {
 		return nil
 	}
 	pod := &DryRunPod{Spec: map[string]any{
-		// The SidecarSet does not mount a token.
+		// Without this field, the API server would add the mount of a token to each container.
 		"automountServiceAccountToken": false,
 	}}
 	pod.addContainers(containers)
@@ -61,8 +61,8 @@ func NewDryRunPod(spec map[string]any) *DryRunPod {
 	return pod
 }
 
-// permit sets the fields of the pod that Kubernetes requires for some containers. The pods of the cluster decide
-// whether these fields are set.
+// permit sets the fields of the pod that Kubernetes requires for some containers. The pods of the cluster may
+// set these fields.
 func (p *DryRunPod) permit(containers []map[string]any) {
 	for _, container := range containers {
 		context, _ := container["securityContext"].(map[string]any)
@@ -90,7 +90,7 @@ func (p *DryRunPod) permitSleep(container map[string]any) {
 	}
 }
 
-// removeStandbyPorts removes the ports of standby twins in the network of the host (SPEC 4.8.4).
+// removeStandbyPorts removes the ports of standby twins for a pod with hostNetwork (SPEC 4.8.4).
 func (p *DryRunPod) removeStandbyPorts() {
 	containers, _ := p.Spec["containers"].([]any)
 	for i, of := range p.origins {
@@ -144,7 +144,7 @@ func coreContainer(sidecar map[string]any) map[string]any {
 	return core
 }
 
-// placeholder returns a container that takes the place of the app.
+// placeholder returns an app container, because Kubernetes rejects a pod without containers.
 func placeholder(initContainers []map[string]any) map[string]any {
 	name := "app"
 	for slices.ContainsFunc(initContainers, func(c map[string]any) bool { return c["name"] == name }) {

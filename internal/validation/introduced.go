@@ -10,8 +10,9 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// Introduced returns the causes that an update introduces. A cause that existed before, at the
-// same path and about the same value, is not introduced.
+// Introduced returns the causes that an update introduces. found is about the new SidecarSet, and before is
+// about the stored SidecarSet. A cause that existed before, at the same path and about the same value, is not
+// introduced.
 func (r *Ratchet) Introduced(found, before []metav1.StatusCause) []metav1.StatusCause {
 	if r.old == nil || len(before) == 0 {
 		return found

@@ -27,7 +27,7 @@ func validatePatches(set *v1alpha1.SidecarSet, at *field.Path) field.ErrorList {
 			v1alpha1.SidecarSetOverwritePatchPolicy, v1alpha1.SidecarSetMergePatchJSONPolicy)...)
 		for _, key := range slices.Sorted(maps.Keys(patch.Annotations)) {
 			keyPath := path.Child("annotations").Key(key)
-			for _, problem := range validation.IsQualifiedName(strings.ToLower(key)) { // as for annotations of pods
+			for _, problem := range validation.IsQualifiedName(strings.ToLower(key)) { // as Kubernetes does
 				errs = append(errs, field.Invalid(keyPath, key, problem))
 			}
 			if seen.Has(key) {
@@ -52,8 +52,8 @@ type whitelistRule struct {
 	keys []*regexp.Regexp
 }
 
-// ParseWhitelist reads the value of v1alpha1.MetadataWhitelistKey in the configuration. An
-// empty value allows nothing.
+// ParseWhitelist reads the value of v1alpha1.MetadataWhitelistKey in the configuration. An empty value allows
+// nothing. ParseWhitelist returns an error for invalid JSON, selectors and expressions.
 func ParseWhitelist(value string) (*Whitelist, error) {
 	var written struct {
 		Rules []struct {

@@ -40,7 +40,7 @@ func defaulted(set *v1alpha1.SidecarSet) *v1alpha1.SidecarSet {
 	return set
 }
 
-// NeedsOthers reports whether Conflicts can find errors.
+// NeedsOthers reports whether Conflicts can find new errors. Otherwise, the caller need not call Conflicts.
 func (r *Ratchet) NeedsOthers() bool {
 	if r.old == nil {
 		return true
@@ -66,17 +66,18 @@ func (r *Ratchet) PinnedAmong(others []v1alpha1.SidecarSet) []string {
 	return names
 }
 
-// Conflicts adds conflicts with other SidecarSets. Former conflicts are accepted only if the scope stays the
-// same. revisions must contain the revisions of the SidecarSets that PinnedAmong returns.
+// Conflicts adds conflicts with other SidecarSets. Conflicts of the stored SidecarSet are accepted only if the
+// scope stays the same. revisions must contain the revisions of the SidecarSets that PinnedAmong returns.
 func (r *Ratchet) Conflicts(others []v1alpha1.SidecarSet, revisions []appsv1.ControllerRevision) {
 	r.found = append(r.found, ValidateConflicts(r.set, others, revisions)...)
 	if r.old != nil && sameScope(&r.set.Spec, &r.old.Spec) {
-		// An update may remove a conflict of the current content that a pinned revision keeps.
+		// The conflicts of each content are known, because an update may repair the current content while the
+		// pinned revision keeps the same conflict.
 		r.before = append(r.before, validateConflicts(r.old, others, revisions, true)...)
 	}
 }
 
-// NeedsWhitelist reports whether Metadata can find errors.
+// NeedsWhitelist reports whether Metadata can find new errors. Otherwise, the caller need not call Metadata.
 func (r *Ratchet) NeedsWhitelist() bool {
 	patches := r.set.Spec.PatchPodMetadata
 	return len(patches) > 0 && (r.old == nil || differ(patches, r.old.Spec.PatchPodMetadata))
@@ -94,7 +95,7 @@ func (r *Ratchet) Metadata(whitelist *Whitelist) {
 	}
 }
 
-// NeedsRevisions reports whether Pinned can find errors.
+// NeedsRevisions reports whether Pinned can find new errors. Otherwise, the caller need not call Pinned.
 func (r *Ratchet) NeedsRevisions() bool {
 	pin := r.set.Spec.InjectionStrategy.Revision
 	return pin != nil && (r.old == nil || differ(pin, r.old.Spec.InjectionStrategy.Revision))
@@ -108,7 +109,7 @@ func (r *Ratchet) Pinned(listed []appsv1.ControllerRevision) {
 	}
 }
 
-// Rejected returns the causes, found so far, to reject the SidecarSet.
+// Rejected returns the causes, among the errors found so far, for which the webhook rejects the SidecarSet.
 func (r *Ratchet) Rejected() []metav1.StatusCause {
 	return r.Introduced(Causes(r.found), Causes(r.before))
 }

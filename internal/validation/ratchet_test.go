@@ -13,7 +13,7 @@ import (
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
-// brakes are the changes that are always accepted.
+// brakes are changes that are always accepted, even if the stored SidecarSet violates a rule.
 var brakes = []string{
 	`spec: {updateStrategy: {paused: true}}`,
 	`spec: {injectionStrategy: {paused: true}}`,
@@ -22,8 +22,8 @@ var brakes = []string{
 	`metadata: {labels: {apps.kruise.io/sidecarset-custom-version: two}}`,
 }
 
-// checkBrakes checks that a SidecarSet that violates a newer rule can be paused, without reading
-// other objects.
+// checkBrakes checks that a Ratchet accepts all brakes for a SidecarSet that violates a newer rule, and needs
+// no other objects.
 func checkBrakes(t *testing.T, stored *v1alpha1.SidecarSet, description string) {
 	t.Helper()
 	changes := brakes

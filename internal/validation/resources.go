@@ -47,7 +47,7 @@ func validateExpression(text, variable string, at *field.Path) field.ErrorList {
 		return nil
 	}
 	if _, err := expression.Parse(text, variable); err != nil {
-		// Only the inner error is used. Otherwise, the message would contain the text twice.
+		// The outer error and field.Invalid both contain the text, so only the inner error is used.
 		return field.ErrorList{field.Invalid(at.Child(variable), text, errors.Unwrap(err).Error())}
 	}
 	return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/outrigger/outrigger/internal/inject"
 )
 
-// sidecarChecks checks the containers of both lists, because names are unique in a pod.
+// sidecarChecks checks the containers of both lists together, because names are unique in a pod.
 type sidecarChecks struct {
 	names   sets.Set[string]
 	volumes sets.Set[string]

@@ -82,7 +82,7 @@ func validateSelector(selector *metav1.LabelSelector, at *field.Path) field.Erro
 	return errs
 }
 
-// advised adds a remedy to an error.
+// advised sets a remedy as the detail of an error.
 func advised(err *field.Error, remedy string) *field.Error {
 	err.Detail = remedy
 	return err

@@ -16,7 +16,7 @@ import (
 	"github.com/outrigger/outrigger/internal/defaults"
 )
 
-// base is a valid SidecarSet. Tests merge changes into it (RFC 7396).
+// base is a valid SidecarSet. Tests merge changes into base (RFC 7396).
 const base = `
 metadata: {name: s}
 spec:

@@ -22,10 +22,10 @@ const (
 	checkInterval = time.Second
 	// propagationDelay is the time until all API servers observe a changed definition.
 	propagationDelay = 2 * time.Second
-	// startGracePeriod is short, because a process can work only after the list of SidecarSets. After the
-	// start, minGracePeriod gives the webhook time to restart. Each suspension doubles the grace period, up
-	// to maxGracePeriod. Otherwise, two replicas that disagree on whether the conversion works would patch
-	// the CustomResourceDefinition every few seconds.
+	// startGracePeriod is short, because a process cannot work before the first list of SidecarSets. After the
+	// start, minGracePeriod gives the webhook time to restart. Each suspension doubles the grace period, up to
+	// maxGracePeriod. Otherwise, two replicas that disagree on whether the conversion works would patch the
+	// CustomResourceDefinition every few seconds.
 	startGracePeriod = 3 * time.Second
 	minGracePeriod   = 20 * time.Second
 	maxGracePeriod   = 5 * time.Minute
@@ -35,8 +35,8 @@ const (
 
 // ConversionGuard keeps SidecarSets readable while the conversion webhook does not respond. Every role must
 // read SidecarSets at the start, and the webhook role must read SidecarSets before the role can convert
-// SidecarSets. Only the webhook role runs the guard, because this role already controls the conversion, so
-// that the permission to patch the CustomResourceDefinition adds no power.
+// SidecarSets. Only the webhook role runs the guard. The webhook role already controls the conversion, so the
+// permission to patch the CustomResourceDefinition adds no power.
 type ConversionGuard struct {
 	// client bypasses the cache, because the cache cannot sync without conversion.
 	client client.Client
@@ -57,8 +57,8 @@ func NewConversionGuard(direct client.Client, config *rest.Config, transport *ht
 	return &ConversionGuard{client: direct, readSets: readSets, down: down, clock: clock.RealClock{}, log: log}, nil
 }
 
-// Prepare adds the fields to the CustomResourceDefinition without which a write of a SidecarSet would lose
-// data, and waits until all API servers observe the change. See KeepFields.
+// Prepare adds missing fields to the CustomResourceDefinition, so that a write of a SidecarSet loses no data
+// (see KeepFields). Prepare then waits until all API servers observe the change.
 func (g *ConversionGuard) Prepare(ctx context.Context) {
 	changed, err := KeepFields(ctx, g.client)
 	if err != nil {

@@ -79,7 +79,7 @@ func (u Uninstallation) remove(ctx context.Context, objects []*metav1.PartialObj
 	return nil
 }
 
-// stopConverting suspends the conversion unless another installation owns it.
+// stopConverting suspends the conversion, unless the conversion belongs to another installation.
 func (u Uninstallation) stopConverting(ctx context.Context) error {
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		definition, err := Get(ctx, u.Client)

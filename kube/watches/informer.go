@@ -17,11 +17,11 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// backoffReset is the uptime after which the backoff starts again from its first wait.
+// backoffReset is the uptime after which the backoff starts again with the first delay.
 const backoffReset = 2 * time.Minute
 
-// newBackoff returns the waits between two attempts to reconnect. The backoff of the reflector has waits of
-// up to a minute, so that caches would stay stale long after the API server responds again.
+// newBackoff returns the delays between the attempts to reconnect. The default backoff of the reflector waits
+// up to a minute, so caches would stay stale long after the API server responds again.
 func newBackoff() wait.DelayFunc {
 	backoff := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Cap: 800 * time.Millisecond, Jitter: 0.25, Steps: math.MaxInt32}
 	return backoff.DelayWithReset(clock.RealClock{}, backoffReset)
@@ -76,8 +76,8 @@ func (a *reflectorAdapter) list(ctx context.Context, options metav1.ListOptions)
 	return a.monitoredListWatch.list(ctx, options)
 }
 
-// watch retries after refused connections and after throttling, because the reflector would retry these
-// errors with the longer backoff of the reflector.
+// watch retries after refused connections and after throttling, because the reflector would retry these errors
+// with the longer default backoff.
 func (a *reflectorAdapter) watch(ctx context.Context, options metav1.ListOptions) (opened watch.Interface, err error) {
 	if !a.running.Load() {
 		return nil, errNotRunning

@@ -19,9 +19,9 @@ const (
 	// minUptime is the time after which an open watch counts as up. The API server may accept a watch, and
 	// then end the watch with an error immediately. Events also need time to reach the cache.
 	minUptime = time.Second
-	// A list that has been rejected for rejectionGracePeriod is retried only every rejectionBackoff. The
-	// grace period is necessary because an API server rejects lists until the API server has read all roles
-	// and definitions.
+	// A list that has been rejected for rejectionGracePeriod is retried only every rejectionBackoff. The grace
+	// period is necessary because a starting API server rejects lists until its caches contain all roles and
+	// definitions.
 	rejectionGracePeriod = 30 * time.Second
 	rejectionBackoff     = 10 * time.Second
 )
@@ -47,7 +47,7 @@ type monitoredListWatch struct {
 	clock  clock.Clock
 
 	outage atomic.Pointer[outage]
-	// mu orders changes of outage. newest is the number of the newest watch.
+	// mu serializes changes of outage. newest is the number of the newest watch.
 	mu            sync.Mutex
 	newest        int
 	rejectedSince time.Time
@@ -74,8 +74,8 @@ func (w *monitoredListWatch) down() (time.Duration, error) {
 	return now.Sub(current.since), current.cause
 }
 
-// list delays the return of an error that has lasted for rejectionGracePeriod, because the reflector retries
-// within a second.
+// list delays the return of an error that has lasted for rejectionGracePeriod, because the reflector would
+// retry within a second.
 func (w *monitoredListWatch) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	list, err := w.lists.ListWithContext(ctx, options)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/outrigger/outrigger/internal/podstate"
 )
 
-// NewPodTransform returns the transform of cached pods. The transform keeps only the fields that a role
-// reads. Before code reads another field of cached pods, add the field to strip.
+// NewPodTransform returns the transform of cached pods. The transform keeps only the fields that a role reads.
+// If a role reads another field of cached pods, strip must keep the field.
 func NewPodTransform() toolscache.TransformFunc {
 	return (&podTransform{pool: newStringPool()}).strip
 }
@@ -77,7 +77,7 @@ func windows(pod *corev1.Pod) *corev1.PodOS {
 	return nil
 }
 
-// gates keeps the readiness gates of a pod that is not ready.
+// gates returns the readiness gates of a pod that is not ready. No role reads the gates of a ready pod.
 func gates(pod *corev1.Pod) []corev1.PodReadinessGate {
 	if podstate.Ready(pod) {
 		return nil
@@ -85,7 +85,7 @@ func gates(pod *corev1.Pod) []corev1.PodReadinessGate {
 	return pod.Spec.ReadinessGates
 }
 
-// controller returns the owner references of a pod without the owners that are not the controller.
+// controller returns the owner references of a pod, but keeps only the reference to the controller.
 func (t *podTransform) controller(pod *corev1.Pod) []metav1.OwnerReference {
 	controller := metav1.GetControllerOfNoCopy(pod)
 	if controller == nil {

@@ -165,7 +165,7 @@ func TestACachedPodTellsWhetherItIsCritical(t *testing.T) {
 	assert.True(t, match.Critical(stripped.(*corev1.Pod)))
 }
 
-// The cache drops the node selector, and spec.os is optional.
+// spec.os is optional, and the cache drops the node selector. The transform therefore sets spec.os.
 func TestACachedPodTellsWhetherItIsOfWindows(t *testing.T) {
 	for name, windows := range map[string]bool{"windows": true, "linux": false} {
 		pod := &corev1.Pod{Spec: corev1.PodSpec{NodeSelector: map[string]string{corev1.LabelOSStable: name}}}

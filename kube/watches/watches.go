@@ -26,7 +26,7 @@ type Watches struct {
 	start  time.Time
 
 	mu sync.RWMutex
-	// kinds contains a watch for each namespace, or one watch for all namespaces.
+	// kinds contains, for each kind, a watch for each namespace, or one watch for all namespaces.
 	kinds map[string][]*monitoredListWatch
 }
 

@@ -124,8 +124,8 @@ func (c *Controller) clean(ctx context.Context, a *outriggerv1.RolloutAction) (r
 	return reconcile.Result{}, nil
 }
 
-// carryOut tries once to carry out the RolloutAction a. read is the time at which the reconcile read a. The
-// action may have been deleted after that.
+// carryOut tries once to carry out the RolloutAction a. read is the time at which the reconcile read a. The run
+// rejects the request a minute after read, because a may be deleted in the meantime.
 func (c *Controller) carryOut(ctx context.Context, a *outriggerv1.RolloutAction, read time.Time) error {
 	set := &v1alpha1.SidecarSet{}
 	switch err := c.Client.Get(ctx, client.ObjectKey{Name: a.Spec.SidecarSet}, set); {

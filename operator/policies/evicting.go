@@ -13,17 +13,17 @@ import (
 	"github.com/outrigger/outrigger/internal/stage"
 )
 
-// Evicting knows the SidecarSets whose outdated pods are evicted (SPEC 13). Evicting is safe for
-// concurrent use.
+// Evicting contains the SidecarSets whose outdated pods are evicted (SPEC 13). Evicting is safe for concurrent
+// use.
 type Evicting struct {
 	// changes receives an event after each change.
 	changes chan<- event.GenericEvent
-	// sets contains true for a SidecarSet whose outdated pods are evicted, and false if this is not known.
+	// sets contains true for a SidecarSet whose outdated pods are evicted, and false for a SidecarSet whose
+	// evictions were not read yet.
 	sets atomic.Pointer[map[string]bool]
 }
 
-// NewEvicting returns an Evicting that knows no SidecarSets yet. changes receives an event after each
-// change.
+// NewEvicting returns an Evicting without SidecarSets. changes receives an event after each change.
 func NewEvicting(changes chan<- event.GenericEvent) *Evicting {
 	return &Evicting{changes: changes}
 }

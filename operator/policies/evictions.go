@@ -78,7 +78,8 @@ func (w *Writer) evictionsOf(ctx context.Context, policy *outriggerv1.RolloutPol
 	woken := w.woken[policy.UID]
 	isNew := func(set types.UID) bool { return !slices.Contains(woken, set) }
 	view, err := w.evictions.Evictions(ctx, startOf(policy), func(view *protocol.EvictionView) bool {
-		// The run may wait for the pods of other SidecarSets, which may never be evicted.
+		// The run may wait for pods of other SidecarSets that are never evicted. The first outdated pods of a
+		// SidecarSet therefore wake the run.
 		return len(sets.outdated) > 0 && view.Remaining == 0 || slices.ContainsFunc(sets.outdated, isNew)
 	})
 	if err != nil || view == nil {

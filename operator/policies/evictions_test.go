@@ -126,7 +126,8 @@ func TestSpec13_5_OutdatedPodsWakeTheRun(t *testing.T) {
 	}
 }
 
-// A pod that is never evicted remains forever.
+// The view counts a pod that is never evicted as remaining. Such a pod must not prevent the wake for another
+// SidecarSet.
 func TestSpec13_5_TheFirstOutdatedPodsOfASidecarSetWakeTheRun(t *testing.T) {
 	r := &recorded{view: &protocol.EvictionView{Remaining: 1}}
 	w := &Writer{evictions: r, left: map[types.UID][]string{}, woken: map[types.UID][]types.UID{}}

@@ -80,8 +80,7 @@ func (c *connection) Throttled() time.Duration {
 	return c.throttle.until.Sub(c.clock.Now())
 }
 
-// unavailable returns an error if Temporal accepts no rollouts. The caller has
-// locked mu.
+// unavailable returns an error if Temporal accepts no rollouts. The caller holds mu.
 func (c *connection) unavailable() error {
 	switch {
 	case c.unreachableErr != nil:

@@ -26,9 +26,8 @@ const (
 	// restart of Temporal.
 	pickupTimeout     = 8 * time.Second
 	pollerGracePeriod = 20 * time.Second
-	// stopMargin is the time after a task was scheduled during which a poll does not prove that the worker
-	// of the poll still runs. Temporal also records the end of a poll, so the worker may have stopped
-	// before Temporal added the task to the queue.
+	// stopMargin is the time after the scheduling of a task in which a poll does not prove that the worker
+	// still runs. Temporal also records the end of a poll, and a worker that stops ends its poll.
 	stopMargin = 2 * time.Second
 	// attemptGracePeriod is the time that an attempt has to last, after several failed attempts,
 	// before the failure counts as over.

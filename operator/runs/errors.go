@@ -63,7 +63,7 @@ func (e endpoint) rejectedError(err error) error {
 	return fmt.Errorf("%s: %w (check that the namespace exists, and that the operator may use the namespace)", message, err)
 }
 
-// concernsOneRun reports whether an error of Temporal says nothing about the calls about other SidecarSets.
+// concernsOneRun reports whether an error of Temporal concerns only the run of one SidecarSet.
 func concernsOneRun(err error) bool {
 	return !isUnknownAttribute(err) && (is[*serviceerror.DataLoss](err) || is[*serviceerror.Internal](err) || is[*serviceerror.InvalidArgument](err))
 }

@@ -15,8 +15,8 @@ const (
 	// between two probes while Temporal does not respond.
 	probeInterval     = 2 * time.Second
 	reconnectInterval = time.Second
-	// rejectionTTL is the time that a rejection is reported without another rejection. rejectionTTL is
-	// longer than the longest delay between two retries of a reconcile.
+	// rejectionTTL is the time for which a rejection is reported if no further rejection follows. rejectionTTL
+	// is longer than the longest delay between two retries of a reconcile.
 	rejectionTTL = 30 * time.Second
 )
 

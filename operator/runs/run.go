@@ -12,8 +12,8 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// firstTask is the length of a history at the end of the first task of the run. These four events
-// are the start of the run, and the schedule, the start and the completion of the task.
+// firstTask is the number of events in the history after the first workflow task: the start of the run, and the
+// schedule, the start and the completion of the task.
 const firstTask = 4
 
 // Run is the newest run of a SidecarSet, as Temporal describes it.
@@ -100,7 +100,7 @@ func Read(payloads converter.DataConverter, info *workflow.WorkflowExecutionInfo
 	if err := payloads.FromPayload(memo[protocol.StageMemo], &r.Stage); err != nil {
 		r.Unreadable = fmt.Errorf("memo %s: %w", protocol.StageMemo, err)
 	}
-	// An error is ignored, because the fleet gives the permit again.
+	// The error is ignored, because the fleet grants the permit again.
 	_ = payloads.FromPayload(memo[protocol.PermitMemo], &r.Permit)
 	if err := payloads.FromPayload(memo[protocol.ResumeMemo], &r.Resumed); err != nil {
 		r.Resumed = &protocol.Pause{} // only the name and the reason in an event are missing

@@ -57,7 +57,7 @@ func TestBusyWorkflowsAreNoThrottle(t *testing.T) {
 	assert.False(t, temporal.IsUnreachable(serviceerror.NewResourceExhausted(enums.RESOURCE_EXHAUSTED_CAUSE_RPS_LIMIT, "much")))
 }
 
-// newClientOn connects to a separate Temporal server.
+// newClientOn starts a Temporal server with the given dynamic config, and returns a client of the server.
 func newClientOn(t *testing.T, settings ...string) *Client {
 	var options testsuite.DevServerOptions
 	for _, setting := range settings {
@@ -96,8 +96,8 @@ func TestSpec8_AThrottlingTemporalIsDistinguishedFromAnUnreachableOne(t *testing
 	}, soon, tick)
 }
 
-// throttlingFrontend accepts connections, and rejects each call until the test ends. throttlingFrontend
-// returns the address of the server.
+// throttlingFrontend starts a server that accepts connections, but rejects each call until the test ends.
+// throttlingFrontend returns the address of the server.
 func throttlingFrontend(t *testing.T, cause enums.ResourceExhaustedCause) string {
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -16,9 +16,9 @@ import (
 // updateTimeout limits the wait for the answer to an update.
 const updateTimeout = 5 * time.Second
 
-// These are the errors of an update without an answer. ErrNoRun means that the SidecarSet has no open
-// run, or that the run does not know the update. errLate means that the run rejected the update because of
-// the time NotAfter.
+// These are the errors of an update without an answer. ErrNoRun means that the SidecarSet has no open run, or
+// that the run does not know the update. errLate means that the run received the update after the time NotAfter
+// of the update.
 var (
 	ErrNoRun      = errors.New("the SidecarSet has no open run")
 	ErrUnanswered = errors.New(protocol.NoAnswer)

@@ -36,16 +36,16 @@ import (
 // then, all API servers have observed the definition. propagationTime is also the time between two attempts.
 const propagationTime = 10 * time.Second
 
-// Migrator stores every SidecarSet in the storage version of the definition, and then removes all
-// other versions from status.storedVersions. After the migration, a read of the storage version
-// needs no conversion. The Migrator runs only in the operator that leads, after each change of
-// the definition.
+// Migrator stores every SidecarSet in the storage version of the definition, and then removes all other
+// versions from status.storedVersions. After the migration, a read of the storage version needs no conversion.
+// The Migrator runs only in the leader, after each change of the definition.
 type Migrator struct {
 	// Client reads from the API server, not from a cache.
 	Client client.Client
 	// Clock measures for how long the definition is unchanged.
 	Clock clock.PassiveClock
-	// seen is the definition of the last reconcile, and since is the time since which it is unchanged.
+	// seen is the definition of the last reconcile, and since is the time of the first reconcile with this
+	// definition.
 	seen struct {
 		uid        types.UID
 		generation int64

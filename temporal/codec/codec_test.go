@@ -31,7 +31,7 @@ func write(t *testing.T, path, text string) {
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
-// opened returns a codec, the clock of the codec, and the log of the codec.
+// opened returns a codec with its clock and its log.
 func opened(t *testing.T, options Options) (*Codec, *clocktesting.FakePassiveClock, *bytes.Buffer) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
 	c, err := open(options, clock)

@@ -106,7 +106,7 @@ func TestSpec8_10_EachCommandNamesWhatDoesNotAnswerWhileNothingRollsOut(t *testi
 	page := startPages(t, "127.0.0.1")
 	pod := kubectl(t, "", "get", "pods", "-l=app=unattended", "-o=jsonpath={.items[0].metadata.name}")
 
-	// A former leader, or a restored backup of etcd, has left a fault in the Lease.
+	// A former leader, or a restored backup of etcd, may leave a fault in the Lease.
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		kubectl(t, "", "-n", "kruise-system", "annotate", "lease/outrigger-operator", "--overwrite", v1alpha1.FaultAnnotation+"=WorkerUnavailable: long over")
 		assert.Contains(c, shows(t, "list"), "Workers: long over", "the operator renews the Lease at any time")

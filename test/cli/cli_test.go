@@ -31,8 +31,8 @@ const bin = "../../bin"
 // stack is the cluster that all tests share.
 var stack struct {
 	*cluster.Cluster
-	// keys is the directory of payload keys. The roles use the keys to decrypt payloads. In the tests of
-	// encryption, the roles also use the keys to encrypt payloads.
+	// keys is the directory of payload keys, with which the roles decrypt payloads. Only the tests of encryption
+	// start roles that also encrypt payloads.
 	keys string
 }
 
@@ -257,7 +257,7 @@ func TestARolloutFromTheFirstLookToTheUndo(t *testing.T) {
 	assert.Contains(t, shows(t, "undo", "logs", "--to-revision=3"), "is at revision")
 	assert.Contains(t, shows(t, "open", "logs"), stack.TemporalUI+"/namespaces/default/workflows/sidecarset%2Flogs%2F")
 
-	// Between two runs, the spec pauses the next rollout.
+	// If no run is open, the command pause sets spec.updateStrategy.paused.
 	assert.Equal(t, "sidecarset/logs has no open run; its spec pauses the next rollout (spec.updateStrategy.paused); the spec has no reason, so the reason is not kept\nnext: kubectl sidecarset resume logs\n",
 		shows(t, "pause", "logs", "--reason=later"))
 	setImage(t, "logs", "agent:v2")
@@ -390,7 +390,7 @@ func TestAWatchEndsWithItsSet(t *testing.T) {
 	}()
 	for lines := bufio.NewScanner(read); lines.Scan(); {
 		if strings.Contains(lines.Text(), "Paused") {
-			kubectl(t, "", "delete", "sidecarset", "gone", "--ignore-not-found") // a further line may precede the end
+			kubectl(t, "", "delete", "sidecarset", "gone", "--ignore-not-found") // The plugin may print Paused again.
 		}
 	}
 	require.EqualError(t, <-ended, "SidecarSet gone was deleted")

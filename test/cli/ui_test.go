@@ -161,8 +161,8 @@ func TestSpec8_9_AnotherAddressThanLoopbackNeedsATokenWithRights(t *testing.T) {
 	}
 }
 
-// certificate writes a certificate for 127.0.0.1 and the private key, and returns the paths and a pool with
-// the certificate.
+// certificate writes a certificate for 127.0.0.1 and its private key, and returns the paths and a pool that
+// trusts the certificate.
 func certificate(t *testing.T) (cert, key string, trusted *x509.CertPool) {
 	t.Helper()
 	server := httptest.NewTLSServer(nil)

@@ -59,7 +59,7 @@ func readAnswers(t *testing.T, file string) []answer {
 }
 
 // readRejections returns the fields of the expected rejections, by case and step. The messages are not
-// compared, because the recorded messages of OpenKruise differ from the messages of Outrigger.
+// compared, because OpenKruise and Outrigger have different messages.
 func readRejections(t *testing.T) map[string]map[int]any {
 	raw, err := os.ReadFile("rejections.yaml")
 	require.NoError(t, err)

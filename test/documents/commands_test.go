@@ -127,7 +127,6 @@ func TestEachCommandOfTheDocumentsHasATest(t *testing.T) {
 	}
 }
 
-// testNames returns the names of all tests of the project.
 func testNames(t *testing.T) map[string]bool {
 	t.Helper()
 	names, declaration := map[string]bool{}, regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\)`)

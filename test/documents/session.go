@@ -79,9 +79,9 @@ func matches(want, got string) bool {
 	return regexp.MustCompile("^" + strings.Join(parts, ".*") + "$").MatchString(strings.Join(strings.Fields(got), " "))
 }
 
-// canceledWatch matches a line that kubectl wait sometimes logs. The condition of kubectl wait is met, and
-// kubectl cancels the watch while the reflector reads an event. The kubectl plugin discards the logs of its
-// libraries.
+// canceledWatch matches a line that kubectl wait sometimes logs. When the condition is met, kubectl cancels the
+// watch, even if the reflector is reading an event. The kubectl plugin never prints this line, because the
+// plugin discards the logs of its libraries.
 const canceledWatch = `(?m)^[IW]\d{4} \S+ +\d+ reflector\.go:\d+\] "Warning: watch ended with error" .*context canceled.*\n`
 
 // missing returns the first line of the document that the output does not contain in the same order. If the

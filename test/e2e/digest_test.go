@@ -61,7 +61,7 @@ func (r *restarts) all(n int) bool {
 	return done == n
 }
 
-// The runtime already has the image, and reports the same image and the same image ID after the restart.
+// The runtime already has the image, so the reported name and ID of the image do not change with the restart.
 func TestSpec7_5_PinningTheDigestThatRunsKeepsMaxUnavailable(t *testing.T) {
 	const pods, limit = 10, 2
 	s := newEnvironment(t, limit, nil)

@@ -130,7 +130,6 @@ func (s *environment) upgradeTo(image string) {
 	s.edit(fmt.Sprintf(`[{"op":"replace","path":"/spec/%s/0/image","value":%q}]`, list, image))
 }
 
-// edit applies a JSON patch to the SidecarSet.
 func (s *environment) edit(patch string) {
 	s.t.Helper()
 	require.NoError(s.t, stack.kube.Patch(s.ctx, s.set, client.RawPatch(types.JSONPatchType, []byte(patch))))
@@ -155,7 +154,6 @@ func (s *environment) awaitReason(condition, reason string) {
 	})
 }
 
-// pods returns the pods of the environment from the API server.
 func (s *environment) pods() []corev1.Pod {
 	s.t.Helper()
 	var pods corev1.PodList

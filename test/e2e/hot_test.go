@@ -161,7 +161,6 @@ func TestSpec7_7_AMissingReleaseLeavesTheOldOneServing(t *testing.T) {
 	s.within(1)
 }
 
-// image returns the image of a container in the spec of a pod.
 func image(pod *corev1.Pod, container string) string {
 	for i := range pod.Spec.Containers {
 		if c := &pod.Spec.Containers[i]; c.Name == container {

@@ -87,7 +87,7 @@ func TestSpec11_13_AnActionApprovesAStepInTheNameOfItsUser(t *testing.T) {
 	forged := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"requestedBy":"mallory"}}`))
 	require.ErrorContains(t, stack.kube.Patch(s.ctx, approve, forged), "an action never changes")
 
-	// After the restore of a backup of the cluster, the action exists without the answer.
+	// After a backup of the cluster is restored, the action exists without its status.
 	for range 2 {
 		lost := client.RawPatch(types.MergePatchType, []byte(`{"status":null}`))
 		require.NoError(t, stack.kube.Status().Patch(s.ctx, approve, lost))
@@ -282,7 +282,7 @@ func TestSpec11_13_OnlyReleaseManagersApprove(t *testing.T) {
 	require.NoError(t, create(outriggerv1.VerbPause, "developers"))
 }
 
-// The name of a SidecarSet in an action may be no path of a URL. No such SidecarSet exists.
+// The name contains a slash, and is therefore no segment of a URL path. No SidecarSet can have such a name.
 func TestSpec11_13_AnActionWithAnImpossibleNameIsRejected(t *testing.T) {
 	t.Parallel()
 	a := &outriggerv1.RolloutAction{ObjectMeta: metav1.ObjectMeta{GenerateName: "impossible-"}}

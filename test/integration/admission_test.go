@@ -149,8 +149,7 @@ func TestSpec5_OneResponseHasErrorsOfOutriggerAndKubernetes(t *testing.T) {
 	}, rejection(t, `{containers: [{name: a, ports: [{containerPort: 0}]}], updateStrategy: {partition: -1}}`))
 }
 
-// An update of only the strategy is admitted although Kubernetes rejects the containers now, or does not
-// respond to the dry run.
+// An update that changes only the strategy is admitted, even if the dry run of the containers would fail now.
 func TestSpec5_OnlyChangedContainersAreValidatedByDryRun(t *testing.T) {
 	s := newScenario(t, 0, nil)
 	enforce := func(level string) {
@@ -277,7 +276,7 @@ func TestAppliedSetsWithEveryFieldDoNotDrift(t *testing.T) {
 			require.NoError(t, err, out)
 			return out
 		}
-		// diff returns an error if there is a difference.
+		// kubectl diff returns an error if there is a difference.
 		run("apply")
 		before := version()
 		run("diff")

@@ -116,8 +116,8 @@ func (f *limitedCluster) updated(image string) map[string]int {
 	return updated
 }
 
-// leader waits until another worker than before leads, and returns the name of this worker. Only the leader
-// upgrades pods.
+// leader waits until a worker other than before is the leader, and returns the name of this worker. Only the
+// leader upgrades pods.
 func (f *limitedCluster) leader(before string) (name string) {
 	f.t.Helper()
 	f.poll("a worker to lead", func() (bool, error) {
@@ -181,7 +181,8 @@ func TestSpec7_5_TheClusterWideLimitHoldsDuringFailuresOfWorkers(t *testing.T) {
 // There are fewer slots than SidecarSets. No SidecarSet has to wait until the rollout of another SidecarSet
 // has ended.
 func TestSpec7_5_SidecarSetsShareASmallClusterWideLimit(t *testing.T) {
-	// A run may start ten seconds late, if an overloaded Temporal loses the first workflow task.
+	// The pods are slow, so that all rollouts overlap. A run may start ten seconds late if an overloaded Temporal
+	// loses the first workflow task.
 	f := newLimitedCluster(t, "turns", 4, 6, 2, 0, map[string]string{readyAfter: "3s"})
 	f.upgradeAll("side:v2")
 	f.await(func(v observer.View) bool { return v.Updated >= 12 })

@@ -19,7 +19,6 @@ import (
 	"github.com/outrigger/outrigger/api/v1beta1"
 )
 
-// definition is the name of the CRD.
 const definition = "sidecarsets.apps.kruise.io"
 
 // manifests contains SidecarSets in both API versions. The test replaces NAME by the name of the SidecarSet.
@@ -241,7 +240,8 @@ func TestTheDefinitionCanBeAppliedAgain(t *testing.T) {
 	})
 }
 
-// Without the webhook, the API server rejects new pods. Existing pods and rollouts continue.
+// While the webhook is down, no process converts SidecarSets. The API server still serves the stored version,
+// and the operator still writes the status.
 func TestWithoutTheWebhookTheStoredVersionLives(t *testing.T) {
 	v := newVersions(t)
 	for name, apply := range map[string][]string{

@@ -54,11 +54,10 @@ func TestARollingRestartDelaysNoRollout(t *testing.T) {
 	assert.Empty(t, s.timeouts())
 }
 
-// timeouts returns the timed-out tasks in the history of the newest run. If the server lacks the capability
-// WorkerPollCompleteOnShutdown, the server may dispatch a workflow task to a poll that is being closed.
-// timeouts omits the timeout of such a task, because a worker cannot prevent this timeout. timeouts also omits
-// a task that waited in the sticky queue of a worker for a second, because a busy machine may suspend the
-// worker for this time. The server then dispatches the task to any worker.
+// timeouts returns the timed-out tasks in the history of the newest run, except the timeouts that a worker
+// cannot prevent. A server without the capability WorkerPollCompleteOnShutdown may dispatch a workflow task to a
+// poll that is being closed. A busy machine may suspend a worker while a task is in its sticky queue. After a
+// second, the server then dispatches the task to any worker.
 func (s *scenario) timeouts() (found []string) {
 	s.t.Helper()
 	namespace, err := stack.temporal.WorkflowService().DescribeNamespace(s.ctx, &workflowservice.DescribeNamespaceRequest{Namespace: cluster.TemporalNamespace})

@@ -71,7 +71,7 @@ func TestSpec11_7_AFreezeStopsAllSelectedRolloutsUntilItIsDeleted(t *testing.T) 
 	for _, process := range killed {
 		require.NoError(t, stack.StartAgain(scenarios[0].ctx, process))
 	}
-	// If the new processes show the new reason, the new processes have read the freeze.
+	// The new reason shows that the restarted processes have read the freeze.
 	created.Spec.Reason = "more sales"
 	require.NoError(t, stack.kube.Update(scenarios[0].ctx, created))
 	each(func(s *scenario) {
@@ -106,7 +106,7 @@ func TestSpec11_7_AFreezeEndsByItself(t *testing.T) {
 	s.upgradeTo("side:v2")
 	assert.Contains(t, s.awaitReason(v1alpha1.ReasonFrozen), "frozen by RolloutFreeze "+name+" until "+until.UTC().Format(time.RFC3339)+"; ")
 	s.awaitPhase(protocol.PhaseFrozen)
-	// The freeze of an hour is too long for a test.
+	// A freeze of an hour is too long for a test, so the test shortens the freeze.
 	inForce := time.Now()
 	until = metav1.NewTime(inForce.Add(5 * time.Second).Truncate(time.Second))
 	frozen.Spec.Until = &until

@@ -86,7 +86,7 @@ func TestSpec11_14_AGateDecidesAboutTheNextStep(t *testing.T) {
 		s.awaitPhase(protocol.PhaseComplete)
 		verdicts := s.verdicts()
 		require.Len(t, verdicts, 4)
-		// A signal to the run adds events to the history.
+		// The test uses the smallest distance, because a signal to the run adds events to the history.
 		assert.LessOrEqual(t, min(verdicts[1]-verdicts[0], verdicts[2]-verdicts[1], verdicts[3]-verdicts[2]), int64(7), "a sample adds too many events to the history")
 	})
 	t.Run("bad", func(t *testing.T) {

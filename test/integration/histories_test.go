@@ -37,7 +37,7 @@ func replayHistories(ctx context.Context) error {
 	}
 	replayer, err := worker.NewWorkflowReplayerWithOptions(worker.WorkflowReplayerOptions{
 		DataConverter: stack.codec.WorkflowDataConverter(), Interceptors: workflows.Interceptors(),
-		DisableDeadlockDetection: true, // An overloaded machine may not execute the replay for a second.
+		DisableDeadlockDetection: true, // An overloaded machine may suspend the replay for a second.
 	})
 	if err != nil {
 		return fmt.Errorf("make a replayer: %w", err)
@@ -57,9 +57,8 @@ func replayHistories(ctx context.Context) error {
 		if len(events.Events) < minReplayed {
 			continue
 		}
-		// ReplayWorkflowExecution of the SDK is not used. For a run with a pending workflow task,
-		// ReplayWorkflowExecution fails, because ReplayWorkflowExecution replays in the namespace of the run
-		// instead of ReplayNamespace.
+		// ReplayWorkflowExecution of the SDK is not used, because it fails for a run with a pending workflow
+		// task: the SDK replays such a run in the namespace of the run instead of ReplayNamespace.
 		err = replayer.ReplayWorkflowHistoryWithOptions(nil, events, worker.ReplayWorkflowHistoryOptions{
 			OriginalExecution: workflow.Execution{ID: run.Execution.WorkflowId, RunID: run.Execution.RunId}})
 		if err != nil {

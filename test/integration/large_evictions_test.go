@@ -51,8 +51,8 @@ func TestLargeEvictions(t *testing.T) {
 	assert.Equal(t, map[string]int{"debug": owners * perOwner}, s.environments())
 }
 
-// awaitEvictionsOf waits until evicted pods are evicted. Meanwhile, at most one pod of each owner may be
-// unavailable.
+// awaitEvictionsOf waits until the policy reports the given number of evictions, and asserts that meanwhile at
+// most one pod of each owner is unavailable.
 func (s *scenario) awaitEvictionsOf(perOwner int, evicted int32) {
 	s.t.Helper()
 	s.awaitEvictions(fmt.Sprintf("%d evictions", evicted), func(e *outriggerv1.EvictionStatus) bool {

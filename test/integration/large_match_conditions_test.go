@@ -67,7 +67,8 @@ func (c *conditions) burst(app string) int {
 	return int(plain.Load())
 }
 
-// widen adds a label to the match condition like an admission of a SidecarSet, but does not wait.
+// widen adds a label to the match condition like the admission of a SidecarSet, but does not wait until the API
+// server uses the condition.
 func (c *conditions) widen(app string) {
 	live := c.configuration()
 	wanted := live.DeepCopy()
@@ -82,8 +83,8 @@ func (c *conditions) widen(app string) {
 }
 
 // The test creates 100 SidecarSets, and 100 pods immediately after the creation of each SidecarSet. The test
-// counts the pods for which the API server does not call the webhook. For comparison, the test also counts
-// these pods if the admission does not wait, and counts the pods without sidecars if the webhook runs without
+// counts the pods for which the API server does not call the webhook. For comparison, the test repeats this
+// count without the wait of the admission, and counts the pods without sidecars if the webhook runs without
 // --match-conditions.
 func TestLargeMatchConditionsAreFollowedBeforeTheFirstPod(t *testing.T) {
 	own, direct := startControlPlane(t, admissionregistrationv1.AddToScheme)

@@ -20,7 +20,7 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// crash lets a container of a pod crash repeatedly. If container is empty, the crashes end.
+// crash makes a container of a pod crash repeatedly. If container is empty, the crashes end.
 func (s *scenario) crash(pod *corev1.Pod, container string) {
 	s.t.Helper()
 	value := "null"
@@ -31,7 +31,6 @@ func (s *scenario) crash(pod *corev1.Pod, container string) {
 	require.NoError(s.t, stack.kube.Patch(s.ctx, pod, client.RawPatch(types.MergePatchType, patch)))
 }
 
-// hasImage reports whether a container of a pod has the image.
 func hasImage(pod *corev1.Pod, image string) bool {
 	for i := range pod.Spec.Containers {
 		if pod.Spec.Containers[i].Image == image {

@@ -128,7 +128,7 @@ func TestSpec11_5_RecreatedPodsGetContentThatCannotBeUpgradedInPlace(t *testing.
 	s.edit(`[{"op":"replace","path":"/spec/containers/0/image","value":"side:v2"},{"op":"add","path":"/spec/containers/0/args","value":["-v"]}]`)
 	s.awaitReason(v1alpha1.ReasonNotUpgradablePods)
 	s.poll("new pods to get the new content", func() (bool, error) { return sidecars(s.dryRun(20))["side:v2"] == 20, nil })
-	// A Deployment with the strategy Recreate also has no pods before its new pods.
+	// As with the strategy Recreate of a Deployment, all old pods are gone before new pods are created.
 	s.scale(0)
 	s.awaitReason(v1alpha1.ReasonRolloutComplete)
 	s.scale(4)

@@ -103,7 +103,7 @@ func TestAPauseOutlivesItsRun(t *testing.T) {
 }
 
 // With maxUnavailable 100%, all pods are queued in the worker. The run answers the pause before the worker
-// observes the pause. When the worker observes the pause, the worker drops the writes that are not in flight.
+// observes it. The worker then drops the writes that are not in flight.
 func TestSpec7_1_APauseDropsTheWritesThatAreQueued(t *testing.T) {
 	const pods = 600
 	for name, pause := range map[string]func(*scenario){

@@ -108,15 +108,14 @@ func (s *target) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 }
 
 // prometheus is the Prometheus of one gate, behind a proxy that checks the credentials. If the answer is a
-// value, the proxy sets this value in the target, and forwards the request after Prometheus has scraped the
-// value.
+// value, the proxy sets this value in the target, and forwards the request after the next scrape.
 type prometheus struct {
 	*httptest.Server
 	target   *target
 	scenario *scenario
 	samples  int
-	// answers contains the answers to each sample, separated by spaces. The answers down and hang are given
-	// once, unless the answer is the last answer to the sample. Later samples get the last element of answers.
+	// answers contains the answers to the requests of each sample, separated by spaces. An answer down or hang is
+	// given once, unless it is the last answer to the sample. Later samples use the last element of answers.
 	answers []string
 	mu      sync.Mutex
 	// given contains the number of answers to each sample that were down or hang.

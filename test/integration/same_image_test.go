@@ -22,7 +22,7 @@ func TestSpec7_5_MaxUnavailableHoldsWhenAnAliasNamesTheImageThatRuns(t *testing.
 	s.awaitPhase(protocol.PhaseComplete)
 }
 
-// Only the restart count changes.
+// Only the restart count shows that the container has restarted, because the image ID stays the same.
 func TestSpec7_5_MaxUnavailableHoldsWhenAnImageIsPinnedToTheDigestThatRuns(t *testing.T) {
 	t.Parallel()
 	const digest = "sha256:aa"

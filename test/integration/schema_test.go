@@ -32,7 +32,7 @@ func TestKubectlExplainsEveryField(t *testing.T) {
 	}
 }
 
-// described contains the fields of an OpenAPI schema that describe fields.
+// described is the part of an OpenAPI schema that contains descriptions.
 type described struct {
 	Description string
 	Properties  map[string]described
@@ -84,7 +84,7 @@ func TestManagersShareASet(t *testing.T) {
 			} {
 				assert.Equal(t, want, show(path), path)
 			}
-			// A field is removed only if the manager that set the field omits the field.
+			// A field is removed only if the manager that set it omits it.
 			apply("tuner", `{containers: [{name: a, env: [{name: B, value: "3"}]}], volumes: [{name: w, configMap: {name: c}}]}`)
 			assert.Equal(t, "1 3", show("{.spec.containers[0].env[*].value}"))
 			assert.Equal(t, "/v", show("{.spec.containers[0].volumeMounts[*].mountPath}"))

@@ -175,7 +175,8 @@ func newKubeletScenario(t *testing.T, n int32, kubelet map[string]string, change
 	return newNamedScenario(t, scenarioName(t), n, kubelet, change)
 }
 
-// slow makes the pods become ready after a time from now on, so that a rollout lasts until the test has acted.
+// slow sets the time that the pods need to become ready after a restart, so that the rollout is still in
+// progress when the test acts.
 func (s *scenario) slow(after string) *scenario {
 	s.t.Helper()
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, readyAfter, after))
@@ -230,7 +231,8 @@ func newNamedScenario(t *testing.T, name string, n int32, kubelet map[string]str
 }
 
 // awaitInjection waits until the webhook has observed the SidecarSet whose name is the label app of its pods. A
-// pod that is created earlier gets no sidecar. At first, the namespace may lack its service account.
+// pod that is created earlier gets no sidecar. The API server rejects pods until the namespace has a service
+// account, so awaitInjection retries.
 func (s *scenario) awaitInjection(set string) {
 	s.t.Helper()
 	require.NoError(s.t, awaitInjection(s.ctx, stack.kube, s.name, set, set))
@@ -272,7 +274,6 @@ func deployment(name string, n int32) *appsv1.Deployment {
 	}
 }
 
-// scale sets the number of replicas of the Deployment.
 func (s *scenario) scale(n int32) {
 	s.t.Helper()
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, n))
@@ -293,7 +294,6 @@ func (s *scenario) upgradeTo(image string) {
 	s.edit(fmt.Sprintf(`[{"op":"replace","path":"/spec/containers/0/image","value":%q}]`, image))
 }
 
-// edit applies a JSON patch to the SidecarSet.
 func (s *scenario) edit(patch string) {
 	s.t.Helper()
 	require.NoError(s.t, stack.kube.Patch(s.ctx, s.set, client.RawPatch(types.JSONPatchType, []byte(patch))))

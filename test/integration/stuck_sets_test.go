@@ -87,8 +87,8 @@ func (s *scenario) stuckSets(n int) (ids []string) {
 	return ids
 }
 
-// histories returns the number of events of each run, the number of runs with a pending activity, and the
-// number of runs with a pending workflow task.
+// histories returns the number of events of each run, and how many runs have a pending activity or a pending
+// workflow task.
 func (s *scenario) histories(ids []string) (events map[string]int64, working, deciding int, err error) {
 	events = map[string]int64{}
 	for _, id := range ids {

@@ -16,7 +16,6 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// pods returns the pods of the scenario from the API server.
 func (s *scenario) pods() []corev1.Pod {
 	s.t.Helper()
 	var pods corev1.PodList
@@ -130,7 +129,7 @@ func TestSpec7_8_ARejectedPodDoesNotWaitForAPodThatCannotBeUpgraded(t *testing.T
 	s := newByHandScenario(t, 2)
 	s.rejecting("pod-0", "side")
 	s.upgradeTo("side:v2")
-	// The status of pod-1 never contains the new image.
+	// No kubelet reports the new image of pod-1, so the upgrade of pod-1 stays in progress.
 	s.await(func(v observer.View) bool { return v.Updated == 1 })
 	s.upgradeTo("side:v3")
 	s.awaitStatus("the rejection of pod-0", func(status protocol.RolloutStatus) bool {

@@ -91,7 +91,7 @@ func (s *scenario) convergedInRun(run string) {
 	require.Equal(s.t, int32(clusterPods), view.SidecarRestarts)
 }
 
-// generations returns the number of signals generation in the history of the newest run.
+// generations returns the number of generation signals in the history of the newest run.
 func (s *scenario) generations() int {
 	s.t.Helper()
 	signals := 0

@@ -107,7 +107,7 @@ func (e exported) attribute(key string) string {
 	return ""
 }
 
-// writes returns, by pod, the path to the write of each pod of a namespace.
+// writes returns, for each pod of a namespace, the path of spans to the write of the pod.
 func (r *receiver) writes(namespace string) map[string][]string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -236,7 +236,8 @@ webhook:
 	}
 }
 
-// OpenShift rejects the dry run of a sidecar that the ServiceAccount of the dry run may not use.
+// OpenShift rejects the dry run of a privileged sidecar unless the ServiceAccount of the dry run may use a
+// privileged security context constraint.
 func TestPrivilegedSidecarsAreValidatedOnOpenShift(t *testing.T) {
 	const binding = "RoleBinding outrigger-validation/outrigger-validation"
 	assert.NotContains(t, rendered(t), binding)
@@ -246,7 +247,7 @@ func TestPrivilegedSidecarsAreValidatedOnOpenShift(t *testing.T) {
 	assert.Equal(t, []any{object{"kind": "ServiceAccount", "name": "default", "namespace": "outrigger-validation"}}, all[binding]["subjects"])
 }
 
-// OpenShift rejects a pod with a user of its own choice.
+// OpenShift assigns the user of a pod, and rejects a pod that sets another user.
 func TestTheClusterMaySetTheUserOfThePods(t *testing.T) {
 	none := "--set=temporal.embedded.securityContext.runAsUser=null,temporal.embedded.securityContext.runAsGroup=null,temporal.embedded.securityContext.fsGroup=null"
 	all := rendered(t, "--set=temporal.embedded.enabled=true,ui.enabled=true,temporal.setup.enabled=true", none)
@@ -267,8 +268,8 @@ func TestTheClusterMaySetTheUserOfThePods(t *testing.T) {
 	assert.EqualValues(t, 65532, *embedded(t, rendered(t, "--set=temporal.embedded.enabled=true")).Spec.Template.Spec.SecurityContext.FSGroup)
 }
 
-// Custom selectors and match conditions are added to the default selectors and match conditions. Without the
-// defaults, a cluster of new nodes, or Outrigger itself, could not start.
+// Custom selectors and match conditions are added to the defaults. Without the defaults, a cluster of new nodes,
+// or Outrigger itself, could not start.
 func TestSpec4_13_CustomSelectorsKeepTheExcludedNamespaces(t *testing.T) {
 	values := `
 excludedNamespaces: [my-network]
@@ -290,8 +291,8 @@ webhook:
 	assert.Equal(t, append(slices.Clone(shipped["matchExpressions"].([]any)), object{"key": "tier", "operator": "Exists"}), selector["matchExpressions"])
 	assert.Equal(t, append(slices.Clone(critical), object{"name": "mine", "expression": "true"}), conditions)
 
-	// The names of match conditions are unique, so a custom match condition replaces the default match
-	// condition with the same name.
+	// The names of match conditions are unique, so a custom match condition replaces the default with the same
+	// name.
 	_, conditions = hook("--set=webhook.pods.matchConditions[0].name=not-system-critical,webhook.pods.matchConditions[0].expression=false")
 	assert.Equal(t, []any{object{"name": "not-system-critical", "expression": false}}, conditions)
 }

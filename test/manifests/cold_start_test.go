@@ -13,8 +13,8 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster"
 )
 
-// switchOn writes the rules of the pod webhook like the webhook role. The webhook role is lost with its node,
-// so the Service has no endpoint.
+// switchOn is the patch with which the webhook role adds the rules of the pod webhook. No webhook runs in this
+// test, so the Service has no endpoint, as if the node of the webhook was lost.
 const switchOn = `[{"op":"add","path":"/webhooks/0/rules","value":[{"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"],"operations":["CREATE"],"scope":"Namespaced"}]}]`
 
 // All nodes are new. The pods that make a node ready are created without the webhook. Ordinary pods are

@@ -68,8 +68,8 @@ func secretsOf(t *testing.T, manifests map[string]object, role string) map[strin
 	return secrets
 }
 
-// Only the roles that connect to the fleet mount the Secrets of the fleet. Each role must have the flags that
-// the test expects.
+// Only the roles that connect to the fleet mount the Secrets of the fleet. Each role must accept the flags that
+// the chart sets.
 func TestSpec12_9_TheChartConnectsToAFleetWithCredentialsOfItsOwn(t *testing.T) {
 	const own = "/etc/temporal/fleet-"
 	all := rendered(t, "--set=ui.enabled=true,fleet.enabled=true,fleet.temporal.address=hub:7233,temporal.tls.secretName=mtls",

@@ -165,7 +165,7 @@ func (b *bare) playHook() {
 	kubeconfig := b.t.TempDir() + "/kubeconfig"
 	b.signIn(pod.Spec.ServiceAccountName, kubeconfig)
 	command := exec.CommandContext(b.t.Context(), "../../bin/outrigger", append(pod.Spec.Containers[0].Args, "--kubeconfig="+kubeconfig)...)
-	// The pod exists while the process runs.
+	// A finalizer keeps the pod while the process runs.
 	b.holdPods(`["example.com/kubelet"]`)
 	ended := make(chan error, 1)
 	go func() {

@@ -50,7 +50,8 @@ func TestTheHooksRunWhereTheOperatorDoes(t *testing.T) {
 	}
 }
 
-// An admission policy may require labels, and a mesh must not add a container that keeps a Job from its end.
+// An admission policy may require labels, and a service mesh must not inject a container that keeps a Job from
+// completing.
 func TestTheHooksHaveLabelsAndAnnotationsOfTheOperator(t *testing.T) {
 	file := t.TempDir() + "/values.yaml"
 	require.NoError(t, os.WriteFile(file, []byte(`

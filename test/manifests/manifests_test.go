@@ -83,7 +83,7 @@ func (s *stream) await(t *testing.T, what string, done func() bool) {
 	})
 }
 
-// await polls done. Only a program that hangs reaches the limit.
+// await polls done. The timeout is long, so that only a program that hangs reaches the timeout.
 func await(t *testing.T, what string, done func() (bool, error)) {
 	t.Helper()
 	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 10*time.Minute, true, func(context.Context) (bool, error) { return done() })

@@ -178,13 +178,13 @@ func (s *switching) store(name, version string) {
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(set)
 	require.NoError(s.t, err)
 	require.NoError(s.t, conversion.Convert(object, v1alpha1.GroupVersion.Group+"/"+version))
-	// The API server would call the conversion webhook until the API server uses the new definition.
+	// Until the API server uses the new definition, it calls the conversion webhook, and the creation fails.
 	s.await("the set to be stored", func() error {
 		return s.client.Create(s.ctx, &unstructured.Unstructured{Object: runtime.DeepCopyJSON(object)})
 	})
 }
 
-// storeBoth stores a SidecarSet in each API version. Each SidecarSet cannot be read in the other API version.
+// storeBoth stores a SidecarSet in each API version. Neither SidecarSet can be read in the other API version.
 func (s *switching) storeBoth() {
 	s.t.Helper()
 	for _, version := range []string{"v1alpha1", "v1beta1"} {
@@ -302,9 +302,8 @@ func namedNamespace(selector *metav1.LabelSelector) string {
 	return selector.MatchLabels["kubernetes.io/metadata.name"]
 }
 
-// SidecarSets are unreadable when the first role starts, and the webhook role makes the SidecarSets readable. Of each
-// two roles, each role starts before the other role in one of the orders. The second order uses the definition of
-// Outrigger, and the other orders use the definition of OpenKruise.
+// SidecarSets are unreadable until the webhook role starts. For each pair of roles, the test covers both orders.
+// The second order uses the definition of Outrigger, and the other orders use the definition of OpenKruise.
 func TestRolesStartInEveryOrderOverADeadConversion(t *testing.T) {
 	t.Parallel()
 	s := newSwitching(t)

@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// rulesOf returns the rules of a role.
 func rulesOf(t *testing.T, all map[string]object, name string) []any {
 	t.Helper()
 	role, ok := all[name]

@@ -87,7 +87,7 @@ func TestTheErrorOfATypoNamesItsPlace(t *testing.T) {
 }
 
 // TestTheReadmeHasEachValue compares the table in the README with values.yaml, in both directions. The test
-// also compares a default between backquotes.
+// also compares the defaults that the table shows between backquotes.
 func TestTheReadmeHasEachValue(t *testing.T) {
 	text, err := os.ReadFile(chart + "/values.yaml")
 	require.NoError(t, err)

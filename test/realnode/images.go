@@ -63,7 +63,6 @@ func (i Image) write(to io.Writer) error {
 	return archive.Close()
 }
 
-// layer returns the layer that contains the program.
 func (i Image) layer() ([]byte, error) {
 	program, err := os.ReadFile(i.Program)
 	if err != nil {

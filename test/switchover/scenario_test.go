@@ -80,7 +80,6 @@ func (s *scenario) pods() []corev1.Pod {
 	return list.Items
 }
 
-// awaitReady waits until all pods are ready.
 func (s *scenario) awaitReady() {
 	s.t.Helper()
 	s.awaitPods("ready", corev1.PodReady)

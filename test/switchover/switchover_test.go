@@ -176,7 +176,7 @@ func (s *scenario) there(kruise *openKruise) {
 	s.awaitComplete()
 }
 
-// awaitUnasked waits until API servers do not call the webhook of Outrigger.
+// awaitUnasked waits until API servers no longer call the webhook of Outrigger.
 func (s *scenario) awaitUnasked() {
 	s.t.Helper()
 	s.await("Outrigger to be asked no more", func() error {

@@ -175,7 +175,6 @@ func (r *repository) pin(m *mirror, paths ...string) {
 	r.write("tools/checksums.txt", lines.String())
 }
 
-// run runs the script, and returns the output and the error.
 func (r *repository) run(mode string, names ...string) (string, error) {
 	cmd := exec.CommandContext(r.Context(), filepath.Join(r.root, "tools/build.sh"), names...)
 	cmd.Env = append(r.env, "TOOLS="+mode)

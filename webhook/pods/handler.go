@@ -42,7 +42,7 @@ type Options struct {
 	Revisions        fallback.Revisions
 	// Registerer gets the metrics of admissions.
 	Registerer prometheus.Registerer
-	// Fleet is set in a member of a fleet. Until the newest content has a permit, new pods get the former
+	// Fleet is set in a member of a fleet. Until the newest content has a permit, new pods get the last good
 	// revision, if there is one.
 	Fleet bool
 }
@@ -147,9 +147,9 @@ func (h *Handler) injected(sets []*compiledSet, injection *inject.Injection) {
 	h.metrics.containers.Add(float64(injection.Containers()))
 }
 
-// matching returns the SidecarSets that select and inject the pod (SPEC §3). If the namespace cannot be
-// read, matching returns an error, and does not treat the pod as not matched. The last returned
-// SidecarSet is then the cause of the error.
+// matching returns the SidecarSets that select and inject the pod (SPEC §3). If the namespace cannot be read,
+// matching returns an error instead of treating the pod as not matched. In this case, the last returned
+// SidecarSet is the cause of the error.
 func (h *Handler) matching(ctx context.Context, index *setIndex, pod *corev1.Pod) (matching []*compiledSet, err error) {
 	var labels map[string]string
 	for _, candidate := range index.matching(pod.Labels) {

@@ -41,7 +41,7 @@ type compiledSet struct {
 	permitted bool
 	// share is the share of the new pods that get the newest content, as of the last policies.
 	share atomic.Pointer[stepShare]
-	// recorded is the last revision that was injected, either pinned or former.
+	// recorded caches the last injected revision, which is the pinned revision or the last good revision.
 	recorded atomic.Pointer[recordedSet]
 	// missed is the time of the last search in which the API server did not have the pinned revision. pin
 	// shares a search between concurrent requests.

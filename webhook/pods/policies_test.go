@@ -156,7 +156,7 @@ func TestSpec11_5_WithoutALastGoodRevisionNewPodsGetTheCurrentContent(t *testing
 	}
 }
 
-// Only the former revision has the volume that conflicts with the other SidecarSet.
+// Only the last good revision has the volume that conflicts with the other SidecarSet.
 func TestSpec11_5_AFormerRevisionThatConflictsRejectsNoPod(t *testing.T) {
 	mounting := func(content string) func(*v1alpha1.SidecarSet) {
 		return func(s *v1alpha1.SidecarSet) {
@@ -192,7 +192,8 @@ func TestSpec11_5_AFormerRevisionThatConflictsRejectsNoPod(t *testing.T) {
 	}
 }
 
-// A workload that deletes its last old pod before it creates the next pod matches no pod in between.
+// A workload may delete its last old pod before the workload creates the next pod. Until then, the SidecarSet
+// matches no pod.
 func TestSpec11_5_WithoutPodsContentThatCannotBeUpgradedInPlaceIsNotWithheld(t *testing.T) {
 	withArgs := func(s *v1alpha1.SidecarSet) { s.Spec.Containers[0].Args = []string{"--old"} }
 	complete := func(set *v1alpha1.SidecarSet, generation int64) {

@@ -19,7 +19,7 @@ import (
 	"github.com/outrigger/outrigger/webhook/fallback"
 )
 
-// missedFor is the time between two searches of a missing pinned revision on the API server.
+// missedFor is the time between two searches for a missing pinned revision on the API server.
 const missedFor = time.Second
 
 // recordedSet is a SidecarSet, prepared with the content of a revision.
@@ -31,9 +31,9 @@ type recordedSet struct {
 // resolved contains the versions of SidecarSets that a pod gets.
 type resolved struct {
 	versions []*inject.Set
-	// newest contains, at the index of each former revision in versions, the newest content that may
-	// replace the former revision. All other entries are nil. The former revision of quarantined content is
-	// never replaced.
+	// newest has the same indexes as versions. For a version that is the last good revision, newest contains
+	// the newest content, which may replace this version. All other entries are nil. The last good revision is
+	// never replaced by quarantined content.
 	newest []*inject.Set
 }
 
@@ -56,9 +56,9 @@ func (h *Handler) resolve(ctx context.Context, request types.UID, pod *corev1.Po
 	return r, nil
 }
 
-// inject injects the versions. A former revision may conflict with content of another SidecarSet that was
-// validated later. In this case, inject replaces one former revision at a time with the newest content, and
-// finally all former revisions, until the injection succeeds (SPEC 11.5.2).
+// inject injects the versions. A last good revision may conflict with content of another SidecarSet that was
+// validated later. In this case, inject replaces a single last good revision at a time with the newest content,
+// and finally all last good revisions, until the injection succeeds (SPEC 11.5.2).
 func (r resolved) inject(pod *corev1.Pod, now metav1.Time) (*inject.Injection, error) {
 	injection, err := inject.Pod(pod, r.versions, now)
 	if err == nil {
@@ -119,9 +119,9 @@ func (h *Handler) pinned(ctx context.Context, set *compiledSet) (*inject.Set, er
 	return set.withContentOf(found)
 }
 
-// livePinned searches the pinned revision on the API server, because the validation of the SidecarSet may
-// have accepted a revision that the cache lacks. While the revision is missing, livePinned returns an
-// error, and searches at most once per missedFor.
+// livePinned searches the API server for the pinned revision, because the validation of the SidecarSet may have
+// accepted a revision that the cache lacks. While the revision is missing, livePinned returns an error, and
+// searches at most once per missedFor.
 func (h *Handler) livePinned(ctx context.Context, set *compiledSet, missing error) (*appsv1.ControllerRevision, error) {
 	now := h.now().Time
 	if last := set.missed.Load(); last != nil && now.Sub(*last) < missedFor {
@@ -147,11 +147,11 @@ func (h *Handler) livePinned(ctx context.Context, set *compiledSet, missing erro
 	return found.(*appsv1.ControllerRevision), nil
 }
 
-// former returns the former revision. If the former revision is missing, or if revisions cannot be listed or
-// read, former returns the newest content, because a policy must not stop the creation of pods. former also
-// returns the newest content if no pod remains to be upgraded or recreated, and the new pod could not be
-// upgraded in place or may end before its upgrade (SPEC 11.5.5). Otherwise, a workload that deletes its last
-// old pod before the workload creates the next pod would never get the newest content.
+// former returns the last good revision, which set.former names. If this revision is missing, or cannot be
+// listed or read, former returns the newest content, because a policy must not stop the creation of pods.
+// former also returns the newest content if no pod remains to be upgraded or recreated, and the new pod could
+// not be upgraded in place or may end before its upgrade (SPEC 11.5.5). Otherwise, a workload that deletes its
+// last old pod before the workload creates the next pod would never get the newest content.
 func (h *Handler) former(ctx context.Context, set *compiledSet, pod *corev1.Pod) (*inject.Set, error) {
 	sorted, err := h.revisionsOf(ctx, set)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/outrigger/outrigger/webhook/review"
 )
 
-// liveIndexTTL is the time for which one live list is used.
+// liveIndexTTL is the time for which requests reuse the result of a live list.
 const liveIndexTTL = time.Second
 
 // setSource provides the index of SidecarSets. The index contains the SidecarSets of the informer

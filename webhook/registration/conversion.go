@@ -25,10 +25,11 @@ func (e endpoint) conversion(bundle []byte) *apiextensionsv1.CustomResourceConve
 	}
 }
 
-// If another controller replaces the conversion, such as a running manager of OpenKruise, the reconciler writes the
-// conversion again after a delay. The delay doubles from minConversionDelay to maxConversionDelay with each write, and
-// starts again once no other controller has replaced the conversion for conversionKept. If a suspension removes the
-// conversion of this role, the delay is maxConversionDelay, so that the caches of all roles fill (SPEC 1.4.1).
+// If another controller replaces the conversion, such as a running manager of OpenKruise, the reconciler writes
+// the conversion again after a delay. The delay doubles from minConversionDelay to maxConversionDelay with each
+// write, and starts again once no other controller has replaced the conversion for conversionKept. If a process
+// suspends the conversion, because no webhook converts SidecarSets, the delay is maxConversionDelay, so that
+// the caches of all roles fill (SPEC 1.4.1).
 const (
 	minConversionDelay = time.Second
 	maxConversionDelay = time.Minute
@@ -57,8 +58,9 @@ func (r *Reconciler) conversionDelay(current *apiextensionsv1.CustomResourceConv
 	return r.conversionWritten.Add(r.conversionBackoff).Sub(r.now())
 }
 
-// noteConversion notes the time at which another replica has written the first conversion. The API server
-// then ends the watches of this process, too. noteConversion also notes the time of a suspension.
+// noteConversion records the time at which another replica writes the first conversion, because the API server
+// then also ends the watches of this process. noteConversion also records the time at which the definition
+// loses its conversion.
 func (r *Reconciler) noteConversion(live *apiextensionsv1.CustomResourceDefinition) {
 	missing := live.Spec.Conversion == nil || live.Spec.Conversion.Webhook == nil
 	if r.conversionMissing && !missing {

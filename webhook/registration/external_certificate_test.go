@@ -146,14 +146,14 @@ func withExpiredCA(t *testing.T) func([]byte) []byte {
 	}
 }
 
-// At each step, all replicas serve certificates that the configurations trust. The same applies to a
-// replica with an earlier certificate after a replica without a certificate has written the configurations.
+// At each step, all replicas serve certificates that the configurations trust. A replica with an earlier
+// certificate stays trusted after a new replica writes the configurations.
 func TestSpec4_14_TheChangeToAnotherCAIsSeamless(t *testing.T) {
 	external := func(r *fixture) (*Reconciler, *Reconciler) { return r.external(), r.external() }
 	own := func(r *fixture) (*Reconciler, *Reconciler) { return r.replica(""), r.external() }
 	for name, test := range map[string]struct {
 		replicas func(*fixture) (*Reconciler, *Reconciler)
-		// file is the form in which the other controller writes ca.crt.
+		// file converts ca.crt to the form in which the other controller writes the file.
 		file func([]byte) []byte
 	}{
 		"of the same issuer kind": {external, bytes.Clone},

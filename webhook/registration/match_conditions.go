@@ -14,9 +14,9 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// widenedAnnotation contains the time of the last widening by the admission of a SidecarSet. Each
-// widening changes the annotation, even if the match condition stays the same. The optimistic lock of
-// a replica that narrows the condition then fails.
+// widenedAnnotation contains the time of the last widening by the admission of a SidecarSet. Each widening
+// changes the annotation, even if the match condition stays the same, so that the patch of a replica that
+// narrows the condition at the same time fails with a conflict.
 const widenedAnnotation = "outrigger.io/match-conditions-widened"
 
 // narrowDelay is the time for which the condition and the annotation must stay the same before a replica

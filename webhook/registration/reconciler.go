@@ -33,8 +33,7 @@ const (
 	// replicas serve the previous certificate, because API servers still trust the CA of the previous
 	// certificate.
 	propagationDelay = 10 * time.Second
-	// endpointDelay is the time that nodes need to route to the first endpoint of the
-	// Service.
+	// endpointDelay is the time that nodes need to route to the first endpoint of the Service.
 	endpointDelay = 5 * time.Second
 	// reachableInterval is the time between two checks for a reachable replica.
 	reachableInterval = 200 * time.Millisecond
@@ -149,7 +148,8 @@ func (r *Reconciler) Registered(*http.Request) error {
 	return nil
 }
 
-// Certificate is a tls.Config.GetCertificate.
+// Certificate returns the serving certificate, and implements tls.Config.GetCertificate. While no certificate
+// is served, Certificate returns an error.
 func (r *Reconciler) Certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if pair := r.serving.Load(); pair != nil {
 		return pair, nil
@@ -157,11 +157,11 @@ func (r *Reconciler) Certificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	return nil, errNoCertificate
 }
 
-// Reconcile executes the next step of the registration. Each write causes an event, and the event starts
-// the step after the write.
+// Reconcile executes the next step of the registration. Each write causes a watch event, which triggers the
+// next reconcile.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	wait, err := r.step(ctx)
-	// Another replica has already written the object. The write of the other replica also causes an event.
+	// Another replica wrote the object first. The write of that replica also causes a watch event.
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		err = nil
 	}

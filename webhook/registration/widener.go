@@ -108,7 +108,7 @@ func (w *Widener) join(added match.Condition) (shared *sharedWrite, first bool) 
 	return w.next, first
 }
 
-// close prevents that further pods are added to shared, and returns the pods of shared.
+// close prevents other requests from adding pods to shared, and returns the pods of shared.
 func (w *Widener) close(shared *sharedWrite) match.Condition {
 	w.mu.Lock()
 	defer w.mu.Unlock()

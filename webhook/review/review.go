@@ -30,7 +30,7 @@ func (e UndecidedError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e UndecidedError) Unwrap() error { return e.Err }
 
-// Answer returns a responder for AdmissionReviews.
+// Answer returns a responder that answers AdmissionReviews with the responses of decide.
 func Answer(decide Decider) server.Responder {
 	return func(ctx context.Context, buffers *server.Buffers) (status int, err error) {
 		response, err := decide(ctx, buffers)

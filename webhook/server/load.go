@@ -82,7 +82,7 @@ func (l *load) decode(ctx context.Context, weight int64) (release func(), err er
 	return l.reserve(ctx, l.heavily, weight, overloadError{"bytes of large requests", l.heavy})
 }
 
-// reserve acquires n units of the semaphore of, or over.limit units if n is greater. If the units are not
+// reserve acquires n units of the given semaphore, or over.limit units if n is greater. If the units are not
 // available within l.wait, reserve returns over.
 func (l *load) reserve(ctx context.Context, of *semaphore.Weighted, n int64, over overloadError) (release func(), err error) {
 	n = min(n, over.limit)

@@ -245,7 +245,7 @@ func TestSlowClientsAreDisconnected(t *testing.T) {
 			_, err := io.WriteString(connection, c.sends)
 			require.NoError(t, err)
 			_, err = io.ReadAll(connection)
-			if !errors.Is(err, syscall.ECONNRESET) { // the server has not read the whole request
+			if !errors.Is(err, syscall.ECONNRESET) { // A close with unread data resets the connection.
 				require.NoError(t, err, "the server closes the connection")
 			}
 		})

@@ -23,5 +23,5 @@ func (s Size) tooLarge() error {
 }
 
 // count returns the number of commas in body, as an estimate of the number of JSON values. The actual number
-// can be higher for nested objects and arrays with one element each, because these contain no comma.
+// can be higher, because nested objects and arrays with one element each contain no comma.
 func count(body []byte) int64 { return int64(bytes.Count(body, []byte{','})) }

@@ -35,9 +35,10 @@ func (a *admittedSet) remember(set *v1alpha1.SidecarSet) {
 	a.name, a.uid, a.generation = set.Name, set.UID, set.Generation
 }
 
-// awaitCached waits at most admittedTimeout until the cache contains the last admitted SidecarSet. Later
-// calls do not wait for the same SidecarSet again. awaitCached returns no error, because the SidecarSet may
-// not exist. Any client of the webhook may have sent a review of this SidecarSet.
+// awaitCached waits at most admittedTimeout until the cache contains the last admitted SidecarSet. Later calls
+// do not wait for the same SidecarSet again. awaitCached returns no error, because the SidecarSet may never be
+// stored: another admission check may reject the SidecarSet, or the review may come from a client that is not
+// an API server.
 func (a *admittedSet) awaitCached(ctx context.Context, cached client.Reader) {
 	a.mu.Lock()
 	name, uid, generation := a.name, a.uid, a.generation

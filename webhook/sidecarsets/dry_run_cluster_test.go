@@ -128,7 +128,7 @@ func (a *environment) lostNamespace() {
 	assert.Equal(a.t, "privileged", namespace.Labels["pod-security.kubernetes.io/enforce"])
 }
 
-// Rejections by policies of the cluster do not count as invalid.
+// A rejection by a policy of the cluster is an error of the dry run, and does not make the SidecarSet invalid.
 func (a *environment) policies() {
 	var namespace corev1.Namespace
 	require.NoError(a.t, a.admin.client.Get(a.ctx, client.ObjectKey{Name: dryRunNamespace}, &namespace))

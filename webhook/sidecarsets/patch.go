@@ -100,7 +100,7 @@ func decodeJSON(raw []byte) (decoded any, err error) {
 	return decoded, nil
 }
 
-// dropGuessedSources removes the default emptyDir of volumes with an unknown kind of source.
+// dropGuessedSources removes the emptyDir that the defaults add to a volume whose kind of source is unknown.
 func dropGuessedSources(spec, written any) {
 	known := fieldTypes(reflect.TypeFor[corev1.Volume]())
 	volumes, writtenVolumes := volumesOf(spec), volumesOf(written)

@@ -38,8 +38,8 @@ type Validator struct {
 	Client          client.Client
 	Gates           FeatureGates
 	SystemNamespace string
-	// Widen makes API servers call the webhook for these pods. Widen is nil if API servers call the webhook for
-	// every pod.
+	// Widen makes API servers call the webhook for the pods in the condition. Widen is nil if API servers call
+	// the webhook for every pod.
 	Widen func(context.Context, match.Condition) error
 
 	admitted admittedSet
@@ -101,7 +101,7 @@ func (v *Validator) rejectedInDryRun(ctx context.Context, req *admission.Request
 	}
 	before, unchecked := dryRun.causes(ctx, req.OldObject.Raw, nil, nil)
 	if unchecked != nil {
-		// It is not known which of the causes the update introduces.
+		// Without the causes of the stored object, the causes that the update introduces are not known.
 		return nil, errors.Join(err, unchecked)
 	}
 	return ratchet.Introduced(found, before), err

@@ -79,7 +79,7 @@ func TestSpec5_AnUnreadableWhitelistRejects(t *testing.T) {
 	require.ErrorContains(t, err, "system/"+v1alpha1.ConfigurationName)
 }
 
-// The pinned revision of another SidecarSet differs from its spec.
+// The conflicting container of the other SidecarSet is in its pinned revision, and not in its spec.
 func TestSpec5_PinnedRevisionsOfOtherSetsAreRead(t *testing.T) {
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)
@@ -176,7 +176,7 @@ func TestSpec5_ASetOfOlderRulesCanBePaused(t *testing.T) {
 	assert.EqualValues(t, 500, response.Result.Code)
 }
 
-// Finalizers can keep a terminating SidecarSet for long.
+// Finalizers can keep a terminating SidecarSet for a long time.
 func TestSpec5_ATerminatingSetIsValidated(t *testing.T) {
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)

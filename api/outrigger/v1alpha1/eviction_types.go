@@ -8,14 +8,13 @@ import (
 // RolloutNotUpgradable configures the reaction to pods that cannot be upgraded in place to the newest
 // content, and to pods that match but were never injected.
 type RolloutNotUpgradable struct {
-	// Action is Leave or Evict. With Leave, the default, the pods stay until another component recreates the
-	// pods. With Evict, the pods are evicted through the eviction API after the rollout of the SidecarSet has
-	// ended, and the controllers of the pods recreate the pods. Pods without a controller, and pods that run
-	// to completion, are never evicted.
+	// Action is Leave or Evict. Leave, the default, keeps the pods. Evict evicts the pods through the eviction
+	// API after the rollout of the SidecarSet has ended, so that their controllers recreate the pods. Pods
+	// without a controller, and pods that run to completion, are never evicted.
 	// +kubebuilder:validation:Enum=Leave;Evict
 	Action NotUpgradableAction `json:"action,omitempty"`
-	// MaxUnavailablePerOwner is the number of pods of one owner, such as a Deployment, that may be
-	// unavailable for an eviction, including the evicted pods. The default is 1.
+	// MaxUnavailablePerOwner limits the unavailable pods of one owner, such as a Deployment, including the
+	// evicted pods. While the limit is reached, no ready pod of the owner is evicted. The default is 1.
 	// +kubebuilder:validation:Minimum=1
 	MaxUnavailablePerOwner int32 `json:"maxUnavailablePerOwner,omitempty"`
 	// Deadline is the time within which all pods that may be evicted have to be recreated, in hours or days,
@@ -43,11 +42,11 @@ func (s *RolloutPolicySpec) Evicts() bool {
 type EvictionStatus struct {
 	// WorkflowID is the id of the workflow that evicts the pods.
 	WorkflowID string `json:"workflowID"`
-	// Message describes the remaining pods, and the reason why the pods wait.
+	// Message describes the remaining pods, and why they wait.
 	Message string `json:"message,omitempty"`
 	// Remaining is the number of pods that still have to be recreated.
 	Remaining int32 `json:"remaining"`
-	// Evicted is the number of evictions of the run.
+	// Evicted is the number of pods that the run has evicted.
 	Evicted int32 `json:"evicted"`
 	// Since is the time at which the run first found pods that may be evicted. Since is nil while no such
 	// pods exist. The deadline counts from Since.
@@ -60,15 +59,16 @@ type EvictionStatus struct {
 	PausedBy string `json:"pausedBy,omitempty"`
 	// PauseReason is the reason that the user gave for the pause.
 	PauseReason string `json:"pauseReason,omitempty"`
-	// Failed lists the owners with an evicted pod whose replacement was not better. The other pods of these
-	// owners are not evicted.
+	// Failed lists the owners with a failed eviction: the replacement of an evicted pod lacks the newest
+	// content, or was not ready in time. The other pods of these owners are not evicted.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
 	Failed []FailedEviction `json:"failed,omitempty"`
 }
 
-// FailedEviction is an owner whose evicted pod was not replaced by a better pod. No further pod of the owner
-// is evicted for the same generation of the SidecarSet.
+// FailedEviction is an owner with a failed eviction: the replacement of an evicted pod lacks the newest
+// content, or was not ready in time. No further pod of the owner is evicted until the generation of the
+// SidecarSet or of the RolloutPolicy changes, or a user resumes the evictions.
 type FailedEviction struct {
 	// SidecarSet is the SidecarSet for which the pod was evicted.
 	SidecarSet string `json:"sidecarSet"`
@@ -81,6 +81,6 @@ type FailedEviction struct {
 	// ReplicaSet of a Deployment.
 	Kind string `json:"kind"`
 	Name string `json:"name"`
-	// Reason explains why the replacement is not better.
+	// Reason is the reason why the eviction failed.
 	Reason string `json:"reason"`
 }

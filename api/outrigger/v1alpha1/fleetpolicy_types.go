@@ -19,7 +19,7 @@ type FleetPolicyMetadata struct {
 	Name string `json:"name"`
 }
 
-// FleetPolicySpec is the wanted order of a rollout over many clusters.
+// FleetPolicySpec defines the order in which the clusters of a fleet roll out.
 type FleetPolicySpec struct {
 	SidecarSets FleetSidecarSets `json:"sidecarSets"`
 	// Stages are the stages of each rollout, in order. A cluster belongs to the first stage that selects the
@@ -40,14 +40,14 @@ type FleetSidecarSets struct {
 }
 
 // FleetStage is one stage of a rollout. The next stage begins once the rollouts in the clusters of the stage
-// are completed, the bake time of the stage has ended, the gates of the stage have succeeded, and the stage
-// is approved.
+// are completed, the bake time of the stage has ended, the gates of the stage have succeeded, and a required
+// approval is given.
 type FleetStage struct {
 	Name string `json:"name"`
 	// Clusters selects clusters by their labels. Without labels, the stage selects all clusters.
 	Clusters FleetClusters `json:"clusters,omitzero"`
-	// MaxConcurrentClusters is the number or the percentage of the clusters of the stage that roll out at the
-	// same time. Without maxConcurrentClusters, all clusters of the stage roll out at the same time.
+	// MaxConcurrentClusters is the maximum number or percentage of the clusters of the stage that roll out at
+	// the same time. Without maxConcurrentClusters, all clusters of the stage roll out at the same time.
 	MaxConcurrentClusters *intstr.IntOrString `json:"maxConcurrentClusters,omitempty"`
 	// Bake is the time that the stage waits after the rollouts in all clusters of the stage are completed.
 	Bake *metav1.Duration `json:"bake,omitempty"`
@@ -86,7 +86,7 @@ type FleetUnreachable struct {
 	// After is the time after which a cluster is skipped if the worker of the cluster does not respond, or if
 	// the cluster does not have the content. The default is 10m.
 	After *metav1.Duration `json:"after,omitempty"`
-	// Max is the number or the percentage of the clusters of a stage that may be skipped. If more clusters
+	// Max is the maximum number or percentage of the clusters of a stage that may be skipped. If more clusters
 	// are skipped, the stage waits. Without max, any number of clusters may be skipped.
 	Max *intstr.IntOrString `json:"max,omitempty"`
 }

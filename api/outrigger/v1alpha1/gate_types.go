@@ -32,8 +32,8 @@ type PrometheusGate struct {
 	// +kubebuilder:validation:XValidation:rule="!self.matches('[?#]')",message="address must not have a query or a fragment: remove the part that begins with ? or #, and write the query into the field query"
 	// +kubebuilder:validation:XValidation:rule="!self.matches('[[:space:]]') && isURL(self)",message="address is an absolute URL without spaces, such as http://prometheus.monitoring:9090"
 	Address string `json:"address"`
-	// Query is a query whose answer is a scalar, or a vector with one element. Query is a template of Go's
-	// text/template with the fields SidecarSet, Revision, Generation and Step.
+	// Query is a PromQL query that returns a scalar, or a vector with one element. The query is a template for
+	// the Go package text/template, with the fields SidecarSet, Revision, Generation and Step.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
 	Query string `json:"query"`
@@ -46,14 +46,14 @@ type PrometheusGate struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	Samples int32 `json:"samples,omitempty"`
-	// Success is an expression of CEL over value, previous and pods. If the expression is true for a sample, the
-	// sample is a success. Value is the value of the sample, and previous is the value of the previous sample.
-	// Pods is the number of updated pods.
+	// Success is a CEL expression. A sample for which the expression is true is a success. The variable value
+	// is the value of the sample, the variable previous is the value of the previous sample, and the variable
+	// pods is the number of updated pods.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	Success string `json:"success"`
-	// Failure is an expression of CEL over the same variables. If the expression is true for a sample, the
-	// sample is a failure. Without this expression, each number that is not a success is a failure.
+	// Failure is a CEL expression with the same variables as success. A sample for which the expression is true
+	// is a failure. Without failure, each sample that has a number and is not a success is a failure.
 	// +kubebuilder:validation:MaxLength=512
 	Failure string `json:"failure,omitempty"`
 	// FailureLimit is the number of failed samples above which the gate fails. The default is 0.
@@ -91,8 +91,8 @@ type WebhookGate struct {
 
 // WorkflowGate starts a workflow of the user in the Temporal namespace of Outrigger, and waits for the result
 // of the workflow, for days if necessary. The input has the fields sidecarSet, generation, revision, step and
-// pods. The result has the fields phase and message. The phase is Success, Failure or Inconclusive. A
-// workflow that ends without a result is inconclusive.
+// pods. The result has the fields phase and message. The phase is Success, Failure or Inconclusive. If the
+// workflow ends without a result, the gate is inconclusive.
 type WorkflowGate struct {
 	// Type is the type of the workflow.
 	// +kubebuilder:validation:MinLength=1
@@ -109,9 +109,9 @@ type WorkflowGate struct {
 	Interval *metav1.Duration `json:"interval,omitempty"`
 }
 
-// GateCredentials names a Secret in the namespace of the system. The Secret has the key token, or the keys
-// username and password. The Role of the worker allows only the Secret outrigger-gates. A Secret with another
-// name needs an additional Role.
+// GateCredentials names a Secret in the system namespace. The Secret has the key token, or the keys username
+// and password. By default, the worker may read only the Secret outrigger-gates. A Secret with another name
+// needs an additional Role for the worker.
 type GateCredentials struct {
 	// Name is the name of the Secret.
 	// +kubebuilder:validation:MinLength=1

@@ -42,7 +42,8 @@ type RolloutActionList struct {
 // +kubebuilder:validation:Enum=pause;resume;approve;promote;abort;retry;permit
 type RolloutVerb string
 
-// These are the verbs of actions. Their values are the names of the updates of runs.
+// These are the verbs of actions. Each value is the name of the Temporal update that the operator sends to the
+// run.
 const (
 	VerbPause   RolloutVerb = "pause"
 	VerbResume  RolloutVerb = "resume"
@@ -53,7 +54,7 @@ const (
 	VerbPermit  RolloutVerb = "permit"
 )
 
-// RolloutActionSpec is the wanted action. The spec is immutable.
+// RolloutActionSpec defines the action. The spec is immutable.
 //
 // +kubebuilder:validation:XValidation:rule="self == oldSelf",message="an action never changes; create another one"
 // +kubebuilder:validation:XValidation:rule="!has(self.step) || self.verb in ['approve', 'promote']",message="step needs the verb approve or promote"
@@ -64,10 +65,10 @@ type RolloutActionSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	SidecarSet string `json:"sidecarSet"`
-	// Verb selects the effect of the action. pause and resume pause and resume the rollout. approve approves
-	// the current step of the RolloutPolicy. promote ends the current step. abort rolls the rollout back.
-	// retry restarts a rollout that was rolled back. permit starts a rollout that waits for a permit of the
-	// fleet.
+	// Verb is the effect of the action. The verbs pause and resume pause and resume the rollout. The verb
+	// approve approves the current step of the RolloutPolicy, and promote ends the current step. The verb abort
+	// rolls the rollout back, and retry restarts a rollout that was rolled back. The verb permit starts a
+	// rollout that waits for a permit of the fleet.
 	Verb RolloutVerb `json:"verb"`
 	// Step is the number of a step, from 1, or the name of a step. If another step is current, the action is
 	// rejected. Without a step, the action applies to the current step.
@@ -79,7 +80,7 @@ type RolloutActionSpec struct {
 	// rejected. Without a generation, the action applies to the current generation.
 	// +kubebuilder:validation:Minimum=1
 	Generation int64 `json:"generation,omitempty"`
-	// Full makes a promote end all steps.
+	// Full makes the verb promote end all steps instead of the current step.
 	Full bool `json:"full,omitempty"`
 	// Reason is shown in status, conditions and the run. The verb permit needs a reason.
 	// +kubebuilder:validation:MaxLength=1024
@@ -111,10 +112,10 @@ type RolloutActionStatus struct {
 	Message string `json:"message,omitempty"`
 	// Time is the time of the last change of the phase.
 	Time *metav1.Time `json:"time,omitempty"`
-	// ObservedGeneration is the generation of the action.
+	// ObservedGeneration is the generation of the action that the status describes.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Target is the generation and the step to which the action applies. The operator writes the target
-	// before the operator sends the action to the run. Therefore, a retry applies to the same step.
+	// Target is the generation and the step to which the action applies. The operator writes the target before
+	// it sends the action to the run, so that a retry applies to the same step.
 	Target *RolloutActionTarget `json:"target,omitempty"`
 }
 

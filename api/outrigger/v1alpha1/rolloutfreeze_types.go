@@ -3,8 +3,8 @@ package v1alpha1
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // RolloutFreeze stops the upgrades of the selected SidecarSets. Hot upgrades in progress finish. The rollouts
-// continue once the freeze is deleted, or the time of the field until is reached. A freeze does not change
-// the version of new pods.
+// continue once the freeze is deleted, or at the time in the field until. A freeze does not change the version
+// of new pods.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=rof
@@ -33,7 +33,7 @@ type RolloutFreezeSpec struct {
 	// the freeze applies to every SidecarSet.
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && size(e.values) > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || size(e.values) == 0))",message="selector: the operators In and NotIn need values; Exists and DoesNotExist have none"
 	Selector metav1.LabelSelector `json:"selector,omitzero"`
-	// Reason is the reason of the freeze. Status and commands show it.
+	// Reason is the reason for the freeze. Status and commands show the reason.
 	// +kubebuilder:validation:MaxLength=1024
 	Reason string `json:"reason,omitempty"`
 	// Until is the time at which the freeze ends, such as 2026-11-28T00:00:00Z. Without until, the freeze

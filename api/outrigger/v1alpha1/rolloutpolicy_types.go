@@ -34,7 +34,7 @@ type RolloutPolicyList struct {
 	Items           []RolloutPolicy `json:"items"`
 }
 
-// RolloutPolicySpec is the wanted behavior of rollouts.
+// RolloutPolicySpec is the desired behavior of rollouts.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.steps) || self.steps.all(s, !has(s.gates) || s.gates.all(name, has(self.gates) && self.gates.exists(gate, gate.name == name)))",message="a step names a gate that is not in spec.gates: add the gate, or remove its name from the step",messageExpression="'gate ' + self.steps.filter(s, has(s.gates) && s.gates.exists(name, !has(self.gates) || !self.gates.exists(gate, gate.name == name)))[0].gates.filter(name, !has(self.gates) || !self.gates.exists(gate, gate.name == name))[0] + ' of a step is not in spec.gates: add the gate, or remove its name from the step'"
 type RolloutPolicySpec struct {
@@ -47,20 +47,19 @@ type RolloutPolicySpec struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
 	MatchingPrecedence int32 `json:"matchingPrecedence,omitempty"`
-	// Steps are the steps of each rollout, in order. After the last step, the rollout upgrades
-	// all remaining pods. Without steps, the rollout upgrades all pods at once, within
-	// maxUnavailable.
+	// Steps are the steps of each rollout, in order. After the last step, the rollout upgrades all remaining
+	// pods. Without steps, the rollout upgrades all pods, within maxUnavailable.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=50
 	// +kubebuilder:validation:XValidation:rule="self.all(a, !has(a.name) || self.exists_one(b, has(b.name) && b.name == a.name))",message="the names of steps must differ"
 	// +kubebuilder:validation:XValidation:rule="[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48].all(i, i + 1 >= size(self) || (type(self[i].upTo) == int ? type(self[i + 1].upTo) != int || self[i].upTo <= self[i + 1].upTo : type(self[i + 1].upTo) == int || !self[i].upTo.matches('^[0-9]{1,3}%$') || !self[i + 1].upTo.matches('^[0-9]{1,3}%$') || int(self[i].upTo.replace('%', '')) <= int(self[i + 1].upTo.replace('%', ''))))",message="upTo includes the pods of earlier steps, so it must not be less than upTo of the step before",messageExpression="'upTo of step ' + ['2', '3', '4', '5', '6', '7', '8', '9', '10', '11', '12', '13', '14', '15', '16', '17', '18', '19', '20', '21', '22', '23', '24', '25', '26', '27', '28', '29', '30', '31', '32', '33', '34', '35', '36', '37', '38', '39', '40', '41', '42', '43', '44', '45', '46', '47', '48', '49', '50'][[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48].filter(i, i + 1 < size(self) && (type(self[i].upTo) == int && type(self[i + 1].upTo) == int && self[i].upTo > self[i + 1].upTo || type(self[i].upTo) == string && type(self[i + 1].upTo) == string && int(self[i].upTo.replace('%', '')) > int(self[i + 1].upTo.replace('%', ''))))[0]] + ' must not be less than upTo of the step before, because it includes the pods of earlier steps'"
 	Steps []RolloutStep `json:"steps,omitempty"`
-	// MaxUnavailablePerOwner is the number of pods of one owner that upgrades may make unavailable at
-	// once, such as 1. An owner is the controller of a pod: a ReplicaSet, StatefulSet, DaemonSet or
-	// Job. Pods without a controller are not limited.
+	// MaxUnavailablePerOwner is the maximum number of pods of one owner that upgrades make unavailable at once,
+	// such as 1. An owner is the controller of a pod: a ReplicaSet, StatefulSet, DaemonSet or Job. Pods without
+	// a controller are not limited.
 	// +kubebuilder:validation:Minimum=1
 	MaxUnavailablePerOwner int32 `json:"maxUnavailablePerOwner,omitempty"`
-	// Domains limits the domains, such as zones, in which upgrades make pods unavailable at once.
+	// Domains limits the number of domains, such as zones, in which upgrades make pods unavailable at once.
 	Domains *RolloutDomains `json:"domains,omitempty"`
 	// RespectPodDisruptionBudgets makes upgrades respect PodDisruptionBudgets: an upgrade makes a
 	// healthy pod unavailable only if each PodDisruptionBudget that selects the pod allows a disruption.
@@ -81,16 +80,15 @@ type RolloutPolicySpec struct {
 	NotUpgradable *RolloutNotUpgradable `json:"notUpgradable,omitempty"`
 }
 
-// RolloutDomains limits the domains in which upgrades make pods unavailable at once. The upgrades of a
-// domain end before the upgrades of the next domain begin. Pods on nodes without the label are not
-// limited.
+// RolloutDomains limits the number of domains in which upgrades make pods unavailable at once. The upgrades of
+// a domain end before the upgrades of the next domain begin. Pods on nodes without the label are not limited.
 type RolloutDomains struct {
 	// TopologyKey is a label of nodes, such as topology.kubernetes.io/zone. Each value of the label is
 	// a domain.
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$')",message="topologyKey is a label of nodes such as topology.kubernetes.io/zone"
 	TopologyKey string `json:"topologyKey"`
-	// MaxUnavailableDomains is the number of domains in which upgrades make pods unavailable at once.
+	// MaxUnavailableDomains is the maximum number of domains in which upgrades make pods unavailable at once.
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	MaxUnavailableDomains int32 `json:"maxUnavailableDomains,omitempty"`
@@ -116,9 +114,9 @@ type RolloutWindow struct {
 	TimeZone string `json:"timeZone,omitempty"`
 }
 
-// RolloutFailure configures when a rollout has failed. An upgraded pod fails if a sidecar of the pod cannot
-// start, or has restarted twice since the upgrade. Pods that are not upgraded yet are the control group. If a
-// share of the control group also fails, the same share of the upgraded pods does not count.
+// RolloutFailure configures when a rollout fails. An upgraded pod fails if a sidecar of the pod cannot start,
+// or has restarted twice since the upgrade. Pods that are not upgraded yet are the control group. If a share of
+// the control group also fails, the same share of the upgraded pods does not count.
 type RolloutFailure struct {
 	// MaxFailedPods is the number of failed pods above which the rollout has failed. A percentage refers to
 	// the pods that the rollout upgrades, and is rounded down. With 0, the first failed pod fails the
@@ -127,9 +125,9 @@ type RolloutFailure struct {
 	// +kubebuilder:validation:MaxLength=4
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^([0-9]|[1-9][0-9]|100)%$')",message="maxFailedPods is a number of pods, or a percentage such as 5%"
 	MaxFailedPods intstr.IntOrString `json:"maxFailedPods"`
-	// Action is the reaction to failed pods. Pause pauses the rollout. Rollback upgrades the pods of the
-	// failed version in place to the newest good revision, and new pods also get this revision. Without a
-	// good revision, Rollback pauses the rollout. The default is Pause.
+	// Action is the reaction to failed pods. Pause pauses the rollout. Rollback upgrades the pods with the
+	// failed version in place to the newest good revision. New pods also get this revision. Without a good
+	// revision, Rollback pauses the rollout. The default is Pause.
 	// +kubebuilder:validation:Enum=Pause;Rollback
 	Action FailureAction `json:"action,omitempty"`
 	// UnreadyFor is the time after which an upgraded pod that is not ready counts as failed, such as 5m. A
@@ -144,10 +142,10 @@ type RolloutFailure struct {
 	// not count.
 	// +kubebuilder:validation:Minimum=1
 	AppRestarts int32 `json:"appRestarts,omitempty"`
-	// ProgressDeadline is the time within which a pod must become updated and ready, such as 30m. The time
-	// runs while the rollout can upgrade pods, or waits for upgraded pods. The time starts again with each
-	// pod that becomes updated and ready. At the end of the time, the rollout has failed. Without
-	// progressDeadline, a rollout has no time limit.
+	// ProgressDeadline is the time within which another pod must become updated and ready, such as 30m.
+	// Otherwise, the rollout fails. The time runs while the rollout can upgrade pods, or waits for upgraded
+	// pods. The time starts again with each pod that becomes updated and ready. Without progressDeadline, a
+	// rollout has no time limit.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[+]?([0-9]*[.]?[0-9]*(ns|us|µs|ms|s|m|h))+$') && duration(self) > duration('0s')",message="progressDeadline is a positive duration such as 30m"
@@ -164,7 +162,7 @@ const (
 )
 
 // RolloutStep is one step of a rollout. The next step begins once all pods of the step are updated and ready,
-// the bake time of the step has ended, the gates of the step have succeeded, and the step is approved.
+// the bake time of the step has ended, the gates of the step have succeeded, and a required approval is given.
 type RolloutStep struct {
 	// Name is the name of the step in messages and commands.
 	// +kubebuilder:validation:MaxLength=63
@@ -193,7 +191,8 @@ type RolloutStep struct {
 	Gates []string `json:"gates,omitempty"`
 }
 
-// StepApproval makes a step wait for an approval: kubectl sidecarset approve NAME.
+// StepApproval makes a step of a rollout wait for kubectl sidecarset approve, or a stage of a fleet wait for
+// outrigger fleet approve.
 type StepApproval struct{}
 
 // RolloutPolicyStatus is the observed state of a RolloutPolicy.

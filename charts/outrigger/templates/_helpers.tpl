@@ -118,7 +118,7 @@ Arguments: the values of the connection, and the prefix of the directories.
 {{- if .tls.enabled -}}
 {{- $args = append $args "--fleet-temporal-tls" -}}
 {{- else if and $.Values.temporal.embedded.enabled .address (not .apiKey.secretName) (not .tls.secretName) (not .tls.serverName) -}}
-{{- /* The certificate of the embedded server is not for another server. */ -}}
+{{- /* The certificate of the embedded Temporal must not be used for another server. */ -}}
 {{- $args = append $args "--fleet-temporal-tls=false" -}}
 {{- end -}}
 {{- with .tls.serverName -}}{{- $args = append $args (printf "--fleet-temporal-tls-server-name=%s" .) -}}{{- end -}}
@@ -200,7 +200,7 @@ Arguments: the values of the connection, and the prefix of the directories.
 {{- with index $values $field -}}{{- $_ := set $pod $field . -}}{{- end -}}
 {{- end -}}
 {{- $_ := mustMergeOverwrite $pod (deepCopy $values.podSpec) -}}
-{{- /* On the network of the nodes, a new pod needs the ports of a former pod. With as many nodes as replicas, a surge pod would never be scheduled. */ -}}
+{{- /* With hostNetwork, a new pod needs the ports of an old pod. With as many nodes as replicas, a surge pod would never be scheduled. */ -}}
 {{- if $pod.hostNetwork -}}{{- $_ := set $deployment.spec "strategy" (dict "rollingUpdate" (dict "maxSurge" 0 "maxUnavailable" 1)) -}}{{- end -}}
 {{- toYaml $deployment -}}
 {{- end -}}

@@ -38,7 +38,7 @@ func (c *child) status() Status {
 	return Status{Name: c.spec.Name, Log: c.log, Running: c.pid != 0, PID: c.pid}
 }
 
-// run starts the process if the process does not run, and waits until the process is ready.
+// run starts the process unless it is running, and waits until it is ready.
 func (c *child) run(ctx context.Context, g *Group) error {
 	c.starting.Lock()
 	defer c.starting.Unlock()
@@ -94,12 +94,12 @@ func (c *child) watch(cmd *exec.Cmd, exits chan<- Exit) {
 	}
 	select {
 	case exits <- Exit{Name: c.spec.Name, Err: err, LogTail: Tail(c.log)}:
-	default: // If no caller reads the channel, the channel is full.
+	default: // The channel is full, because no caller reads the channel.
 	}
 }
 
-// stop sends the StopSignal to the process group, kills the process group after gracePeriod, and returns when
-// the process is gone. If gracePeriod is 0, stop kills the process group immediately.
+// stop sends the StopSignal to the process group, kills the group after gracePeriod, and returns when the
+// process is gone. If gracePeriod is 0, stop kills the group immediately.
 func (c *child) stop(gracePeriod time.Duration) {
 	c.mu.Lock()
 	pid, gone := c.pid, c.gone

@@ -23,12 +23,13 @@ type Spec struct {
 	Args []string
 	// Env is added to the parent's environment, as KEY=value.
 	Env []string
-	// System contains additional attributes. Every process has its own process group. The kernel kills the
-	// process when the process that uses this package ends.
+	// System contains additional attributes. Setpgid and Pdeathsig are always set, so that each process has its
+	// own group, and is killed when its parent ends.
 	System syscall.SysProcAttr
 	// StopSignal is SIGTERM by default.
 	StopSignal syscall.Signal
-	// Ready is called until Ready returns nil. If Ready is nil, the process is ready immediately.
+	// Ready is the readiness probe, which is called until it succeeds. Without a probe, the process is ready
+	// immediately.
 	Ready func(ctx context.Context) error
 }
 
@@ -62,8 +63,7 @@ var (
 	ErrUnknown = errors.New("unknown process")
 	// ErrShutdown is returned if the group was shut down.
 	ErrShutdown = errors.New("the process group is shut down")
-	// ErrEnded is returned if a process ends before the process is ready, or if a signal is sent to a process
-	// that is not running.
+	// ErrEnded is returned if a process ends before it is ready, or if the target of a signal is not running.
 	ErrEnded = errors.New("it ended")
 )
 
@@ -116,9 +116,8 @@ func (g *Group) spawn(cmd *exec.Cmd) error {
 // process. If the channel contains 64 unread values, further values are dropped.
 func (g *Group) Exited() <-chan Exit { return g.exits }
 
-// Start runs a new process and waits until the process is ready, until the process ends, or until ctx ends.
-// If the process does not become ready, Start kills the process and returns an error with the last lines of
-// the log.
+// Start runs a new process, and waits until it is ready or ends, or until ctx ends. If the process does not
+// become ready, Start kills it and returns an error with the last lines of the log.
 func (g *Group) Start(ctx context.Context, spec Spec) error {
 	c := &child{spec: spec, log: filepath.Join(g.logs, spec.Name+".log")}
 	g.mu.Lock()
@@ -133,8 +132,8 @@ func (g *Group) Start(ctx context.Context, spec Spec) error {
 	return c.run(ctx, g)
 }
 
-// StartAgain starts a stopped process with the same arguments. If the process runs, StartAgain does nothing.
-// If no process called name was ever started, StartAgain returns ErrUnknown.
+// StartAgain starts a stopped process with the same arguments, and does nothing if the process is running. If
+// no process called name was ever started, the error is ErrUnknown.
 func (g *Group) StartAgain(ctx context.Context, name string) error {
 	return g.with(name, func(c *child) error { return c.run(ctx, g) })
 }
@@ -192,8 +191,7 @@ func (g *Group) Shutdown() {
 	})
 }
 
-// with calls act with the process name. If no process with this name was ever started, with returns
-// ErrUnknown.
+// with calls act for the process called name. If no such process was ever started, the error is ErrUnknown.
 func (g *Group) with(name string, act func(*child) error) error {
 	g.mu.Lock()
 	i := slices.IndexFunc(g.children, func(c *child) bool { return c.spec.Name == name })

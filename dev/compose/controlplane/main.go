@@ -46,8 +46,8 @@ func main() {
 	}
 }
 
-// run runs a control plane until ctx ends, or until one of its processes ends. If ctx ends, run returns nil.
-// run uses the state of an earlier control plane in dir.
+// run runs a control plane with the existing state in dir, until ctx or one of the processes ends. If ctx ends,
+// the result is nil.
 func run(ctx context.Context, o options) error {
 	c, err := cluster.Start(ctx, cluster.Options{
 		Dir: o.dir, Root: o.root,
@@ -118,6 +118,6 @@ func serveHealth(ctx context.Context, address string, config *rest.Config) (func
 		}
 	})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	go func() { _ = server.Serve(listener) }() // The error is always ErrServerClosed.
+	go func() { _ = server.Serve(listener) }() // After Close, Serve returns ErrServerClosed.
 	return func() { _ = server.Close() }, nil
 }

@@ -23,8 +23,8 @@ func main() {
 	}
 }
 
-// probe requests the URL in the only argument, and returns an error unless the status is 200. probe does not
-// verify certificates, because probe only checks health.
+// probe requests the URL in the only argument, and returns an error unless the status is 200. Certificates are
+// not verified, because a health check sends and receives no secrets.
 func probe(ctx context.Context, args []string) error {
 	if len(args) != 1 {
 		return errUsage

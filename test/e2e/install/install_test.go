@@ -104,7 +104,6 @@ func (s *site) works() {
 	assert.Equal(s.t, "1 1 1 1 ", restarts("side"))
 }
 
-// images returns the images of the sidecars.
 func (s *site) images() string {
 	s.t.Helper()
 	return s.jsonpath("pods -l app=installed", `{range .items[*]}{.spec.containers[?(@.name=="side")].image} {end}`)
