@@ -90,16 +90,14 @@ func (c *controlGroup) add(version *podstate.Version, pod *Pod) bool {
 }
 
 // expected returns the number of updated pods that fail for another reason than the upgrade. updated is the
-// number of updated pods outside the group. Each dead pod of the group excuses at most one updated pod, even if
-// few pods of the older version are left.
+// number of updated pods outside the group. Each failed pod of the group excuses at most one updated pod: the
+// last pods of the older version may be on a node that does not respond, and prove nothing about the others.
 func (c *controlGroup) expected(updated int) int {
-	share := func(failed, group int) int {
-		if group == 0 {
-			return 0
-		}
-		return (failed*updated + group - 1) / group
+	group := max(c.old+c.dead, updated)
+	if group == 0 {
+		return 0
 	}
-	return max(share(c.oldFailed, c.old), share(c.oldFailed+c.dead, max(c.old+c.dead, updated)))
+	return ((c.oldFailed+c.dead)*updated + group - 1) / group
 }
 
 // Accept returns the stage after a resume. The limit of the stage increases by the number of pods that failed

@@ -80,6 +80,7 @@ func TestSpec11_6_FailedPods(t *testing.T) {
 		{"the crash loop of the former content", [][]Pod{notObserved(failing(restart, 2)), serving(old, 8)}, 0},
 		{"the content before the upgrade failed for the same reason", [][]Pod{failedBefore(failing(restart, 2)), serving(old, 8)}, 0},
 		{"a failing control group", [][]Pod{failing(restart, 2), failing(old, 8)}, 0},
+		{"the last pod of the older version excuses one failure", [][]Pod{failing(restart, 9), failing(old, 1)}, 8},
 		{"half of the control group fails", [][]Pod{failing(restart, 4), failing(old, 2), serving(old, 2)}, 2},
 		{"a share of the control group is rounded up", [][]Pod{failing(restart, 2), failing(old, 1), serving(old, 9)}, 1},
 		{"pods of the control group that restarted long ago can start", [][]Pod{failing(restart, 2), serving(oldCrashed, 8)}, 2},

@@ -18,7 +18,7 @@ func scattered(random *rand.Rand, pods, values int) (done, waiting []candidate) 
 	for i := range pods {
 		state := old
 		if random.IntN(5) == 0 {
-			state = fixed
+			state = updated
 		}
 		pod := newPod(fmt.Sprintf("p%05d", i), state, labelled("zone", fmt.Sprintf("z-%d", random.IntN(values))))
 		pod.Labels["rack"] = fmt.Sprintf("r-%d", random.IntN(3))
