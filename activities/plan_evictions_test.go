@@ -168,7 +168,7 @@ func TestSpec13_2_AMigratingPodCountsAsReady(t *testing.T) {
 	state, err := version.Of(migrating)
 	require.NoError(t, err)
 	require.False(t, state.Ready)
-	scan.add(migrating, podstate.Ready(migrating), "logs", true)
+	scan.add(migrating, "logs", true)
 	assert.True(t, scan.pods[migrating.UID].Ready)
 }
 

@@ -3,6 +3,7 @@
 package eviction
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -284,17 +285,36 @@ func (p *planner) chooseOf(of *owner, name string, pods []*Pod) (chosen []*Pod, 
 	if slots == 0 {
 		return nil, "maxUnavailable has no slot"
 	}
-	if good, _ := of.good(name, true, time.Time{}); good == 0 || !proven {
+	good, _ := of.good(name, true, time.Time{})
+	first := good == 0 || !proven
+	if first {
 		slots = 1
 	}
-	return p.limitPerOwner(of, pods, slots), "maxUnavailablePerOwner has no slot"
+	chosen = p.limitPerOwner(of, pods, slots)
+	switch {
+	case len(chosen) == 0:
+		return nil, noSlotOfOwner
+	case first && p.perOwner() > 1:
+		return chosen, "the first eviction of their owner has no ready replacement yet"
+	case len(chosen) == maxPodsPerEviction:
+		return chosen, fmt.Sprintf("an eviction has at most %d pods", maxPodsPerEviction)
+	case len(chosen) == slots && slots < p.perOwner():
+		return chosen, "maxUnavailable has no slot"
+	}
+	return chosen, noSlotOfOwner
+}
+
+const noSlotOfOwner = "maxUnavailablePerOwner has no slot"
+
+func (p *planner) perOwner() int {
+	return max(int(p.Policy.Spec.NotUpgradable.MaxUnavailablePerOwner), 1)
 }
 
 // limitPerOwner returns the pods that may be evicted now, at most slots. pods begins with the unready pods. The
 // eviction of an unready pod makes no further pod unavailable, so unready pods are evicted before ready pods,
 // and never together with ready pods.
 func (p *planner) limitPerOwner(of *owner, pods []*Pod, slots int) []*Pod {
-	limit := max(int(p.Policy.Spec.NotUpgradable.MaxUnavailablePerOwner), 1)
+	limit := p.perOwner()
 	most := min(slots, limit, maxPodsPerEviction)
 	unready := 0
 	for unready < len(pods) && !pods[unready].Ready {

@@ -302,6 +302,25 @@ func TestSpec13_2_MaxUnavailableCounts(t *testing.T) {
 	assert.Contains(t, plan.Message, "7 pods are not evicted: maxUnavailable has no slot")
 }
 
+func TestSpec13_2_TheMessageNamesTheLimitThatApplies(t *testing.T) {
+	for want, c := range map[string]struct {
+		perOwner int32
+		slots    int
+	}{
+		"9 pods are not evicted: maxUnavailablePerOwner has no slot": {5, 100},
+		"4 pods are not evicted: an eviction has at most 10 pods":    {20, 100},
+		"12 pods are not evicted: maxUnavailable has no slot":        {20, 2},
+	} {
+		owner := newCluster(c.perOwner)
+		owner.addOld("web", 15)
+		assert.Contains(t, owner.step().Message, "14 pods are not evicted: the first eviction of their owner has no ready replacement yet")
+		set := owner.sets["logs"]
+		set.MaxUnavailable = c.slots
+		owner.sets["logs"] = set
+		assert.Contains(t, owner.step().Message, want)
+	}
+}
+
 func TestSpec13_2_RejectedEvictionsStopNoOtherOwner(t *testing.T) {
 	c := newCluster(1)
 	for i := range 60 {

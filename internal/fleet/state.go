@@ -232,7 +232,7 @@ func Finish(s *protocol.FleetState, uid string, result protocol.FleetResult, now
 	}
 	cluster.State, cluster.Reason, cluster.Since = result.State, result.Reason, now
 	if cluster.Undo != nil {
-		cluster.State, cluster.Undo = protocol.ClusterPending, nil
+		cluster.State, cluster.Undo, cluster.Reason = protocol.ClusterPending, nil, ""
 		return
 	}
 	if result.State == protocol.ClusterRolledBack || result.State == protocol.ClusterSuperseded {

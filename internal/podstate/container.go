@@ -188,13 +188,10 @@ func (v *Version) pending(pod *corev1.Pod, container string) *record.ContainerSt
 // Blocked reports whether the pod has a container that cannot start and is not a sidecar of the SidecarSet. A
 // change of the SidecarSet does not repair such a pod.
 func (v *Version) Blocked(pod *corev1.Pod) bool {
-	for i := range pod.Status.ContainerStatuses {
-		status := &pod.Status.ContainerStatuses[i]
-		if _, failed := StartFailure(status); failed && !v.has(status.Name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses), func(status corev1.ContainerStatus) bool {
+		_, failed := StartFailure(&status)
+		return failed && !v.has(status.Name)
+	})
 }
 
 func (v *Version) has(container string) bool {
