@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -76,9 +77,9 @@ func (h *harness) upgradeAll(ctx context.Context, w *observer.Watch, namespace s
 	patching, patchCtx := errgroup.WithContext(ctx)
 	for next := 0; next < len(pods.Items); {
 		inProgress := func(v observer.View) int { return next - (v.Updated - v.InFlight) }
-		view, err := w.Await(ctx, func(v observer.View) bool { return inProgress(v) < slots })
+		view, err := w.Await(patchCtx, func(v observer.View) bool { return inProgress(v) < slots })
 		if err != nil {
-			return err
+			return cmp.Or(patching.Wait(), err)
 		}
 		for free := slots - inProgress(view); free > 0 && next < len(pods.Items); free-- {
 			pod := &pods.Items[next]

@@ -194,6 +194,9 @@ func (h *harness) rollOut(ctx context.Context) error {
 	h.lines.seconds("seconds", h.took)
 	for _, percent := range []int{50, 100} {
 		reached := reachedBySet(served, before.at, h.pods/len(h.sets), percent)
+		if len(reached) == 0 {
+			return fmt.Errorf("no SidecarSet has %d %% of its pods upgraded", percent)
+		}
 		for i, name := range []string{"first set", "median set", "last set"} {
 			h.lines.seconds(fmt.Sprintf("until %d %%, %s, seconds", percent, name), reached[i*(len(reached)-1)/2])
 		}

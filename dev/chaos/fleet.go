@@ -158,13 +158,16 @@ func (f *chaoticFleet) run(ctx context.Context, faults []Fault) (err error) {
 			break
 		}
 	}
+	f.mu.Lock()
+	violations := f.violations
+	f.mu.Unlock()
 	for _, m := range f.members {
-		f.violations += m.observer.Violations()
+		violations += m.observer.Violations()
 	}
-	if f.violations > 0 {
-		err = errors.Join(fmt.Errorf("%d violations", f.violations), err)
+	if violations > 0 {
+		err = errors.Join(fmt.Errorf("%d violations", violations), err)
 	}
-	f.members[0].say("%d rounds, the order of %d rollouts in clusters checked, %d violations", len(faults), f.order.Checked(), f.violations)
+	f.members[0].say("%d rounds, the order of %d rollouts in clusters checked, %d violations", len(faults), f.order.Checked(), violations)
 	return err
 }
 

@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/api/common/v1"
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/history/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
@@ -29,11 +30,19 @@ const minReplayed = 3
 // test that deletes the data of Temporal.
 func replayHistories(ctx context.Context) error {
 	// A test of gates also runs a workflow of a user, which is not replayed.
-	list, err := stack.temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+	request := &workflowservice.ListWorkflowExecutionsRequest{
 		Namespace: cluster.TemporalNamespace, Query: "WorkflowType IN ('" + protocol.RolloutWorkflow + "', '" + protocol.FleetWorkflow + "', '" + protocol.FleetRegistryWorkflow + "', '" + protocol.EvictionWorkflow + "')",
-	})
-	if err != nil {
-		return fmt.Errorf("list the runs to replay: %w", err)
+	}
+	var executions []*workflowpb.WorkflowExecutionInfo
+	for {
+		page, err := stack.temporal.ListWorkflow(ctx, request)
+		if err != nil {
+			return fmt.Errorf("list the runs to replay: %w", err)
+		}
+		executions = append(executions, page.Executions...)
+		if request.NextPageToken = page.NextPageToken; len(request.NextPageToken) == 0 {
+			break
+		}
 	}
 	replayer, err := worker.NewWorkflowReplayerWithOptions(worker.WorkflowReplayerOptions{
 		DataConverter: stack.codec.WorkflowDataConverter(), Interceptors: workflows.Interceptors(),
@@ -49,7 +58,7 @@ func replayHistories(ctx context.Context) error {
 		replayer.RegisterWorkflowWithOptions(definition, workflow.RegisterOptions{Name: name})
 	}
 	var failed []error
-	for _, run := range list.Executions {
+	for _, run := range executions {
 		events, err := fetchHistory(ctx, run.Execution)
 		if err != nil {
 			return err
@@ -65,7 +74,7 @@ func replayHistories(ctx context.Context) error {
 			failed = append(failed, fmt.Errorf("replay %s, %s: %w; its history: %s", run.Execution.WorkflowId, run.Status, err, keepHistory(run.Execution, events)))
 		}
 	}
-	if len(list.Executions) == 0 && flag.Lookup("test.run").Value.String() == "" {
+	if len(executions) == 0 && flag.Lookup("test.run").Value.String() == "" {
 		failed = append(failed, errors.New("replay: the tests have made no run"))
 	}
 	return errors.Join(failed...)
