@@ -283,7 +283,7 @@ func (p *planner) chooseOf(of *owner, name string, pods []*Pod) (chosen []*Pod, 
 	}
 	slots := p.slots(name, set)
 	if slots == 0 {
-		return nil, "maxUnavailable has no slot"
+		return nil, noSlot
 	}
 	good, _ := of.good(name, true, time.Time{})
 	first := good == 0 || !proven
@@ -291,20 +291,25 @@ func (p *planner) chooseOf(of *owner, name string, pods []*Pod) (chosen []*Pod, 
 		slots = 1
 	}
 	chosen = p.limitPerOwner(of, pods, slots)
-	switch {
-	case len(chosen) == 0:
-		return nil, noSlotOfOwner
-	case first && p.perOwner() > 1:
-		return chosen, "the first eviction of their owner has no ready replacement yet"
-	case len(chosen) == maxPodsPerEviction:
-		return chosen, fmt.Sprintf("an eviction has at most %d pods", maxPodsPerEviction)
-	case len(chosen) == slots && slots < p.perOwner():
-		return chosen, "maxUnavailable has no slot"
-	}
-	return chosen, noSlotOfOwner
+	return chosen, p.limiting(len(chosen), slots, first)
 }
 
-const noSlotOfOwner = "maxUnavailablePerOwner has no slot"
+// limiting names the limit that applies to an eviction of the given number of pods of one owner. slots is the number
+// of slots of maxUnavailable. first is set if the owner has no replacement with the newest content yet.
+func (p *planner) limiting(pods, slots int, first bool) string {
+	switch {
+	case pods == 0:
+	case first && p.perOwner() > 1:
+		return "the first eviction of their owner has no ready replacement yet"
+	case pods == maxPodsPerEviction:
+		return fmt.Sprintf("an eviction has at most %d pods", maxPodsPerEviction)
+	case pods == slots && slots < p.perOwner():
+		return noSlot
+	}
+	return "maxUnavailablePerOwner has no slot"
+}
+
+const noSlot = "maxUnavailable has no slot"
 
 func (p *planner) perOwner() int {
 	return max(int(p.Policy.Spec.NotUpgradable.MaxUnavailablePerOwner), 1)
