@@ -7,6 +7,7 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -87,9 +88,13 @@ func (r *Reconciler) writeConversion(ctx context.Context, live *apiextensionsv1.
 	if wait := r.conversionDelay(live.Spec.Conversion); wait > 0 {
 		return wait, nil
 	}
+	written, lost := r.conversionWritten, r.watchLost
 	r.conversionWritten, r.watchLost = r.now(), false
 	patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
 	if err := r.client.Patch(ctx, wanted, patch); err != nil {
+		if apierrors.IsConflict(err) {
+			r.conversionWritten, r.watchLost = written, lost // The watches of SidecarSets do not end.
+		}
 		return 0, fmt.Errorf("write the conversion of CustomResourceDefinition %s: %w", wanted.Name, err)
 	}
 	r.conversionClaimed, r.conversionMissing = true, false

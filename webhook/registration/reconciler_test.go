@@ -259,12 +259,24 @@ func TestARejectedWriteOfTheConversionIsRetriedWithoutADelay(t *testing.T) {
 			return c.Patch(ctx, object, patch, options...)
 		},
 	})
-	for range 5 {
-		_, err := replica.Reconcile(t.Context(), reconcile.Request{})
-		require.NoError(t, err)
+	reconciles := func() {
+		for range 5 {
+			_, err := replica.Reconcile(t.Context(), reconcile.Request{})
+			require.NoError(t, err)
+		}
+		assert.Zero(t, conflicts)
+		assert.Equal(t, "hook", r.conversion().ClientConfig.Service.Name)
 	}
-	assert.Zero(t, conflicts)
-	assert.NotNil(t, r.conversion())
+	reconciles()
+
+	// The delay after a conversion of another controller has passed.
+	definition := &apiextensionsv1.CustomResourceDefinition{}
+	require.NoError(t, r.store.Get(t.Context(), client.ObjectKey{Name: definitionName}, definition))
+	definition.Spec.Conversion = endpoint{service: "other", namespace: "system"}.conversion(nil)
+	require.NoError(t, r.store.Update(t.Context(), definition))
+	replica.conversionBackoff, conflicts = maxConversionDelay/2, 2
+	r.now = r.now.Add(maxConversionDelay / 2)
+	reconciles()
 }
 
 func TestRenewalIsSeamlessForAllReplicas(t *testing.T) {
