@@ -60,10 +60,14 @@ func (s *runStep) callRun(ctx context.Context, p *pass) error {
 		return nil
 	case !rolloutStarted(p.set):
 		return s.startRollout(ctx, p)
-	case !p.unfinished() && !s.mismatched(p.set.Name):
+	}
+	p.state.mismatched = s.mismatched(p.set.Name) || p.state.mismatched
+	if !p.unfinished() && !p.state.mismatched {
 		return s.endRun(ctx, p)
 	}
-	return s.checkRun(ctx, p)
+	err := s.checkRun(ctx, p)
+	p.state.mismatched = p.state.mismatched && (err != nil || p.run == nil)
+	return err
 }
 
 // startRollout starts or signals a run for a new generation. If the pause of the last run cannot be

@@ -269,6 +269,25 @@ func TestSpec8_5_ARejectedStartIsReportedByItsSetAlone(t *testing.T) {
 	assert.Equal(t, int64(generation), damaged.Status.Rollout.Generation)
 }
 
+// Orphans reports the run of a finished SidecarSet at another generation once. The first read of the run fails.
+func TestSpec8_2_AMismatchIsCorrectedAlsoAfterAFailedRead(t *testing.T) {
+	env, set := newSlowEnv(t), setAt(generation)
+	attribute, err := converter.GetDefaultDataConverter().ToPayload(generation - 1)
+	require.NoError(t, err)
+	env.run = &workflow.WorkflowExecutionInfo{Status: opened, HistoryLength: 20, SearchAttributes: &common.SearchAttributes{IndexedFields: map[string]*common.Payload{protocol.GenerationAttribute: attribute}}}
+	reports := 1
+	env.mismatched = func(string) bool { reports--; return reports == 0 }
+	p := &pass{set: set, observation: observation{plan: plan(protocol.PhaseComplete, protocol.Counts{Matched: 2, Updated: 2})}, state: env.states.of(set)}
+	env.damaged = serviceerror.NewUnavailable("restarts")
+	for p.out = (outcome{}); env.started == nil; env.damaged = nil {
+		p.now = env.clock.Now()
+		env.reconcileRun(t.Context(), p)
+		require.Greater(t, reports, -2, "the run keeps the other generation")
+		env.clock.Step(minCorrectionBackoff)
+	}
+	assert.Equal(t, -1, reports)
+}
+
 // The operator reads the run of the earlier generation before the start of the next generation.
 func TestSpec8_5_ARunThatCannotBeReadIsReportedByItsSetAlone(t *testing.T) {
 	set := named("damaged")
