@@ -18,8 +18,9 @@ fail() {
 
 # find_engine sets the variable compose. If a program is missing, it fails with a message.
 find_engine() {
-	docker version >/dev/null 2>&1 ||
-		fail "no Docker engine answers; start one or set DOCKER_HOST, or run 'make up', which needs none"
+	local said
+	said=$(docker version 2>&1 >/dev/null) ||
+		fail "no Docker engine responds (${said##*$'\n'}); start one or set DOCKER_HOST, or run 'make up', which needs none"
 	if docker compose version >/dev/null 2>&1; then
 		compose=(docker compose --profile all)
 	elif docker-compose version >/dev/null 2>&1; then
