@@ -14,8 +14,9 @@ disturbing='FleetRollsOut|ConnectionToTheFleet|ClusterWideLimit|LateCache|OlderT
 # than the API server waits for a webhook.
 alone='AnUpgradeRejectsNoPod'
 
-# Background processes of a script ignore SIGINT, so the script kills its process group.
-trap 'trap - INT; kill 0' INT
+# Background processes of a script ignore SIGINT, and do not receive the SIGTERM of the script, so the script kills its
+# process group.
+trap 'trap - INT TERM; kill 0' INT TERM
 
 # The tests use their own Temporal servers, and not the Temporal configuration of the user.
 unset "${!TEMPORAL_@}"
