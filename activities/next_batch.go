@@ -216,10 +216,10 @@ func (n *nextBatch) failed(ctx context.Context, set *v1alpha1.SidecarSet, result
 	return result, true, nil
 }
 
-// postponeConditions omits the conditions that no upgrade depends on while pods are being upgraded or become
-// ready, because the writes of these conditions slow the upgrades down. Once all pods are upgraded and ready,
-// or no pod was upgraded for a while, the plan contains the conditions and is returned immediately. A rollout
-// with conditions to write has not ended.
+// While pods are being upgraded or become ready, postponeConditions omits the conditions on which no upgrade
+// depends, because the writes of these conditions slow the upgrades down. Once all pods are upgraded and
+// ready, or no pod was upgraded for a while, the plan contains the conditions and is returned immediately. A
+// rollout with conditions to write has not ended.
 func (n *nextBatch) postponeConditions(plan *rollout.Plan, again time.Duration) time.Duration {
 	quiet := n.input.Quiet || n.Clock.Since(n.began) >= idleTimeout
 	upgrading := plan.Counts.Remaining+plan.Counts.Converging > 0

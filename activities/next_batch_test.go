@@ -77,7 +77,7 @@ func TestNextBatch(t *testing.T) {
 }
 
 // converging makes a pod inconsistent: the upgrade to the content of the SidecarSet is written, but the
-// kubelet has not taken the image yet.
+// kubelet has not applied the image yet.
 func converging(pod *corev1.Pod) {
 	pod.Annotations[v1alpha1.InPlaceUpdateStateAnnotation] = `{"logs":{"revision":"` + webSet(1).Annotations[v1alpha1.HashAnnotation] + `","lastContainerStatuses":{"side":{"imageID":"id-2","restartCount":0}}}}`
 	pod.Status.ContainerStatuses[0].Image = "side:v1"
@@ -288,7 +288,8 @@ func TestNextBatchGivesTheLeaseBackOnceNothingIsLeft(t *testing.T) {
 	}
 }
 
-// After the end of a run, the reset batch of the run could still write until the next heartbeat of the batch.
+// A run waits for its reset batch before the run ends. Otherwise, the batch could still write after the end
+// of the run, until the next heartbeat of the batch.
 func TestSpec7_7_ARunDoesNotEndBesideItsResetBatch(t *testing.T) {
 	for _, c := range []struct {
 		before    protocol.Phase

@@ -135,7 +135,7 @@ type evictionScan struct {
 	all           []*corev1.Pod
 	terminating   map[types.UID]bool
 	terminatingOf map[protocol.Owner]int
-	// stuck is true for the owners with a pod that terminates for too long.
+	// stuck is true for the owners of a pod that has been terminating for too long.
 	stuck map[protocol.Owner]bool
 	// state is the state of the evictions before the plan.
 	state *protocol.EvictionState

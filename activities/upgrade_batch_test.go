@@ -168,9 +168,9 @@ func TestAnAttemptCatchesUpWithTheLostAttempt(t *testing.T) {
 	assert.Zero(t, result.Skipped)
 }
 
-// catchUp reads only the pods that the cache does not show yet, because thousands of reads would delay the
-// rollout. A read of every pod would still miss writes, because a request of the lost attempt may arrive
-// after the read.
+// catchUp reads a pod from the API server only if the cache has an older version of the pod, because
+// thousands of such reads would delay the rollout. A read of every pod would still miss writes, because a
+// request of the lost attempt may arrive after the read.
 func TestAnAttemptReadsOnlyPodsThatTheCacheIsBehindWith(t *testing.T) {
 	var read []string
 	reads := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {

@@ -37,8 +37,8 @@ func newSetImage(s *shared) *cobra.Command {
 	var reason, dryRun string
 	cmd := s.ofSet(&cobra.Command{
 		Use:   "image NAME CONTAINER=IMAGE...",
-		Short: "Set images of containers and init containers, which starts a rollout",
-		Long: "Set images of containers and init containers of a SidecarSet, which starts a rollout. Only the images and the\n" +
+		Short: "Set images of containers and init containers, and so start a rollout",
+		Long: "Set images of containers and init containers of a SidecarSet, and so start a rollout. Only the images and the\n" +
 			"reason are patched, and only if the containers are still at the same places of the spec.",
 		Example: `  kubectl sidecarset set image logs agent=agent:v2
   kubectl sidecarset set image logs agent=agent:v2 --reason "fixes lost lines"   # history shows the reason

@@ -59,9 +59,9 @@ func OptionalCache(mgr manager.Manager, kind schema.GroupVersionKind, namespace 
 // installInterval is the time between two checks whether a missing kind is installed.
 const installInterval = 10 * time.Second
 
-// WhenInstalled calls start with a cache for a kind. In a cluster without the definition of the kind, WhenInstalled
-// returns immediately, and calls start once the definition is installed. installed reports whether the definition was
-// already installed.
+// WhenInstalled calls start with a cache for a kind. In a cluster without the definition of the kind,
+// WhenInstalled returns immediately, and calls start once the definition is installed. installed reports
+// whether the definition was already installed.
 func WhenInstalled(mgr manager.Manager, kind schema.GroupVersionKind, start func(cache.Cache) error) (installed bool, err error) {
 	watched, err := OptionalCache(mgr, kind, metav1.NamespaceAll)
 	if err != nil {
@@ -83,7 +83,8 @@ func WhenInstalled(mgr manager.Manager, kind schema.GroupVersionKind, start func
 	})
 }
 
-// Later calls start every installInterval until start returns true. An error of start ends the process.
+// Later calls the function start every installInterval, until start returns true. If start returns an error,
+// the process ends.
 func Later(mgr manager.Manager, start func(context.Context) (done bool, err error)) error {
 	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		err := wait.PollUntilContextCancel(ctx, installInterval, true, start)

@@ -57,7 +57,7 @@ func (d *definitionCheck) Start(ctx context.Context) error {
 	}
 }
 
-// losesFields returns an error while the definition may lose fields.
+// losesFields returns an error while a write of status may lose fields that the definition lacks.
 func (d *definitionCheck) losesFields() error {
 	if d.kept.Load() {
 		return nil

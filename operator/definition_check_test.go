@@ -20,8 +20,8 @@ import (
 	"github.com/outrigger/outrigger/kube/crd"
 )
 
-// losing returns a CustomResourceDefinition of another program, in which a user has disabled the
-// conversion. Each version lacks the field of the other version.
+// losing returns a CustomResourceDefinition of another program. Each version lacks a field of the other
+// version, and a user has disabled the conversion.
 func losing() *apiextensionsv1.CustomResourceDefinition {
 	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: crd.Name}}
 	definition.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}

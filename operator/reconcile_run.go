@@ -292,7 +292,7 @@ func (s *runStep) correctGeneration(ctx context.Context, p *pass) error {
 	runID, err := s.client.StartOrSignal(ctx, p.start(p.pause))
 	if err == nil {
 		p.state.rejected = nil
-		log.FromContext(ctx).Info("signalled a run its generation again", "sidecarset", p.set.Name, "generation", p.set.Generation, "runID", runID, "runGeneration", p.run.Generation)
+		log.FromContext(ctx).Info("signalled the generation to the run again", "sidecarset", p.set.Name, "generation", p.set.Generation, "runID", runID, "runGeneration", p.run.Generation)
 	}
 	return err
 }

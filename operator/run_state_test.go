@@ -74,7 +74,7 @@ func TestTheRunOfAFinishedSidecarSetIsCheckedAtOnceAndOnceMore(t *testing.T) {
 	assert.Equal(t, endCheckInterval, left)
 	assert.True(t, due)
 	_, due = state.untilEndCheck(7, false, now)
-	assert.False(t, due, "the run checks by itself from now on")
+	assert.False(t, due, "the run needs no further checks of the operator")
 	_, due = state.untilEndCheck(7, true, now)
 	assert.True(t, due, "its end is to be recorded")
 

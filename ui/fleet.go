@@ -8,7 +8,7 @@ import (
 	"github.com/outrigger/outrigger/temporal"
 )
 
-// rollouts reads the open rollouts over many clusters, sorted by name.
+// rollouts reads the open rollouts across many clusters, sorted by name.
 func (f *fleetReader) rollouts(ctx context.Context) ([]protocol.FleetState, error) {
 	states, err := temporal.FleetRollouts(ctx, f)
 	if err != nil {

@@ -174,7 +174,7 @@ func newSetPage(rollout *view.Rollout, runURL string, now time.Time) setPage {
 	return p
 }
 
-// fleetRollout is one rollout over many clusters.
+// fleetRollout is one rollout across many clusters.
 type fleetRollout struct {
 	*protocol.FleetState
 	Stages   []fleetStage

@@ -104,7 +104,8 @@ func (w *policyWatch) open(ctx context.Context) (opened bool, err error) {
 	return true, nil
 }
 
-// setKnown sets known if known is nil, and reports whether known was nil.
+// setKnown sets known once, so that later changes of the definition do not make the webhook unready. setKnown
+// returns true only for the first call.
 func (w *policyWatch) setKnown(synced toolscache.InformerSynced) bool {
 	return w.known.CompareAndSwap(nil, &synced)
 }

@@ -21,7 +21,7 @@ const (
 	memberHeartbeat = time.Minute
 )
 
-// Fleet is the rollout of one SidecarSet over many clusters (SPEC §12). A run belongs to one content. Each
+// Fleet is the rollout of one SidecarSet across many clusters (SPEC §12). A run belongs to one content. Each
 // member executes the rollout in its cluster as an activity, on a task queue of the member. Package
 // internal/fleet makes the decisions. After all stages, the run stays open for clusters that join. Other
 // content makes the run continue as new.

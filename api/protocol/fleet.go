@@ -12,7 +12,7 @@ import (
 // These names are registered with the Temporal of the fleet. Only PermitUpdate and PermitMemo belong to the
 // runs of a single cluster.
 const (
-	// FleetWorkflow is the workflow of the rollouts of one SidecarSet over many clusters.
+	// FleetWorkflow is the workflow of the rollouts of one SidecarSet across many clusters.
 	// FleetRegistryWorkflow keeps the policies and the members of a fleet.
 	FleetWorkflow         = "Fleet"
 	FleetRegistryWorkflow = "FleetRegistry"
@@ -44,7 +44,7 @@ const (
 
 const fleetPrefix = "fleet/"
 
-// FleetWorkflowID returns the workflow id of the rollout of a SidecarSet over many clusters.
+// FleetWorkflowID returns the workflow id of the rollout of a SidecarSet across many clusters.
 func FleetWorkflowID(set string) string { return fleetPrefix + set }
 
 // FleetSet returns the name of the SidecarSet in a workflow id that FleetWorkflowID built.
@@ -100,7 +100,8 @@ type FleetContent struct {
 	Settled bool `json:"settled,omitempty"`
 	// Good is set if the last rollout that ended in the member is the rollout of the content.
 	Good bool `json:"good,omitempty"`
-	// NotUpdate is set if the SidecarSet upgrades no pods. The rollout of such a SidecarSet ends without a permit.
+	// NotUpdate is set if the SidecarSet upgrades no pods. The rollout of such a SidecarSet ends without a
+	// permit.
 	NotUpdate bool `json:"notUpdate,omitempty"`
 	// Own is the approval of the user that permitted the content in this member, if the fleet has not
 	// permitted the content.
@@ -149,10 +150,10 @@ type FleetPlan struct {
 	Members []FleetMember               `json:"members,omitempty"`
 }
 
-// FleetPhase is the phase of a rollout over many clusters, or the verdict about content.
+// FleetPhase is the phase of a rollout across many clusters, or the verdict about content.
 type FleetPhase string
 
-// These are the phases of a rollout over many clusters.
+// These are the phases of a rollout across many clusters.
 const (
 	FleetRolling     FleetPhase = "Rolling"
 	FleetPaused      FleetPhase = "Paused"
@@ -162,7 +163,7 @@ const (
 	FleetSuperseded  FleetPhase = "Superseded"
 )
 
-// FleetState is the state of a rollout over many clusters. FleetState is the input of the next run, and the
+// FleetState is the state of a rollout across many clusters. FleetState is the input of the next run, and the
 // answer to the query StatusQuery.
 type FleetState struct {
 	Set string `json:"set"`
@@ -200,7 +201,7 @@ type FleetState struct {
 	Rules int `json:"-"`
 }
 
-// FleetEvent is an event of a rollout over many clusters. By is the user that caused the event, if any. Reason
+// FleetEvent is an event of a rollout across many clusters. By is the user that caused the event, if any. Reason
 // is the reason that the user gave, the cause of a failure, or the result of a gate. Cluster is the name of a
 // cluster.
 type FleetEvent struct {
@@ -219,7 +220,7 @@ type FleetVerdict struct {
 	Phase FleetPhase `json:"phase"`
 }
 
-// FleetClusterState is the state of a cluster within a rollout over many clusters.
+// FleetClusterState is the state of a cluster within a rollout across many clusters.
 type FleetClusterState string
 
 // These are the states of clusters. ClusterSkipped means that the cluster did not respond, or did not get the
@@ -236,7 +237,7 @@ const (
 	ClusterRolledBack  FleetClusterState = "RolledBack"
 )
 
-// FleetCluster is a cluster within a rollout over many clusters.
+// FleetCluster is a cluster within a rollout across many clusters.
 type FleetCluster struct {
 	Name string `json:"name,omitempty"`
 	// Hash is the hash of the content that the cluster reported last.

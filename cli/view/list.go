@@ -33,7 +33,7 @@ type Summary struct {
 	Ready    int32  `json:"ready"`
 	// Headline is a short phrase for the state of the rollout, such as AwaitingApproval (step 2 of 4).
 	Headline string `json:"headline"`
-	// BakesUntil is the end of a bake time.
+	// BakesUntil is the end of the bake time of the current step, or nil outside a bake time.
 	BakesUntil *time.Time `json:"bakesUntil,omitempty"`
 	Reason     string     `json:"reason,omitempty"`
 	Message    string     `json:"message,omitempty"`

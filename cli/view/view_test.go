@@ -206,7 +206,7 @@ func TestAnOperatorThatIsBehindOrDownIsNamed(t *testing.T) {
 	in.Set.Generation, in.SystemNamespace = 3, "sidecars"
 	why, err := NewRolloutWhy(in)
 	require.NoError(t, err)
-	assert.Equal(t, "the operator has not observed generation 3 yet; if it does not within seconds: kubectl sidecarset check", why.Reasons[0])
+	assert.Equal(t, "the operator has not observed generation 3 yet; if this takes more than a few seconds: kubectl sidecarset check", why.Reasons[0])
 	in.Fault = Fault{OperatorNotResponding, "the operator has not renewed Lease sidecars/outrigger-operator for 6s: CAUSE: COMMAND"}
 	why, err = NewRolloutWhy(in)
 	require.NoError(t, err)

@@ -93,7 +93,7 @@ func (r *Rollout) stoppedBy(in *Input) []string {
 	case r.Fault != (Fault{}):
 		found = append(found, r.Fault.Message)
 	case !r.Observed:
-		found = append(found, fmt.Sprintf("the operator has not observed generation %d yet; if it does not within seconds: %s", r.Generation, checkCommand))
+		found = append(found, fmt.Sprintf("the operator has not observed generation %d yet; if this takes more than a few seconds: %s", r.Generation, checkCommand))
 	}
 	if in.Set.Spec.UpdateStrategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType {
 		found = append(found, "upgrades are disabled: spec.updateStrategy.type is NotUpdate ("+PatchStrategy(r.Name, "type", `"RollingUpdate"`)+")")

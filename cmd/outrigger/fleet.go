@@ -63,7 +63,7 @@ type fleetCommand struct {
 
 func newFleet() *cobra.Command {
 	f := &fleetCommand{}
-	cmd := &cobra.Command{Use: "fleet", Short: "Roll SidecarSets out over many clusters, stage by stage"}
+	cmd := &cobra.Command{Use: "fleet", Short: "Roll out SidecarSets across many clusters, stage by stage"}
 	f.temporal.AddTo(cmd.PersistentFlags())
 	f.keys.AddTo(cmd.PersistentFlags())
 	apply := f.sub("apply -f FILE", "Apply a FleetPolicy", cobra.NoArgs, f.apply)

@@ -27,8 +27,8 @@ const (
 )
 
 func (f *fleetCommand) newStatus() *cobra.Command {
-	cmd := f.sub("status [NAME]", "Show rollouts over many clusters", cobra.MaximumNArgs(1), f.status)
-	cmd.Long = "Show rollouts over many clusters with a line for each cluster, the worst first.\n\n" +
+	cmd := f.sub("status [NAME]", "Show rollouts across many clusters", cobra.MaximumNArgs(1), f.status)
+	cmd.Long = "Show rollouts across many clusters with a line for each cluster, the worst first.\n\n" +
 		"With --watch, the command waits until the rollout of the current content ends. The exit code is 0 once the content is\n" +
 		"through all stages; 2 if the rollout has failed, or is paused after a failure; 1 at the timeout, if other content\n" +
 		"supersedes this content, or if the rollout cannot be read."
@@ -123,7 +123,7 @@ type rolloutError struct {
 
 func (e rolloutError) Error() string { return e.message }
 
-// fleetWatch follows the rollout of content over many clusters.
+// fleetWatch follows the rollout of content across many clusters.
 type fleetWatch struct {
 	set, content string
 	read         func(context.Context) (protocol.FleetState, error)

@@ -65,7 +65,7 @@ func (w *fixture) finish(ctx context.Context) error {
 	}
 	for _, set := range setNames() {
 		if err := w.mend(ctx, set); err != nil {
-			return fmt.Errorf("mend set %s: %w", set, err)
+			return fmt.Errorf("repair SidecarSet %s: %w", set, err)
 		}
 	}
 	if err := w.converge(ctx, 1); err != nil {
@@ -144,11 +144,11 @@ func (w *fixture) awaitComplete(ctx context.Context) error {
 		for i := range sets.Items {
 			progressing := meta.FindStatusCondition(sets.Items[i].Status.Conditions, v1alpha1.ConditionProgressing)
 			if progressing == nil || progressing.Reason != v1alpha1.ReasonRolloutComplete || progressing.ObservedGeneration != sets.Items[i].Generation {
-				return fmt.Errorf("the rollout of set %s is not complete: %v", sets.Items[i].Name, progressing)
+				return fmt.Errorf("the rollout of SidecarSet %s is not complete: %v", sets.Items[i].Name, progressing)
 			}
 			good := sets.Items[i].Status.LastGoodRevision()
 			if good == nil || good.Hash != sets.Items[i].Annotations[v1alpha1.HashAnnotation] {
-				return fmt.Errorf("the end of the rollout of set %s is not recorded: %v", sets.Items[i].Name, good)
+				return fmt.Errorf("the end of the rollout of SidecarSet %s is not recorded: %v", sets.Items[i].Name, good)
 			}
 		}
 		return nil

@@ -31,7 +31,7 @@ func (o *Observer) pendingOf(v *version) (pending []string) {
 			continue
 		}
 		for _, what := range p.pending(v) {
-			pending = append(pending, fmt.Sprintf("set %s, pod %s: %s", v.name, p.key(), what))
+			pending = append(pending, fmt.Sprintf("SidecarSet %s, pod %s: %s", v.name, p.key(), what))
 		}
 		if p.injected(v) {
 			now.add(p, v)
@@ -39,7 +39,7 @@ func (o *Observer) pendingOf(v *version) (pending []string) {
 	}
 	status := counts{v.status.MatchedPods, v.status.UpdatedPods, v.status.ReadyPods, v.status.UpdatedReadyPods}
 	if status != now || v.status.ObservedGeneration != v.generation {
-		pending = append(pending, fmt.Sprintf("set %s: status of generation %d says %+v, there are %+v of generation %d",
+		pending = append(pending, fmt.Sprintf("SidecarSet %s: status of generation %d has the counts %+v, and the observer has the counts %+v of generation %d",
 			v.name, v.status.ObservedGeneration, status, now, v.generation))
 	}
 	return pending

@@ -42,7 +42,7 @@ type Violation struct {
 }
 
 func (v Violation) String() string {
-	text := fmt.Sprintf("%s %s: set %s, pod %s: %s", v.Seen.Format(clockFormat), v.Rule, v.Set, v.Pod, v.Text)
+	text := fmt.Sprintf("%s %s: SidecarSet %s, pod %s: %s", v.Seen.Format(clockFormat), v.Rule, v.Set, v.Pod, v.Text)
 	return strings.Join(append([]string{text}, v.History...), "\n    ")
 }
 

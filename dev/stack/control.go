@@ -135,7 +135,7 @@ func controlCommand(at *stateDir, method, short string) *cobra.Command {
 		Use:   action + " ROLE",
 		Short: short,
 		Long: short + `. ROLE is operator, webhook, worker (all of them), worker-2, temporal (all of it),
-apiserver, etcd, controller-manager, scheduler or kwok; of a Temporal cluster also temporal-frontend,
+apiserver, etcd, controller-manager, scheduler or kwok. In a stack with a Temporal cluster, ROLE can also be temporal-frontend,
 temporal-history-1, temporal-history-2, temporal-matching, temporal-worker or postgres.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -214,7 +214,8 @@ func TestSpec12_2_AStageWithoutACompletedClusterDoesNotEnd(t *testing.T) {
 	assert.Equal(t, []string{"c"}, Next(&f.state, f.now).Start, "a skipped cluster that returns begins again")
 }
 
-// A stage waits for all clusters without the content together, for at most unreachable.after.
+// Clusters without the content do not count against maxConcurrentClusters. The stage skips all of these
+// clusters once unreachable.after has passed since the start of the stage.
 func TestSpec12_2_ClustersWithoutTheContentTakeNoPlace(t *testing.T) {
 	f := newFleetOf(t, 1)
 	f.members = map[string]protocol.FleetMember{}

@@ -24,7 +24,7 @@ import (
 //   - Versions 0 to 2: Only a retry of the fleet begins a failed cluster again.
 const NewestRules = 3
 
-// Step is the next step of a rollout over many clusters.
+// Step is the next step of a rollout across many clusters.
 type Step struct {
 	// Start and RollBack are the uids of clusters whose activities begin now.
 	Start, RollBack []string

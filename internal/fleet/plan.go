@@ -28,7 +28,7 @@ const (
 // approvalNeeded is the value of Approval for a stage that needs an approval and is not approved.
 const approvalNeeded = "needed"
 
-// Stage is a stage of a rollout over many clusters, in a form for users.
+// Stage is a stage of a rollout across many clusters, in a form for users.
 type Stage struct {
 	// Name is empty if the Stage contains the clusters that match no stage of the policy.
 	Name  string     `json:"name,omitempty"`
@@ -142,7 +142,7 @@ func describeCurrent(s *protocol.FleetState, stage *Stage, spec *outriggerv1.Fle
 	}
 }
 
-// Preview is the plan of a rollout over many clusters, with the current members of the fleet.
+// Preview is the plan of a rollout across many clusters, with the current members of the fleet.
 type Preview struct {
 	Set string `json:"set"`
 	// Hash, Attempt and Phase describe the rollout in progress. Without a rollout in progress, the plan is

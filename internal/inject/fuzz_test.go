@@ -20,8 +20,9 @@ import (
 	"github.com/outrigger/outrigger/internal/validation"
 )
 
-// FuzzInjection injects any valid SidecarSet into any pod. The patched pod has no unknown fields and has all
-// containers of the SidecarSet, or the error names the SidecarSet or the annotation.
+// FuzzInjection injects any valid SidecarSet into any pod. If the injection succeeds, the patched pod has no
+// unknown fields and has all containers of the SidecarSet. If the injection fails, the error names the
+// SidecarSet or an annotation.
 func FuzzInjection(f *testing.F) {
 	for _, seed := range []string{"", "drawn", "\x05\x02\x01\x00\x03\x01\x02\x03\x00\x01\x02\x03\x04\x05\x06\x07"} {
 		f.Add([]byte(seed))

@@ -33,8 +33,8 @@ type Condition struct {
 	terms sets.Set[string]
 }
 
-// NewCondition returns the condition of these scopes. If the expression would be too large, NewCondition
-// returns a larger condition, as described at fitting.
+// NewCondition returns the condition of these scopes. If its expression would be too long, NewCondition
+// returns a broader condition with a shorter expression, which contains more pods. See fitting.
 func NewCondition(scopes ...Scope) Condition {
 	c := Condition{}
 	for _, scope := range scopes {
@@ -55,8 +55,8 @@ func (c Condition) fitting() Condition {
 	return Condition{all: true}
 }
 
-// Union returns the condition that contains the pods of both conditions. If the expression would be too
-// large, Union returns a larger condition, as described at fitting.
+// Union returns the condition that contains the pods of both conditions. If its expression would be too long,
+// Union returns a broader condition with a shorter expression, which contains more pods. See fitting.
 func (c Condition) Union(other Condition) Condition {
 	union := Condition{all: c.all || other.all}
 	for _, one := range []Condition{c, other} {

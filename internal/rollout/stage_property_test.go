@@ -45,7 +45,7 @@ func (s *stagedSimulation) begin(index int) {
 	}
 }
 
-// advance records that a step is reached, or begins the next step.
+// advance records that the current step is reached. If this is already recorded, advance begins the next step.
 func (s *stagedSimulation) advance() {
 	if s.stage.Reached != nil {
 		s.begin(s.stage.Index + 1)

@@ -38,7 +38,7 @@ func read(t *testing.T, texts ...string) *v1alpha1.SidecarSet {
 	return set
 }
 
-// merged returns a copy of the SidecarSet with changes (RFC 7396).
+// merged returns a copy of the SidecarSet, changed by a JSON merge patch (RFC 7396).
 func merged(t *testing.T, set *v1alpha1.SidecarSet, change string) *v1alpha1.SidecarSet {
 	t.Helper()
 	whole, err := yaml.Marshal(set)

@@ -112,7 +112,8 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	return reconcile.Result{RequeueAfter: action.RetryAfter(a, c.Clock.Now())}, nil
 }
 
-// clean deletes a, which has ended. If less than an hour has passed since the end, clean only requeues a.
+// clean deletes a RolloutAction that has ended. If less than an hour has passed since the end, clean only
+// requeues the action.
 func (c *Controller) clean(ctx context.Context, a *outriggerv1.RolloutAction) (reconcile.Result, error) {
 	if left := action.DeleteAt(a).Sub(c.Clock.Now()); left > 0 {
 		return reconcile.Result{RequeueAfter: left}, nil
@@ -195,8 +196,8 @@ func (c *Controller) unconfirmedUser(ctx context.Context, a *outriggerv1.Rollout
 	return action.UnconfirmedUser(a, &configuration), nil
 }
 
-// send sends a to the run of set, and records the answer. The target of a must be set. read is the time at
-// which a was read.
+// send sends the action to the run of set, and records the answer. The target of the action must be set. read
+// is the time at which a was read.
 func (c *Controller) send(ctx context.Context, a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet, read time.Time) error {
 	completed, err := revision.Completed(set)
 	if err != nil {
@@ -226,7 +227,7 @@ func (c *Controller) wait(ctx context.Context, a *outriggerv1.RolloutAction, mes
 	return c.record(ctx, a, outriggerv1.ActionPending, message)
 }
 
-// record writes phase and message into the status of a, unless status already has both.
+// record writes phase and message into the status of the action, unless status already has both.
 func (c *Controller) record(ctx context.Context, a *outriggerv1.RolloutAction, phase outriggerv1.RolloutActionPhase, message string) error {
 	before := &outriggerv1.RolloutAction{}
 	a.DeepCopyInto(before)

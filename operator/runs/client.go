@@ -99,7 +99,7 @@ func (c *Client) StartOrSignal(ctx context.Context, start Start) (runID string, 
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("start the rollout of generation %d of SidecarSet %s: %w", generation.Generation, set.Name, err)
-			span.SetStatus(codes.Error, "Temporal has not taken the generation")
+			span.SetStatus(codes.Error, "Temporal has not accepted the generation")
 		}
 		span.End()
 	}()

@@ -56,7 +56,7 @@ func TestAllowedImports(t *testing.T) {
 		// Packages that make decisions import no client, logger, clock, randomness or Temporal.
 		"internal": append(types, module+"/internal"),
 		// A run records the measurements of gates with internal/gate and evictions with internal/eviction. A
-		// rollout over many clusters makes decisions with internal/fleet. A change of the results of these
+		// rollout across many clusters makes decisions with internal/fleet. A change of the results of these
 		// packages changes runs, and needs a version marker.
 		"workflows": {"go.temporal.io/sdk", "go.temporal.io/api/enums", module + "/api/protocol", module + "/api/outrigger", module + "/internal/gate", module + "/internal/eviction", module + "/internal/fleet"},
 		// The package that formats the output of the plugin has the same limits.

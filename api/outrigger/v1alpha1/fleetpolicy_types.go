@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// FleetPolicy divides the rollouts of SidecarSets over many clusters into stages. A FleetPolicy is a manifest
+// FleetPolicy divides the rollouts of SidecarSets across many clusters into stages. A FleetPolicy is a manifest
 // for the command outrigger fleet apply, and not an object of an API server.
 type FleetPolicy struct {
 	metav1.TypeMeta `json:",inline"`
