@@ -215,7 +215,7 @@ demo-outrigger:
 	@dev/step.sh 'Outrigger is compiled' go build -o bin/ ./cmd/outrigger ./dev/stack
 
 .PHONY: fleet-demo
-fleet-demo: controlplane build bin/stack ## Show a rollout over three clusters, with a version that stops in the first one (DEMO_EXIT=1 ends it)
+fleet-demo: controlplane build bin/stack ## Show a rollout across three clusters, with a version that stops in the first one (DEMO_EXIT=1 ends it)
 	@bin/stack fleet-demo
 
 .PHONY: bench-rollout bench-idle-sets bench-create-sets bench-fleet bench-rest bench-events

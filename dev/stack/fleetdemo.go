@@ -27,7 +27,7 @@ const (
 	fleetPods = 4
 )
 
-// fleetDemo shows a rollout over three clusters that use one Temporal.
+// fleetDemo shows a rollout across three clusters that use one Temporal.
 type fleetDemo struct {
 	demo
 	dir     string
