@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/outrigger/outrigger/internal/record"
 )
@@ -26,12 +27,11 @@ func (c *containerChange) observed() bool {
 		// Before the kubelet creates the container, the status has the requested image, but no image ID.
 		return false
 	case c.before.RestartCount != nil && c.status.RestartCount != *c.before.RestartCount:
-		// The restart count may also be lower, because a recreated node may have lost the count.
-		return true
+		return c.restarted()
 	case c.before.ImageID == "":
-		// The container did not exist before the change. A container that the kubelet created with the old
-		// image does not become ready before the kubelet restarts the container with the new image.
-		return c.runsImage() || c.status.Ready
+		// The kubelet had not reported the container before the change. A container that started with the image
+		// before the change may be ready until the kubelet restarts the container with the new image.
+		return c.runsImage() || c.status.Ready && !c.startedBefore()
 	case c.imageChanged():
 		return true
 	case c.before.Image != "" && c.before.Image == c.container.Image:
@@ -41,8 +41,15 @@ func (c *containerChange) observed() bool {
 		return false
 	}
 	// The records of OpenKruise have no restart count, so times are compared instead. Only this
-	// comparison uses the clocks of two machines.
+	// comparison and startedBefore use the clocks of two machines.
 	return c.runsImage() || c.status.State.Running != nil && c.status.State.Running.StartedAt.After(c.patched)
+}
+
+// restarted reports whether a changed restart count shows that the kubelet has observed the change. The count may also
+// be lower, because a recreated node may have lost the count.
+func (c *containerChange) restarted() bool {
+	mayBeResize := c.before.Resizing && c.status.RestartCount == *c.before.RestartCount+1
+	return !mayBeResize || c.imageChanged() || c.runsImage()
 }
 
 // runsImage reports whether the container runs the image of the spec. For a container that existed before the
@@ -50,6 +57,14 @@ func (c *containerChange) observed() bool {
 // string names the same image.
 func (c *containerChange) runsImage() bool {
 	return canonicalImage(c.status.Image) == canonicalImage(c.container.Image) || sameDigest(c.status.ImageID, c.container.Image)
+}
+
+// startedBefore reports whether the container started before the change, and runs the image that the spec had
+// then. If the container started later, the same name may be another name of the new image.
+func (c *containerChange) startedBefore() bool {
+	before, running := canonicalImage(c.before.Image), c.status.State.Running
+	return c.before.Image != "" && before == canonicalImage(c.status.Image) && before != canonicalImage(c.container.Image) &&
+		running != nil && running.StartedAt.Before(new(metav1.NewTime(c.patched)))
 }
 
 // imageChanged reports whether the container runs another image than before the change. Digests are compared
@@ -82,7 +97,14 @@ func canonicalImage(image string) string {
 	} else if !strings.ContainsAny(domain, ".:") && domain != "localhost" {
 		image = "docker.io/" + image
 	}
-	if name := image[strings.LastIndex(image, "/")+1:]; !strings.ContainsAny(name, ":@") {
+	repository := strings.LastIndex(image, "/") + 1
+	name, digest, pinned := strings.Cut(image[repository:], "@")
+	if pinned {
+		// A runtime omits the tag of an image with a digest.
+		name, _, _ = strings.Cut(name, ":")
+		return image[:repository] + name + "@" + digest
+	}
+	if !strings.Contains(name, ":") {
 		image += ":latest"
 	}
 	return image
@@ -96,9 +118,12 @@ func StartFailure(status *corev1.ContainerStatus) (reason string, failed bool) {
 		return "", false
 	}
 	switch reason := status.State.Waiting.Reason; reason {
-	case "", "ContainerCreating", "PodInitializing":
+	case "", "ContainerCreating", "PodInitializing", "RestartingAllContainers":
 		return "", false
 	case "ErrImagePull", ImagePullBackOff:
+		if strings.Contains(status.State.Waiting.Message, pullLimit) {
+			return "", false
+		}
 		return ImagePullBackOff, true
 	default:
 		return reason, true
@@ -116,10 +141,33 @@ func FailedBefore(status *corev1.ContainerStatus, image string) bool {
 	default:
 		return false
 	}
-	_, rest, named := strings.Cut(status.State.Waiting.Message, beforeImage)
-	pulled, _, _ := strings.Cut(rest, `"`)
-	return named && pulled != "" && canonicalImage(pulled) != canonicalImage(image)
+	pulled := quotedAfter(status.State.Waiting.Message, beforeImage)
+	return pulled != "" && canonicalImage(pulled) != canonicalImage(image)
 }
+
+func quotedAfter(message, beforeQuote string) string {
+	_, rest, _ := strings.Cut(message, beforeQuote)
+	quoted, _, _ := strings.Cut(rest, `"`)
+	return quoted
+}
+
+// Stopped reports whether a container cannot start, or has ended and was not started again. The reason is the
+// reason of the kubelet, or Terminated.
+func Stopped(status *corev1.ContainerStatus) (reason string, stopped bool) {
+	if status != nil && status.State.Terminated != nil {
+		return terminated, true
+	}
+	return StartFailure(status)
+}
+
+// terminated is the reason of a container that has ended and that the kubelet has not started again. The
+// kubelet reports no other reason for a native sidecar that ended with exit code 0, although the kubelet
+// retries the start.
+const terminated = "Terminated"
+
+// pullLimit is in the message of a kubelet that delays a pull because of its own limit (registryPullQPS), for
+// example because many pods of the node are upgraded at the same time.
+const pullLimit = "pull QPS exceeded"
 
 // ImagePullBackOff is the reason of a container whose image cannot be pulled.
 const ImagePullBackOff = "ImagePullBackOff"
@@ -152,23 +200,42 @@ func (v *Version) FailedStart(pod *corev1.Pod) (before *FailedStart) {
 			if container := Container(pod, name, sidecar.Native); container != nil {
 				image = container.Image
 			}
-			reason, failed := StartFailure(status)
-			if !failed || FailedBefore(status, image) {
+			reason, stopped := Stopped(status)
+			if !stopped || FailedBefore(status, image) {
 				continue
 			}
 			start := &FailedStart{Container: name, Reason: reason, Image: image}
-			switch pending := v.pending(pod, name); {
-			case pending == nil, reason == ImagePullBackOff:
+			switch failed, existed := v.failed(pod, status, reason); {
+			case failed && !existed:
 				return start
-			case reason == crashLoopBackOff:
-			case reason != pending.StartFailure:
-				return start
-			case before == nil:
+			case failed && before == nil:
 				before, start.Before = start, true
 			}
 		}
 	}
 	return before
+}
+
+// failed reports whether a container that Stopped reports with a reason cannot start. existed is set if the
+// failure may be the failure of the content before an upgrade that the kubelet has not observed.
+func (v *Version) failed(pod *corev1.Pod, status *corev1.ContainerStatus, reason string) (failed, existed bool) {
+	pending := v.pending(pod, status.Name)
+	if pending == nil {
+		return reason != terminated, false // A container without an upgrade may have ended for good.
+	}
+	same := reason == pending.StartFailure
+	switch reason {
+	case crashLoopBackOff:
+		return false, false
+	case ImagePullBackOff:
+		// Not every runtime names the image that cannot be pulled.
+		return true, same && quotedAfter(status.State.Waiting.Message, `image "`) == ""
+	case terminated:
+		// The kubelet reports the generation before it stops the container, and then starts the container at
+		// once.
+		return pod.Status.ObservedGeneration != 0 && pod.Status.ObservedGeneration >= pod.Generation, same
+	}
+	return true, same
 }
 
 // pending returns the status of a container before an upgrade that the kubelet has not observed. The result is

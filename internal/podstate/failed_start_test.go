@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -35,11 +36,15 @@ func TestFailedStartsNameTheImageInTheSpecOfThePod(t *testing.T) {
 	}
 	invalid := waiting("cold", "cold:v1", "InvalidImageName")
 	invalid.State.Waiting.Message = `Failed to apply default image tag "cold:v 1": couldn't parse image name "cold:v 1": invalid reference format`
+	delayed := waiting("cold", "cold:v1", "ImagePullBackOff")
+	delayed.State.Waiting.Message = `Back-off pulling image "cold:v2": ErrImagePull: pull QPS exceeded`
 	for name, c := range map[string]struct {
 		statuses, inits []corev1.ContainerStatus
 		want            *FailedStart
 	}{
 		"none":                                 {nil, nil, nil},
+		"a pull that the kubelet delays":       {[]corev1.ContainerStatus{delayed}, nil, nil},
+		"a restart of all containers":          {[]corev1.ContainerStatus{waiting("cold", "cold:v2", "RestartingAllContainers")}, nil, nil},
 		"being created":                        {[]corev1.ContainerStatus{waiting("cold", "cold:v2", "ContainerCreating")}, nil, nil},
 		"before its pull":                      {[]corev1.ContainerStatus{waiting("cold", "cold:v1", "ErrImagePull")}, nil, &FailedStart{Container: "cold", Reason: "ImagePullBackOff", Image: "cold:v2"}},
 		"an image that was replaced":           {[]corev1.ContainerStatus{unpulled("cold:bad")}, nil, nil},
@@ -93,4 +98,59 @@ func TestSpec11_6_AStartFailureBeforeTheUpgradeIsMarked(t *testing.T) {
 	pod.Status.ContainerStatuses[0].State.Waiting.Reason = reason
 	pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: "other", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}})
 	assert.Equal(t, &FailedStart{Container: "other", Reason: reason, Image: "other:v1"}, version.FailedStart(pod), "the upgrade does not change this container")
+}
+
+// CRI-O and cri-dockerd do not name the image that cannot be pulled.
+func TestSpec11_6_APullFailureWithoutAnImageMayBeTheFailureBeforeTheUpgrade(t *testing.T) {
+	version, pod := &Version{Set: "s", Sidecars: []Sidecar{{Name: "cold"}}}, &corev1.Pod{}
+	pod.Annotations = map[string]string{v1alpha1.InPlaceUpdateStateAnnotation: `{"s":{"lastContainerStatuses":{"cold":{"imageID":"id-1","restartCount":0,"startFailure":"ImagePullBackOff"}}}}`}
+	pod.Spec.Containers = []corev1.Container{{Name: "cold", Image: "cold:v3"}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "cold", ImageID: "id-1", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
+		Reason: "ErrImagePull", Message: "initializing source docker://cold:v2: reading manifest v2 in docker.io/library/cold: manifest unknown"}}}}
+	failed := &FailedStart{Container: "cold", Reason: ImagePullBackOff, Image: "cold:v3", Before: true}
+	assert.Equal(t, failed, version.FailedStart(pod))
+	pod.Status.ContainerStatuses[0].State.Waiting.Message = `Back-off pulling image "cold:v3": ErrImagePull: manifest unknown`
+	failed.Before = false
+	assert.Equal(t, failed, version.FailedStart(pod))
+}
+
+// The kubelet reports no failure to start of a native sidecar that ended with exit code 0, and starts no
+// ordinary container again that ended in a pod with restartPolicy Never.
+func TestSpec7_2_AContainerThatEndedForAnUpgradeIsAFailedStart(t *testing.T) {
+	version, pod := &Version{Set: "s", Hash: "h3", Sidecars: []Sidecar{{Name: "mesh", Native: true}}}, &corev1.Pod{}
+	pod.Annotations = map[string]string{v1alpha1.InPlaceUpdateStateAnnotation: `{"s":{"revision":"h2","lastContainerStatuses":{"mesh":{"imageID":"id-1","restartCount":0,"image":"mesh:v1"}}}}`}
+	pod.Spec.InitContainers = []corev1.Container{{Name: "mesh", Image: "mesh:bad", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
+	pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "mesh", Image: "mesh:v1", ImageID: "id-1", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}
+	pod.Generation, pod.Status.ObservedGeneration = 2, 2
+	assert.Equal(t, &FailedStart{Container: "mesh", Reason: "Terminated", Image: "mesh:bad"}, version.FailedStart(pod))
+	state, err := version.Of(pod)
+	require.NoError(t, err)
+	assert.False(t, state.Waits(), "another upgrade may repair the container")
+
+	pod.Status.ObservedGeneration = 1
+	assert.Nil(t, version.FailedStart(pod), "the container ended before the kubelet observed the upgrade")
+	delete(pod.Annotations, v1alpha1.InPlaceUpdateStateAnnotation)
+	pod.Status.ObservedGeneration = 2
+	assert.Nil(t, version.FailedStart(pod), "the container ended without an upgrade")
+}
+
+// The kubelet started the active twin with the empty image, because the pod was being created during the
+// upgrade.
+func TestSpec7_7_APodWhoseActiveTwinIsEmptyHasNotMigrated(t *testing.T) {
+	version, pod := &Version{Set: "s", Hash: "h2", Sidecars: []Sidecar{{Name: "hot", EmptyImage: "empty:1", Image: "hot:v2"}}}, &corev1.Pod{}
+	pod.Annotations = map[string]string{
+		v1alpha1.WorkingHotUpgradeContainerAnnotation: `{"hot":"hot-2"}`, v1alpha1.VersionAnnotationPrefix + "hot-1": "7", v1alpha1.VersionAnnotationPrefix + "hot-2": "8",
+		v1alpha1.InPlaceUpdateStateAnnotation: `{"s":{"revision":"h2","lastContainerStatuses":{"hot-2":{"imageID":"","restartCount":0,"image":"empty:1"}}}}`,
+	}
+	pod.Spec.Containers = []corev1.Container{{Name: "hot-1", Image: "hot:v1"}, {Name: "hot-2", Image: "hot:v2"}}
+	pod.Status.Phase = corev1.PodRunning
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "hot-1", Image: "hot:v1", ImageID: "id-1", Ready: true}, {Name: "hot-2", Image: "docker.io/library/empty:1", ImageID: "id-0", Ready: true}}
+	state, err := version.Of(pod)
+	require.NoError(t, err)
+	assert.True(t, state.Migrating)
+	assert.False(t, state.Migrated || state.Consistent)
+	pod.Status.ContainerStatuses[1].Image, pod.Status.ContainerStatuses[1].ImageID = "hot:v2", "id-2"
+	state, err = version.Of(pod)
+	require.NoError(t, err)
+	assert.True(t, state.Migrated && state.Consistent)
 }

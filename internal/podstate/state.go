@@ -114,11 +114,12 @@ func (v *Version) OfRecord(pod *corev1.Pod, read *record.Record) State {
 		state.Resizing, state.ResizeRestarts = false, false
 	}
 	pending := Pending(pod, newest)
-	state.Consistent, state.Failed = len(pending) == 0 || state.RolloutEnded, failed(pod, newest)
+	state.Consistent = len(pending) == 0 && !v.activeTwinIsEmpty(pod, read.Active) || state.RolloutEnded
+	state.Failed = failed(pod, newest, pending)
 	state.NotStarted = len(pending) > 0 && notStarted(pod, newest)
 	state.Crashes = crashes(pod, newest)
 	state.Migrating = len(standbys) > 0
-	state.Migrated = state.Migrating && onlyOf(standbys, pending) && othersReady(pod, standbys)
+	state.Migrated = state.Migrating && onlyOf(standbys, pending) && othersReady(pod, standbys) && !v.activeTwinIsEmpty(pod, read.Active)
 	_, resized := read.Resizes[v.Set]
 	state.UnavailableBefore = (upgraded || resized) && unavailableBefore(pod, v.Set)
 	state.FalseConditionDue, state.TrueConditionDue = conditionDue(pod, v.Set, state)
@@ -210,19 +211,35 @@ func onlyOf(standbys []StandbyToReset, pending map[string]record.ContainerStatus
 	return true
 }
 
-// failed reports whether a container that the newest upgrade changed cannot start.
-func failed(pod *corev1.Pod, newest record.State) bool {
+// failed reports whether a container that the newest upgrade changed cannot start, or has ended and was not
+// started again. pending contains the changes that the kubelet has not observed.
+func failed(pod *corev1.Pod, newest record.State, pending map[string]record.ContainerStatus) bool {
 	for name := range newest.LastContainerStatuses {
 		_, status := changed(pod, name)
-		if _, stuck := StartFailure(status); stuck {
+		reason, stopped := Stopped(status)
+		if _, unobserved := pending[name]; stopped && (unobserved || reason != terminated) {
 			return true
 		}
 	}
 	return false
 }
 
-// notStarted reports whether all containers that the newest upgrade changed had never started before, and have not
-// started since, for example because no node has room for the pod.
+// activeTwinIsEmpty reports whether the active twin of a hot sidecar still runs the empty image. The kubelet
+// starts a new pod with the images that the kubelet observed first, so the twin may be ready with the empty
+// image before the kubelet restarts the twin with the image of an upgrade.
+func (v *Version) activeTwinIsEmpty(pod *corev1.Pod, active map[string]string) bool {
+	return slices.ContainsFunc(v.Sidecars, func(s Sidecar) bool {
+		if !s.Hot() || !s.isTwin(active[s.Name]) {
+			return false
+		}
+		container, status := Container(pod, active[s.Name], false), Status(pod, active[s.Name], false)
+		empty := canonicalImage(s.EmptyImage)
+		return container != nil && status != nil && canonicalImage(container.Image) != empty && canonicalImage(status.Image) == empty
+	})
+}
+
+// notStarted reports whether all containers that the newest upgrade changed had never started before, and
+// have not started since, for example because no node has room for the pod.
 func notStarted(pod *corev1.Pod, newest record.State) bool {
 	for name, before := range newest.LastContainerStatuses {
 		_, status := changed(pod, name)
@@ -239,7 +256,11 @@ func notStarted(pod *corev1.Pod, newest record.State) bool {
 func crashes(pod *corev1.Pod, newest record.State) (most int32) {
 	for name, before := range newest.LastContainerStatuses {
 		if _, status := changed(pod, name); status != nil && before.RestartCount != nil {
-			most = max(most, status.RestartCount-*before.RestartCount-1)
+			expected := int32(1)
+			if before.Resizing {
+				expected++ // the restart by the resize
+			}
+			most = max(most, status.RestartCount-*before.RestartCount-expected)
 		}
 	}
 	return most

@@ -58,8 +58,12 @@ type ContainerStatus struct {
 	RestartCount *int32 `json:"restartCount,omitempty"`
 	// Image is the image string that the container was started with.
 	Image string `json:"image,omitempty"`
-	// StartFailure is the reason of the kubelet for a container that could not start.
+	// StartFailure is the reason of the kubelet for a container that could not start, or Terminated for a
+	// container that had ended.
 	StartFailure string `json:"startFailure,omitempty"`
+	// Resizing is set if a resize in progress may also restart the container, so that a restart does not prove
+	// that the kubelet has applied the change.
+	Resizing bool `json:"resizing,omitempty"`
 }
 
 // States maps the name of a SidecarSet to its newest in-place upgrade of the pod.

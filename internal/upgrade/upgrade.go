@@ -174,8 +174,9 @@ func (w *write) beforeChange(container *corev1.Container, status *corev1.Contain
 	}
 	if status != nil {
 		before.ImageID, before.RestartCount = status.ImageID, new(status.RestartCount)
-		before.StartFailure, _ = podstate.StartFailure(status)
+		before.StartFailure, _ = podstate.Stopped(status)
 	}
+	before.Resizing = podstate.ResizeInProgress(w.pod) != "" && podstate.ResizeRestarts(container)
 	return before
 }
 

@@ -27,6 +27,9 @@ type podTransform struct {
 	// reported replaces the resources that a kubelet reports. All cached pods share reported, so reported is
 	// immutable.
 	reported corev1.ResourceRequirements
+	// ended replaces the termination of a container in the same way, because Outrigger reads only whether a
+	// container has ended.
+	ended corev1.ContainerStateTerminated
 }
 
 // strip removes the fields that no role reads. strip keeps all annotations, because patchPodMetadata may name
@@ -68,8 +71,8 @@ func (t *podTransform) strip(o any) (any, error) {
 	return pod, nil
 }
 
-// windows returns the operating system of a pod of Windows, because a kubelet cannot resize such a pod, and nil for
-// other pods.
+// windows returns the operating system of a pod of Windows, because a kubelet cannot resize such a pod, and
+// nil for other pods.
 func windows(pod *corev1.Pod) *corev1.PodOS {
 	if podstate.Windows(pod) {
 		return &corev1.PodOS{Name: corev1.Windows}
@@ -162,6 +165,9 @@ func (t *podTransform) state(state *corev1.ContainerState) (kept corev1.Containe
 	}
 	if state.Running != nil {
 		kept.Running = &corev1.ContainerStateRunning{StartedAt: state.Running.StartedAt}
+	}
+	if state.Terminated != nil {
+		kept.Terminated = &t.ended
 	}
 	return kept
 }

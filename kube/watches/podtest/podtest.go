@@ -175,6 +175,9 @@ func (p *Pods) statuses(of []corev1.Container) []corev1.ContainerStatus {
 		if p.one(2) {
 			status.State.Running = nil
 		}
+		if status.State.Waiting != nil || status.State.Running != nil || p.one(2) {
+			status.State.Terminated = nil
+		}
 	}
 	return drawn
 }
