@@ -8,6 +8,7 @@ import (
 const (
 	unreadableRecord = "its annotations cannot be read: "
 	differs          = "differs in more than images"
+	countsRestarts   = "its Job counts a restart of a sidecar as a failure (backoffLimit)"
 	lacksContainers  = "it lacks containers of the SidecarSet"
 )
 

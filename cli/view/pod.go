@@ -102,6 +102,9 @@ func newPod(pod *rollout.Pod, version *podstate.Version, rejection string) Pod {
 		p.Phase, p.Reason = PodRejected, strings.TrimRight(rejection, " :;")
 	case !pod.Upgradable:
 		p.Phase, p.Reason = PodNotUpgradable, differs
+		if podstate.CountsRestarts(pod.Pod) {
+			p.Reason = countsRestarts
+		}
 	case pod.Waits():
 		p.Phase, p.Reason = PodWaiting, waitsFor(pod, version)
 	default:

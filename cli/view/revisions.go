@@ -81,6 +81,9 @@ func (r *revisions) describe(name string) *Revision {
 
 // whyNotInPlace names the fields that prevent an upgrade in place of a pod to the spec to.
 func (r *revisions) whyNotInPlace(pod *corev1.Pod, to *v1alpha1.SidecarSetSpec) string {
+	if podstate.CountsRestarts(pod) {
+		return notInPlace + ": " + countsRestarts
+	}
 	name := r.of(pod)
 	if r.differences[name] == "" {
 		r.differences[name] = r.difference(name, to)

@@ -257,7 +257,7 @@ func (in *Input) byRevision(matched []rollout.Pod, version *podstate.Version) []
 			byName[name] = known.describe(name)
 		}
 		shown := newPod(pod, version, rejections[pod.Reference()])
-		if shown.Phase == PodNotUpgradable {
+		if shown.Reason == differs {
 			shown.Reason = differs + strings.TrimPrefix(known.whyNotInPlace(pod.Pod, &in.Set.Spec), notInPlace)
 		}
 		byName[name].add(pod.Pod, shown)

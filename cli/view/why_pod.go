@@ -116,6 +116,9 @@ func (i *injection) thenRecreate() string { return "; then recreate the pod" + i
 // recreate returns the command that recreates a pod. If the pod has no controller, the command deletes the
 // pod and creates the pod again.
 func recreate(pod *corev1.Pod, set string) string {
+	if podstate.CountsRestarts(pod) {
+		return "" // The next run of the Job has the newest content.
+	}
 	if podstate.Controlled(pod) {
 		return " (" + restartCommand(set) + ")"
 	}
@@ -258,6 +261,9 @@ func (i *injection) upgrade() string {
 func (i *injection) failingNext(pod *Pod) string {
 	switch {
 	case !pod.inPlace:
+		if podstate.CountsRestarts(i.Pod) {
+			return "; " + countsRestarts
+		}
 		return "; " + differs + i.difference() + i.recreate()
 	case !pod.updated:
 		return "; " + i.waitsFor()
@@ -267,7 +273,7 @@ func (i *injection) failingNext(pod *Pod) string {
 
 // difference names the fields that prevent an upgrade in place.
 func (i *injection) difference() string {
-	if i.Revisions == nil {
+	if i.Revisions == nil || podstate.CountsRestarts(i.Pod) {
 		return ""
 	}
 	known := (&Input{Set: i.set, Revisions: i.Revisions(i.set)}).revisions()

@@ -86,6 +86,9 @@ func TestTheReasonOfAMissingUpgradeIsNamed(t *testing.T) {
 	assert.Equal(t, "Failing: agent: ImagePullBackOff, image agent:v1; differs in more than images (kubectl sidecarset restart logs)", upgrade(pod(t, "p", "agent:v1", notUpgradable, func(p *corev1.Pod) {
 		p.Status.ContainerStatuses[1] = corev1.ContainerStatus{Name: "agent", Image: "agent:v1", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}}}
 	}), same))
+	assert.Equal(t, "NotUpgradable: its Job counts a restart of a sidecar as a failure (backoffLimit)", upgrade(pod(t, "p", "agent:v1", func(p *corev1.Pod) {
+		p.Spec.RestartPolicy, p.OwnerReferences = corev1.RestartPolicyOnFailure, []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "once", Controller: new(true)}}
+	}), same))
 	assert.Equal(t, `Old: spec.updateStrategy.paused is true (kubectl sidecarset resume logs)`, upgrade(pod(t, "p", "agent:v1"), func(s *v1alpha1.SidecarSet) { s.Spec.UpdateStrategy.Paused = true }))
 	assert.Contains(t, upgrade(pod(t, "p", "agent:v1"), func(s *v1alpha1.SidecarSet) { s.Spec.Selector.MatchLabels["app"] = "x" }), "does not match it any more")
 	assert.Contains(t, upgrade(pod(t, "p", "agent:v1", func(p *corev1.Pod) { p.Spec.Containers = p.Spec.Containers[:1] }), same), "lacks containers")

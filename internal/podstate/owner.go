@@ -22,5 +22,12 @@ func Owner(pod *corev1.Pod) (kind, name string) {
 	return controller.Kind, controller.Name
 }
 
+// CountsRestarts reports whether a restart of a sidecar may fail the controller of a pod: a Job whose pods
+// have the restartPolicy OnFailure counts the restarts of all containers up to its backoffLimit.
+func CountsRestarts(pod *corev1.Pod) bool {
+	controller := metav1.GetControllerOfNoCopy(pod)
+	return pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure && controller != nil && controller.Kind == "Job" && strings.HasPrefix(controller.APIVersion, "batch/")
+}
+
 // Controlled reports whether a pod has a controller, which recreates the pod.
 func Controlled(pod *corev1.Pod) bool { return metav1.GetControllerOfNoCopy(pod) != nil }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -24,5 +25,30 @@ func TestAPodIsRecreatedByItsOwner(t *testing.T) {
 		kind, name := Owner(pod)
 		assert.Equal(t, want, kind+"/"+name)
 		assert.Equal(t, owner != "", Controlled(pod), owner)
+	}
+}
+
+func TestSpec7_2_13_APodOfAJobThatCountsRestartsIsNotUpgradable(t *testing.T) {
+	for name, c := range map[string]struct {
+		policy     corev1.RestartPolicy
+		controller metav1.OwnerReference
+		upgradable bool
+	}{
+		"a Job":                     {corev1.RestartPolicyOnFailure, metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Controller: new(true)}, false},
+		"a Job that recreates pods": {corev1.RestartPolicyNever, metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Controller: new(true)}, true},
+		"another kind":              {corev1.RestartPolicyOnFailure, metav1.OwnerReference{APIVersion: "acme.io/v1", Kind: "Job", Controller: new(true)}, true},
+		"an owner":                  {corev1.RestartPolicyOnFailure, metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job"}, true},
+	} {
+		pod := upgraded(func(p *corev1.Pod, _ *corev1.ContainerStatus) {
+			p.Spec.RestartPolicy, p.OwnerReferences = c.policy, []metav1.OwnerReference{c.controller}
+		})
+		newer := version()
+		newer.Hash = "newer"
+		state, err := newer.Of(pod)
+		require.NoError(t, err)
+		assert.Equal(t, c.upgradable, state.Upgradable, name)
+		state, err = version().Of(pod)
+		require.NoError(t, err)
+		assert.True(t, state.Updated && state.Upgradable, name)
 	}
 }

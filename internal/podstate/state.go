@@ -20,7 +20,7 @@ type State struct {
 	// Updated pods have the hash of the version, and no unfinished resize.
 	Updated bool
 	// Upgradable pods differ from the version only in images, and in amounts of CPU and memory that the kubelet
-	// can resize.
+	// can resize, and an upgrade does not fail their Job.
 	Upgradable bool
 	// RestartsNothing is set if the upgrade to the version only resizes containers and restarts no container.
 	RestartsNothing bool
@@ -105,6 +105,9 @@ func (v *Version) OfRecord(pod *corev1.Pod, read *record.Record) State {
 		UpgradedToVersion: upgraded && newest.Revision == v.Hash,
 	}
 	v.judgeResources(&state, pod, read)
+	if !state.Updated && !state.RestartsNothing && CountsRestarts(pod) {
+		state.Upgradable = false
+	}
 	standbys := v.StandbysToReset(pod, read.Active)
 	state.Ready = Ready(pod) && len(standbys) == 0
 	state.NodeLost = NodeLost(pod)
