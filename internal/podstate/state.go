@@ -105,9 +105,7 @@ func (v *Version) OfRecord(pod *corev1.Pod, read *record.Record) State {
 		UpgradedToVersion: upgraded && newest.Revision == v.Hash,
 	}
 	v.judgeResources(&state, pod, read)
-	if !state.Updated && !state.RestartsNothing && CountsRestarts(pod) {
-		state.Upgradable = false
-	}
+	state.Upgradable = state.Upgradable && state.restartsAllowed(pod)
 	standbys := v.StandbysToReset(pod, read.Active)
 	state.Ready = Ready(pod) && len(standbys) == 0
 	state.NodeLost = NodeLost(pod)
@@ -127,6 +125,11 @@ func (v *Version) OfRecord(pod *corev1.Pod, read *record.Record) State {
 	state.UnavailableBefore = (upgraded || resized) && unavailableBefore(pod, v.Set)
 	state.FalseConditionDue, state.TrueConditionDue = conditionDue(pod, v.Set, state)
 	return state
+}
+
+// restartsAllowed reports whether an upgrade may restart containers of a pod, or restarts none.
+func (s *State) restartsAllowed(pod *corev1.Pod) bool {
+	return s.Updated || s.RestartsNothing || !CountsRestarts(pod)
 }
 
 // Available reports whether the pod counts as available before an upgrade: the pod is ready, or an earlier
