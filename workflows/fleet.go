@@ -34,7 +34,9 @@ func Fleet(ctx workflow.Context, state protocol.FleetState) error {
 		return err
 	}
 	for _, uid := range continued {
-		f.begin(ctx, uid, protocol.FleetRolloutActivity)
+		if fleet.Continues(&f.state, uid) {
+			f.begin(ctx, uid, protocol.FleetRolloutActivity)
+		}
 	}
 	for {
 		if f.readContents(workflow.Now(ctx)); f.superseded || hasLongHistory(ctx) {

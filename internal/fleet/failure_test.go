@@ -320,3 +320,17 @@ func TestSpec12_4_AMemberReportsThatItNeedsNoPermit(t *testing.T) {
 	assert.Contains(t, due(s), "next")
 	assert.True(t, Knows(&protocol.FleetCluster{Hash: "h1", State: protocol.ClusterRolledBack}, content), "the permit stays in status")
 }
+
+func TestSpec12_2_ARunThatContinuesAsNewBeginsOnlyClustersThatAreStillRunning(t *testing.T) {
+	s := &protocol.FleetState{Set: "envoy", Hash: "h1", Rules: NewestRules, Phase: protocol.FleetRolling, Clusters: map[string]*protocol.FleetCluster{
+		"a": {Name: "a", State: protocol.ClusterRunning}, "b": {Name: "b", State: protocol.ClusterRunning}, "c": {Name: "c", State: protocol.ClusterRunning},
+	}}
+	assert.Equal(t, []string{"a", "b", "c"}, Resume(s))
+	s.Clusters["b"].State = protocol.ClusterPending // by a retry
+	delete(s.Clusters, "c")
+	assert.True(t, Continues(s, "a"))
+	assert.False(t, Continues(s, "b"))
+	assert.False(t, Continues(s, "c"))
+	s.Rules = 3
+	assert.True(t, Continues(s, "b"), "an older run replays")
+}

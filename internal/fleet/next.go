@@ -22,7 +22,9 @@ import (
 //     rollbacks in progress again. A completed cluster whose SidecarSet upgrades no pods begins again after each
 //     report.
 //   - Versions 0 to 2: Only a retry of the fleet begins a failed cluster again.
-const NewestRules = 3
+//   - Versions 0 to 3: A run that continues as new begins all clusters that were running, although a retry in the first
+//     workflow task makes these clusters pending.
+const NewestRules = 4
 
 // Step is the next step of a rollout across many clusters.
 type Step struct {

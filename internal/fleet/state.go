@@ -219,6 +219,13 @@ func Resume(s *protocol.FleetState) (rollOut []string) {
 	return rollOut
 }
 
+// Continues reports whether the rollout of a cluster that Resume returned continues. The updates of the first
+// workflow task run before the activities begin. For example, a retry makes the cluster pending.
+func Continues(s *protocol.FleetState, uid string) bool {
+	cluster := s.Clusters[uid]
+	return s.Rules < 4 || cluster != nil && cluster.State == protocol.ClusterRunning
+}
+
 // Finish records the result of an activity of a cluster. While the stages of the fleet are in progress,
 // more failed clusters than failure.maxFailedClusters stop the rollout (SPEC §12.4).
 func Finish(s *protocol.FleetState, uid string, result protocol.FleetResult, now time.Time) {

@@ -42,6 +42,8 @@ type symptoms struct {
 	waiting *task
 	// failing names the task that fails. cause quotes the failure.
 	failing, cause string
+	// paused is an activity that a user or a rule of Temporal has paused.
+	paused *workflow.PendingActivityInfo
 	// unsure is set while it is too early to decide. idle is set if no task is pending.
 	unsure, idle bool
 }
@@ -108,6 +110,9 @@ func (a *TaskAges) examineActivity(found *symptoms, pending *workflow.PendingAct
 	case pending.State == enums.PENDING_ACTIVITY_STATE_STARTED:
 		found.unsure = found.unsure || failing && a.age(key, now) < attemptGracePeriod
 		return
+	case pending.State == enums.PENDING_ACTIVITY_STATE_PAUSED, pending.State == enums.PENDING_ACTIVITY_STATE_PAUSE_REQUESTED:
+		found.paused = pending
+		return
 	case pending.State != enums.PENDING_ACTIVITY_STATE_SCHEDULED:
 		return
 	case pending.NextAttemptScheduleTime == nil:
@@ -150,6 +155,8 @@ func (d *diagnoser) Diagnose(ctx context.Context, r *Run, ages *TaskAges, before
 	seen := ages.examine(r, d.taskQueue, now)
 	defer ages.prune()
 	switch {
+	case seen.paused != nil:
+		return activityPaused(seen.paused), true, nil
 	case seen.waiting != nil:
 		queue, err := d.describe(ctx, seen.waiting.queue, seen.waiting.kind)
 		if err != nil {

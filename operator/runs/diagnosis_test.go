@@ -17,6 +17,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
 const (
@@ -44,6 +45,8 @@ func TestSpec8_PendingTasksShowTheFault(t *testing.T) {
 		first, later string
 	}{
 		{"asleep", Run{}, "idle", "idle"},
+		{"a paused activity", Run{Activities: []*workflow.PendingActivityInfo{pending(enums.PENDING_ACTIVITY_STATE_PAUSED, 5, true)}}, "paused", "paused"},
+		{"an activity that is about to pause", Run{Activities: []*workflow.PendingActivityInfo{pending(enums.PENDING_ACTIVITY_STATE_PAUSE_REQUESTED, 1, false)}}, "paused", "paused"},
 		{"a long batch", Run{Activities: []*workflow.PendingActivityInfo{pending(started, 1, false)}}, "well", "well"},
 		{"an activity without a worker", Run{Activities: []*workflow.PendingActivityInfo{pending(scheduled, 1, false)}}, "unsure", "waiting"},
 		{"between two attempts", Run{Activities: []*workflow.PendingActivityInfo{pending(scheduled, 2, true)}}, "unsure", "unsure"},
@@ -73,6 +76,8 @@ func notDue() *workflow.PendingActivityInfo {
 
 func nameOf(found symptoms) string {
 	switch {
+	case found.paused != nil:
+		return "paused"
 	case found.waiting != nil:
 		return "waiting"
 	case found.failing != "":
@@ -94,6 +99,24 @@ func TestAFailedTaskMayWaitForAWorker(t *testing.T) {
 	_, sure, err = rollouts.Diagnose(t.Context(), waits, &TaskAges{}, rollouts.workerUnavailable("queue", true))
 	require.NoError(t, err)
 	assert.False(t, sure, "a new operator keeps to what status says")
+}
+
+func TestSpec8_APausedActivityIsReportedWithItsCause(t *testing.T) {
+	rollouts := &diagnoser{connection: &connection{clock: clocktesting.NewFakeClock(time.Unix(1000, 0))}}
+	diagnosed := func(info *workflow.PendingActivityInfo_PauseInfo) string {
+		paused := pending(enums.PENDING_ACTIVITY_STATE_PAUSED, 1, false)
+		paused.PauseInfo = info
+		found, sure, err := rollouts.Diagnose(t.Context(), &Run{Activities: []*workflow.PendingActivityInfo{paused}}, &TaskAges{}, Fault{})
+		require.NoError(t, err)
+		assert.True(t, sure)
+		assert.Equal(t, v1alpha1.ReasonRolloutFailing, found.Reason)
+		return found.Message
+	}
+	manual := &workflow.PendingActivityInfo_PauseInfo{PausedBy: &workflow.PendingActivityInfo_PauseInfo_Manual_{Manual: &workflow.PendingActivityInfo_PauseInfo_Manual{Identity: "ann", Reason: "looks odd"}}}
+	assert.Equal(t, "activity NextBatch is paused in Temporal by ann: looks odd (unpause it: temporal activity unpause --activity-id 1)", diagnosed(manual))
+	rule := &workflow.PendingActivityInfo_PauseInfo{PausedBy: &workflow.PendingActivityInfo_PauseInfo_Rule_{Rule: &workflow.PendingActivityInfo_PauseInfo_Rule{RuleId: "no-retries"}}}
+	assert.Equal(t, "activity NextBatch is paused in Temporal by workflow rule no-retries (unpause it: temporal activity unpause --activity-id 1)", diagnosed(rule))
+	assert.Equal(t, "activity NextBatch is paused in Temporal (unpause it: temporal activity unpause --activity-id 1)", diagnosed(nil))
 }
 
 func TestTasksAreIdentifiedByTheirAttempt(t *testing.T) {

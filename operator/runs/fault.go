@@ -1,8 +1,12 @@
 package runs
 
 import (
+	"cmp"
+	"fmt"
 	"strings"
 	"unicode"
+
+	"go.temporal.io/api/workflow/v1"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
@@ -22,6 +26,23 @@ func rolloutFailing(what, cause string) Fault {
 		message += ": " + cause
 	}
 	return Fault{v1alpha1.ReasonRolloutFailing, message + " (it is retried; see the logs of the workers)"}
+}
+
+// activityPaused returns the fault of a run with an activity that a user or a rule of Temporal has paused.
+func activityPaused(pending *workflow.PendingActivityInfo) Fault {
+	info := pending.GetPauseInfo()
+	by, reason := info.GetManual().GetIdentity(), cmp.Or(info.GetManual().GetReason(), info.GetRule().GetReason())
+	if rule := info.GetRule().GetRuleId(); rule != "" {
+		by = "workflow rule " + rule
+	}
+	message := "activity " + pending.GetActivityType().GetName() + " is paused in Temporal"
+	if by != "" {
+		message += " by " + singleLine(by)
+	}
+	if reason != "" {
+		message += ": " + singleLine(reason)
+	}
+	return Fault{v1alpha1.ReasonRolloutFailing, message + fmt.Sprintf(" (unpause it: temporal activity unpause --activity-id %s)", pending.GetActivityId())}
 }
 
 // UnreadableFault returns the fault if the operator cannot decode the pause of a run.
