@@ -5,6 +5,7 @@ package upgrade
 import (
 	"fmt"
 	"maps"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,11 +43,18 @@ func Patch(pod *corev1.Pod, target Target, now metav1.Time) ([]byte, error) {
 	return patch, about(pod, err)
 }
 
+// immutable reports whether the API server rejects a change of an annotation of an existing pod: the annotations of
+// AppArmor, and the annotation of mirror pods.
+func immutable(annotation string) bool {
+	return annotation == corev1.MirrorPodAnnotationKey || strings.HasPrefix(annotation, corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix)
+}
+
 func upgradeOf(pod *corev1.Pod, target Target, now metav1.Time) ([]byte, error) {
 	annotations, err := inject.PatchMetadata(pod.Annotations, target.Metadata)
 	if err != nil {
 		return nil, err
 	}
+	maps.DeleteFunc(annotations, func(key, _ string) bool { return immutable(key) })
 	w, err := newWrite(pod, annotations)
 	if err != nil {
 		return nil, err

@@ -126,6 +126,16 @@ func TestSpec7_6_OneWriteContainsOnlyImagesAndRecords(t *testing.T) {
 	}, got.Metadata.Annotations)
 }
 
+func TestSpec7_6_AnUpgradeLeavesImmutableAnnotations(t *testing.T) {
+	patch, err := Patch(injected(), target(v1alpha1.SidecarSetPatchPodMetadata{PatchPolicy: v1alpha1.SidecarSetOverwritePatchPolicy, Annotations: map[string]string{
+		"container.apparmor.security.beta.kubernetes.io/side": "unconfined", "kubernetes.io/config.mirror": "x", "team": "mesh",
+	}}), now)
+	require.NoError(t, err)
+	assert.NotContains(t, string(patch), "apparmor")
+	assert.NotContains(t, string(patch), "config.mirror")
+	assert.Contains(t, string(patch), `"team":"mesh"`)
+}
+
 func TestMetadataThatCannotBeMergedNamesThePod(t *testing.T) {
 	pod := injected()
 	pod.Annotations["level"] = "not JSON"
