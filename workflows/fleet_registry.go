@@ -62,7 +62,8 @@ func (r *registryRun) await(ctx workflow.Context, changed func() bool) error {
 	end := workflow.NewTimer(timed, freeze.Until.Sub(workflow.Now(ctx)))
 	err := workflow.Await(ctx, func() bool { return end.IsReady() || changed() })
 	if err == nil && end.IsReady() && r.registry.Freeze == freeze { // An update may have replaced the freeze.
-		r.setFreeze(ctx, protocol.FleetFreeze{By: freeze.By, Reason: "the freeze has ended"})
+		// After a restore of Temporal, members may have a newer freeze, which does not end at this time.
+		r.setFreeze(ctx, protocol.FleetFreeze{By: freeze.By, Reason: "the freeze has ended"}, *freeze.Until)
 	}
 	return err
 }
@@ -153,20 +154,20 @@ func (r *registryRun) remove(_ workflow.Context, cluster string) string {
 
 func (r *registryRun) freeze(ctx workflow.Context, freeze protocol.FleetFreeze) string {
 	freeze.Frozen = true
-	r.setFreeze(ctx, freeze)
+	r.setFreeze(ctx, freeze, workflow.Now(ctx))
 	return fmt.Sprintf("the fleet is frozen; %d members are notified", len(r.registry.Members))
 }
 
 func (r *registryRun) unfreeze(ctx workflow.Context, by protocol.FleetFreeze) string {
-	r.setFreeze(ctx, protocol.FleetFreeze{By: by.By, Reason: by.Reason})
+	r.setFreeze(ctx, protocol.FleetFreeze{By: by.By, Reason: by.Reason}, workflow.Now(ctx))
 	return fmt.Sprintf("the freeze ends; %d members are notified", len(r.registry.Members))
 }
 
-func (r *registryRun) setFreeze(ctx workflow.Context, freeze protocol.FleetFreeze) {
+func (r *registryRun) setFreeze(ctx workflow.Context, freeze protocol.FleetFreeze, at time.Time) {
 	for _, uid := range fleet.Keys(r.telling) {
 		r.forget(uid)
 	}
-	fleet.SetFreeze(&r.registry, freeze, workflow.Now(ctx))
+	fleet.SetFreeze(&r.registry, freeze, at)
 	r.changed = true
 	workflow.GetLogger(ctx).Info("fleet: freeze", "frozen", freeze.Frozen, "by", freeze.By, "reason", freeze.Reason)
 }

@@ -37,4 +37,16 @@ func TestSpec12_7_AFreezeOfTheFleetIsARolloutFreeze(t *testing.T) {
 		_, err = hear(protocol.FleetFreeze{})
 		assert.True(t, apierrors.IsNotFound(err))
 	}
+
+	// The Temporal of the fleet is restored to a time before the freeze.
+	began := time.Unix(1_600_000_000, 7)
+	_, err = hear(protocol.FleetFreeze{Frozen: true, Reason: "outage", Since: began})
+	require.NoError(t, err)
+	for _, older := range []protocol.FleetFreeze{{Since: began.Add(-time.Minute)}, {Frozen: true, Reason: "sales", Since: began.Add(-time.Minute)}} {
+		freeze, err = hear(older)
+		require.NoError(t, err)
+		assert.Equal(t, "the fleet: outage", freeze.Spec.Reason)
+	}
+	_, err = hear(protocol.FleetFreeze{Since: began.Add(time.Minute)})
+	assert.True(t, apierrors.IsNotFound(err))
 }

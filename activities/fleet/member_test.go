@@ -262,7 +262,8 @@ func TestSpec12_2_ARequestForConfirmationKeepsWhatTheClusterHad(t *testing.T) {
 	env.RegisterActivity(c.Rollout)
 	_, err := env.ExecuteActivity(c.Rollout, protocol.FleetRolloutInput{Set: "envoy", Permit: protocol.Permit{Hash: c.hash, Attempt: 1}})
 	require.Error(t, err)
-	assert.Equal(t, []any{heartbeat{HadContent: true, Began: c.Clock.Now()}}, details)
+	require.Len(t, details, 1)
+	assert.True(t, details[0].(heartbeat).HadContent)
 }
 
 // A member that cannot reach the fleet gives no permit, because the content may have failed in another

@@ -43,6 +43,9 @@ const (
 	// no rollout is in progress. The annotation contains ReasonTemporalUnavailable or
 	// ReasonWorkerUnavailable, a colon, a space, and the cause.
 	FaultAnnotation = "outrigger.io/fault"
+	// FreezeSinceAnnotation is on the RolloutFreeze of a fleet. The annotation contains the time at which the freeze of
+	// the fleet began.
+	FreezeSinceAnnotation = "outrigger.io/freeze-since"
 	// CustomVersionsAnnotation contains the former custom versions of a revision, separated by commas.
 	CustomVersionsAnnotation = "outrigger.io/sidecarset-custom-versions"
 	// ChangeCauseAnnotation of a SidecarSet contains the reason of the last change of the content. The
