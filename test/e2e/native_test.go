@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/dev/observer"
 )
 
 // native returns a function that makes the sidecar a native sidecar.
@@ -48,4 +49,17 @@ func TestSpec4_2_AJobEndsAlthoughItsNativeSidecarDoesNot(t *testing.T) {
 
 func TestSpec7_6_ANativeSidecarRestartsAlone(t *testing.T) {
 	onlyTheSidecarRestarts(t, newEnvironment(t, 1, native(v1alpha1.RollingUpdateSidecarSetStrategyType)))
+}
+
+// The sidecar ends with exit code 0, so the kubelet reports no failure to start while it cannot pull the image.
+func TestSpec7_2_AMissingImageOfANativeSidecarIsReportedAndCorrected(t *testing.T) {
+	s := newEnvironment(t, 1, native(v1alpha1.RollingUpdateSidecarSetStrategyType))
+	s.deploy(2, v1)
+	s.upgradeTo(absent)
+	s.awaitReason(v1alpha1.ConditionDegraded, v1alpha1.ReasonContainerCannotStart)
+	require.Equal(t, 1, s.watched.Asked(absent))
+	s.upgradeTo(v2)
+	s.await(observer.Converged(2))
+	s.awaitReason(v1alpha1.ConditionProgressing, v1alpha1.ReasonRolloutComplete)
+	s.within(1)
 }

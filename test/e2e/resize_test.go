@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/dev/observer"
 	"github.com/outrigger/outrigger/internal/podstate"
 )
 
@@ -88,5 +89,12 @@ func TestSpec7_9_AResizePolicyThatRestartsKeepsMaxUnavailable(t *testing.T) {
 		assert.Zero(t, is["app"].RestartCount)
 		assert.EqualValues(t, 1, is[sidecar].RestartCount)
 	}
+	s.within(1)
+
+	t.Log("the kubelet restarts the sidecar once for the amount and once for the image, or once for both")
+	s.watched.Expect(v2)
+	s.edit(fmt.Sprintf(`[{"op":"replace","path":"/spec/containers/0/resources/limits/memory","value":"128Mi"},{"op":"replace","path":"/spec/containers/0/image","value":%q}]`, v2))
+	s.await(observer.Converged(3))
+	s.awaitReason(v1alpha1.ConditionProgressing, v1alpha1.ReasonRolloutComplete)
 	s.within(1)
 }
