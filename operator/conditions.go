@@ -17,8 +17,8 @@ import (
 	"github.com/outrigger/outrigger/operator/runs"
 )
 
-// maxConditionMessage limits the message of a condition, in bytes. The API server rejects a status with a message of
-// more than 32,768 characters, and messages quote images and annotations of pods.
+// maxConditionMessage limits the message of a condition, in bytes. The API server rejects a status with a
+// message of more than 32,768 characters, and messages quote images and annotations of pods.
 const maxConditionMessage = 16 << 10
 
 // maxQuoted limits the text that a message quotes from a pod, in bytes.
@@ -183,7 +183,7 @@ func quarantined(p *pass) condition {
 
 func notUpgradable(p *pass) condition {
 	counts := p.plan.Counts
-	return yes(v1alpha1.ReasonNotUpgradablePods, fmt.Sprintf("%d of %d pods differ in more than images and keep their version until they are recreated, such as %s; %s",
+	return yes(v1alpha1.ReasonNotUpgradablePods, fmt.Sprintf("%d of %d pods cannot be upgraded in place and keep their version until they are recreated, such as %s; %s",
 		counts.NotUpgradable, counts.Matched, p.plan.NotUpgradable[0], recreateCommand(p)))
 }
 

@@ -103,7 +103,7 @@ func TestSpec8_ConditionsGiveOneExactReason(t *testing.T) {
 		{name: "not upgradable", started: generation,
 			seen:        observation{plan: plan(protocol.PhaseComplete, protocol.Counts{Matched: 4, Updated: 3, Ready: 4, UpdatedReady: 3, NotUpgradable: 1})},
 			progressing: condition{no, "NotUpgradablePods", "message"}, available: ready,
-			degraded: condition{yes, "NotUpgradablePods", "1 of 4 pods differ in more than images and keep their version until they are recreated, such as shop/old; see the field and the command: kubectl sidecarset why mesh"}},
+			degraded: condition{yes, "NotUpgradablePods", "1 of 4 pods cannot be upgraded in place and keep their version until they are recreated, such as shop/old; see the field and the command: kubectl sidecarset why mesh"}},
 		{name: "Temporal is away in the middle", started: generation, seen: observation{plan: plan(protocol.PhaseProgressing, half), temporal: away, broken: broken},
 			progressing: condition{no, "EngineUnavailable", "Temporal is away; message"}, available: almost, degraded: condition{yes, "EngineUnavailable", "Temporal is away; check it: kubectl sidecarset check"}},
 		{name: "Temporal is away while the last pods converge", started: generation,

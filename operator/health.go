@@ -91,7 +91,7 @@ func (h *health) check(ctx context.Context) time.Duration {
 		workers, err = h.runs.Workers(ctx)
 	}
 	found, known := h.judge(workers, err, h.runs.AwaitProbe(ctx), h.clock.Now())
-	if err != nil || found != workers {
+	if found != workers || temporal.IsUnreachable(err) || temporal.IsNotFound(err) {
 		h.checkedAt = time.Time{} // The workers may still reconnect, so the next check queries the workers again.
 	}
 	switch {

@@ -113,8 +113,8 @@ type runState struct {
 	// endedAt is the time at which the operator first observed that the run has ended although
 	// pods wait.
 	endedAt time.Time
-	// mismatched is set from the time at which Orphans found the run at another generation until the run is
-	// corrected.
+	// mismatched is set from the time at which Orphans found the run at another generation until the next
+	// read of the run.
 	mismatched bool
 	// correctedAt is the time at which the generation was last signalled to the run.
 	// correctionBackoff is the time to the next signal.

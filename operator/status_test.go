@@ -58,7 +58,7 @@ func (e *testEnv) testStatus(t *testing.T) {
 		set.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "NEW", Value: "x"}}
 	})
 	got = e.await(t, "counted", hasReason(v1alpha1.ConditionDegraded, "NotUpgradablePods"))
-	assert.Equal(t, "3 of 3 pods differ in more than images and keep their version until they are recreated, such as default/counted-1; see the field and the command: kubectl sidecarset why counted",
+	assert.Equal(t, "3 of 3 pods cannot be upgraded in place and keep their version until they are recreated, such as default/counted-1; see the field and the command: kubectl sidecarset why counted",
 		reasonAndMessage(got, v1alpha1.ConditionDegraded).message)
 	e.awaitEvent(t, "counted", "NotUpgradablePods", "SidecarSet in-place update detected 3 not upgradable pod(s) in this round, will skip them: 3 of 3 pods")
 

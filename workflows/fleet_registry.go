@@ -62,8 +62,8 @@ func (r *registryRun) await(ctx workflow.Context, changed func() bool) error {
 	end := workflow.NewTimer(timed, freeze.Until.Sub(workflow.Now(ctx)))
 	err := workflow.Await(ctx, func() bool { return end.IsReady() || changed() })
 	if err == nil && end.IsReady() && r.registry.Freeze == freeze { // An update may have replaced the freeze.
-		// After a restore of Temporal, members may have a newer freeze, which does not end at this time.
-		r.setFreeze(ctx, protocol.FleetFreeze{By: freeze.By, Reason: "the freeze has ended"}, *freeze.Until)
+		// After a restore of Temporal, members may have a newer freeze, which does not end now.
+		r.setFreeze(ctx, protocol.FleetFreeze{By: freeze.By, Reason: "the freeze has ended"}, freeze.Since)
 	}
 	return err
 }
@@ -120,9 +120,7 @@ func (r *registryRun) handleRequests(ctx workflow.Context) error {
 			return fleet.CheckFreeze(freeze, workflow.Now(ctx))
 		}),
 		handleUpdate(ctx, protocol.UnfreezeUpdate, r.unfreeze, func(_ workflow.Context, by protocol.FleetFreeze) error {
-			if r.registry.Freeze == nil || !r.registry.Freeze.Frozen {
-				return fmt.Errorf("the fleet is not frozen")
-			}
+			// After a restore of Temporal, members may have a freeze that the fleet has lost.
 			return fleet.CheckText(protocol.Approval{By: by.By, Reason: by.Reason})
 		}),
 	)

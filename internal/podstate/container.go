@@ -27,10 +27,11 @@ func (c *containerChange) observed() bool {
 		// Before the kubelet creates the container, the status has the requested image, but no image ID.
 		return false
 	case c.before.RestartCount != nil && c.status.RestartCount != *c.before.RestartCount:
-		return c.restarted()
+		// The restart count may also be lower, because a recreated node may have lost the count.
+		return true
 	case c.before.ImageID == "":
-		// The kubelet had not reported the container before the change. A container that started with the image
-		// before the change may be ready until the kubelet restarts the container with the new image.
+		// The kubelet had not reported the container before the change. A container that started before the
+		// change may be ready until the kubelet restarts the container with the new image.
 		return c.runsImage() || c.status.Ready && !c.startedBefore()
 	case c.imageChanged():
 		return true
@@ -45,13 +46,6 @@ func (c *containerChange) observed() bool {
 	return c.runsImage() || c.status.State.Running != nil && c.status.State.Running.StartedAt.After(c.patched)
 }
 
-// restarted reports whether a changed restart count shows that the kubelet has observed the change. The count may also
-// be lower, because a recreated node may have lost the count.
-func (c *containerChange) restarted() bool {
-	mayBeResize := c.before.Resizing && c.status.RestartCount == *c.before.RestartCount+1
-	return !mayBeResize || c.imageChanged() || c.runsImage()
-}
-
 // runsImage reports whether the container runs the image of the spec. For a container that existed before the
 // change, the image does not prove a restart, because the kubelet also restarts the container if the new
 // string names the same image.
@@ -59,12 +53,10 @@ func (c *containerChange) runsImage() bool {
 	return canonicalImage(c.status.Image) == canonicalImage(c.container.Image) || sameDigest(c.status.ImageID, c.container.Image)
 }
 
-// startedBefore reports whether the container started before the change, and runs the image that the spec had
-// then. If the container started later, the same name may be another name of the new image.
+// startedBefore reports whether the container started before the change.
 func (c *containerChange) startedBefore() bool {
-	before, running := canonicalImage(c.before.Image), c.status.State.Running
-	return c.before.Image != "" && before == canonicalImage(c.status.Image) && before != canonicalImage(c.container.Image) &&
-		running != nil && running.StartedAt.Before(new(metav1.NewTime(c.patched)))
+	running := c.status.State.Running
+	return running != nil && running.StartedAt.Before(new(metav1.NewTime(c.patched)))
 }
 
 // imageChanged reports whether the container runs another image than before the change. Digests are compared
@@ -160,6 +152,12 @@ func Stopped(status *corev1.ContainerStatus) (reason string, stopped bool) {
 	return StartFailure(status)
 }
 
+// observedGeneration reports whether the kubelet has observed the spec of a pod. Kubelets before Kubernetes
+// 1.34 do not report the generation, and count as up to date.
+func observedGeneration(pod *corev1.Pod) bool {
+	return pod.Status.ObservedGeneration == 0 || pod.Status.ObservedGeneration >= pod.Generation
+}
+
 // terminated is the reason of a container that has ended and that the kubelet has not started again. The
 // kubelet reports no other reason for a native sidecar that ended with exit code 0, although the kubelet
 // retries the start.
@@ -231,9 +229,8 @@ func (v *Version) failed(pod *corev1.Pod, status *corev1.ContainerStatus, reason
 		// Not every runtime names the image that cannot be pulled.
 		return true, same && quotedAfter(status.State.Waiting.Message, `image "`) == ""
 	case terminated:
-		// The kubelet reports the generation before it stops the container, and then starts the container at
-		// once.
-		return pod.Status.ObservedGeneration != 0 && pod.Status.ObservedGeneration >= pod.Generation, same
+		// The kubelet may also be pulling the new image.
+		return observedGeneration(pod), true
 	}
 	return true, same
 }

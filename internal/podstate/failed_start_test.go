@@ -122,13 +122,16 @@ func TestSpec7_2_AContainerThatEndedForAnUpgradeIsAFailedStart(t *testing.T) {
 	pod.Spec.InitContainers = []corev1.Container{{Name: "mesh", Image: "mesh:bad", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
 	pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "mesh", Image: "mesh:v1", ImageID: "id-1", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}
 	pod.Generation, pod.Status.ObservedGeneration = 2, 2
-	assert.Equal(t, &FailedStart{Container: "mesh", Reason: "Terminated", Image: "mesh:bad"}, version.FailedStart(pod))
+	assert.Equal(t, &FailedStart{Container: "mesh", Reason: "Terminated", Image: "mesh:bad", Before: true}, version.FailedStart(pod), "the kubelet may be pulling the image")
 	state, err := version.Of(pod)
 	require.NoError(t, err)
 	assert.False(t, state.Waits(), "another upgrade may repair the container")
 
 	pod.Status.ObservedGeneration = 1
 	assert.Nil(t, version.FailedStart(pod), "the container ended before the kubelet observed the upgrade")
+	state, err = version.Of(pod)
+	require.NoError(t, err)
+	assert.True(t, state.Waits())
 	delete(pod.Annotations, v1alpha1.InPlaceUpdateStateAnnotation)
 	pod.Status.ObservedGeneration = 2
 	assert.Nil(t, version.FailedStart(pod), "the container ended without an upgrade")

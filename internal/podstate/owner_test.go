@@ -47,6 +47,10 @@ func TestSpec7_2_13_APodOfAJobThatCountsRestartsIsNotUpgradable(t *testing.T) {
 		state, err := newer.Of(pod)
 		require.NoError(t, err)
 		assert.Equal(t, c.upgradable, state.Upgradable, name)
+		pod.Status.ContainerStatuses = nil
+		state, err = newer.Of(pod)
+		require.NoError(t, err)
+		assert.True(t, state.Upgradable, "%s: the upgrade of a pod that has not started restarts nothing", name)
 		state, err = version().Of(pod)
 		require.NoError(t, err)
 		assert.True(t, state.Updated && state.Upgradable, name)

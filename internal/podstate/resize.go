@@ -188,11 +188,11 @@ func (v *Version) resizeWait(pod *corev1.Pod, read *record.Record) string {
 	if _, resized := read.Resizes[v.Set]; !resized {
 		return ""
 	}
-	return ResizeInProgress(pod)
+	return resizeInProgress(pod)
 }
 
-// ResizeInProgress returns the reason why the last resize of a pod is not complete, or "".
-func ResizeInProgress(pod *corev1.Pod) string {
+// resizeInProgress returns the reason why the last resize of a pod is not complete, or "".
+func resizeInProgress(pod *corev1.Pod) string {
 	for _, kind := range []corev1.PodConditionType{corev1.PodResizePending, corev1.PodResizeInProgress} {
 		condition := Condition(pod, kind)
 		switch {
@@ -242,7 +242,7 @@ func (v *Version) judgeResources(state *State, pod *corev1.Pod, read *record.Rec
 func (v *Version) mayRestart(pod *corev1.Pod) bool {
 	for _, sidecar := range v.Sidecars {
 		for _, name := range sidecar.InPod() {
-			if ResizeRestarts(Container(pod, name, sidecar.Native)) {
+			if resizeRestarts(Container(pod, name, sidecar.Native)) {
 				return true
 			}
 		}
@@ -250,8 +250,8 @@ func (v *Version) mayRestart(pod *corev1.Pod) bool {
 	return false
 }
 
-// ResizeRestarts reports whether a resize of a container may restart the container.
-func ResizeRestarts(c *corev1.Container) bool {
+// resizeRestarts reports whether a resize of a container may restart the container.
+func resizeRestarts(c *corev1.Container) bool {
 	return c != nil && slices.ContainsFunc(c.ResizePolicy, func(p corev1.ContainerResizePolicy) bool { return p.RestartPolicy == corev1.RestartContainer })
 }
 
@@ -259,19 +259,19 @@ func ResizeRestarts(c *corev1.Container) bool {
 // sidecar of this SidecarSet. The kubelet never starts an infeasible resize. The result is false if the
 // record of the pod cannot be parsed.
 func ResizeMayRestart(pod *corev1.Pod) bool {
-	if pod.Annotations[v1alpha1.ResizeAnnotation] == "" || ResizeInProgress(pod) == "" {
+	if pod.Annotations[v1alpha1.ResizeAnnotation] == "" || resizeInProgress(pod) == "" {
 		return false
 	}
 	read, err := record.Read(pod.Annotations)
 	if err != nil {
 		return false
 	}
-	if pending := Condition(pod, corev1.PodResizePending); pending != nil && pending.Reason == corev1.PodReasonInfeasible {
+	if True(pod, corev1.PodResizePending) {
 		return false
 	}
 	for set := range read.Resizes {
 		for _, name := range read.Hashes[set].SidecarList {
-			if ResizeRestarts(Container(pod, name, false)) || ResizeRestarts(Container(pod, name, true)) {
+			if resizeRestarts(Container(pod, name, false)) || resizeRestarts(Container(pod, name, true)) {
 				return true
 			}
 		}

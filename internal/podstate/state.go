@@ -105,7 +105,7 @@ func (v *Version) OfRecord(pod *corev1.Pod, read *record.Record) State {
 		UpgradedToVersion: upgraded && newest.Revision == v.Hash,
 	}
 	v.judgeResources(&state, pod, read)
-	state.Upgradable = state.Upgradable && state.restartsAllowed(pod)
+	state.Upgradable = state.Upgradable && (state.Updated || state.RestartsNothing || v.mayRestartIn(pod))
 	standbys := v.StandbysToReset(pod, read.Active)
 	state.Ready = Ready(pod) && len(standbys) == 0
 	state.NodeLost = NodeLost(pod)
@@ -114,22 +114,39 @@ func (v *Version) OfRecord(pod *corev1.Pod, read *record.Record) State {
 		// An upgrade is not the cause of a resize after the end of the rollout.
 		state.Resizing, state.ResizeRestarts = false, false
 	}
-	pending := Pending(pod, newest)
-	state.Consistent = len(pending) == 0 && !v.activeTwinIsEmpty(pod, read.Active) || state.RolloutEnded
-	state.Failed = failed(pod, newest, pending)
-	state.NotStarted = len(pending) > 0 && notStarted(pod, newest)
-	state.Crashes = crashes(pod, newest)
-	state.Migrating = len(standbys) > 0
-	state.Migrated = state.Migrating && onlyOf(standbys, pending) && othersReady(pod, standbys) && !v.activeTwinIsEmpty(pod, read.Active)
+	v.judgeProgress(&state, pod, read, standbys)
 	_, resized := read.Resizes[v.Set]
 	state.UnavailableBefore = (upgraded || resized) && unavailableBefore(pod, v.Set)
 	state.FalseConditionDue, state.TrueConditionDue = conditionDue(pod, v.Set, state)
 	return state
 }
 
-// restartsAllowed reports whether an upgrade may restart containers of a pod, or restarts none.
-func (s *State) restartsAllowed(pod *corev1.Pod) bool {
-	return s.Updated || s.RestartsNothing || !CountsRestarts(pod)
+// judgeProgress sets the parts of the state of a pod that show the progress of the newest upgrade.
+func (v *Version) judgeProgress(state *State, pod *corev1.Pod, read *record.Record, standbys []StandbyToReset) {
+	newest := read.States[v.Set]
+	pending, empty := Pending(pod, newest), v.activeTwinIsEmpty(pod, read.Active)
+	state.Consistent = len(pending) == 0 && !empty || state.RolloutEnded
+	state.Failed = failed(pod, newest, pending)
+	state.NotStarted = len(pending) > 0 && notStarted(pod, newest)
+	state.Crashes = crashes(pod, newest)
+	state.Migrating = len(standbys) > 0
+	state.Migrated = state.Migrating && onlyOf(standbys, pending) && othersReady(pod, standbys) && !empty
+}
+
+// mayRestartIn reports whether a restart of a sidecar does not count as a failure of the pod (SPEC 7.2.13).
+func (v *Version) mayRestartIn(pod *corev1.Pod) bool {
+	return !CountsRestarts(pod) || v.neverStarted(pod)
+}
+
+// neverStarted reports whether no sidecar of the version has ever started in a pod, so that an upgrade restarts
+// nothing.
+func (v *Version) neverStarted(pod *corev1.Pod) bool {
+	return !slices.ContainsFunc(v.Sidecars, func(s Sidecar) bool {
+		return slices.ContainsFunc(s.InPod(), func(name string) bool {
+			status := Status(pod, name, s.Native)
+			return status != nil && (status.ImageID != "" || status.RestartCount > 0 || status.State.Running != nil)
+		})
+	})
 }
 
 // Available reports whether the pod counts as available before an upgrade: the pod is ready, or an earlier
@@ -223,7 +240,7 @@ func failed(pod *corev1.Pod, newest record.State, pending map[string]record.Cont
 	for name := range newest.LastContainerStatuses {
 		_, status := changed(pod, name)
 		reason, stopped := Stopped(status)
-		if _, unobserved := pending[name]; stopped && (unobserved || reason != terminated) {
+		if _, unobserved := pending[name]; stopped && (reason != terminated || unobserved && observedGeneration(pod)) {
 			return true
 		}
 	}
@@ -262,11 +279,7 @@ func notStarted(pod *corev1.Pod, newest record.State) bool {
 func crashes(pod *corev1.Pod, newest record.State) (most int32) {
 	for name, before := range newest.LastContainerStatuses {
 		if _, status := changed(pod, name); status != nil && before.RestartCount != nil {
-			expected := int32(1)
-			if before.Resizing {
-				expected++ // the restart by the resize
-			}
-			most = max(most, status.RestartCount-*before.RestartCount-expected)
+			most = max(most, status.RestartCount-*before.RestartCount-1)
 		}
 	}
 	return most

@@ -57,7 +57,7 @@ func newBudget(of *policyv1.PodDisruptionBudget, pods []*corev1.Pod) *budget {
 			continue
 		}
 		selected++
-		if _, evicted := status.DisruptedPods[pod.Name]; !evicted && healthy(pod) {
+		if _, evicted := status.DisruptedPods[pod.Name]; !evicted && healthy(pod) && !podstate.ResizeMayRestart(pod) {
 			b.healthy++
 		}
 	}
@@ -95,13 +95,10 @@ func desiredHealthy(spec *policyv1.PodDisruptionBudgetSpec, expected int) (int, 
 	return 0, nil
 }
 
-// healthy reports whether a pod is ready and is not being deleted, and no upgrade or resize of any SidecarSet is
-// about to restart a container of the pod.
+// healthy reports whether a pod is ready and is not being deleted, and no upgrade of any SidecarSet is about to
+// restart a container of the pod.
 func healthy(pod *corev1.Pod) bool {
 	if !podstate.True(pod, corev1.PodReady) || pod.DeletionTimestamp != nil {
-		return false
-	}
-	if podstate.ResizeMayRestart(pod) {
 		return false
 	}
 	states, err := record.InPlaceStates(pod.Annotations)
@@ -136,7 +133,7 @@ func (d *disruptions) full(pod *Pod) bool { return d.exhausted(pod) != nil }
 
 // take counts a pod that is healthy. A pod that is not healthy is not part of the allowed pods.
 func (d *disruptions) take(pod *Pod) {
-	if !healthy(pod.Pod) {
+	if !healthy(pod.Pod) || podstate.ResizeMayRestart(pod.Pod) {
 		return
 	}
 	for _, one := range d.byNamespace[pod.Namespace] {

@@ -61,8 +61,8 @@ func pendingUpgrade(pod *corev1.Pod) {
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "side", Image: "side:v1", ImageID: "id-1", Ready: true}}
 }
 
-// pendingResize gives a pod a resize by another SidecarSet that restarts a container, and that the kubelet has not
-// observed.
+// pendingResize gives a pod a resize by another SidecarSet that restarts a container, and that the kubelet
+// has not observed.
 func pendingResize(pod *corev1.Pod) {
 	pod.Annotations = map[string]string{
 		v1alpha1.ResizeAnnotation: `{"other":"hash"}`,
@@ -91,6 +91,7 @@ func TestSpec11_11_BudgetsAllowAnUpgrade(t *testing.T) {
 		"a pod of no SidecarSet counts":         {four(old, old, old), []Pod{budgeted("x", oldDown)}, nil, []string{}},
 		"an upgrade of another SidecarSet that the kubelet has not observed counts": {four(old, old, old), []Pod{budgeted("x", old, pendingUpgrade)}, nil, []string{}},
 		"a resize by another SidecarSet that restarts a container counts":           {four(old, old, old), []Pod{budgeted("x", old, pendingResize)}, nil, []string{}},
+		"a pod with such a resize also needs a slot":                                {[]Pod{budgeted("a", old, pendingResize), budgeted("b", old)}, nil, nil, []string{}},
 		"an infeasible resize by another SidecarSet restarts nothing": {four(old, old, old), []Pod{budgeted("x", old, pendingResize, func(pod *corev1.Pod) {
 			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonInfeasible})
 		})}, nil, []string{"a"}},

@@ -68,7 +68,8 @@ func failure(version *podstate.Version, pod *Pod, step *protocol.Step) string {
 // counts as failed, because the other pods of its node may become ready later.
 type controlGroup struct {
 	old, oldFailed int
-	// dead is the number of updated pods in the group.
+	// dead is the number of updated pods in the group, and of failed pods on nodes that do not respond. A
+	// rollout upgrades the pods of such nodes last, so these pods prove nothing about the other pods.
 	dead int
 }
 
@@ -77,10 +78,7 @@ func (c *controlGroup) add(version *podstate.Version, pod *Pod) bool {
 	start := version.FailedStart(pod.Pod)
 	switch {
 	case !pod.Updated && pod.Upgradable:
-		c.old++
-		if pod.Unhealthy != 0 || pod.Recovering || start != nil {
-			c.oldFailed++
-		}
+		c.addOld(pod.NodeLost, pod.Unhealthy != 0 || pod.Recovering || start != nil)
 		return true
 	case pod.Updated && (pod.UnavailableBefore && pod.Unhealthy != 0 || pod.Recovering) && pod.Crashes < MaxCrashes && (start == nil || start.Before):
 		c.dead++
@@ -89,15 +87,28 @@ func (c *controlGroup) add(version *podstate.Version, pod *Pod) bool {
 	return false
 }
 
-// expected returns the number of updated pods that fail for another reason than the upgrade. updated is the
-// number of updated pods outside the group. Each failed pod of the group excuses at most one updated pod: the
-// last pods of the older version may be on a node that does not respond, and prove nothing about the others.
-func (c *controlGroup) expected(updated int) int {
-	group := max(c.old+c.dead, updated)
-	if group == 0 {
-		return 0
+func (c *controlGroup) addOld(nodeLost, failed bool) {
+	switch {
+	case nodeLost && failed:
+		c.dead++
+		return
+	case failed:
+		c.oldFailed++
 	}
-	return ((c.oldFailed+c.dead)*updated + group - 1) / group
+	c.old++
+}
+
+// expected returns the number of updated pods that fail for another reason than the upgrade. updated is the
+// number of updated pods outside the group. Each dead pod of the group excuses at most one updated pod, even if
+// few pods of the older version are left.
+func (c *controlGroup) expected(updated int) int {
+	share := func(failed, group int) int {
+		if group == 0 {
+			return 0
+		}
+		return (failed*updated + group - 1) / group
+	}
+	return max(share(c.oldFailed, c.old), share(c.oldFailed+c.dead, max(c.old+c.dead, updated)))
 }
 
 // Accept returns the stage after a resume. The limit of the stage increases by the number of pods that failed

@@ -43,8 +43,8 @@ func Patch(pod *corev1.Pod, target Target, now metav1.Time) ([]byte, error) {
 	return patch, about(pod, err)
 }
 
-// immutable reports whether the API server rejects a change of an annotation of an existing pod: the annotations of
-// AppArmor, and the annotation of mirror pods.
+// immutable reports whether the API server rejects a change of an annotation of an existing pod: the
+// annotations of AppArmor, and the annotation of mirror pods.
 func immutable(annotation string) bool {
 	return annotation == corev1.MirrorPodAnnotationKey || strings.HasPrefix(annotation, corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix)
 }
@@ -184,7 +184,6 @@ func (w *write) beforeChange(container *corev1.Container, status *corev1.Contain
 		before.ImageID, before.RestartCount = status.ImageID, new(status.RestartCount)
 		before.StartFailure, _ = podstate.Stopped(status)
 	}
-	before.Resizing = podstate.ResizeInProgress(w.pod) != "" && podstate.ResizeRestarts(container)
 	return before
 }
 

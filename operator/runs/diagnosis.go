@@ -156,7 +156,7 @@ func (d *diagnoser) Diagnose(ctx context.Context, r *Run, ages *TaskAges, before
 	defer ages.prune()
 	switch {
 	case seen.paused != nil:
-		return activityPaused(seen.paused), true, nil
+		return d.activityPaused(r.WorkflowID, seen.paused), true, nil
 	case seen.waiting != nil:
 		queue, err := d.describe(ctx, seen.waiting.queue, seen.waiting.kind)
 		if err != nil {

@@ -103,20 +103,21 @@ func TestAFailedTaskMayWaitForAWorker(t *testing.T) {
 
 func TestSpec8_APausedActivityIsReportedWithItsCause(t *testing.T) {
 	rollouts := &diagnoser{connection: &connection{clock: clocktesting.NewFakeClock(time.Unix(1000, 0))}}
+	rollouts.namespace = "sidecars"
 	diagnosed := func(info *workflow.PendingActivityInfo_PauseInfo) string {
 		paused := pending(enums.PENDING_ACTIVITY_STATE_PAUSED, 1, false)
 		paused.PauseInfo = info
-		found, sure, err := rollouts.Diagnose(t.Context(), &Run{Activities: []*workflow.PendingActivityInfo{paused}}, &TaskAges{}, Fault{})
+		found, sure, err := rollouts.Diagnose(t.Context(), &Run{WorkflowID: "sidecarset/logs", Activities: []*workflow.PendingActivityInfo{paused}}, &TaskAges{}, Fault{})
 		require.NoError(t, err)
 		assert.True(t, sure)
 		assert.Equal(t, v1alpha1.ReasonRolloutFailing, found.Reason)
 		return found.Message
 	}
 	manual := &workflow.PendingActivityInfo_PauseInfo{PausedBy: &workflow.PendingActivityInfo_PauseInfo_Manual_{Manual: &workflow.PendingActivityInfo_PauseInfo_Manual{Identity: "ann", Reason: "looks odd"}}}
-	assert.Equal(t, "activity NextBatch is paused in Temporal by ann: looks odd (unpause it: temporal activity unpause --activity-id 1)", diagnosed(manual))
+	assert.Equal(t, "activity NextBatch is paused in Temporal by ann: looks odd (unpause it: temporal activity unpause -n sidecars -w sidecarset/logs --activity-id 1)", diagnosed(manual))
 	rule := &workflow.PendingActivityInfo_PauseInfo{PausedBy: &workflow.PendingActivityInfo_PauseInfo_Rule_{Rule: &workflow.PendingActivityInfo_PauseInfo_Rule{RuleId: "no-retries"}}}
-	assert.Equal(t, "activity NextBatch is paused in Temporal by workflow rule no-retries (unpause it: temporal activity unpause --activity-id 1)", diagnosed(rule))
-	assert.Equal(t, "activity NextBatch is paused in Temporal (unpause it: temporal activity unpause --activity-id 1)", diagnosed(nil))
+	assert.Equal(t, "activity NextBatch is paused in Temporal by workflow rule no-retries (unpause it: temporal activity unpause -n sidecars -w sidecarset/logs --activity-id 1)", diagnosed(rule))
+	assert.Equal(t, "activity NextBatch is paused in Temporal (unpause it: temporal activity unpause -n sidecars -w sidecarset/logs --activity-id 1)", diagnosed(nil))
 }
 
 func TestTasksAreIdentifiedByTheirAttempt(t *testing.T) {

@@ -29,7 +29,7 @@ func rolloutFailing(what, cause string) Fault {
 }
 
 // activityPaused returns the fault of a run with an activity that a user or a rule of Temporal has paused.
-func activityPaused(pending *workflow.PendingActivityInfo) Fault {
+func (d *diagnoser) activityPaused(run string, pending *workflow.PendingActivityInfo) Fault {
 	info := pending.GetPauseInfo()
 	by, reason := info.GetManual().GetIdentity(), cmp.Or(info.GetManual().GetReason(), info.GetRule().GetReason())
 	if rule := info.GetRule().GetRuleId(); rule != "" {
@@ -42,7 +42,7 @@ func activityPaused(pending *workflow.PendingActivityInfo) Fault {
 	if reason != "" {
 		message += ": " + singleLine(reason)
 	}
-	return Fault{v1alpha1.ReasonRolloutFailing, message + fmt.Sprintf(" (unpause it: temporal activity unpause --activity-id %s)", pending.GetActivityId())}
+	return Fault{v1alpha1.ReasonRolloutFailing, message + fmt.Sprintf(" (unpause it: temporal activity unpause -n %s -w %s --activity-id %s)", d.namespace, run, pending.GetActivityId())}
 }
 
 // UnreadableFault returns the fault if the operator cannot decode the pause of a run.

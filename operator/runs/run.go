@@ -20,6 +20,8 @@ const firstTask = 4
 type Run struct {
 	// Status is unspecified if Temporal knows no run of the SidecarSet.
 	Status enums.WorkflowExecutionStatus
+	// WorkflowID is the workflow id of the run.
+	WorkflowID string
 	// Generation is the generation that the run works on. Generation is zero if the search attribute is
 	// missing.
 	Generation int64
@@ -87,7 +89,7 @@ func (r *Run) GenerationMismatch(set *v1alpha1.SidecarSet) bool {
 // Read returns the Run of a description by Temporal. Search attributes are never encrypted. If a
 // payload is missing, the field keeps its zero value.
 func Read(payloads converter.DataConverter, info *workflow.WorkflowExecutionInfo) (*Run, error) {
-	r := &Run{Status: info.GetStatus(), Events: info.GetHistoryLength(), pinned: pinnedVersion(info.GetVersioningInfo())}
+	r := &Run{Status: info.GetStatus(), WorkflowID: info.GetExecution().GetWorkflowId(), Events: info.GetHistoryLength(), pinned: pinnedVersion(info.GetVersioningInfo())}
 	fields, memo := info.GetSearchAttributes().GetIndexedFields(), info.GetMemo().GetFields()
 	for name, into := range map[string]any{protocol.RolloutPhaseAttribute: &r.Phase, protocol.GenerationAttribute: &r.Generation} {
 		if err := converter.GetDefaultDataConverter().FromPayload(fields[name], into); err != nil {
