@@ -125,7 +125,7 @@ func decideOne(t *testing.T, set *v1alpha1.SidecarSet, pod *corev1.Pod) podDecis
 	for _, native := range []bool{false, true} {
 		for _, name := range []string{"side", "hot-1", "hot-2", "native"} {
 			status := podstate.Status(pod, name, native)
-			if reason, failed := podstate.StartFailure(status); failed {
+			if reason, failed := podstate.Stopped(status); failed {
 				made.startFailures = append(made.startFailures, reason+" "+status.Image)
 			}
 		}

@@ -88,6 +88,10 @@ func (p *Pods) Pod() *corev1.Pod {
 	if p.one(3) {
 		pod.Spec.NodeName = ""
 	}
+	pod.Spec.RestartPolicy = corev1.RestartPolicy(p.pick("Always", "OnFailure", "Never"))
+	if p.one(3) {
+		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "job", UID: "job", Controller: new(true)}}
+	}
 	pod.Spec.Containers = append(pod.Spec.Containers, p.containers("side", "hot-1", "hot-2")...)
 	pod.Spec.InitContainers = append(pod.Spec.InitContainers, p.containers("native", "ends")...)
 	pod.Spec.InitContainers[len(pod.Spec.InitContainers)-2].RestartPolicy = new(corev1.ContainerRestartPolicy(p.pick("Always", "Always", "Always", "OnFailure")))
@@ -125,7 +129,7 @@ func (p *Pods) annotate(pod *corev1.Pod) {
 	if p.one(2) {
 		pod.Annotations[v1alpha1.InPlaceUpdateStateAnnotation] = fmt.Sprintf(
 			`{"drawn":{"revision":%q,"updateTimestamp":%q,"lastContainerStatuses":{%q:{"imageID":%q%s}}}}`, hash,
-			p.time().UTC().Format(time.RFC3339), p.pick("side", "hot-1", "native"), p.pick("id-1", "id-2"), p.pick("", `,"restartCount":1`))
+			p.time().UTC().Format(time.RFC3339), p.pick("side", "hot-1", "native"), p.pick("", "id-1", "id-2"), p.pick("", `,"restartCount":1`, `,"restartCount":1,"image":"side:v1","startFailure":"ImagePullBackOff"`, `,"restartCount":0,"startFailure":"Terminated"`))
 	}
 	if p.one(3) {
 		pod.Annotations[v1alpha1.UnavailableSinceAnnotation] = `{"drawn":"` + p.time().UTC().Format(time.RFC3339) + `"}`
@@ -170,7 +174,7 @@ func (p *Pods) statuses(of []corev1.Container) []corev1.ContainerStatus {
 			status.State.Waiting = nil
 		} else {
 			status.State.Waiting.Reason = p.pick("ContainerCreating", "ErrImagePull", "CrashLoopBackOff")
-			status.State.Waiting.Message = p.pick("", `failed to pull image "side:v1": not found`, `failed to pull image "side:v2": not found`)
+			status.State.Waiting.Message = p.pick("", `failed to pull image "side:v1": not found`, `failed to pull image "side:v2": not found`, "pull QPS exceeded")
 		}
 		if p.one(2) {
 			status.State.Running = nil
