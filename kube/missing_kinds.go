@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/outrigger/outrigger/kube/watches"
 )
 
 // MissingKind reports whether a request failed because the cluster has no CustomResourceDefinition of
@@ -41,7 +43,8 @@ func OptionalCache(mgr manager.Manager, kind schema.GroupVersionKind, namespace 
 		return nil, fmt.Errorf("find out whether %s is installed: %w", kind.Kind, err)
 	}
 	o := cache.Options{
-		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), DefaultTransform: cache.TransformStripManagedFields(),
+		NewInformer: watches.NewOptionalInformer,
+		HTTPClient:  mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), DefaultTransform: cache.TransformStripManagedFields(),
 	}
 	if namespace != metav1.NamespaceAll {
 		o.DefaultNamespaces = map[string]cache.Config{namespace: {}}

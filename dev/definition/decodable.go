@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"math"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -31,20 +32,20 @@ func describeMetadata(value *apiextensionsv1.JSONSchemaProps) {
 	}
 }
 
-// bound limits the numbers of every int-or-string in a schema to 32 bits. controller-gen limits only other
-// integers.
-func bound(value *apiextensionsv1.JSONSchemaProps) {
-	if value.XIntOrString && value.Pattern == "" {
-		value.Minimum, value.Maximum = new(float64(math.MinInt32)), new(float64(math.MaxInt32))
+// bound limits the numbers of every int-or-string in a schema to 32 bits, and with integers also every int32.
+// controller-gen writes only the format of an int32, which API servers before Kubernetes 1.36 do not check.
+func bound(value *apiextensionsv1.JSONSchemaProps, integers bool) {
+	if value.XIntOrString && value.Pattern == "" || integers && value.Type == "integer" && value.Format == "int32" {
+		value.Minimum, value.Maximum = cmp.Or(value.Minimum, new(float64(math.MinInt32))), cmp.Or(value.Maximum, new(float64(math.MaxInt32)))
 	}
 	for name, property := range value.Properties {
-		bound(&property)
+		bound(&property, integers)
 		value.Properties[name] = property
 	}
 	if value.Items != nil {
-		bound(value.Items.Schema)
+		bound(value.Items.Schema, integers)
 	}
 	if value.AdditionalProperties != nil {
-		bound(value.AdditionalProperties.Schema)
+		bound(value.AdditionalProperties.Schema, integers)
 	}
 }

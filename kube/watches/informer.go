@@ -17,6 +17,9 @@ import (
 	"k8s.io/utils/clock"
 )
 
+// forbiddenInterval is the additional delay of an optional informer without the permission to list its kind.
+const forbiddenInterval = 15 * time.Second
+
 // backoffReset is the uptime after which the backoff starts again with the first delay.
 const backoffReset = 2 * time.Minute
 
@@ -30,11 +33,23 @@ func newBackoff() wait.DelayFunc {
 // informer is a SharedIndexInformer that reconnects with newBackoff.
 type informer struct{ toolscache.SharedIndexInformer }
 
+// NewOptionalInformer returns an informer that reconnects like the informers of Watches, and that retries less often
+// while the process has no permission to list the kind.
+func NewOptionalInformer(
+	lists toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers,
+) toolscache.SharedIndexInformer {
+	adapter := &reflectorAdapter{monitoredListWatch: newMonitoredListWatch(lists, clock.RealClock{}), forbidden: forbiddenInterval}
+	return adapter.informer(object, resync, indexers)
+}
+
 func newInformer(lists *monitoredListWatch, object runtime.Object, resync time.Duration, indexers toolscache.Indexers) informer {
-	adapter := &reflectorAdapter{monitoredListWatch: lists}
-	shared := toolscache.NewSharedIndexInformer(adapter.listerWatcher(), object, resync, indexers)
+	return (&reflectorAdapter{monitoredListWatch: lists}).informer(object, resync, indexers)
+}
+
+func (a *reflectorAdapter) informer(object runtime.Object, resync time.Duration, indexers toolscache.Indexers) informer {
+	shared := toolscache.NewSharedIndexInformer(a.listerWatcher(), object, resync, indexers)
 	// SetWatchErrorHandlerWithContext fails only after the informer has started.
-	_ = shared.SetWatchErrorHandlerWithContext(adapter.run)
+	_ = shared.SetWatchErrorHandlerWithContext(a.run)
 	return informer{shared}
 }
 
@@ -50,6 +65,8 @@ func (i informer) LastSyncResourceVersion() string {
 type reflectorAdapter struct {
 	*monitoredListWatch
 	running atomic.Bool
+	// forbidden is the delay after a list that the API server forbids, in addition to the backoff.
+	forbidden time.Duration
 }
 
 var errNotRunning = errors.New("the reflector adapter is not running yet")
@@ -60,9 +77,20 @@ func (a *reflectorAdapter) run(ctx context.Context, reflector *toolscache.Reflec
 	_ = newBackoff().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		if err := reflector.ListAndWatchWithContext(ctx); err != nil {
 			toolscache.DefaultWatchErrorHandler(ctx, reflector, err)
+			if a.forbidden > 0 && apierrors.IsForbidden(err) {
+				sleep(ctx, a.forbidden)
+			}
 		}
 		return false, nil
 	})
+}
+
+// sleep returns after d, or when ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
 }
 
 func (a *reflectorAdapter) listerWatcher() toolscache.ListerWatcher {

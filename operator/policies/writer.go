@@ -71,8 +71,12 @@ func (w *Writer) start(mgr manager.Manager, policies cache.Cache) error {
 	if err != nil {
 		return fmt.Errorf("set up the status of RolloutPolicies: %w", err)
 	}
+	// A recreated policy may have the generation of the deleted policy.
+	changed := predicate.TypedFuncs[*outriggerv1.RolloutPolicy]{UpdateFunc: func(e event.TypedUpdateEvent[*outriggerv1.RolloutPolicy]) bool {
+		return e.ObjectOld.UID != e.ObjectNew.UID || e.ObjectOld.Generation != e.ObjectNew.Generation
+	}}
 	err = cmp.Or(
-		c.Watch(source.Kind(policies, &outriggerv1.RolloutPolicy{}, all[*outriggerv1.RolloutPolicy](), predicate.TypedGenerationChangedPredicate[*outriggerv1.RolloutPolicy]{})),
+		c.Watch(source.Kind(policies, &outriggerv1.RolloutPolicy{}, all[*outriggerv1.RolloutPolicy](), changed)),
 		c.Watch(source.Kind(mgr.GetCache(), &v1alpha1.SidecarSet{}, all[*v1alpha1.SidecarSet](), predicate.TypedLabelChangedPredicate[*v1alpha1.SidecarSet]{})))
 	if err != nil {
 		return fmt.Errorf("set up the status of RolloutPolicies: %w", err)

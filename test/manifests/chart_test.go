@@ -459,7 +459,10 @@ func TestOnlyTheRolesReachTheEmbeddedTemporal(t *testing.T) {
 	}
 
 	for _, role := range []string{"operator", "worker", "webhook"} {
-		spec, _, _ := deployed(t, rendered(t, "--set="+role+".podSpec.hostNetwork=true"), role)
+		spec, pod, _ := deployed(t, rendered(t, "--set="+role+".podSpec.hostNetwork=true"), role)
+		assert.Equal(t, "ClusterFirstWithHostNet", pod["dnsPolicy"], "otherwise, the pod does not find Temporal")
+		_, pod, _ = deployed(t, rendered(t, "--set="+role+".podSpec.hostNetwork=true,"+role+".podSpec.dnsPolicy=Default"), role)
+		assert.Equal(t, "Default", pod["dnsPolicy"])
 		assert.Equal(t, object{"rollingUpdate": object{"maxSurge": float64(0), "maxUnavailable": float64(1)}}, spec["strategy"], "a surge pod needs the ports of a former pod")
 	}
 	for _, role := range []string{"operator", "worker"} {

@@ -201,7 +201,10 @@ Arguments: the values of the connection, and the prefix of the directories.
 {{- end -}}
 {{- $_ := mustMergeOverwrite $pod (deepCopy $values.podSpec) -}}
 {{- /* With hostNetwork, a new pod needs the ports of an old pod. With as many nodes as replicas, a surge pod would never be scheduled. */ -}}
-{{- if $pod.hostNetwork -}}{{- $_ := set $deployment.spec "strategy" (dict "rollingUpdate" (dict "maxSurge" 0 "maxUnavailable" 1)) -}}{{- end -}}
+{{- if $pod.hostNetwork -}}
+{{- $_ := set $deployment.spec "strategy" (dict "rollingUpdate" (dict "maxSurge" 0 "maxUnavailable" 1)) -}}
+{{- $_ := set $pod "dnsPolicy" (default "ClusterFirstWithHostNet" $pod.dnsPolicy) -}}
+{{- end -}}
 {{- toYaml $deployment -}}
 {{- end -}}
 
