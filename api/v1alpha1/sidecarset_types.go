@@ -52,9 +52,9 @@ type SidecarSetSpec struct {
 	// namespaces are selected.
 	Namespace string `json:"namespace,omitempty"`
 
-	// CustomVersion is a field of v1beta1. In v1alpha1, use the label apps.kruise.io/sidecarset-custom-version,
-	// which takes precedence. The field only preserves the custom version of a v1beta1 SidecarSet while no
-	// webhook converts SidecarSets.
+	// CustomVersion is a field of v1beta1. In v1alpha1, use the label
+	// apps.kruise.io/sidecarset-custom-version, which takes precedence. The field keeps the custom version of
+	// v1beta1 while no webhook converts SidecarSets.
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$`
 	CustomVersion string `json:"customVersion,omitempty"`
@@ -96,13 +96,12 @@ type SidecarSetSpec struct {
 	// +listMapKey=name
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
 
-	// RevisionHistoryLimit is the number of revisions to keep, at least 1. Revisions that pods use, and pinned
-	// revisions, are always kept.
-	// Default: 10.
+	// RevisionHistoryLimit is the number of revisions to keep, at least 1. Revisions in use and pinned
+	// revisions are always kept. Default: 10.
 	RevisionHistoryLimit *int32 `json:"revisionHistoryLimit,omitempty"`
 
 	// PatchPodMetadata writes annotations into injected pods. The whitelist in ConfigMap kruise-configuration
-	// limits the keys of the annotations. An in-place upgrade writes the annotations again, together with the
+	// limits the keys. An in-place upgrade writes the annotations again, together with the
 	// image.
 	// +listType=atomic
 	PatchPodMetadata []SidecarSetPatchPodMetadata `json:"patchPodMetadata,omitempty"`

@@ -20,8 +20,7 @@ type SidecarSetStatus struct {
 	UpdatedReadyPods int32 `json:"updatedReadyPods,omitempty"`
 	// LatestRevision is the name of the current ControllerRevision.
 	LatestRevision string `json:"latestRevision,omitempty"`
-	// CollisionCount is the number of hash collisions between revisions. The count is part of the hash in the
-	// names of revisions, and makes these names unique.
+	// CollisionCount makes the names of revisions unique.
 	CollisionCount *int32 `json:"collisionCount,omitempty"`
 	// Rollout is the run of the newest generation that Temporal accepted.
 	Rollout *RolloutStatus `json:"rollout,omitempty"`
@@ -30,8 +29,8 @@ type SidecarSetStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	GoodRevisions []GoodRevision `json:"goodRevisions,omitempty"`
-	// ResizableHashes are the hashes without images of the current content, and of revisions that differ from
-	// the current content only in images and amounts of CPU and memory.
+	// ResizableHashes are the hashes without images of contents that differ from the current content only in
+	// images and amounts of CPU and memory.
 	// +listType=atomic
 	ResizableHashes []string `json:"resizableHashes,omitempty"`
 	// Conditions are Progressing, Available, Degraded, Injected, Ready and Stalled.
@@ -52,8 +51,8 @@ type GoodRevision struct {
 	// updated pod contains the same hash.
 	Hash string `json:"hash"`
 	// ResourceVersion is the resourceVersion of the SidecarSet when the end of the rollout was recorded. The
-	// entry applies only to pods that were upgraded before this end. If ResourceVersion is empty, the entry
-	// applies only to pods that Outrigger has not upgraded.
+	// entry applies only to pods that were upgraded before. If ResourceVersion is empty, the entry applies
+	// only to pods that Outrigger has not upgraded.
 	ResourceVersion string `json:"resourceVersion,omitempty"`
 }
 
@@ -91,7 +90,7 @@ type RolloutStatus struct {
 	WorkflowID string `json:"workflowID"`
 	// URL is the address of the run in the Temporal UI, if a UI is configured.
 	URL string `json:"url,omitempty"`
-	// Pause is the pause by signal or update that is in effect. If the run is lost, the new run begins with
+	// Pause is the pause by signal or update in effect. If the run is lost, the new run begins with
 	// this pause.
 	Pause *RolloutPause `json:"hold,omitempty"`
 	// Policy is the RolloutPolicy that divides the rollout into steps, if any.
@@ -129,7 +128,7 @@ type RolloutStage struct {
 	Steps int32 `json:"steps"`
 	// Name is the name of the current step.
 	Name string `json:"name,omitempty"`
-	// UpTo is the number or the percentage of pods that are updated at the end of the step.
+	// UpTo is the number or the percentage of pods that are updated after the step.
 	// +kubebuilder:validation:XIntOrString
 	UpTo *intstr.IntOrString `json:"upTo,omitempty"`
 	// Bake is the bake time of the step.
@@ -150,7 +149,7 @@ type RolloutStage struct {
 	// the rollout has failed.
 	ProgressDeadline *metav1.Duration `json:"progressDeadline,omitempty"`
 	// MaxUnavailablePerOwner is the maximum number of pods of one owner that upgrades make unavailable at once.
-	// 0 means that there is no limit.
+	// 0 means no limit.
 	MaxUnavailablePerOwner int32 `json:"maxUnavailablePerOwner,omitempty"`
 	// Domains limits the number of domains in which upgrades of the step make pods unavailable at once.
 	Domains *StepDomains `json:"domains,omitempty"`
@@ -181,7 +180,7 @@ type RolloutStage struct {
 type StageGate struct {
 	// Name is the name of the gate.
 	Name string `json:"name"`
-	// Definition is the definition of the gate as JSON, copied from the policy when the step began.
+	// Definition is the gate of the policy when the step began, as JSON.
 	Definition string `json:"definition"`
 	// Phase is Pending, Running, Success, Failure or Inconclusive.
 	Phase string `json:"phase"`
@@ -215,7 +214,7 @@ type GateMeasurement struct {
 type StepDomains struct {
 	// TopologyKey is a label of nodes. Each value of the label is a domain.
 	TopologyKey string `json:"topologyKey"`
-	// MaxUnavailableDomains is the maximum number of domains in which upgrades make pods unavailable at once.
+	// MaxUnavailableDomains is the maximum number of these domains.
 	MaxUnavailableDomains int32 `json:"maxUnavailableDomains"`
 }
 

@@ -48,8 +48,8 @@ type SidecarSetSpec struct {
 	// rejected.
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 
-	// Namespace is a field of v1alpha1. In v1beta1, use namespaceSelector. The field only preserves the
-	// namespace of a v1alpha1 SidecarSet while no webhook converts SidecarSets.
+	// Namespace is a field of v1alpha1. In v1beta1, use namespaceSelector. The field keeps the namespace of
+	// v1alpha1 while no webhook converts SidecarSets.
 	Namespace string `json:"namespace,omitempty"`
 
 	// NamespaceSelector limits the SidecarSet to namespaces with these labels. For
@@ -95,13 +95,12 @@ type SidecarSetSpec struct {
 	// +listMapKey=name
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
 
-	// RevisionHistoryLimit is the number of revisions to keep, at least 1. Revisions that pods use, and pinned
-	// revisions, are always kept.
-	// Default: 10.
+	// RevisionHistoryLimit is the number of revisions to keep, at least 1. Revisions in use and pinned
+	// revisions are always kept. Default: 10.
 	RevisionHistoryLimit *int32 `json:"revisionHistoryLimit,omitempty"`
 
 	// PatchPodMetadata writes annotations into injected pods. The whitelist in ConfigMap kruise-configuration
-	// limits the keys of the annotations. An in-place upgrade writes the annotations again, together with the
+	// limits the keys. An in-place upgrade writes the annotations again, together with the
 	// image.
 	// +listType=atomic
 	PatchPodMetadata []v1alpha1.SidecarSetPatchPodMetadata `json:"patchPodMetadata,omitempty"`
