@@ -72,8 +72,9 @@ func newLeadership(config *rest.Config, namespace, identity string) (*leadership
 	}}, nil
 }
 
-// held reports whether this process may write pods. At most one process may write at a time. The clock also
-// advances while the process is suspended, so that held returns false after a long suspension.
+// held reports whether this process may write pods. At most one process may write at a time. The monotonic clock also
+// advances while the process is suspended, so that held returns false after a long suspension. The clock stops while
+// the virtual machine of the process is paused (docs/limits.md).
 func (l *leadership) held() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -183,8 +183,8 @@ type FailedStart struct {
 	Reason string
 	// Image is the image in the spec. The kubelet may still report the previous image.
 	Image string
-	// Before reports that the container failed for the same reason before the last upgrade. The kubelet may not
-	// have tried to start the new content yet, for example while it pulls the new image.
+	// Before reports that the failure may be the failure of the content before the upgrade: the kubelet may
+	// not have tried to start the new content yet, for example while the kubelet pulls the new image.
 	Before bool
 }
 
