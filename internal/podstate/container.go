@@ -18,6 +18,8 @@ type containerChange struct {
 	status    *corev1.ContainerStatus
 	before    record.ContainerStatus
 	patched   time.Time
+	// resizePending is set if the kubelet has not accepted the resize of the pod.
+	resizePending bool
 }
 
 // observed reports whether the kubelet has observed the change (SPEC §7, "consistent").
@@ -27,8 +29,7 @@ func (c *containerChange) observed() bool {
 		// Before the kubelet creates the container, the status has the requested image, but no image ID.
 		return false
 	case c.before.RestartCount != nil && c.status.RestartCount != *c.before.RestartCount:
-		// The restart count may also be lower, because a recreated node may have lost the count.
-		return true
+		return c.restarted()
 	case c.before.ImageID == "":
 		// The kubelet had not reported the container before the change. A container that started before the
 		// change may be ready until the kubelet restarts the container with the new image.
@@ -44,6 +45,13 @@ func (c *containerChange) observed() bool {
 	// The records of OpenKruise have no restart count, so times are compared instead. Only this
 	// comparison and startedBefore use the clocks of two machines.
 	return c.runsImage() || c.status.State.Running != nil && c.status.State.Running.StartedAt.After(c.patched)
+}
+
+// restarted reports whether a changed restart count shows that the kubelet has observed the change. The count
+// may also be lower, because a recreated node may have lost the count.
+func (c *containerChange) restarted() bool {
+	mayBeResize := c.before.Resizing && !c.resizePending && c.status.RestartCount == *c.before.RestartCount+1
+	return !mayBeResize || c.imageChanged() || c.runsImage()
 }
 
 // runsImage reports whether the container runs the image of the spec. For a container that existed before the

@@ -242,7 +242,7 @@ func (v *Version) judgeResources(state *State, pod *corev1.Pod, read *record.Rec
 func (v *Version) mayRestart(pod *corev1.Pod) bool {
 	for _, sidecar := range v.Sidecars {
 		for _, name := range sidecar.InPod() {
-			if resizeRestarts(Container(pod, name, sidecar.Native)) {
+			if ResizeRestarts(Container(pod, name, sidecar.Native)) {
 				return true
 			}
 		}
@@ -250,8 +250,8 @@ func (v *Version) mayRestart(pod *corev1.Pod) bool {
 	return false
 }
 
-// resizeRestarts reports whether a resize of a container may restart the container.
-func resizeRestarts(c *corev1.Container) bool {
+// ResizeRestarts reports whether a resize of a container may restart the container.
+func ResizeRestarts(c *corev1.Container) bool {
 	return c != nil && slices.ContainsFunc(c.ResizePolicy, func(p corev1.ContainerResizePolicy) bool { return p.RestartPolicy == corev1.RestartContainer })
 }
 
@@ -271,7 +271,7 @@ func ResizeMayRestart(pod *corev1.Pod) bool {
 	}
 	for set := range read.Resizes {
 		for _, name := range read.Hashes[set].SidecarList {
-			if resizeRestarts(Container(pod, name, false)) || resizeRestarts(Container(pod, name, true)) {
+			if ResizeRestarts(Container(pod, name, false)) || ResizeRestarts(Container(pod, name, true)) {
 				return true
 			}
 		}

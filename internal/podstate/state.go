@@ -234,14 +234,18 @@ func onlyOf(standbys []StandbyToReset, pending map[string]record.ContainerStatus
 	return true
 }
 
-// failed reports whether a container that the newest upgrade changed cannot start, or has ended and was not
-// started again. pending contains the changes that the kubelet has not observed.
+// failed reports whether a container that the newest upgrade changed cannot start, has ended and was not started
+// again, or needs no restart any more. pending contains the changes that the kubelet has not observed.
 func failed(pod *corev1.Pod, newest record.State, pending map[string]record.ContainerStatus) bool {
 	for name := range newest.LastContainerStatuses {
 		_, status := changed(pod, name)
 		reason, stopped := Stopped(status)
-		if _, unobserved := pending[name]; stopped && (reason != terminated || unobserved && observedGeneration(pod)) {
+		change, unobserved := pending[name]
+		if stopped && (reason != terminated || unobserved && observedGeneration(pod)) {
 			return true
+		}
+		if unobserved && change.Resizing && status != nil && status.Ready && resizeInProgress(pod) == "" {
+			return true // One restart may have applied both changes, if the new string names the same image.
 		}
 	}
 	return false
@@ -279,7 +283,11 @@ func notStarted(pod *corev1.Pod, newest record.State) bool {
 func crashes(pod *corev1.Pod, newest record.State) (most int32) {
 	for name, before := range newest.LastContainerStatuses {
 		if _, status := changed(pod, name); status != nil && before.RestartCount != nil {
-			most = max(most, status.RestartCount-*before.RestartCount-1)
+			expected := int32(1)
+			if before.Resizing {
+				expected++ // the restart by the resize
+			}
+			most = max(most, status.RestartCount-*before.RestartCount-expected)
 		}
 	}
 	return most
@@ -291,7 +299,9 @@ func Pending(pod *corev1.Pod, newest record.State) map[string]record.ContainerSt
 	var pending map[string]record.ContainerStatus
 	for name, before := range newest.LastContainerStatuses {
 		container, status := changed(pod, name)
-		change := containerChange{container: container, status: status, before: before, patched: newest.UpdateTimestamp.Time}
+		change := containerChange{
+			container: container, status: status, before: before, patched: newest.UpdateTimestamp.Time, resizePending: True(pod, corev1.PodResizePending),
+		}
 		if container == nil || change.observed() {
 			continue
 		}

@@ -102,6 +102,20 @@ func TestSpec7_Consistent(t *testing.T) {
 			s.Image, s.Ready = "side:v1", true
 			s.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(patched.Add(-time.Second))}
 		}, false},
+		{"restarted by a resize with the old image", func(p *corev1.Pod, _ *corev1.ContainerStatus) {
+			state(`{"imageID":"id-1","restartCount":3,"image":"side:v1","resizing":true}`)(p)
+		}, false},
+		{"restarted for the upgrade while the resize is deferred", func(p *corev1.Pod, _ *corev1.ContainerStatus) {
+			state(`{"imageID":"id-1","restartCount":3,"image":"side:v1","resizing":true}`)(p)
+			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue})
+		}, true},
+		{"restarted by a resize and by the upgrade", func(p *corev1.Pod, _ *corev1.ContainerStatus) {
+			state(`{"imageID":"id-1","restartCount":2,"image":"side:v1","resizing":true}`)(p)
+		}, true},
+		{"one restart for a resize and the upgrade", func(p *corev1.Pod, s *corev1.ContainerStatus) {
+			state(`{"imageID":"id-1","restartCount":3,"image":"side:v1","resizing":true}`)(p)
+			s.ImageID = "id-2"
+		}, true},
 		{"first start, digests equal", func(p *corev1.Pod, s *corev1.ContainerStatus) {
 			unrecorded(p)
 			p.Spec.Containers[1].Image, s.ImageID = "side@sha256:aa", "docker.io/side@sha256:aa"

@@ -61,6 +61,9 @@ type ContainerStatus struct {
 	// StartFailure is the reason of the kubelet for a container that could not start, or Terminated for a
 	// container that had ended.
 	StartFailure string `json:"startFailure,omitempty"`
+	// Resizing is set if the resize before the change may also restart the container, so that one restart
+	// does not show that the kubelet has applied the change.
+	Resizing bool `json:"resizing,omitempty"`
 }
 
 // States maps the name of a SidecarSet to its newest in-place upgrade of the pod.

@@ -53,6 +53,30 @@ func TestSpec7_9_AResizeIsRecordedThenWrittenThenUpgraded(t *testing.T) {
 	assert.True(t, state(t, pod, target).Updated)
 }
 
+func TestSpec2_15_TheRecordShowsARestartByAResize(t *testing.T) {
+	pod := hotPod()
+	pod.Annotations[v1alpha1.ResizeAnnotation] = `{"s":"hash-envoy:2"}`
+	pod.Generation, pod.Status.ObservedGeneration = 3, 2
+	for i := range pod.Spec.Containers {
+		if pod.Spec.Containers[i].Name == "envoy-2" {
+			pod.Spec.Containers[i].ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceMemory, RestartPolicy: corev1.RestartContainer}}
+		}
+	}
+	resizing := func() bool {
+		patch, err := Patch(pod, hotTarget("envoy:2", "77"), now)
+		require.NoError(t, err)
+		states, err := record.InPlaceStates(apply(t, pod, patch).Annotations)
+		require.NoError(t, err)
+		return states["s"].LastContainerStatuses["envoy-2"].Resizing
+	}
+	assert.True(t, resizing())
+	pod.Status.ObservedGeneration = 3
+	assert.False(t, resizing(), "the kubelet has resized the container")
+	pod.Status.ObservedGeneration = 2
+	delete(pod.Annotations, v1alpha1.ResizeAnnotation)
+	assert.False(t, resizing(), "another component has changed the pod")
+}
+
 // With an outdated record, the pod would count as a pod with an unfinished resize.
 func TestSpec7_9_AnUpgradeAfterAResizeKeepsItsRecordOnlyWhileItIsPending(t *testing.T) {
 	for want, pending := range map[string]bool{`{"other":"x"}`: false, `{"other":"x","s":"hash-envoy:2"}`: true} {

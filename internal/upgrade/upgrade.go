@@ -123,6 +123,8 @@ type write struct {
 	// before contains the changed containers before the change. pending contains the changes of the previous
 	// upgrade that the kubelet has not observed.
 	before, pending map[string]record.ContainerStatus
+	// resizing is set if a resize of the pod by the SidecarSet is in progress.
+	resizing bool
 }
 
 func newWrite(pod *corev1.Pod, annotations map[string]string) (*write, error) {
@@ -141,6 +143,7 @@ func (w *write) setEntry(key string, entry record.Entry) (err error) {
 func (w *write) recordState(version *podstate.Version) error {
 	state := version.OfRecord(w.pod, w.read)
 	w.pending = podstate.Pending(w.pod, w.read.States[version.Set])
+	w.resizing = version.ResizeWait(w.pod) != ""
 	if !state.RolloutEnded {
 		maps.Copy(w.before, w.pending)
 	}
@@ -184,6 +187,7 @@ func (w *write) beforeChange(container *corev1.Container, status *corev1.Contain
 		before.ImageID, before.RestartCount = status.ImageID, new(status.RestartCount)
 		before.StartFailure, _ = podstate.Stopped(status)
 	}
+	before.Resizing = w.resizing && podstate.ResizeRestarts(container)
 	return before
 }
 
