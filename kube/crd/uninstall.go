@@ -18,8 +18,13 @@ import (
 // webhookService is the name of the Service of config/deploy.
 const webhookService = "outrigger-webhook"
 
-// deletionInterval is the time between two checks for a deleted object.
-const deletionInterval = 500 * time.Millisecond
+const (
+	// deletionInterval is the time between two checks for a deleted object.
+	deletionInterval = 500 * time.Millisecond
+	// deletionTimeout is the time to wait for the pods of the roles. Pods on a node that does not respond are
+	// never deleted.
+	deletionTimeout = time.Minute
+)
 
 // Uninstallation removes the roles in an order in which the API server never calls a missing webhook.
 // SidecarSets, the CustomResourceDefinition and revisions stay. A missing object is not an error.
@@ -30,7 +35,8 @@ type Uninstallation struct {
 }
 
 // Run removes the webhook configurations and the Deployments, and then suspends the conversion. Run returns
-// once all objects and their pods are deleted.
+// once all objects and their pods are deleted. Run waits at most deletionTimeout for the pods, so that the
+// conversion is suspended although a node does not respond.
 func (u Uninstallation) Run(ctx context.Context) error {
 	configurations := []*metav1.PartialObjectMetadata{
 		named("admissionregistration.k8s.io", "ValidatingWebhookConfiguration", "", "outrigger"),
@@ -65,10 +71,16 @@ func (u Uninstallation) remove(ctx context.Context, objects []*metav1.PartialObj
 		}
 	}
 	for _, object := range objects {
-		err := wait.PollUntilContextCancel(ctx, deletionInterval, true, func(ctx context.Context) (bool, error) {
+		err := wait.PollUntilContextTimeout(ctx, deletionInterval, deletionTimeout, true, func(ctx context.Context) (bool, error) {
 			err := u.Client.Get(ctx, client.ObjectKeyFromObject(object), named(object.GroupVersionKind().Group, object.Kind, "", ""))
 			return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 		})
+		if wait.Interrupted(err) && ctx.Err() == nil {
+			if err := u.say("%s %s or one of its pods is not deleted within %s; continuing", object.Kind, object.Name, deletionTimeout); err != nil {
+				return err
+			}
+			continue
+		}
 		if err != nil {
 			return fmt.Errorf("wait until %s %s and its pods are deleted: %w", object.Kind, object.Name, err)
 		}

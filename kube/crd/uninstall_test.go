@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -86,4 +87,17 @@ func TestUninstallationOfNothing(t *testing.T) {
 	in := newInstalled(t, "outrigger-webhook")
 	require.NoError(t, in.Delete(t.Context(), &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: Name}}))
 	in.uninstall(t)
+}
+
+// A pod on a node that does not respond is never deleted, so a deletion in the foreground does not end.
+func TestUninstallationSuspendsTheConversionAlthoughADeploymentIsNotDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in := newInstalled(t, "outrigger-webhook")
+		webhook := &appsv1.Deployment{}
+		require.NoError(t, in.Get(t.Context(), client.ObjectKey{Namespace: "system", Name: "outrigger-webhook"}, webhook))
+		webhook.Finalizers = []string{metav1.FinalizerDeleteDependents}
+		require.NoError(t, in.Update(t.Context(), webhook))
+		in.uninstall(t)
+		assert.Equal(t, apiextensionsv1.NoneConverter, in.strategy(t))
+	})
 }
