@@ -57,6 +57,9 @@ type health struct {
 	// the time of the last check of the workers.
 	workerInterval time.Duration
 	checkedAt      time.Time
+	// workersErr is the error of the last query of the workers, or nil. Until the next query, the state of
+	// the workers is not known.
+	workersErr error
 	// unavailableAt is the time at which Temporal was last unavailable.
 	unavailableAt time.Time
 }
@@ -84,12 +87,12 @@ func (h *health) Start(ctx context.Context) error {
 // next check.
 func (h *health) check(ctx context.Context) time.Duration {
 	var workers runs.Fault
-	var err error
 	healthy := h.reported != nil && *h.reported == (runs.Fault{})
 	if !healthy || h.clock.Since(h.checkedAt) >= h.workerInterval {
 		h.checkedAt = h.clock.Now()
-		workers, err = h.runs.Workers(ctx)
+		workers, h.workersErr = h.runs.Workers(ctx)
 	}
+	err := h.workersErr
 	found, known := h.judge(workers, err, h.runs.AwaitProbe(ctx), h.clock.Now())
 	if found != workers || temporal.IsUnreachable(err) || temporal.IsNotFound(err) {
 		h.checkedAt = time.Time{} // The workers may still reconnect, so the next check queries the workers again.

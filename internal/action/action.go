@@ -73,7 +73,7 @@ func Refused(a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet, now time.Ti
 	case a.Status.Target != nil && a.Status.Target.Generation != set.Generation:
 		return fmt.Sprintf("SidecarSet %s has changed from generation %d to %d since the action was sent; create the action again", set.Name, a.Status.Target.Generation, set.Generation)
 	case a.Spec.Generation != 0 && a.Spec.Generation != set.Generation:
-		return fmt.Sprintf("the action is for generation %d, and SidecarSet %s has generation %d; create the action again with this generation", a.Spec.Generation, set.Name, set.Generation)
+		return fmt.Sprintf("the action is for generation %d, but SidecarSet %s has generation %d; create the action again with the generation of the SidecarSet", a.Spec.Generation, set.Name, set.Generation)
 	case Expired(a, now):
 		reason := fmt.Sprintf("expired: not carried out within %.0f minutes", lifetime.Minutes())
 		if a.Status.Message != "" {

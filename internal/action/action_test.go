@@ -46,7 +46,7 @@ func TestSpec11_13_AnActionForAnotherSidecarSetIsRefused(t *testing.T) {
 		"SidecarSet logs has changed from generation 2 to 3 since the action was sent; create the action again": func(a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet) {
 			a.Status.Target = &outriggerv1.RolloutActionTarget{UID: set.UID, Generation: 2}
 		},
-		"the action is for generation 2, and SidecarSet logs has generation 3; create the action again with this generation": func(a *outriggerv1.RolloutAction, _ *v1alpha1.SidecarSet) {
+		"the action is for generation 2, but SidecarSet logs has generation 3; create the action again with the generation of the SidecarSet": func(a *outriggerv1.RolloutAction, _ *v1alpha1.SidecarSet) {
 			a.Spec.Generation = 2
 		},
 	} {

@@ -18,8 +18,6 @@ type containerChange struct {
 	status    *corev1.ContainerStatus
 	before    record.ContainerStatus
 	patched   time.Time
-	// resizePending is set if the kubelet has not accepted the resize of the pod.
-	resizePending bool
 }
 
 // observed reports whether the kubelet has observed the change (SPEC §7, "consistent").
@@ -33,11 +31,10 @@ func (c *containerChange) observed() bool {
 	case c.before.ImageID == "":
 		// The kubelet had not reported the container before the change. A container that started before the
 		// change may be ready until the kubelet restarts the container with the new image.
-		return c.runsImage() || c.status.Ready && !c.startedBefore()
+		return c.runsImage() || c.status.Ready && (c.reverted() || !c.startedBefore())
 	case c.imageChanged():
 		return true
-	case c.before.Image != "" && c.before.Image == c.container.Image:
-		// The change was reverted, so nothing restarts the container.
+	case c.reverted():
 		return true
 	case c.before.RestartCount != nil:
 		return false
@@ -50,7 +47,7 @@ func (c *containerChange) observed() bool {
 // restarted reports whether a changed restart count shows that the kubelet has observed the change. The count
 // may also be lower, because a recreated node may have lost the count.
 func (c *containerChange) restarted() bool {
-	mayBeResize := c.before.Resizing && !c.resizePending && c.status.RestartCount == *c.before.RestartCount+1
+	mayBeResize := c.before.Resizing && c.status.RestartCount == *c.before.RestartCount+1
 	return !mayBeResize || c.imageChanged() || c.runsImage()
 }
 
@@ -61,10 +58,17 @@ func (c *containerChange) runsImage() bool {
 	return canonicalImage(c.status.Image) == canonicalImage(c.container.Image) || sameDigest(c.status.ImageID, c.container.Image)
 }
 
-// startedBefore reports whether the container started before the change.
+// reverted reports whether the container has the image string from before the change again, so that nothing
+// restarts the container.
+func (c *containerChange) reverted() bool {
+	return c.before.Image != "" && c.before.Image == c.container.Image
+}
+
+// startedBefore reports whether the container started before the change. The records of OpenKruise have no
+// image.
 func (c *containerChange) startedBefore() bool {
 	running := c.status.State.Running
-	return running != nil && running.StartedAt.Before(new(metav1.NewTime(c.patched)))
+	return c.before.Image != "" && running != nil && running.StartedAt.Before(new(metav1.NewTime(c.patched)))
 }
 
 // imageChanged reports whether the container runs another image than before the change. Digests are compared

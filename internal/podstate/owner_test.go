@@ -40,17 +40,26 @@ func TestSpec7_2_13_APodOfAJobThatCountsRestartsIsNotUpgradable(t *testing.T) {
 		"an owner":                  {corev1.RestartPolicyOnFailure, metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job"}, true},
 	} {
 		pod := upgraded(func(p *corev1.Pod, _ *corev1.ContainerStatus) {
-			p.Spec.RestartPolicy, p.OwnerReferences = c.policy, []metav1.OwnerReference{c.controller}
+			p.Spec.NodeName, p.Spec.RestartPolicy, p.OwnerReferences = "n", c.policy, []metav1.OwnerReference{c.controller}
 		})
 		newer := version()
 		newer.Hash = "newer"
 		state, err := newer.Of(pod)
 		require.NoError(t, err)
 		assert.Equal(t, c.upgradable, state.Upgradable, name)
+		pod.Status.ContainerStatuses[1].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}}
+		pod.Status.ContainerStatuses[1].ImageID, pod.Status.ContainerStatuses[1].RestartCount = "", 0
+		state, err = newer.Of(pod)
+		require.NoError(t, err)
+		assert.True(t, state.Upgradable, "%s: the upgrade of a sidecar that cannot start restarts nothing", name)
 		pod.Status.ContainerStatuses = nil
 		state, err = newer.Of(pod)
 		require.NoError(t, err)
-		assert.True(t, state.Upgradable, "%s: the upgrade of a pod that has not started restarts nothing", name)
+		assert.Equal(t, c.upgradable, state.Upgradable, "%s: the sidecar may be running", name)
+		pod.Spec.NodeName = ""
+		state, err = newer.Of(pod)
+		require.NoError(t, err)
+		assert.True(t, state.Upgradable, "%s: the pod has no node", name)
 		state, err = version().Of(pod)
 		require.NoError(t, err)
 		assert.True(t, state.Updated && state.Upgradable, name)

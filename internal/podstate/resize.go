@@ -242,7 +242,7 @@ func (v *Version) judgeResources(state *State, pod *corev1.Pod, read *record.Rec
 func (v *Version) mayRestart(pod *corev1.Pod) bool {
 	for _, sidecar := range v.Sidecars {
 		for _, name := range sidecar.InPod() {
-			if ResizeRestarts(Container(pod, name, sidecar.Native)) {
+			if mayRestart(Container(pod, name, sidecar.Native)) {
 				return true
 			}
 		}
@@ -250,9 +250,23 @@ func (v *Version) mayRestart(pod *corev1.Pod) bool {
 	return false
 }
 
-// ResizeRestarts reports whether a resize of a container may restart the container.
-func ResizeRestarts(c *corev1.Container) bool {
+func mayRestart(c *corev1.Container) bool {
 	return c != nil && slices.ContainsFunc(c.ResizePolicy, func(p corev1.ContainerResizePolicy) bool { return p.RestartPolicy == corev1.RestartContainer })
+}
+
+// ResizeRestarts reports whether the kubelet restarts a container for a resize that it has not completed: an
+// amount differs from the amount that the kubelet reports, and its resizePolicy is RestartContainer.
+func ResizeRestarts(c *corev1.Container, status *corev1.ContainerStatus) bool {
+	return slices.ContainsFunc(c.ResizePolicy, func(p corev1.ContainerResizePolicy) bool {
+		if p.RestartPolicy != corev1.RestartContainer {
+			return false
+		}
+		if status == nil || status.Resources == nil {
+			return true
+		}
+		request, limit := c.Resources.Requests[p.ResourceName], c.Resources.Limits[p.ResourceName]
+		return request.Cmp(status.Resources.Requests[p.ResourceName]) != 0 || limit.Cmp(status.Resources.Limits[p.ResourceName]) != 0
+	})
 }
 
 // ResizeMayRestart reports whether a resize of a pod by any SidecarSet is in progress, and may restart a
@@ -266,12 +280,12 @@ func ResizeMayRestart(pod *corev1.Pod) bool {
 	if err != nil {
 		return false
 	}
-	if True(pod, corev1.PodResizePending) {
+	if True(pod, corev1.PodResizePending) && !True(pod, corev1.PodResizeInProgress) {
 		return false
 	}
 	for set := range read.Resizes {
 		for _, name := range read.Hashes[set].SidecarList {
-			if ResizeRestarts(Container(pod, name, false)) || ResizeRestarts(Container(pod, name, true)) {
+			if mayRestart(Container(pod, name, false)) || mayRestart(Container(pod, name, true)) {
 				return true
 			}
 		}

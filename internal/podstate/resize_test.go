@@ -181,3 +181,20 @@ func TestSpec7_9_AResizedPodConvergesOnceTheKubeletHasResizedIt(t *testing.T) {
 		assert.True(t, state.UnavailableByUpgrade(), "%s: the container will restart", want)
 	}
 }
+
+func TestSpec2_15_OnlyAChangedAmountWithTheResizePolicyRestartsAContainer(t *testing.T) {
+	amounts := func(memory, cpu string) corev1.ResourceRequirements {
+		return corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(memory), corev1.ResourceCPU: resource.MustParse(cpu)}}
+	}
+	reported := func(memory, cpu string) *corev1.ContainerStatus {
+		return &corev1.ContainerStatus{Resources: new(amounts(memory, cpu))}
+	}
+	side := &corev1.Container{Resources: amounts("96Mi", "100m"), ResizePolicy: []corev1.ContainerResizePolicy{
+		{ResourceName: corev1.ResourceMemory, RestartPolicy: corev1.RestartContainer}, {ResourceName: corev1.ResourceCPU, RestartPolicy: corev1.NotRequired},
+	}}
+	assert.True(t, ResizeRestarts(side, reported("64Mi", "100m")))
+	assert.False(t, ResizeRestarts(side, reported("96Mi", "50m")))
+	assert.True(t, ResizeRestarts(side, &corev1.ContainerStatus{}), "the kubelet does not report the amounts")
+	side.ResizePolicy = nil
+	assert.False(t, ResizeRestarts(side, reported("64Mi", "50m")))
+}

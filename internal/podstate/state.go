@@ -135,16 +135,18 @@ func (v *Version) judgeProgress(state *State, pod *corev1.Pod, read *record.Reco
 
 // mayRestartIn reports whether a restart of a sidecar does not count as a failure of the pod (SPEC 7.2.13).
 func (v *Version) mayRestartIn(pod *corev1.Pod) bool {
-	return !CountsRestarts(pod) || v.neverStarted(pod)
+	return !CountsRestarts(pod) || pod.Spec.NodeName == "" || v.neverStarted(pod)
 }
 
-// neverStarted reports whether no sidecar of the version has ever started in a pod, so that an upgrade restarts
-// nothing.
+// neverStarted reports whether no sidecar of the version can start in a pod, or has started before, so that
+// an upgrade restarts nothing. A sidecar without a status may be running, because the kubelet reports a
+// container late.
 func (v *Version) neverStarted(pod *corev1.Pod) bool {
 	return !slices.ContainsFunc(v.Sidecars, func(s Sidecar) bool {
 		return slices.ContainsFunc(s.InPod(), func(name string) bool {
 			status := Status(pod, name, s.Native)
-			return status != nil && (status.ImageID != "" || status.RestartCount > 0 || status.State.Running != nil)
+			_, failed := StartFailure(status)
+			return !failed || status.ImageID != "" || status.RestartCount > 0
 		})
 	})
 }
@@ -234,18 +236,14 @@ func onlyOf(standbys []StandbyToReset, pending map[string]record.ContainerStatus
 	return true
 }
 
-// failed reports whether a container that the newest upgrade changed cannot start, has ended and was not started
-// again, or needs no restart any more. pending contains the changes that the kubelet has not observed.
+// failed reports whether a container that the newest upgrade changed cannot start, or has ended and was not
+// started again. pending contains the changes that the kubelet has not observed.
 func failed(pod *corev1.Pod, newest record.State, pending map[string]record.ContainerStatus) bool {
 	for name := range newest.LastContainerStatuses {
 		_, status := changed(pod, name)
 		reason, stopped := Stopped(status)
-		change, unobserved := pending[name]
-		if stopped && (reason != terminated || unobserved && observedGeneration(pod)) {
+		if _, unobserved := pending[name]; stopped && (reason != terminated || unobserved && observedGeneration(pod)) {
 			return true
-		}
-		if unobserved && change.Resizing && status != nil && status.Ready && resizeInProgress(pod) == "" {
-			return true // One restart may have applied both changes, if the new string names the same image.
 		}
 	}
 	return false
@@ -299,9 +297,7 @@ func Pending(pod *corev1.Pod, newest record.State) map[string]record.ContainerSt
 	var pending map[string]record.ContainerStatus
 	for name, before := range newest.LastContainerStatuses {
 		container, status := changed(pod, name)
-		change := containerChange{
-			container: container, status: status, before: before, patched: newest.UpdateTimestamp.Time, resizePending: True(pod, corev1.PodResizePending),
-		}
+		change := containerChange{container: container, status: status, before: before, patched: newest.UpdateTimestamp.Time}
 		if container == nil || change.observed() {
 			continue
 		}

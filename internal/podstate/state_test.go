@@ -105,9 +105,10 @@ func TestSpec7_Consistent(t *testing.T) {
 		{"restarted by a resize with the old image", func(p *corev1.Pod, _ *corev1.ContainerStatus) {
 			state(`{"imageID":"id-1","restartCount":3,"image":"side:v1","resizing":true}`)(p)
 		}, false},
-		{"restarted for the upgrade while the resize is deferred", func(p *corev1.Pod, _ *corev1.ContainerStatus) {
-			state(`{"imageID":"id-1","restartCount":3,"image":"side:v1","resizing":true}`)(p)
-			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue})
+		{"started with the string of the spec before an upgrade that was reverted", func(p *corev1.Pod, s *corev1.ContainerStatus) {
+			state(`{"imageID":"","restartCount":4,"image":"side:v2"}`)(p)
+			s.Image, s.Ready = "side:alias", true
+			s.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(patched.Add(-time.Second))}
 		}, true},
 		{"restarted by a resize and by the upgrade", func(p *corev1.Pod, _ *corev1.ContainerStatus) {
 			state(`{"imageID":"id-1","restartCount":2,"image":"side:v1","resizing":true}`)(p)

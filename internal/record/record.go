@@ -22,7 +22,7 @@ type Entry struct {
 	SidecarSetName  string      `json:"sidecarSetName"`
 	// SidecarList contains the sorted names of containers and native sidecars.
 	SidecarList []string `json:"sidecarList"`
-	// ControllerRevision is empty in an entry with the hash without images.
+	// ControllerRevision is empty in the entries of v1alpha1.HashWithoutImageAnnotation.
 	ControllerRevision string `json:"controllerRevision,omitempty"`
 }
 

@@ -159,8 +159,8 @@ func Of(set *v1alpha1.SidecarSet, listed []appsv1.ControllerRevision) []*appsv1.
 	return own
 }
 
-// Belongs reports whether a revision has the label of a SidecarSet, and either no controller or a SidecarSet
-// with the same name as its controller.
+// Belongs reports whether a revision has the label of a SidecarSet, and the controller of the revision is
+// either absent or a SidecarSet with the same name.
 func Belongs(recorded *appsv1.ControllerRevision, set *v1alpha1.SidecarSet) bool {
 	if recorded.Labels[v1alpha1.SidecarSetNameLabel] != set.Name {
 		return false

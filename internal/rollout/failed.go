@@ -68,8 +68,9 @@ func failure(version *podstate.Version, pod *Pod, step *protocol.Step) string {
 // counts as failed, because the other pods of its node may become ready later.
 type controlGroup struct {
 	old, oldFailed int
-	// dead is the number of updated pods in the group, and of failed pods on nodes that do not respond. A
-	// rollout upgrades the pods of such nodes last, so these pods prove nothing about the other pods.
+	// dead is the number of updated pods in the group, and of failed pods that cannot be upgraded yet, for
+	// example because their node does not respond. A rollout upgrades such pods last, so these pods prove
+	// nothing about the other pods.
 	dead int
 }
 
@@ -78,7 +79,7 @@ func (c *controlGroup) add(version *podstate.Version, pod *Pod) bool {
 	start := version.FailedStart(pod.Pod)
 	switch {
 	case !pod.Updated && pod.Upgradable:
-		c.addOld(pod.NodeLost, pod.Unhealthy != 0 || pod.Recovering || start != nil)
+		c.addOld(pod.Waits() || pod.InBackoff, pod.Unhealthy != 0 || pod.Recovering || start != nil)
 		return true
 	case pod.Updated && (pod.UnavailableBefore && pod.Unhealthy != 0 || pod.Recovering) && pod.Crashes < MaxCrashes && (start == nil || start.Before):
 		c.dead++
@@ -87,9 +88,9 @@ func (c *controlGroup) add(version *podstate.Version, pod *Pod) bool {
 	return false
 }
 
-func (c *controlGroup) addOld(nodeLost, failed bool) {
+func (c *controlGroup) addOld(stuck, failed bool) {
 	switch {
-	case nodeLost && failed:
+	case stuck && failed:
 		c.dead++
 		return
 	case failed:

@@ -61,8 +61,8 @@ func TestSpec11_6_FailedPods(t *testing.T) {
 	created.UpgradedInPlace, created.UpgradedToVersion = false, false
 	oldCrashed, fixed := old, old
 	oldCrashed.Crashes, fixed.Upgradable = 7, false
-	lost := old
-	lost.NodeLost = true
+	lost, waits := old, old
+	lost.NodeLost, waits.Consistent = true, false
 	ended, endedCrashed := restart, crashed
 	ended.RolloutEnded, endedCrashed.RolloutEnded = true, true
 	set := unavailable(intstr.FromInt32(1))
@@ -83,6 +83,7 @@ func TestSpec11_6_FailedPods(t *testing.T) {
 		{"the content before the upgrade failed for the same reason", [][]Pod{failedBefore(failing(restart, 2)), serving(old, 8)}, 0},
 		{"a failing control group", [][]Pod{failing(restart, 2), failing(old, 8)}, 0},
 		{"the last pod of the older version is on a lost node", [][]Pod{failing(restart, 9), failing(lost, 1)}, 8},
+		{"the last pod of the older version waits for an earlier upgrade", [][]Pod{failing(restart, 9), failing(waits, 1)}, 8},
 		{"an outage late in a rollout", [][]Pod{failing(restart, 9), failing(old, 1)}, 0},
 		{"half of the control group fails", [][]Pod{failing(restart, 4), failing(old, 2), serving(old, 2)}, 2},
 		{"a share of the control group is rounded up", [][]Pod{failing(restart, 2), failing(old, 1), serving(old, 9)}, 1},

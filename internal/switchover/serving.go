@@ -30,8 +30,8 @@ const (
 	validating = "ValidatingWebhookConfiguration"
 )
 
-// Names of the configurations and of the service of OpenKruise. Other products, such as Kruise Rollouts, have names
-// with the same prefix.
+// Names of the configurations and of the service of OpenKruise. Other products, such as Kruise Rollouts, have
+// names with the same prefix.
 const (
 	openKruiseMutating   = "kruise-mutating-webhook-configuration"
 	openKruiseValidating = "kruise-validating-webhook-configuration"
@@ -165,9 +165,9 @@ func (c *Check) addRemovals(hooks []hook) {
 	}
 }
 
-// checkBoth reports webhooks of OpenKruise with the same purpose as webhooks of Outrigger. API
-// servers call webhooks in the order of the names of their configurations. The result of the last
-// webhook counts.
+// checkBoth reports webhooks of OpenKruise with the same purpose as webhooks of Outrigger. API servers call
+// mutating webhooks in the order of the names of their configurations, so the last webhook determines the
+// result. An object has to pass all validating webhooks.
 func (c *Check) checkBoth(topic string, theirs, ours []hook) {
 	for _, h := range theirs {
 		effect, order := Differs, "The webhook of Outrigger is called after it and replaces its containers, so no container is injected twice."

@@ -40,7 +40,7 @@ func Empty(pod *corev1.Pod, target Target, now metav1.Time) ([]byte, error) {
 	if !target.Hot() {
 		return nil, nil
 	}
-	w, err := newWrite(pod, map[string]string{})
+	w, err := newWrite(pod, target.Version, map[string]string{})
 	if err != nil {
 		return nil, about(pod, err)
 	}
@@ -67,7 +67,7 @@ func Empty(pod *corev1.Pod, target Target, now metav1.Time) ([]byte, error) {
 // Reset returns the patch that empties the standby twins of a migrated pod (SPEC §7.7, reset). Reset changes
 // no hash, and keeps the record of the upgrade, so that crashes of the active twin still count.
 func Reset(pod *corev1.Pod, version *podstate.Version, now metav1.Time) ([]byte, error) {
-	w, err := newWrite(pod, map[string]string{})
+	w, err := newWrite(pod, version, map[string]string{})
 	if err != nil {
 		return nil, about(pod, err)
 	}

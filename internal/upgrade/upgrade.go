@@ -55,7 +55,7 @@ func upgradeOf(pod *corev1.Pod, target Target, now metav1.Time) ([]byte, error) 
 		return nil, err
 	}
 	maps.DeleteFunc(annotations, func(key, _ string) bool { return immutable(key) })
-	w, err := newWrite(pod, annotations)
+	w, err := newWrite(pod, target.Version, annotations)
 	if err != nil {
 		return nil, err
 	}
@@ -127,9 +127,9 @@ type write struct {
 	resizing bool
 }
 
-func newWrite(pod *corev1.Pod, annotations map[string]string) (*write, error) {
+func newWrite(pod *corev1.Pod, version *podstate.Version, annotations map[string]string) (*write, error) {
 	read, err := record.Read(pod.Annotations)
-	return &write{pod: pod, read: read, annotations: annotations, images: map[string][]patchContainer{}, before: map[string]record.ContainerStatus{}}, err
+	return &write{pod: pod, read: read, annotations: annotations, images: map[string][]patchContainer{}, before: map[string]record.ContainerStatus{}, resizing: version.ResizeWait(pod) != ""}, err
 }
 
 func (w *write) setEntry(key string, entry record.Entry) (err error) {
@@ -143,7 +143,6 @@ func (w *write) setEntry(key string, entry record.Entry) (err error) {
 func (w *write) recordState(version *podstate.Version) error {
 	state := version.OfRecord(w.pod, w.read)
 	w.pending = podstate.Pending(w.pod, w.read.States[version.Set])
-	w.resizing = version.ResizeWait(w.pod) != ""
 	if !state.RolloutEnded {
 		maps.Copy(w.before, w.pending)
 	}
@@ -187,7 +186,7 @@ func (w *write) beforeChange(container *corev1.Container, status *corev1.Contain
 		before.ImageID, before.RestartCount = status.ImageID, new(status.RestartCount)
 		before.StartFailure, _ = podstate.Stopped(status)
 	}
-	before.Resizing = w.resizing && podstate.ResizeRestarts(container)
+	before.Resizing = w.resizing && podstate.ResizeRestarts(container, status)
 	return before
 }
 
