@@ -262,7 +262,7 @@ func (f *ClusterLimit) report() {
 func (f *ClusterLimit) waiting() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return fmt.Sprintf("waiting for the limit: %d of %d pods are unavailable", f.inUse(), f.limit)
+	return fmt.Sprintf("waiting for the cluster-wide limit: %d pods are unavailable, and the limit is %d", f.inUse(), f.limit)
 }
 
 // begin starts to apply the limit to the existing SidecarSets when this process becomes the leader. term ends

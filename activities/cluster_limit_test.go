@@ -133,7 +133,7 @@ func TestSpec7_5_ABatchStaysWhileTheClusterWideLimitHasNoSlot(t *testing.T) {
 	_, err := cluster.refills(b)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"b", "c"}, selectedNames(b.left), "the set alone would have slots for two")
-	assert.Equal(t, []any{1, "waiting for the limit: 2 of 2 pods are unavailable"}, b.outcome.details())
+	assert.Equal(t, []any{1, "waiting for the cluster-wide limit: 2 pods are unavailable, and the limit is 2"}, b.outcome.details())
 
 	for range 2 * refillTime / (2 * time.Second) {
 		cluster.clock.Step(2 * time.Second)

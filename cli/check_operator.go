@@ -36,7 +36,7 @@ func (i *installation) operator(ctx context.Context) (string, error) {
 	case unread != nil:
 		return "", i.failure(unread, "list SidecarSets")
 	case behind != nil:
-		return "", fmt.Errorf("generation %d of SidecarSet %s is not observed for %s: %s", behind.Generation, behind.Name, observeTime, i.podsOf(ctx, "operator"))
+		return "", fmt.Errorf("the operator did not observe generation %d of SidecarSet %s within %s: %s", behind.Generation, behind.Name, observeTime, i.podsOf(ctx, "operator"))
 	case err != nil:
 		if err := i.systemNamespaceExists(ctx); err != nil {
 			return "", err

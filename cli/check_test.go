@@ -219,7 +219,7 @@ func TestCheckWaitsForASignOfLifeOfTheOperator(t *testing.T) {
 		},
 	}
 	got = part(t, "operator", limited, lease, behind)
-	assert.Equal(t, view.Check{Part: "operator", State: view.CheckFailed, Message: "generation 2 of SidecarSet logs is not observed for 5s: " +
+	assert.Equal(t, view.Check{Part: "operator", State: view.CheckFailed, Message: "the operator did not observe generation 2 of SidecarSet logs within 5s: " +
 		"namespace kruise-system has no Deployment of the operator: start its process outside of the cluster again (on a local stack: make start ROLE=operator), or install it"}, got)
 	deleted, invalid := behind.DeepCopy(), behind.DeepCopy()
 	deleted.DeletionTimestamp, deleted.Finalizers = new(metav1.Now()), []string{"example.com/wait"}

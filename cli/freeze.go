@@ -171,7 +171,7 @@ func newUnfreeze(s *shared) *cobra.Command {
 		Args:              takes(1, aFreeze),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "all RolloutFreezes, instead of one")
+	cmd.Flags().BoolVar(&all, "all", false, "delete all RolloutFreezes instead of one")
 	return s.prints(cmd, &output.Flag{}, func(ctx context.Context, c *cluster, args []string) (model, error) {
 		if all {
 			args = nil

@@ -29,7 +29,7 @@ const maxListedPods = 100
 // site answers requests for pages.
 type site struct {
 	models *cli.Models
-	// fleet is nil outside of fleets.
+	// fleet is nil without the flag --fleet.
 	fleet *fleetReader
 	clock clock.PassiveClock
 	log   logr.Logger

@@ -72,7 +72,7 @@ type fleetRun struct {
 	contents, left workflow.ReceiveChannel
 	// active contains the activities in progress, by the uid of the cluster.
 	active map[string]*activeMember
-	// measuring is the measurement in progress, if any. reading is the read of the plan in progress.
+	// measuring is the measurement in progress, if any. reading is the current read of the plan, if any.
 	measuring *activeMeasurement
 	reading   *activeRead
 	// refresh is set if the members have to be read again. changed is set if the next step may be due.

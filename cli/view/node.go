@@ -196,7 +196,7 @@ func (r *Rollout) lostPodsLine() string {
 	if n := len(r.LostPods); n > 1 {
 		return fmt.Sprintf("%d pods are shown as ready on nodes that do not exist, such as %s/%s on %s", n, first.Namespace, first.Name, first.Node)
 	}
-	return fmt.Sprintf("%s/%s is shown as ready, but its node %s does not exist", first.Namespace, first.Name, first.Node)
+	return fmt.Sprintf("pod %s/%s is ready in the API server, but its node %s does not exist", first.Namespace, first.Name, first.Node)
 }
 
 // deleteLostPods returns the command that deletes lost pods, so that controllers recreate the pods.

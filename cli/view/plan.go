@@ -234,7 +234,7 @@ func (p *Plan) domainOf(in *PlanInput, current *protocol.Stage) func(node string
 	}
 	of, err := in.Domains(current.Step.Domains.TopologyKey)
 	if err != nil {
-		p.Notes, in.Domains = append(p.Notes, "without the nodes, the limit of domains is not known: "+err.Error()), nil
+		p.Notes, in.Domains = append(p.Notes, "the plan ignores the limit of domains, because the nodes cannot be read: "+err.Error()), nil
 		return nil
 	}
 	return of

@@ -104,6 +104,6 @@ func TestABatchOfAPlanHasPodsOfOneDomain(t *testing.T) {
 	in.Domains = func(string) (func(string) string, error) { return nil, errors.New("not allowed") }
 	p, err = NewPlan(in)
 	require.NoError(t, err)
-	assert.Equal(t, []string{"without the nodes, the limit of domains is not known: not allowed"}, p.Notes)
+	assert.Equal(t, []string{"the plan ignores the limit of domains, because the nodes cannot be read: not allowed"}, p.Notes)
 	assert.Len(t, p.Batches, 1)
 }

@@ -71,7 +71,7 @@ func newFleet() *cobra.Command {
 	apply.PreRunE = func(cmd *cobra.Command, _ []string) error { return f.readPolicy(cmd.InOrStdin()) }
 	status := f.newStatus()
 	plan := f.sub("plan NAME", "Show the stages of a rollout with their clusters, and what each stage waits for", cobra.ExactArgs(1), f.plan)
-	history := f.sub("history NAME", "Show what happened to the content of a SidecarSet, and who did it", cobra.ExactArgs(1), f.history)
+	history := f.sub("history NAME", "Show the events of a SidecarSet in the fleet, with users and reasons, and the verdict about each content", cobra.ExactArgs(1), f.history)
 	for _, cmd := range []*cobra.Command{plan, history} {
 		f.output.Add(cmd, output.JSON, output.YAML)
 	}

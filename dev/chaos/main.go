@@ -43,7 +43,7 @@ func command() *cobra.Command {
 		SilenceUsage: true, SilenceErrors: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), o, cmd.OutOrStdout()) },
 	}
-	cmd.Flags().Uint64Var(&o.seed, "seed", 1, "draw the faults from this")
+	cmd.Flags().Uint64Var(&o.seed, "seed", 1, "seed of the random faults")
 	cmd.Flags().IntVar(&o.faults, "faults", 100, "how many")
 	cmd.Flags().DurationVar(&o.gap, "gap", usualGap, "mean time between two faults")
 	cmd.Flags().IntVar(&o.pods, "pods", 300, "on simulated nodes")

@@ -11,7 +11,7 @@ import (
 // Kind is the kind of a fault.
 type Kind string
 
-// The kinds of faults affect processes, connections, the API server, Temporal or pods, or edit SidecarSets.
+// The faults affect processes, connections, the API server, Temporal, pods or SidecarSets.
 const (
 	Kill         Kind = "kill"          // a process gets SIGKILL, and is started again
 	Freeze       Kind = "freeze"        // a process gets SIGSTOP, then SIGCONT

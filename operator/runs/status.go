@@ -12,8 +12,8 @@ import (
 // queryTimeout limits the wait for a worker that answers a query.
 const queryTimeout = 2 * time.Second
 
-// Status queries the phase and the message of the open run of a SidecarSet. Without an answer of a worker
-// within queryTimeout, Status returns an error.
+// Status queries the phase and the message of the open run of a SidecarSet. If no worker answers within
+// queryTimeout, Status returns an error.
 func (c *Client) Status(ctx context.Context, set protocol.SetReference) (status protocol.RolloutStatus, err error) {
 	if c.Throttled() > 0 {
 		return status, ThrottledError{c.address, c.namespace}

@@ -28,7 +28,8 @@ func (c *oldCache) Get(_ context.Context, _ client.ObjectKey, object client.Obje
 	return nil
 }
 
-// The generation is compared, because a wider selector changes the conflicts of a SidecarSet, but not its hash.
+// awaitCached compares generations, not hashes, because a wider selector changes the conflicts of a
+// SidecarSet, but not its hash.
 func TestValidationWaitsForTheGenerationOfTheLastAdmittedSidecarSet(t *testing.T) {
 	edited := fixture.SidecarSet("s", fixture.Sidecar("side"))
 	edited.UID, edited.Generation = "first", 2

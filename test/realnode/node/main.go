@@ -1,5 +1,5 @@
 // Command node keeps a real node running: a control plane, Temporal, Outrigger, containerd, a kubelet and a
-// registry, in separate namespaces (docs/real-node.md).
+// registry, in separate Linux namespaces (docs/real-node.md).
 package main
 
 import (
