@@ -108,7 +108,7 @@ func TestSpec11_13_ActionsPauseAndResume(t *testing.T) {
 	assert.Equal(t, "resumed", s.awaitAction(s.newAction(outriggerv1.VerbResume), outriggerv1.ActionSucceeded))
 	assert.Contains(t, s.awaitAction(s.newAction(outriggerv1.VerbResume), outriggerv1.ActionRejected), protocol.NotPaused)
 	other := s.newAction(outriggerv1.VerbAbort, func(spec *outriggerv1.RolloutActionSpec) { spec.Generation = 1 })
-	assert.Contains(t, s.awaitAction(other, outriggerv1.ActionRejected), "the action is for generation 1, and SidecarSet "+s.name+" has generation 2")
+	assert.Contains(t, s.awaitAction(other, outriggerv1.ActionRejected), "the action is for generation 1, but SidecarSet "+s.name+" has generation 2")
 }
 
 // controllerAt returns the controller of the operator for actions, with the clock now.

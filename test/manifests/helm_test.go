@@ -203,7 +203,7 @@ func (b *bare) playTest() {
 	assert.Regexp(b.t, `(?m)^definition +failed +the webhook that converts SidecarSets does not respond`, shown)
 	assert.Regexp(b.t, `(?m)^policies +ok `, shown)
 	assert.Regexp(b.t, `(?m)^webhook +ok +answers for pods of namespace default$`, shown)
-	assert.Regexp(b.t, `(?m)^operator +failed +generation 1 of SidecarSet stream is not observed`, shown)
+	assert.Regexp(b.t, `(?m)^operator +failed +the operator did not observe generation 1 of SidecarSet stream`, shown)
 	assert.Regexp(b.t, `(?m)^temporal +failed `, shown)
 	assert.Contains(b.t, shown, "outrigger: failed: definition, operator, temporal\n")
 	assert.NotContains(b.t, shown, "not allowed")
