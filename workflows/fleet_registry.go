@@ -161,11 +161,11 @@ func (r *registryRun) unfreeze(ctx workflow.Context, by protocol.FleetFreeze) st
 	return fmt.Sprintf("the freeze ends; %d members are notified", len(r.registry.Members))
 }
 
-func (r *registryRun) setFreeze(ctx workflow.Context, freeze protocol.FleetFreeze, at time.Time) {
+func (r *registryRun) setFreeze(ctx workflow.Context, freeze protocol.FleetFreeze, since time.Time) {
 	for _, uid := range fleet.Keys(r.telling) {
 		r.forget(uid)
 	}
-	fleet.SetFreeze(&r.registry, freeze, at)
+	fleet.SetFreeze(&r.registry, freeze, since)
 	r.changed = true
 	workflow.GetLogger(ctx).Info("fleet: freeze", "frozen", freeze.Frozen, "by", freeze.By, "reason", freeze.Reason)
 }

@@ -21,9 +21,10 @@ func CheckFreeze(freeze protocol.FleetFreeze, now time.Time) error {
 }
 
 // SetFreeze records the start or the end of a freeze with a new sequence number, so that each member is
-// notified.
-func SetFreeze(r *protocol.FleetRegistry, freeze protocol.FleetFreeze, now time.Time) {
-	freeze.Sequence, freeze.Since = 1, now
+// notified. A member ignores a freeze, and the end of a freeze, whose since is older than the freeze of the
+// member (SPEC 12.7.4).
+func SetFreeze(r *protocol.FleetRegistry, freeze protocol.FleetFreeze, since time.Time) {
+	freeze.Sequence, freeze.Since = 1, since
 	if r.Freeze != nil {
 		freeze.Sequence = r.Freeze.Sequence + 1
 	}

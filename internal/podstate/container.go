@@ -215,7 +215,7 @@ func (v *Version) FailedStart(pod *corev1.Pod) (before *FailedStart) {
 				continue
 			}
 			start := &FailedStart{Container: name, Reason: reason, Image: image}
-			switch failed, existed := v.failed(pod, status, reason); {
+			switch failed, existed := v.cannotStart(pod, status, reason); {
 			case failed && !existed:
 				return start
 			case failed && before == nil:
@@ -226,9 +226,9 @@ func (v *Version) FailedStart(pod *corev1.Pod) (before *FailedStart) {
 	return before
 }
 
-// failed reports whether a container that Stopped reports with a reason cannot start. existed is set if the
+// cannotStart reports whether a container that Stopped reports with a reason cannot start. existed is set if the
 // failure may be the failure of the content before an upgrade that the kubelet has not observed.
-func (v *Version) failed(pod *corev1.Pod, status *corev1.ContainerStatus, reason string) (failed, existed bool) {
+func (v *Version) cannotStart(pod *corev1.Pod, status *corev1.ContainerStatus, reason string) (failed, existed bool) {
 	pending := v.pending(pod, status.Name)
 	if pending == nil {
 		return reason != terminated, false // A container without an upgrade may have ended for good.

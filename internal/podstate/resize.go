@@ -203,7 +203,7 @@ func resizeInProgress(pod *corev1.Pod) string {
 			return string(kind)
 		}
 	}
-	if observed := pod.Status.ObservedGeneration; observed != 0 && observed < pod.Generation {
+	if !observedGeneration(pod) {
 		return "the kubelet has not observed the resize"
 	}
 	return ""
