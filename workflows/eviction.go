@@ -25,6 +25,9 @@ func Eviction(ctx workflow.Context, input protocol.EvictionInput) error {
 	if err := workflow.SetQueryHandler(ctx, protocol.StatusQuery, func() (protocol.EvictionView, error) { return r.input.View, nil }); err != nil {
 		return fmt.Errorf("answer the query %s: %w", protocol.StatusQuery, err)
 	}
+	if r.input.View.PauseChanged.IsZero() {
+		r.input.View.PauseChanged = workflow.GetInfo(ctx).WorkflowStartTime.UTC()
+	}
 	for {
 		r.readSignals(ctx)
 		wait, ended, err := r.step(ctx)
@@ -63,9 +66,10 @@ func (r *evictionRun) readSignals(ctx workflow.Context) {
 	}
 	pauses := drainPauses(r.signals.pause)
 	drainPauses(r.signals.resume)
+	r.input.View.PauseChanged = workflow.Now(ctx).UTC()
 	if names[len(names)-1] == protocol.PauseSignal {
 		pause := pauses[len(pauses)-1].Bounded()
-		pause.At = workflow.Now(ctx).UTC()
+		pause.At = r.input.View.PauseChanged
 		r.input.View.Pause = &pause
 		return
 	}

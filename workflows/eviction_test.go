@@ -57,7 +57,7 @@ func (s *evictionSuite) SetupTest() {
 		NotUpgradable: &outriggerv1.RolloutNotUpgradable{Action: outriggerv1.EvictNotUpgradable, Deadline: "14d"}}}
 	s.pods, s.made, s.startsAfter, s.broken, s.mostUnready, s.rejected, s.ended = map[types.UID]*simulatedPod{}, 0, 20*time.Second, false, 0, 0, false
 	s.permits = func(string, time.Duration) bool { return true }
-	s.begin = s.env.Now()
+	s.begin = s.env.Now().UTC()
 }
 
 func (s *evictionSuite) newEnvironment() {
@@ -163,7 +163,7 @@ func (s *evictionSuite) TestSpec13_4_AThousandPodsConvergeBeforeTheDeadline() {
 	s.env.RegisterDelayedCallback(func() {
 		view := s.view()
 		s.Zero(s.outdated())
-		s.Equal(protocol.EvictionView{Message: "no pod has to be recreated", Evicted: 1000}, view)
+		s.Equal(protocol.EvictionView{Message: "no pod has to be recreated", Evicted: 1000, PauseChanged: s.begin}, view)
 	}, 13*24*time.Hour)
 	s.endAfter(14 * 24 * time.Hour)
 	s.execute()
@@ -220,10 +220,13 @@ func (s *evictionSuite) TestSpec13_5_APauseStopsEvictionsUntilTheResume() {
 	s.env.RegisterDelayedCallback(func() {
 		s.Equal(evicted, s.made)
 		s.Contains(s.view().Message, "paused by signal from ann: lunch; ")
+		s.Equal(s.begin.Add(time.Minute), s.view().Pause.At)
+		s.Equal(s.begin.Add(time.Minute), s.view().PauseChanged)
 		s.NotZero(s.outdated())
 		s.env.SignalWorkflow(protocol.ResumeSignal, protocol.Pause{By: "ann"})
 	}, 24*time.Hour)
 	s.endAfter(25 * time.Hour)
+	s.env.RegisterDelayedCallback(func() { s.Equal(s.begin.Add(24*time.Hour), s.view().PauseChanged) }, 24*time.Hour+time.Minute)
 	s.execute()
 	s.Zero(s.outdated())
 }
@@ -253,5 +256,6 @@ func (s *evictionSuite) TestSpec13_5_AContinuedRunKeepsItsState() {
 	s.Require().NoError(converter.GetDefaultDataConverter().FromPayloads(continued.Input, &next))
 	s.Len(next.State.InFlight, 1)
 	s.Equal("ann", next.View.Pause.By)
+	s.Equal(next.View.Pause.At, next.View.PauseChanged)
 	s.Equal(1, next.State.Evicted)
 }

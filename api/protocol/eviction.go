@@ -160,13 +160,22 @@ type EvictPodsResult struct {
 
 // EvictionView is the memo EvictionMemo, and the answer to the query status.
 type EvictionView struct {
-	Message   string                       `json:"message,omitempty"`
-	Remaining int                          `json:"remaining"`
-	Evicted   int                          `json:"evicted"`
-	Since     time.Time                    `json:"since,omitzero"`
-	Overdue   bool                         `json:"overdue,omitempty"`
-	Pause     *Pause                       `json:"pause,omitempty"`
-	Failed    []outriggerv1.FailedEviction `json:"failed,omitempty"`
+	Message   string    `json:"message,omitempty"`
+	Remaining int       `json:"remaining"`
+	Evicted   int       `json:"evicted"`
+	Since     time.Time `json:"since,omitzero"`
+	Overdue   bool      `json:"overdue,omitempty"`
+	Pause     *Pause    `json:"pause,omitempty"`
+	// PauseChanged is the time of the last pause or resume, or the start of the first run, by the clock of
+	// Temporal. PauseChanged is zero if an older worker wrote the view.
+	PauseChanged time.Time                    `json:"pauseChanged,omitzero"`
+	Failed       []outriggerv1.FailedEviction `json:"failed,omitempty"`
 	// Left names the SidecarSets that have outdated pods, but no outdated pod that may be evicted.
 	Left []string `json:"left,omitempty"`
+}
+
+// HasLost reports whether the run does not know the later pause known. A run loses a pause if Temporal is
+// restored to a time before the pause (SPEC §13.5.4).
+func (v *EvictionView) HasLost(known *Pause) bool {
+	return known != nil && v.Pause == nil && !v.PauseChanged.IsZero() && v.PauseChanged.Before(known.At)
 }

@@ -77,7 +77,8 @@ func (w *Writer) evictionsOf(ctx context.Context, policy *outriggerv1.RolloutPol
 	}
 	woken := w.woken[policy.UID]
 	isNew := func(set types.UID) bool { return !slices.Contains(woken, set) }
-	view, err := w.evictions.Evictions(ctx, startOf(policy), func(view *protocol.EvictionView) bool {
+	start := startOf(policy)
+	view, err := w.evictions.Evictions(ctx, start, func(view *protocol.EvictionView) bool {
 		// The run may wait for pods of other SidecarSets that are never evicted. The first outdated pods of a
 		// SidecarSet therefore wake the run.
 		return len(sets.outdated) > 0 && view.Remaining == 0 || slices.ContainsFunc(sets.outdated, isNew)
@@ -94,8 +95,15 @@ func (w *Writer) evictionsOf(ctx context.Context, policy *outriggerv1.RolloutPol
 	if !view.Since.IsZero() {
 		status.Since = new(metav1.NewTime(view.Since.Truncate(time.Second)))
 	}
-	if view.Pause != nil {
-		status.Paused, status.PausedBy, status.PauseReason = true, view.Pause.By, view.Pause.Reason
+	pause := view.Pause
+	if view.HasLost(start.View.Pause) {
+		pause = start.View.Pause
+	}
+	if pause != nil {
+		status.Paused, status.PausedBy, status.PauseReason = true, pause.By, pause.Reason
+		if !pause.At.IsZero() {
+			status.PausedAt = new(metav1.NewTime(pause.At.Truncate(time.Second)))
+		}
 	}
 	return status, nil
 }
@@ -150,6 +158,9 @@ func startOf(policy *outriggerv1.RolloutPolicy) protocol.EvictionInput {
 	}
 	if known.Paused {
 		start.View.Pause = &protocol.Pause{By: known.PausedBy, Reason: known.PauseReason}
+		if known.PausedAt != nil {
+			start.View.Pause.At = known.PausedAt.Time
+		}
 	}
 	return start
 }

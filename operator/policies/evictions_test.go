@@ -92,6 +92,28 @@ func TestSpec13_5_ALostRunContinuesFromStatus(t *testing.T) {
 	assert.Equal(t, policy.Status.Evictions, r.status(t, policy, v1alpha1.SidecarSet{}))
 }
 
+// A restored Temporal returns the run as it was before the pause. A resume is later than the pause in status. An
+// older worker does not report the time of the resume.
+func TestSpec13_5_ARestoredTemporalDoesNotEndAPause(t *testing.T) {
+	for name, test := range map[string]struct {
+		changed time.Time
+		paused  bool
+	}{
+		"restored": {since.Add(-time.Hour), true}, "resumed": {since.Add(time.Minute), false}, "resumed in an older worker": {},
+	} {
+		policy := evicting()
+		policy.Status.Evictions = &outriggerv1.EvictionStatus{Paused: true, PausedBy: "ann", PauseReason: "lunch", PausedAt: new(metav1.NewTime(since))}
+		r := &recorded{view: &protocol.EvictionView{PauseChanged: test.changed}}
+		status := r.status(t, policy, v1alpha1.SidecarSet{})
+		assert.Equal(t, test.paused, status.Paused, name)
+		assert.Equal(t, test.paused, r.view.HasLost(r.starts[0].View.Pause), name)
+		if test.paused {
+			assert.Equal(t, "ann lunch", status.PausedBy+" "+status.PauseReason, name)
+			assert.True(t, status.PausedAt.Equal(policy.Status.Evictions.PausedAt), name)
+		}
+	}
+}
+
 func TestSpec8_8_AnOutageKeepsTheNamesOfTheSidecarSetsWithoutEvictions(t *testing.T) {
 	r := &recorded{view: &protocol.EvictionView{Left: []string{"logs"}}}
 	w := &Writer{evictions: r, metrics: NewMetrics(prometheus.NewRegistry()), left: map[types.UID][]string{}, woken: map[types.UID][]types.UID{}}

@@ -18,7 +18,8 @@ import (
 // Evictions starts the workflow that evicts the pods of a RolloutPolicy, unless the workflow is running.
 // Evictions returns the newest view of the workflow, or nil if the workflow has no view yet. start names
 // the policy, and is the input of a new workflow. Evictions wakes a running workflow if wakes returns true
-// for the view of the workflow.
+// for the view of the workflow. Evictions pauses a running workflow again if the workflow has lost the pause
+// of start.
 func (c *Client) Evictions(ctx context.Context, start protocol.EvictionInput, wakes func(*protocol.EvictionView) bool) (*protocol.EvictionView, error) {
 	if c.Unreachable() {
 		// Without this check, the policies would wait one after another for the timeout of a call.
@@ -38,6 +39,15 @@ func (c *Client) Evictions(ctx context.Context, start protocol.EvictionInput, wa
 	var view *protocol.EvictionView
 	if err := c.converter.FromPayload(info.GetMemo().GetFields()[protocol.EvictionMemo], &view); err != nil {
 		return nil, fmt.Errorf("read the memo %s of workflow %s: %w", protocol.EvictionMemo, id, err)
+	}
+	if view != nil && view.HasLost(start.View.Pause) {
+		pause, err := c.converter.ToPayloads(start.View.Pause)
+		if err != nil {
+			return nil, fmt.Errorf("encode the pause of workflow %s: %w", id, err)
+		}
+		if _, err := c.signal(ctx, run, protocol.PauseSignal, pause); err != nil {
+			return nil, fmt.Errorf("pause the evictions of RolloutPolicy %s: %w", start.Policy.Name, err)
+		}
 	}
 	if view != nil && wakes(view) {
 		if _, err := c.signal(ctx, run, protocol.WakeSignal, nil); err != nil {

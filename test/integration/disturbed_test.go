@@ -33,7 +33,7 @@ func rounds(t *testing.T) int {
 // not exceed the limit.
 func TestSpec7_5_MaxUnavailableHoldsWhenARunLosesItsWorker(t *testing.T) {
 	for name, disturb := range map[string]func(*scenario){
-		"terminated": (*scenario).terminate, "reset": (*scenario).reset, "frozen": (*scenario).freeze,
+		"terminated": (*scenario).terminate, "reset": func(s *scenario) { s.reset(s.workflow()) }, "frozen": (*scenario).freeze,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -57,10 +57,11 @@ func (s *scenario) terminate() {
 	require.NoError(s.t, stack.temporal.TerminateWorkflow(s.ctx, s.workflow(), "", "a test"))
 }
 
-// reset resets the open run to its first completed workflow task.
-func (s *scenario) reset() {
+// reset resets the open run of the workflow to its first completed workflow task. The new run does not receive
+// events of the types lost.
+func (s *scenario) reset(workflow string, lost ...enums.ResetReapplyExcludeType) {
 	s.t.Helper()
-	history := stack.temporal.GetWorkflowHistory(s.ctx, s.workflow(), "", false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	history := stack.temporal.GetWorkflowHistory(s.ctx, workflow, "", false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for history.HasNext() {
 		event, err := history.Next()
 		require.NoError(s.t, err)
@@ -68,8 +69,8 @@ func (s *scenario) reset() {
 			continue
 		}
 		_, err = stack.temporal.ResetWorkflowExecution(s.ctx, &workflowservice.ResetWorkflowExecutionRequest{
-			Namespace: cluster.TemporalNamespace, WorkflowExecution: &common.WorkflowExecution{WorkflowId: s.workflow()},
-			Reason: "a test", WorkflowTaskFinishEventId: event.EventId, RequestId: s.t.Name(),
+			Namespace: cluster.TemporalNamespace, WorkflowExecution: &common.WorkflowExecution{WorkflowId: workflow},
+			Reason: "a test", WorkflowTaskFinishEventId: event.EventId, RequestId: s.t.Name(), ResetReapplyExcludeTypes: lost,
 		})
 		require.NoError(s.t, err)
 		return

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/enums/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -153,6 +154,27 @@ func TestSpec13_3_ABrokenWebhookCostsOnePod(t *testing.T) {
 	s.signalEvictions(protocol.ResumeSignal, protocol.Pause{By: "ann"})
 	s.awaitEvictions("the evictions", func(e *outriggerv1.EvictionStatus) bool { return e.Evicted == 5 && e.Remaining == 0 })
 	s.awaitSet("the replacements", counts(4))
+}
+
+func TestSpec13_5_APauseOutlivesARestoredTemporal(t *testing.T) {
+	t.Parallel()
+	s := newBudgetedScenario(t, 2)
+	s.evict()
+	s.awaitEvictions("a run without outdated pods", func(e *outriggerv1.EvictionStatus) bool { return e.Message == "no pod has to be recreated" })
+	s.signalEvictions(protocol.PauseSignal, protocol.Pause{By: "ann", Reason: "lunch"})
+	before := s.awaitEvictions("the pause", func(e *outriggerv1.EvictionStatus) bool { return e.Paused }).PausedAt
+	require.NotNil(t, before)
+
+	s.reset(protocol.EvictionWorkflowID(s.name, s.policyUID()), enums.RESET_REAPPLY_EXCLUDE_TYPE_SIGNAL)
+	status := s.awaitEvictions("the second pause", func(e *outriggerv1.EvictionStatus) bool {
+		assert.True(t, e.Paused)
+		return before.Before(e.PausedAt)
+	})
+	assert.Equal(t, "ann: lunch", status.PausedBy+": "+status.PauseReason)
+	s.signalEvictions(protocol.ResumeSignal, protocol.Pause{By: "ann"})
+	s.awaitEvictions("the resume", func(e *outriggerv1.EvictionStatus) bool { return !e.Paused })
+	s.editEnvironment("debug")
+	s.awaitEvictions("the evictions", func(e *outriggerv1.EvictionStatus) bool { return e.Evicted == 2 && e.Remaining == 0 })
 }
 
 // breakWebhook stops the webhook, and sets the failurePolicy to Ignore, so that new pods are not injected.

@@ -59,6 +59,8 @@ type EvictionStatus struct {
 	PausedBy string `json:"pausedBy,omitempty"`
 	// PauseReason is the reason that the user gave for the pause.
 	PauseReason string `json:"pauseReason,omitempty"`
+	// PausedAt is the time of the pause, by the clock of Temporal.
+	PausedAt *metav1.Time `json:"pausedAt,omitempty"`
 	// Failed lists the owners with a failed eviction: the replacement of an evicted pod lacks the newest
 	// content, or was not ready in time. The other pods of these owners are not evicted.
 	// +listType=atomic

@@ -17,6 +17,10 @@ func (in *EvictionStatus) DeepCopyInto(out *EvictionStatus) {
 		in, out := &in.Since, &out.Since
 		*out = (*in).DeepCopy()
 	}
+	if in.PausedAt != nil {
+		in, out := &in.PausedAt, &out.PausedAt
+		*out = (*in).DeepCopy()
+	}
 	if in.Failed != nil {
 		in, out := &in.Failed, &out.Failed
 		*out = make([]FailedEviction, len(*in))
