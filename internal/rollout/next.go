@@ -98,7 +98,7 @@ func (p *planner) run() error {
 func (p *planner) phase() protocol.Phase {
 	counts := &p.plan.Counts
 	switch {
-	case p.strategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType && !p.migrates():
+	case p.strategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType && p.plan.Counts.Migrated == 0:
 		return protocol.PhaseNotUpdate
 	case p.strategy.Paused && counts.Remaining > 0:
 		return protocol.PhasePaused
@@ -129,17 +129,12 @@ func (p *planner) stepReached() bool {
 // migrate, so such a pod counts only if its standby twin can be reset. A rollback waits only for hot upgrades
 // to the version of the rollback (SPEC 7.7.6).
 func (p *planner) migrates() bool {
-	if p.quarantine != nil {
-		return p.migratesToVersion()
-	}
-	return p.plan.Counts.Migrating > 0 && slices.ContainsFunc(p.pods, func(pod Pod) bool {
-		return pod.Migrating && (pod.Updated || pod.Migrated)
-	})
+	return p.migratesToVersion() || p.quarantine == nil && p.plan.Counts.Migrated > 0
 }
 
 // migratesToVersion reports whether a pod is in a hot upgrade to the version. A pod that was unavailable
 // before its upgrade may never migrate, so such a pod counts only if its standby twin can be reset (SPEC
-// 11.2.4).
+// 7.7.6).
 func (p *planner) migratesToVersion() bool {
 	return p.plan.Counts.Migrating > 0 && slices.ContainsFunc(p.pods, func(pod Pod) bool {
 		return pod.Migrating && pod.Updated && (pod.Migrated || !pod.UnavailableBefore)

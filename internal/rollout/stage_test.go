@@ -143,6 +143,36 @@ func TestSpec7_7_AHotUpgradeToAnEarlierVersionKeepsNoRolloutOpen(t *testing.T) {
 	}
 }
 
+// The app of the pod crashed before its upgrade, so the pod never becomes ready, and its standby twin cannot be
+// reset. The good revision is recorded at the end of the rollout.
+func TestSpec7_7_AHotUpgradeOfACrashingAppKeepsNoRolloutOpen(t *testing.T) {
+	dead := deadWhen
+	dead.Migrating, dead.Upgradable = true, false
+	set := unavailable(intstr.FromInt32(9))
+	plan, err := NextInStage(set, matched(dead, updated), nil, nil)
+	require.NoError(t, err)
+	assert.Equal(t, protocol.PhaseComplete, plan.Phase)
+	dead.Migrated = true
+	plan, err = NextInStage(set, matched(dead, updated), nil, nil)
+	require.NoError(t, err)
+	assert.Equal(t, protocol.PhaseWaiting, plan.Phase, "the standby twin can be reset")
+}
+
+// The new twin of the pod does not become ready, and the user ends the upgrades.
+func TestSpec7_7_NotUpdateDoesNotWaitForATwinThatIsNotReady(t *testing.T) {
+	migrating := updated
+	migrating.Migrating, migrating.Ready = true, false
+	set := unavailable(intstr.FromInt32(9))
+	set.Spec.UpdateStrategy.Type = v1alpha1.NotUpdateSidecarSetStrategyType
+	plan, err := NextInStage(set, matched(migrating, updated), nil, nil)
+	require.NoError(t, err)
+	assert.Equal(t, protocol.PhaseNotUpdate, plan.Phase)
+	migrating.Migrated = true
+	plan, err = NextInStage(set, matched(migrating, updated), nil, nil)
+	require.NoError(t, err)
+	assert.Equal(t, protocol.PhaseWaiting, plan.Phase)
+}
+
 // Pod a is not upgradable, and its hot upgrade to an earlier version does not end.
 func TestSpec11_2_AHotUpgradeToAnotherVersionDoesNotStopAStep(t *testing.T) {
 	migrating := old
