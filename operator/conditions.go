@@ -187,9 +187,10 @@ func notUpgradable(p *pass) condition {
 		counts.NotUpgradable, counts.Matched, p.plan.NotUpgradable[0], recreateCommand(p)))
 }
 
-// leavesPods reports whether the rollout has ended, and has left pods that cannot be upgraded in place.
+// leavesPods reports whether the rollout has ended, and has left more pods that cannot be upgraded in place
+// than the partition keeps (SPEC 7.4.2).
 func (p *pass) leavesPods() bool {
-	return p.plan.Phase != protocol.PhaseNotUpdate && p.plan.Counts.NotUpgradable > 0 && !p.unfinished()
+	return p.plan.Phase == protocol.PhaseComplete && p.plan.Counts.NotUpgradable > 0 && !p.unfinished()
 }
 
 // brokenNext returns a text with the next command if sidecars cannot start. The text suggests an undo only if a

@@ -28,14 +28,14 @@ func stalled(p *pass, degraded condition) condition {
 }
 
 // stuck reports whether the rollout waits only for broken pods, which have sidecars that cannot start.
-// While pods remain to be upgraded, the rollout is stuck if broken pods use all slots. Otherwise, the
+// While the rollout may upgrade further pods, the rollout is stuck if broken pods use all slots. Otherwise, the
 // rollout is stuck if only broken pods have not converged.
 func (p *pass) stuck() bool {
 	counts := &p.plan.Counts
 	if p.broken.UsingSlots == 0 || p.plan.Phase != protocol.PhaseWaiting {
 		return false
 	}
-	if counts.Remaining > 0 {
+	if counts.Remaining > 0 && !p.plan.StepFull {
 		return p.broken.UsingSlots >= p.plan.MaxUnavailable
 	}
 	return p.broken.UsingSlots >= counts.Converging

@@ -92,6 +92,11 @@ func TestSpec8_8_ToolsThatWaitReadTheStateOfARollout(t *testing.T) {
 	half := protocol.Counts{Matched: 4, Updated: 2, Ready: 3, Unavailable: 1, Converging: 1, Remaining: 2}
 	last := protocol.Counts{Matched: 4, Updated: 4, Ready: 3, Unavailable: 1, Converging: 1}
 	left := protocol.Counts{Matched: 4, Updated: 2, Ready: 4, NotUpgradable: 2}
+	step := func(counts protocol.Counts) rollout.Plan {
+		full := plan(protocol.PhaseWaiting, counts)
+		full.StepFull, full.MaxUnavailable = true, 9
+		return full
+	}
 	broken := func(n int) rollout.BrokenPods {
 		return rollout.BrokenPods{Count: n, UsingSlots: n, Reason: podstate.ImagePullBackOff, Example: "shop/p"}
 	}
@@ -117,6 +122,9 @@ func TestSpec8_8_ToolsThatWaitReadTheStateOfARollout(t *testing.T) {
 		{"one bad pod, and other pods are in progress", observation{plan: plan(protocol.PhaseProgressing, half), broken: broken(1)}, "RolloutInProgress", status.InProgressStatus, "Progressing"},
 		{"an old pod cannot start, and another pod is in progress", observation{plan: plan(protocol.PhaseWaiting, half), broken: rollout.BrokenPods{Count: 1, Reason: podstate.ImagePullBackOff}}, "WaitingForPods", status.InProgressStatus, "Progressing"},
 		{"bad pods use all slots", observation{plan: plan(protocol.PhaseWaiting, half), broken: broken(1)}, "ImagePullBackOff", status.FailedStatus, "Degraded"},
+		{"another pod of the step is in progress", observation{plan: step(protocol.Counts{Matched: 4, Updated: 2, Ready: 2, Unavailable: 2, Converging: 2, Remaining: 2}), broken: broken(1)}, "WaitingForPods", status.InProgressStatus, "Progressing"},
+		{"all pods of the step are bad", observation{plan: step(half), broken: broken(1)}, "ImagePullBackOff", status.FailedStatus, "Degraded"},
+		{"pods are left that partition keeps", observation{plan: plan(protocol.PhasePartitionReached, left)}, "PartitionReached", status.CurrentStatus, "Healthy"},
 		{"the last pod is bad", observation{plan: plan(protocol.PhaseWaiting, last), broken: broken(1)}, "ImagePullBackOff", status.FailedStatus, "Degraded"},
 		{"a bad pod in a rollout that has ended", observation{plan: plan(protocol.PhaseComplete, all), broken: broken(1)}, "RolloutComplete", status.CurrentStatus, "Healthy"},
 		{"pods are left that cannot be upgraded", observation{plan: plan(protocol.PhaseComplete, left)}, "NotUpgradablePods", status.FailedStatus, "Degraded"},

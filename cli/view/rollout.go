@@ -304,7 +304,7 @@ func (r *Rollout) Done() (bool, error) {
 		return true, fmt.Errorf("the rollout ended, and its pods were rolled back; try the content again: %s", retryCommand(r.Name))
 	case !r.Phase.Ended():
 		return false, nil
-	case r.Counts.NotUpgradable > 0:
+	case r.Counts.NotUpgradable > 0 && r.Phase == protocol.PhaseComplete:
 		return true, fmt.Errorf("the rollout ended, but %s cannot be upgraded in place, and get the new version when they are recreated: %s", rollout.Count(r.Counts.NotUpgradable, "pod"), restartCommand(r.Name))
 	}
 	return true, nil

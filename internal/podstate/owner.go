@@ -22,11 +22,16 @@ func Owner(pod *corev1.Pod) (kind, name string) {
 	return controller.Kind, controller.Name
 }
 
+// RunsToCompletion reports whether a pod ends without an action of a user, because its controller is a Job.
+func RunsToCompletion(pod *corev1.Pod) bool {
+	controller := metav1.GetControllerOfNoCopy(pod)
+	return controller != nil && controller.Kind == "Job" && strings.HasPrefix(controller.APIVersion, "batch/")
+}
+
 // CountsRestarts reports whether a restart of a sidecar may fail the controller of a pod: a Job whose pods
 // have the restartPolicy OnFailure counts the restarts of all containers up to its backoffLimit.
 func CountsRestarts(pod *corev1.Pod) bool {
-	controller := metav1.GetControllerOfNoCopy(pod)
-	return pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure && controller != nil && controller.Kind == "Job" && strings.HasPrefix(controller.APIVersion, "batch/")
+	return pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure && RunsToCompletion(pod)
 }
 
 // Controlled reports whether a pod has a controller, which recreates the pod.

@@ -50,7 +50,7 @@ type planner struct {
 	plan       Plan
 	// waiting is the number of candidates that cannot be upgraded yet.
 	waiting int
-	// keepsOld is set when the partition keeps candidates at the old version.
+	// keepsOld is set when the partition keeps candidates or all not upgradable pods at the old version.
 	keepsOld bool
 }
 
@@ -74,11 +74,12 @@ func (p *planner) run() error {
 	}
 	p.plan.OpenSlots = max(p.plan.MaxUnavailable-counts.Unavailable, 0)
 	quota := max(counts.Matched-kept-counts.Updated, 0)
-	p.keepsOld = len(candidates) > quota
+	p.keepsOld = len(candidates) > quota || counts.NotUpgradable > 0 && counts.NotUpgradable <= kept
 	counts.Remaining = min(quota, len(candidates))
 	if p.plan.allowed, err = stage.Allowed(p.stage, counts.Updated, counts.Remaining); err != nil {
 		return err
 	}
+	p.plan.StepFull = counts.Remaining > 0 && p.plan.allowed == 0
 	p.plan.candidates = candidates
 	if p.strategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType || p.strategy.Paused {
 		p.plan.FalseConditions, p.plan.TrueConditions = nil, nil

@@ -117,6 +117,8 @@ func TestSpec7_Next(t *testing.T) {
 		{"4 large percent upgrades one pod", held(intstr.FromString("99%")), matched(old, old), protocol.PhaseProgressing, []string{"a"}, 1},
 		{"4 all kept", held(intstr.FromString("100%")), matched(old, old), protocol.PhasePartitionReached, []string{}, 0},
 		{"4 pods that cannot be upgraded count as kept", held(intstr.FromInt32(1)), matched(fixed, old, old), protocol.PhaseProgressing, []string{"b", "c"}, 2},
+		{"4 pods that cannot be upgraded are all kept", held(intstr.FromInt32(2)), matched(fixed, fixed, updated), protocol.PhasePartitionReached, []string{}, 0},
+		{"4 more pods that cannot be upgraded than kept", held(intstr.FromInt32(1)), matched(fixed, fixed, updated), protocol.PhaseComplete, []string{}, 0},
 		{"5 default is one", strategy(nil), matched(old, old), protocol.PhaseProgressing, []string{"a"}, 2},
 		{"5 percent rounds up", unavailable(intstr.FromString("34%")), matched(old, old, old), protocol.PhaseProgressing, []string{"a", "b"}, 3},
 		{"5 updated and not ready counts", unavailable(intstr.FromInt32(2)), matched(restart, old, old), protocol.PhaseProgressing, []string{"b"}, 2},
@@ -136,6 +138,19 @@ func TestSpec7_Next(t *testing.T) {
 			assert.Equal(t, c.remains, plan.Counts.Remaining)
 		})
 	}
+}
+
+func TestSpec7_2_PodsOfJobsEndByThemselves(t *testing.T) {
+	fixed := old
+	fixed.Upgradable, fixed.FalseConditionDue = false, true
+	pods := matched(fixed, fixed, updated)
+	pods[0].OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "once", Controller: new(true)}}
+	plan, err := Next(strategy(nil), pods, nil)
+	require.NoError(t, err)
+	assert.Equal(t, protocol.Counts{Matched: 3, Updated: 1, UpdatedReady: 1, Ready: 3, NotUpgradable: 1}, plan.Counts)
+	assert.Equal(t, []protocol.PodReference{pods[1].Reference()}, plan.NotUpgradable)
+	assert.Contains(t, plan.Message, "; 1 not upgradable in place, such as d/b; 1 of Jobs keep their version until they end")
+	assert.Len(t, plan.FalseConditions, 2)
 }
 
 func TestSpec7_3_BaseOrder(t *testing.T) {

@@ -40,8 +40,10 @@ type Plan struct {
 	LostExample string
 	// Example is the first pod by name that the rollout waits for, in the form namespace/name.
 	Example string
-	// NotUpgradable is the sorted list of pods that need an upgrade and are not upgradable.
+	// NotUpgradable is the sorted list of pods that need an upgrade and are not upgradable. The list does not
+	// contain pods of Jobs. OfJobs counts the pods of Jobs that are not upgradable (SPEC 7.2.14).
 	NotUpgradable []protocol.PodReference
+	OfJobs        int
 	// FalseConditions are pods whose condition SidecarSetUpgradable needs the entry false for the SidecarSet.
 	// TrueConditions are pods whose condition needs the entry true. A rollout does not wait for the writes of
 	// TrueConditions.
@@ -55,6 +57,9 @@ type Plan struct {
 	// Quarantined counts the pods that a rollback still has to upgrade. QuarantinedReady counts only the
 	// ready pods of Quarantined.
 	Quarantined, QuarantinedReady int
+
+	// StepFull is set if pods remain to be upgraded, and the current step permits no further upgrade.
+	StepFull bool
 
 	// allowed is the number of the remaining pods that the rollout may upgrade in the current step.
 	allowed int
@@ -172,6 +177,9 @@ func (p *Plan) message() string {
 	}
 	if p.Counts.NotUpgradable > 0 {
 		message += fmt.Sprintf("; %d not upgradable in place, such as %s", p.Counts.NotUpgradable, p.NotUpgradable[0])
+	}
+	if p.OfJobs > 0 {
+		message += fmt.Sprintf("; %d of Jobs keep their version until they end", p.OfJobs)
 	}
 	message += p.lostNodes()
 	if p.Phase == protocol.PhaseWaiting && p.Example != "" {
