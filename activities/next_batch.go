@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"go.temporal.io/sdk/activity"
+
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/fleet"
@@ -21,6 +23,7 @@ import (
 func (a *Activities) NextBatch(ctx context.Context, input protocol.NextBatchInput) (result protocol.NextBatchResult, err error) {
 	defer keepHeartbeating(ctx, a.Clock)()
 	n := a.newNextBatch(input)
+	n.attempt = activity.GetInfo(ctx).Attempt
 	err = a.poll(ctx, input.SidecarSet.Name, func() (again time.Duration, err error) {
 		n.reportStage(ctx)
 		result, again, err = n.check(ctx)
@@ -51,6 +54,8 @@ type nextBatch struct {
 	input protocol.NextBatchInput
 	set   *recentSet
 	began time.Time
+	// attempt is the number of the attempt of the activity.
+	attempt int32
 	// unseen contains the writes that the cache must show before NextBatch makes a plan from the
 	// cache.
 	unseen *unseenWrites
@@ -209,7 +214,7 @@ func (n *nextBatch) withoutPods(ctx context.Context, set *v1alpha1.SidecarSet, p
 // failed returns result with failure, and reports that the plan has ended. If the revision of a rollback cannot
 // be used, failure requests a pause instead.
 func (n *nextBatch) failed(ctx context.Context, set *v1alpha1.SidecarSet, result protocol.NextBatchResult, failure *protocol.Failure) (protocol.NextBatchResult, bool, error) {
-	if err := n.checkRollback(ctx, set, failure); err != nil {
+	if err := n.checkRollback(ctx, set, failure, n.attempt); err != nil {
 		return result, false, err
 	}
 	result.Message, result.Failure = failure.Reason, failure
