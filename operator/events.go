@@ -22,6 +22,7 @@ const (
 	eventRolloutResumed   = "RolloutResumed"
 	eventRolloutComplete  = "RolloutComplete"
 	eventNotUpgradable    = "NotUpgradablePods"
+	eventRevisionFailed   = "RevisionFailed"
 	// eventEngineAvailable is the reason of the event at the end of an outage of Temporal. Other events
 	// about faults have the reason of the condition Degraded.
 	eventEngineAvailable = "EngineAvailable"

@@ -152,7 +152,7 @@ func addController(ctx context.Context, mgr *kube.Manager, temporal *runs.Client
 				return errors.Join(definition.losesFields(), mgr.Watches.Current(&v1alpha1.SidecarSet{}, &corev1.Pod{}))
 			},
 			steps: steps(
-				&revisionStep{client: cache, live: live, namespace: namespace, status: status},
+				&revisionStep{client: cache, live: live, namespace: namespace, status: status, recorder: mgr.GetEventRecorder(name)},
 				&populationStep{client: cache, freezes: freezes, fleet: o.Fleet},
 				&injectionStep{client: cache, pods: pods, cache: sets.uninjected, uninjected: metrics.withoutSidecar,
 					webhook: webhook, probe: probe},

@@ -27,6 +27,8 @@ type pass struct {
 	former *appsv1.ControllerRevision
 	// target is the cached revision to which the rollout is rolled back, or nil.
 	target *appsv1.ControllerRevision
+	// revisionsErr contains the errors of writes of revisions other than the newest revision.
+	revisionsErr error
 	// quarantine is the quarantine of the content at the start of the pass, or nil.
 	quarantine *v1alpha1.RolloutQuarantine
 	observation

@@ -71,7 +71,7 @@ func (r *reconciler) reconcile(ctx context.Context, name string) (reconcile.Resu
 			return p.requeue(), errors.Join(err, p.invalid)
 		}
 	}
-	return p.requeue(), errors.Join(p.invalid, p.out.err)
+	return p.requeue(), errors.Join(p.invalid, p.out.err, p.revisionsErr)
 }
 
 // begin reads the SidecarSet and the pods that list the SidecarSet as injected. begin returns nil if the

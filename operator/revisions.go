@@ -2,14 +2,17 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -26,15 +29,27 @@ type revisionStep struct {
 	live      client.Reader
 	namespace string
 	status    *statusWriter
+	recorder  events.EventRecorder
 	// compared maps the name of a SidecarSet to the last result of the comparison of its revisions. The
 	// content of a revision is immutable, so revisions are compared again only if the list of revisions
 	// changes.
 	compared sync.Map
 }
 
-// reconcile registers the current content as the newest revision, and writes the name of the revision to
-// status (SPEC §6). If a revision already has this content, that revision gets the newest number.
+// reconcile registers the current content, and records an event if the API server rejects the newest revision,
+// because the pass ends before status can show the cause (SPEC 6.10).
 func (s *revisionStep) reconcile(ctx context.Context, p *pass) error {
+	err := s.register(ctx, p)
+	if err != nil && !apierrors.IsConflict(err) {
+		s.recorder.Eventf(p.set, nil, corev1.EventTypeWarning, eventRevisionFailed, actionRollout, "%s", boundedNote(err.Error()))
+	}
+	return err
+}
+
+// register registers the current content as the newest revision, and writes the name of the revision to
+// status (SPEC §6). If a revision already has this content, that revision gets the newest number. The rollout
+// does not depend on writes of other revisions, so p.revisionsErr contains the errors of these writes.
+func (s *revisionStep) register(ctx context.Context, p *pass) error {
 	set := p.set
 	sorted, err := s.revisionsOf(ctx, set)
 	if err != nil {
@@ -62,7 +77,10 @@ func (s *revisionStep) reconcile(ctx context.Context, p *pass) error {
 			revision.Adopt(&wanted, set)
 		}
 		if err := s.updateRevision(ctx, recorded, &wanted); err != nil {
-			return err
+			if recorded == current {
+				return err
+			}
+			p.revisionsErr = err
 		}
 	}
 	if at := slices.IndexFunc(sorted, func(r *appsv1.ControllerRevision) bool { return r.Name == set.Status.LatestRevision }); at >= 0 {
@@ -75,7 +93,8 @@ func (s *revisionStep) reconcile(ctx context.Context, p *pass) error {
 	if err := s.recordResizableHashes(ctx, p, sorted); err != nil {
 		return err
 	}
-	return s.deleteRevisions(ctx, set, revision.Expendable(set, sorted, current.Name, p.pods))
+	p.revisionsErr = errors.Join(p.revisionsErr, s.deleteRevisions(ctx, set, revision.Expendable(set, sorted, current.Name, p.pods)))
+	return nil
 }
 
 func (s *revisionStep) forget(name string) { s.compared.Delete(name) }

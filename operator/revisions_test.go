@@ -1,6 +1,8 @@
 package operator
 
 import (
+	"context"
+	"errors"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -8,12 +10,15 @@ import (
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/dev/cluster"
@@ -29,7 +34,7 @@ func registrar(t *testing.T, stored ...client.Object) *revisionStep {
 	require.NoError(t, err)
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(stored...).
 		WithIndex(&appsv1.ControllerRevision{}, revisions.SetField, revisions.SetNames).WithStatusSubresource(&v1alpha1.SidecarSet{}).Build()
-	return &revisionStep{client: c, live: c, namespace: "system"}
+	return &revisionStep{client: c, live: c, namespace: "system", recorder: &events.FakeRecorder{}}
 }
 
 func registered(t *testing.T, r *revisionStep, set *v1alpha1.SidecarSet) []*appsv1.ControllerRevision {
@@ -39,6 +44,36 @@ func registered(t *testing.T, r *revisionStep, set *v1alpha1.SidecarSet) []*apps
 	all, err := r.revisionsOf(t.Context(), set)
 	require.NoError(t, err)
 	return all
+}
+
+// A quota of the system namespace rejects the newest revision, or an admission policy rejects changes of the other
+// revisions.
+func TestSpec6_10_ARejectedWriteOfARevision(t *testing.T) {
+	set := fixture.SidecarSet("s", fixture.Sidecar("side"))
+	r := registrar(t)
+	recorder := events.NewFakeRecorder(9)
+	r.recorder = recorder
+	registered(t, r, set)
+	former := set.Status.LatestRevision
+	set.Spec.Containers[0].Image, set.Spec.RevisionHistoryLimit = "side:v2", new(int32(1))
+	rejected := apierrors.NewForbidden(appsv1.Resource("controllerrevisions"), "any", errors.New("exceeded quota"))
+	accepted, ok := r.client.(client.WithWatch)
+	require.True(t, ok)
+	r.client = interceptor.NewClient(accepted, interceptor.Funcs{
+		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return rejected },
+	})
+	require.ErrorIs(t, r.reconcile(t.Context(), &pass{set: set}), rejected)
+	assert.Contains(t, <-recorder.Events, "Warning RevisionFailed create ControllerRevision system/s-")
+	assert.Equal(t, former, set.Status.LatestRevision)
+
+	r.client = interceptor.NewClient(accepted, interceptor.Funcs{
+		Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error { return rejected },
+	})
+	p := &pass{set: set}
+	require.NoError(t, r.reconcile(t.Context(), p))
+	require.ErrorIs(t, p.revisionsErr, rejected)
+	assert.NotEqual(t, former, set.Status.LatestRevision)
+	assert.Empty(t, recorder.Events)
 }
 
 func TestSpec6_ARevisionOfEitherFormIsNotRecordedAgain(t *testing.T) {
