@@ -29,13 +29,13 @@ func (p *Pod) late(now time.Time) bool {
 	return p.Since != nil && (p.Phase == PodUpgrading || p.Phase == PodWaiting) && now.Sub(*p.Since) > lateAfter
 }
 
-// latePod returns the pod whose upgrade has been in progress the longest, if this pod is late and the rollout
-// waits. Otherwise, latePod returns nil.
+// latePod returns the late pod whose upgrade has been in progress the longest. If no pod is late, or if the
+// rollout does not wait, latePod returns nil.
 func (r *Rollout) latePod(now time.Time) *Pod {
-	if longest := r.longest(); longest != nil && longest.late(now) && r.Phase == protocol.PhaseWaiting {
-		return longest
+	if r.Phase != protocol.PhaseWaiting {
+		return nil
 	}
-	return nil
+	return r.longestOf(func(pod *Pod) bool { return pod.late(now) })
 }
 
 // WaitsFor returns the pod that the status of a SidecarSet names as an example of the pods for which the

@@ -5,9 +5,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
@@ -45,4 +47,18 @@ func TestSpec8_0_10_APodThatDoesNotBecomeReadyNeedsAttention(t *testing.T) {
 	golden(t, "why-late", newWhy(t, in).Text)
 	namespace, name := WaitsFor(in.Set)
 	assert.Equal(t, "default/b", namespace+"/"+name)
+}
+
+// The hot upgrade of a pod whose app crashes never ends, and must not hide a late pod.
+func TestSpec8_0_AHotUpgradeHidesNoLatePod(t *testing.T) {
+	r := &Rollout{Revisions: []Revision{{Owners: []Owner{{Pods: []Pod{
+		{Name: "hot", Phase: PodMigrating, Since: new(noon.Add(-time.Hour))},
+		{Name: "early", Phase: PodUpgrading, Since: new(noon.Add(-time.Second))},
+		{Name: "late", Phase: PodUpgrading, Since: new(noon.Add(-time.Minute))},
+	}}}}}}
+	r.Phase = protocol.PhaseWaiting
+	require.NotNil(t, r.latePod(noon))
+	assert.Equal(t, "late", r.latePod(noon).Name)
+	r.Phase = protocol.PhaseProgressing
+	assert.Nil(t, r.latePod(noon))
 }

@@ -196,9 +196,15 @@ func (r *Rollout) waitingLine(s Style) string {
 
 // longest returns the pod whose upgrade has been in progress the longest, or nil.
 func (r *Rollout) longest() *Pod {
+	return r.longestOf(func(pod *Pod) bool { return pod.Since != nil })
+}
+
+// longestOf returns the first pod by the start of the upgrade among the pods for which in is true, or nil. These
+// pods must have a start.
+func (r *Rollout) longestOf(in func(*Pod) bool) *Pod {
 	var longest *Pod
 	for _, pod := range r.pods() {
-		if pod.Since != nil && (longest == nil || pod.Since.Before(*longest.Since)) {
+		if in(pod) && (longest == nil || pod.Since.Before(*longest.Since)) {
 			longest = pod
 		}
 	}

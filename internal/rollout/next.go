@@ -79,6 +79,9 @@ func (p *planner) run() error {
 	if p.plan.allowed, err = stage.Allowed(p.stage, counts.Updated, counts.Remaining); err != nil {
 		return err
 	}
+	if p.plan.Example == "" && counts.Remaining > 0 && p.plan.OpenSlots == 0 {
+		p.plan.Example = p.plan.slotExample
+	}
 	p.plan.StepFull = counts.Remaining > 0 && p.plan.allowed == 0
 	p.plan.candidates = candidates
 	if p.strategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType || p.strategy.Paused {

@@ -140,6 +140,19 @@ func TestSpec7_Next(t *testing.T) {
 	}
 }
 
+// Pod a was created with the newest content, and is not ready. Pod a uses the only slot.
+func TestSpec7_8_TheMessageNamesAPodThatUsesTheLastSlot(t *testing.T) {
+	created := updated
+	created.Ready, created.UpgradedInPlace, created.UpgradedToVersion = false, false, false
+	plan, err := Next(strategy(nil), matched(created, old), nil)
+	require.NoError(t, err)
+	assert.Equal(t, protocol.PhaseWaiting, plan.Phase)
+	assert.Contains(t, plan.Message, "; waiting for pods such as d/a")
+	plan, err = Next(unavailable(intstr.FromInt32(2)), matched(created, old), nil)
+	require.NoError(t, err)
+	assert.Empty(t, plan.Example)
+}
+
 func TestSpec7_2_PodsOfJobsEndByThemselves(t *testing.T) {
 	fixed := old
 	fixed.Upgradable, fixed.FalseConditionDue = false, true

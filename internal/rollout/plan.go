@@ -58,6 +58,9 @@ type Plan struct {
 	// ready pods of Quarantined.
 	Quarantined, QuarantinedReady int
 
+	// slotExample is the first pod by name that uses a slot and is not converging.
+	slotExample string
+
 	// StepFull is set if pods remain to be upgraded, and the current step permits no further upgrade.
 	StepFull bool
 
@@ -101,6 +104,8 @@ func (p *Plan) count(pod *Pod) {
 	p.Counts.Unavailable++
 	if pod.Updated && pod.UpgradedToVersion {
 		p.converging(pod)
+	} else if name := pod.Reference().String(); p.slotExample == "" || name < p.slotExample {
+		p.slotExample = name
 	}
 }
 
