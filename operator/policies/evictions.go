@@ -14,15 +14,17 @@ import (
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/eviction"
 	"github.com/outrigger/outrigger/internal/stage"
 )
 
 // evictionInterval is the time between two reads of the workflow that evicts the pods of a policy.
 const evictionInterval = 10 * time.Second
 
-// Evictions starts and reads the workflows that evict pods. runs.Client implements Evictions.
+// Evictions starts and reads the workflows that evict pods. fault is the message of the fault that stops a
+// workflow, or "". runs.Client implements Evictions.
 type Evictions interface {
-	Evictions(ctx context.Context, start protocol.EvictionInput, wakes func(*protocol.EvictionView) bool) (*protocol.EvictionView, error)
+	Evictions(ctx context.Context, start protocol.EvictionInput, wakes func(*protocol.EvictionView) bool) (view *protocol.EvictionView, fault string, err error)
 }
 
 // Metrics are the metrics of evictions.
@@ -70,7 +72,7 @@ func (m *Metrics) observe(statuses []outriggerv1.RolloutPolicyStatus) {
 // the workflow is not running. If Temporal has lost the workflow, the new workflow starts with the state in
 // the status of policy. If the workflow cannot be read, evictionsOf returns the state in the status of
 // policy, and w.left keeps the names from the last view of the workflow.
-func (w *Writer) evictionsOf(ctx context.Context, policy *outriggerv1.RolloutPolicy, sets appliedSets) (*outriggerv1.EvictionStatus, error) {
+func (w *Writer) evictionsOf(ctx context.Context, policy *outriggerv1.RolloutPolicy, sets appliedSets, now time.Time) (*outriggerv1.EvictionStatus, error) {
 	known := policy.Status.Evictions
 	if !policy.Spec.Evicts() || policy.DeletionTimestamp != nil || !sets.any && known == nil {
 		return nil, nil
@@ -78,26 +80,56 @@ func (w *Writer) evictionsOf(ctx context.Context, policy *outriggerv1.RolloutPol
 	woken := w.woken[policy.UID]
 	isNew := func(set types.UID) bool { return !slices.Contains(woken, set) }
 	start := startOf(policy)
-	view, err := w.evictions.Evictions(ctx, start, func(view *protocol.EvictionView) bool {
+	view, fault, err := w.evictions.Evictions(ctx, start, func(view *protocol.EvictionView) bool {
 		// The run may wait for pods of other SidecarSets that are never evicted. The first outdated pods of a
 		// SidecarSet therefore wake the run.
 		return len(sets.outdated) > 0 && view.Remaining == 0 || slices.ContainsFunc(sets.outdated, isNew)
 	})
-	if err != nil || view == nil {
-		return known, err
+	status := known.DeepCopy()
+	switch {
+	case err == nil && view != nil:
+		w.woken[policy.UID] = sets.outdated
+		w.left[policy.UID] = view.Left
+		status = statusOf(policy, view, start.View.Pause)
+		if fault != "" {
+			status.Message = fault + "; " + view.Message
+		}
+	case fault != "":
+		if status == nil {
+			status = &outriggerv1.EvictionStatus{WorkflowID: workflowOf(policy)}
+		}
+		status.Message = fault
 	}
-	w.woken[policy.UID] = sets.outdated
-	w.left[policy.UID] = view.Left
+	if status != nil {
+		// The view is old while the run does not plan, or cannot be read.
+		status.Overdue = status.Overdue || overdue(policy, status.Since, now)
+	}
+	return status, err
+}
+
+// overdue reports whether the deadline of policy, which counts from since, has passed.
+func overdue(policy *outriggerv1.RolloutPolicy, since *metav1.Time, now time.Time) bool {
+	deadline := eviction.Deadline(policy.Spec.NotUpgradable.Deadline)
+	return deadline > 0 && since != nil && now.Sub(since.Time) >= deadline
+}
+
+func workflowOf(policy *outriggerv1.RolloutPolicy) string {
+	return protocol.EvictionWorkflowID(policy.Name, policy.UID)
+}
+
+// statusOf returns the status that shows view. known is the pause in the status of policy, or nil. The result
+// keeps known if the run has lost this pause.
+func statusOf(policy *outriggerv1.RolloutPolicy, view *protocol.EvictionView, known *protocol.Pause) *outriggerv1.EvictionStatus {
 	status := &outriggerv1.EvictionStatus{
-		WorkflowID: protocol.EvictionWorkflowID(policy.Name, policy.UID),
+		WorkflowID: workflowOf(policy),
 		Message:    view.Message, Remaining: int32(view.Remaining), Evicted: int32(view.Evicted), Overdue: view.Overdue, Failed: view.Failed,
 	}
 	if !view.Since.IsZero() {
 		status.Since = new(metav1.NewTime(view.Since.Truncate(time.Second)))
 	}
 	pause := view.Pause
-	if view.HasLost(start.View.Pause) {
-		pause = start.View.Pause
+	if view.HasLost(known) {
+		pause = known
 	}
 	if pause != nil {
 		status.Paused, status.PausedBy, status.PauseReason = true, pause.By, pause.Reason
@@ -105,7 +137,7 @@ func (w *Writer) evictionsOf(ctx context.Context, policy *outriggerv1.RolloutPol
 			status.PausedAt = new(metav1.NewTime(pause.At.Truncate(time.Second)))
 		}
 	}
-	return status, nil
+	return status
 }
 
 // appliedSets tells whether a policy applies to at least one SidecarSet, and names the SidecarSets whose

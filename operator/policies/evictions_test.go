@@ -20,14 +20,15 @@ import (
 // recorded returns the view of a run, and records the inputs of starts.
 type recorded struct {
 	view   *protocol.EvictionView
+	fault  string
 	err    error
 	starts []protocol.EvictionInput
 	woken  bool
 }
 
-func (r *recorded) Evictions(_ context.Context, start protocol.EvictionInput, wakes func(*protocol.EvictionView) bool) (*protocol.EvictionView, error) {
+func (r *recorded) Evictions(_ context.Context, start protocol.EvictionInput, wakes func(*protocol.EvictionView) bool) (view *protocol.EvictionView, fault string, err error) {
 	r.starts, r.woken = append(r.starts, start), r.view != nil && wakes(r.view)
-	return r.view, r.err
+	return r.view, r.fault, r.err
 }
 
 var since = time.Date(2026, 1, 5, 9, 0, 0, 0, time.UTC)
@@ -43,7 +44,7 @@ func (r *recorded) status(t *testing.T, policy *outriggerv1.RolloutPolicy, sets 
 	w := &Writer{evictions: r, left: map[types.UID][]string{}, woken: map[types.UID][]types.UID{}}
 	applied, err := applied(sets, []outriggerv1.RolloutPolicy{*policy})
 	require.NoError(t, err)
-	status, err := w.evictionsOf(t.Context(), policy, applied[policy.Name])
+	status, err := w.evictionsOf(t.Context(), policy, applied[policy.Name], since)
 	require.ErrorIs(t, err, r.err)
 	if r.view != nil {
 		assert.Equal(t, map[types.UID][]string{policy.UID: r.view.Left}, w.left)
@@ -92,6 +93,43 @@ func TestSpec13_5_ALostRunContinuesFromStatus(t *testing.T) {
 	assert.Equal(t, policy.Status.Evictions, r.status(t, policy, v1alpha1.SidecarSet{}))
 }
 
+func TestSpec13_5_StatusShowsTheFaultOfTheRun(t *testing.T) {
+	r := &recorded{fault: "activity PlanEvictions fails repeatedly: forbidden"}
+	policy := evicting()
+	want := &outriggerv1.EvictionStatus{WorkflowID: "eviction/edge/p1", Message: r.fault}
+	assert.Equal(t, want, r.status(t, policy, v1alpha1.SidecarSet{}), "the run has no view yet")
+
+	policy.Status.Evictions = &outriggerv1.EvictionStatus{WorkflowID: "eviction/edge/p1", Message: "old", Evicted: 2}
+	r.status(t, policy, v1alpha1.SidecarSet{})
+	assert.Equal(t, "old", policy.Status.Evictions.Message, "the policy belongs to the cache")
+
+	r.view = &protocol.EvictionView{Message: "5 pods have to be recreated", Remaining: 5}
+	want = &outriggerv1.EvictionStatus{WorkflowID: "eviction/edge/p1", Message: r.fault + "; 5 pods have to be recreated", Remaining: 5}
+	assert.Equal(t, want, r.status(t, policy, v1alpha1.SidecarSet{}))
+}
+
+func TestSpec13_4_TheDeadlineAlsoPassesWhileTheRunDoesNotPlan(t *testing.T) {
+	for name, c := range map[string]struct {
+		deadline string
+		since    time.Time
+		want     bool
+	}{
+		"passed":      {"2h", since.Add(-2 * time.Hour), true},
+		"not yet":     {"2h", since.Add(-time.Hour), false},
+		"no deadline": {"", since.Add(-2 * time.Hour), false},
+		"no pods":     {"2h", time.Time{}, false},
+	} {
+		policy := evicting()
+		policy.Spec.NotUpgradable.Deadline = c.deadline
+		r := &recorded{view: &protocol.EvictionView{Since: c.since}}
+		policy.Status.Evictions = r.status(t, policy, v1alpha1.SidecarSet{})
+		assert.Equal(t, c.want, policy.Status.Evictions.Overdue, name)
+		policy.Status.Evictions.Overdue = false
+		r.view, r.err = nil, errors.New("Temporal does not respond")
+		assert.Equal(t, c.want, r.status(t, policy, v1alpha1.SidecarSet{}).Overdue, name)
+	}
+}
+
 // A restored Temporal returns the run as it was before the pause. A resume is later than the pause in status. An
 // older worker does not report the time of the resume.
 func TestSpec13_5_ARestoredTemporalDoesNotEndAPause(t *testing.T) {
@@ -120,7 +158,7 @@ func TestSpec8_8_AnOutageKeepsTheNamesOfTheSidecarSetsWithoutEvictions(t *testin
 	policies, sets := []outriggerv1.RolloutPolicy{*evicting()}, []v1alpha1.SidecarSet{{ObjectMeta: metav1.ObjectMeta{Name: "logs"}}}
 	evicted := func() map[string]bool {
 		statuses := make([]outriggerv1.RolloutPolicyStatus, len(policies))
-		w.readEvictions(t.Context(), map[string]appliedSets{"edge": {any: true}}, policies, statuses)
+		w.readEvictions(t.Context(), map[string]appliedSets{"edge": {any: true}}, policies, statuses, since)
 		evicting, err := evictingSets(sets, policies, statuses, w.left)
 		require.NoError(t, err)
 		return evicting
@@ -154,7 +192,7 @@ func TestSpec13_5_TheFirstOutdatedPodsOfASidecarSetWakeTheRun(t *testing.T) {
 	r := &recorded{view: &protocol.EvictionView{Remaining: 1}}
 	w := &Writer{evictions: r, left: map[types.UID][]string{}, woken: map[types.UID][]types.UID{}}
 	woken := func(outdated ...types.UID) bool {
-		_, err := w.evictionsOf(t.Context(), evicting(), appliedSets{any: true, outdated: outdated})
+		_, err := w.evictionsOf(t.Context(), evicting(), appliedSets{any: true, outdated: outdated}, since)
 		require.ErrorIs(t, err, r.err)
 		return r.woken
 	}

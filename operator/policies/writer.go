@@ -117,7 +117,7 @@ func (w *Writer) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 	if err != nil {
 		return reconcile.Result{}, reconcile.TerminalError(err)
 	}
-	result := w.readEvictions(ctx, applied, policies.Items, statuses)
+	result := w.readEvictions(ctx, applied, policies.Items, statuses, time.Now())
 	evicting, err := evictingSets(sets.Items, policies.Items, statuses, w.left)
 	if err != nil {
 		return reconcile.Result{}, reconcile.TerminalError(err)
@@ -147,11 +147,11 @@ func (w *Writer) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 
 // readEvictions adds the evictions to the statuses of the policies that evict pods. If there is such a
 // policy, result requeues the request after evictionInterval.
-func (w *Writer) readEvictions(ctx context.Context, applied map[string]appliedSets, policies []outriggerv1.RolloutPolicy, statuses []outriggerv1.RolloutPolicyStatus) (result reconcile.Result) {
+func (w *Writer) readEvictions(ctx context.Context, applied map[string]appliedSets, policies []outriggerv1.RolloutPolicy, statuses []outriggerv1.RolloutPolicyStatus, now time.Time) (result reconcile.Result) {
 	w.forget(policies)
 	for i := range policies {
 		policy := &policies[i]
-		evictions, err := w.evictionsOf(ctx, policy, applied[policy.Name])
+		evictions, err := w.evictionsOf(ctx, policy, applied[policy.Name], now)
 		statuses[i].Evictions = evictions
 		if err != nil {
 			log.FromContext(ctx).Info("the evictions of a RolloutPolicy are not known", "policy", policy.Name, "cause", err.Error())

@@ -40,6 +40,8 @@ type Client struct {
 	identity  string
 	ui        string
 	tracer    trace.Tracer
+	// evictions contains the diagnosis of each run of evictions, by workflow id.
+	evictions map[string]*diagnosis
 }
 
 // Options are the options of a Client.
@@ -67,6 +69,7 @@ func NewClient(client sdk.Client, o Options, metrics *Metrics) *Client {
 		identity:   cmp.Or(o.Temporal.Identity, o.Name),
 		ui:         o.UI,
 		tracer:     o.Temporal.SpanTracer(),
+		evictions:  map[string]*diagnosis{},
 	}
 }
 
@@ -171,11 +174,16 @@ func (c *Client) NewestRun(ctx context.Context, set protocol.SetReference) (*Run
 	if err != nil {
 		return nil, fmt.Errorf("read the run of SidecarSet %s: %w", set.Name, err)
 	}
-	found.Task, found.Activities = description.GetPendingWorkflowTask(), description.GetPendingActivities()
-	for _, activity := range found.Activities {
+	c.addPending(found, description)
+	return found, nil
+}
+
+// addPending adds the pending tasks of description to r.
+func (c *Client) addPending(r *Run, description *workflowservice.DescribeWorkflowExecutionResponse) {
+	r.Task, r.Activities = description.GetPendingWorkflowTask(), description.GetPendingActivities()
+	for _, activity := range r.Activities {
 		converter.DecodeCommonFailureAttributes(c.converter, activity.GetLastFailure())
 	}
-	return found, nil
 }
 
 // RejectedWrites returns a fault if all writes of the newest batch in the history of a run were

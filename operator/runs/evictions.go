@@ -3,6 +3,8 @@ package runs
 import (
 	"context"
 	"fmt"
+	"maps"
+	"time"
 
 	"go.temporal.io/api/common/v1"
 	"go.temporal.io/api/enums/v1"
@@ -15,46 +17,89 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
+// diagnosisTTL is the time after which the diagnosis of a run of evictions is dropped if the operator does not
+// read the run, for example because the policy was deleted.
+const diagnosisTTL = time.Hour
+
+// diagnosis is the last known fault of a run of evictions, which was read at the time at.
+type diagnosis struct {
+	tasks TaskAges
+	fault Fault
+	at    time.Time
+}
+
 // Evictions starts the workflow that evicts the pods of a RolloutPolicy, unless the workflow is running.
-// Evictions returns the newest view of the workflow, or nil if the workflow has no view yet. start names
-// the policy, and is the input of a new workflow. Evictions wakes a running workflow if wakes returns true
-// for the view of the workflow. Evictions pauses a running workflow again if the workflow has lost the pause
-// of start.
-func (c *Client) Evictions(ctx context.Context, start protocol.EvictionInput, wakes func(*protocol.EvictionView) bool) (*protocol.EvictionView, error) {
+// Evictions returns the newest view of the workflow, or nil if the workflow has no view yet. fault is the
+// message of the fault that stops the workflow, or "". start names the policy, and is the input of a new
+// workflow. Evictions wakes a running workflow if wakes returns true for the view of the workflow. Evictions
+// pauses a running workflow again if the workflow has lost the pause of start.
+//
+// Only one goroutine may call Evictions at a time.
+func (c *Client) Evictions(ctx context.Context, start protocol.EvictionInput, wakes func(*protocol.EvictionView) bool) (view *protocol.EvictionView, fault string, err error) {
 	if c.Unreachable() {
 		// Without this check, the policies would wait one after another for the timeout of a call.
-		return nil, fmt.Errorf("ask for the evictions of RolloutPolicy %s: Temporal does not respond", start.Policy.Name)
+		return nil, "", fmt.Errorf("ask for the evictions of RolloutPolicy %s: Temporal does not respond", start.Policy.Name)
 	}
 	id := protocol.EvictionWorkflowID(start.Policy.Name, start.Policy.UID)
 	run := &common.WorkflowExecution{WorkflowId: id}
 	description, err := call(ctx, c.connection, "DescribeWorkflowExecution", c.client.WorkflowService().DescribeWorkflowExecution,
 		&workflowservice.DescribeWorkflowExecutionRequest{Namespace: c.namespace, Execution: run})
 	if err != nil && !is[*serviceerror.NotFound](err) {
-		return nil, fmt.Errorf("ask for the evictions of RolloutPolicy %s: %w", start.Policy.Name, err)
+		return nil, "", fmt.Errorf("ask for the evictions of RolloutPolicy %s: %w", start.Policy.Name, err)
 	}
 	info := description.GetWorkflowExecutionInfo()
 	if info.GetStatus() != enums.WORKFLOW_EXECUTION_STATUS_RUNNING {
-		return nil, c.startEvictions(ctx, id, start)
+		return nil, "", c.startEvictions(ctx, id, start)
 	}
-	var view *protocol.EvictionView
 	if err := c.converter.FromPayload(info.GetMemo().GetFields()[protocol.EvictionMemo], &view); err != nil {
-		return nil, fmt.Errorf("read the memo %s of workflow %s: %w", protocol.EvictionMemo, id, err)
+		return nil, "", fmt.Errorf("read the memo %s of workflow %s: %w", protocol.EvictionMemo, id, err)
 	}
-	if view != nil && view.HasLost(start.View.Pause) {
+	if view != nil {
+		if err := c.signalEvictions(ctx, run, start, view, wakes); err != nil {
+			return nil, "", err
+		}
+	}
+	if fault, err = c.evictionFault(ctx, id, description); err != nil {
+		return nil, "", fmt.Errorf("diagnose the evictions of RolloutPolicy %s: %w", start.Policy.Name, err)
+	}
+	return view, fault, nil
+}
+
+func (c *Client) signalEvictions(ctx context.Context, run *common.WorkflowExecution, start protocol.EvictionInput, view *protocol.EvictionView, wakes func(*protocol.EvictionView) bool) error {
+	if view.HasLost(start.View.Pause) {
 		pause, err := c.converter.ToPayloads(start.View.Pause)
 		if err != nil {
-			return nil, fmt.Errorf("encode the pause of workflow %s: %w", id, err)
+			return fmt.Errorf("encode the pause of workflow %s: %w", run.WorkflowId, err)
 		}
 		if _, err := c.signal(ctx, run, protocol.PauseSignal, pause); err != nil {
-			return nil, fmt.Errorf("pause the evictions of RolloutPolicy %s: %w", start.Policy.Name, err)
+			return fmt.Errorf("pause the evictions of RolloutPolicy %s: %w", start.Policy.Name, err)
 		}
 	}
-	if view != nil && wakes(view) {
+	if wakes(view) {
 		if _, err := c.signal(ctx, run, protocol.WakeSignal, nil); err != nil {
-			return nil, fmt.Errorf("wake the evictions of RolloutPolicy %s: %w", start.Policy.Name, err)
+			return fmt.Errorf("wake the evictions of RolloutPolicy %s: %w", start.Policy.Name, err)
 		}
 	}
-	return view, nil
+	return nil
+}
+
+// evictionFault returns the message of the fault that stops an open run of evictions, or "".
+func (c *Client) evictionFault(ctx context.Context, id string, description *workflowservice.DescribeWorkflowExecutionResponse) (string, error) {
+	now := c.clock.Now()
+	maps.DeleteFunc(c.evictions, func(_ string, known *diagnosis) bool { return now.Sub(known.at) > diagnosisTTL })
+	known := c.evictions[id]
+	if known == nil {
+		known = &diagnosis{}
+		c.evictions[id] = known
+	}
+	known.at = now
+	run := &Run{WorkflowID: id, pinned: pinnedVersion(description.GetWorkflowExecutionInfo().GetVersioningInfo())}
+	c.addPending(run, description)
+	found, sure, err := c.Diagnose(ctx, run, &known.tasks, known.fault)
+	if err == nil && sure {
+		known.fault = found
+	}
+	return known.fault.Message, err
 }
 
 func (c *Client) startEvictions(ctx context.Context, id string, start protocol.EvictionInput) error {

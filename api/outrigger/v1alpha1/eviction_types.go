@@ -42,7 +42,8 @@ func (s *RolloutPolicySpec) Evicts() bool {
 type EvictionStatus struct {
 	// WorkflowID is the id of the workflow that evicts the pods.
 	WorkflowID string `json:"workflowID"`
-	// Message describes the remaining pods, and why they wait.
+	// Message describes the remaining pods, and why they wait. If a fault stops the run, Message begins with
+	// the fault.
 	Message string `json:"message,omitempty"`
 	// Remaining is the number of pods that still have to be recreated.
 	Remaining int32 `json:"remaining"`

@@ -1,0 +1,71 @@
+package runs
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/common/v1"
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/converter"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/outrigger/outrigger/api/protocol"
+)
+
+// describing returns a fixed description of each run.
+type describing struct {
+	workflowservice.UnimplementedWorkflowServiceServer
+	description *workflowservice.DescribeWorkflowExecutionResponse
+}
+
+func (d *describing) DescribeWorkflowExecution(context.Context, *workflowservice.DescribeWorkflowExecutionRequest) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	return d.description, nil
+}
+
+func TestSpec13_5_TheFaultOfARunOfEvictionsIsKnown(t *testing.T) {
+	failing := "activity NextBatch fails repeatedly: no (it is retried; see the logs of the workers)"
+	memo, err := converter.GetDefaultDataConverter().ToPayload(protocol.EvictionView{Message: "5 pods have to be recreated"})
+	require.NoError(t, err)
+	frontend, clock := &describing{}, clocktesting.NewFakeClock(time.Unix(1000, 0))
+	c := newClientOf(t, frontend, clock)
+	for _, step := range []struct {
+		name     string
+		activity *workflow.PendingActivityInfo
+		task     *workflow.PendingWorkflowTaskInfo
+		viewed   bool
+		want     string
+	}{
+		{"a first attempt", pending(started, 1, false), nil, false, ""},
+		{"an activity that fails", pending(scheduled, 3, true), nil, false, failing},
+		{"an attempt in progress", pending(started, 4, false), nil, true, failing},
+		{"an activity that is paused", pending(enums.PENDING_ACTIVITY_STATE_PAUSED, 1, false), nil, true,
+			"activity NextBatch is paused in Temporal (unpause it: temporal activity unpause -n sidecars -w eviction/edge/p1 --activity-id 1)"},
+		{"the next activity", pending(started, 1, false), nil, true, ""},
+		{"a workflow task that fails", nil, &workflow.PendingWorkflowTaskInfo{Attempt: 3}, true,
+			"the workflow task of the run fails repeatedly (it is retried; see the logs of the workers)"},
+	} {
+		info := &workflow.WorkflowExecutionInfo{Status: opened}
+		if step.viewed {
+			info.Memo = &common.Memo{Fields: map[string]*common.Payload{protocol.EvictionMemo: memo}}
+		}
+		frontend.description = &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: info, PendingWorkflowTask: step.task}
+		if step.activity != nil {
+			frontend.description.PendingActivities = []*workflow.PendingActivityInfo{step.activity}
+		}
+		start := protocol.EvictionInput{Policy: protocol.PolicyReference{Name: "edge", UID: "p1"}}
+		view, fault, err := c.Evictions(t.Context(), start, func(*protocol.EvictionView) bool { return false })
+		require.NoError(t, err, step.name)
+		assert.Equal(t, step.viewed, view != nil, step.name)
+		assert.Equal(t, step.want, fault, step.name)
+	}
+
+	clock.Step(diagnosisTTL + time.Second)
+	_, _, err = c.Evictions(t.Context(), protocol.EvictionInput{Policy: protocol.PolicyReference{Name: "other"}}, func(*protocol.EvictionView) bool { return false })
+	require.NoError(t, err)
+	assert.Len(t, c.evictions, 1, "the diagnosis of a deleted policy is dropped")
+}
