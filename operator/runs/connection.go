@@ -18,6 +18,10 @@ import (
 // callTimeout limits each call to Temporal.
 const callTimeout = 3 * time.Second
 
+// listCall is the call that lists runs. Temporal has a separate, low limit for this call, so a throttled
+// listCall delays no other calls.
+const listCall = "ListWorkflowExecutions"
+
 // connection makes calls to Temporal, and records whether Temporal accepts rollouts.
 type connection struct {
 	endpoint
@@ -191,7 +195,11 @@ func callNow[Request, Response any](ctx context.Context, c *connection, name str
 	defer cancel()
 	response, err := do(short, request)
 	c.metrics.calls.WithLabelValues(name, resultOf(err)).Inc()
-	if ctx.Err() == nil {
+	switch {
+	case ctx.Err() != nil:
+	case name == listCall && IsThrottled(err):
+		c.recordAnswer(nil)
+	default:
 		c.recordAnswer(err)
 	}
 	return response, err

@@ -143,9 +143,11 @@ type diagnoser struct {
 	// mu guards queues, which caches descriptions of task queues.
 	mu     sync.Mutex
 	queues map[queueKey]taskQueue
-	// completed is the run that Workers queries. selectedAt is the time at which completed was selected.
+	// completed is the run that Workers queries. selectedAt is the time of the last search for such a run, and
+	// selectErr is the error of the search.
 	completed  *common.WorkflowExecution
 	selectedAt time.Time
+	selectErr  error
 }
 
 // Diagnose returns the fault of the workers that an open run shows. before is the last known

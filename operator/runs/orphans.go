@@ -130,7 +130,7 @@ func (o *Orphans) collect(ctx context.Context) time.Duration {
 		Query: fmt.Sprintf("WorkflowType='%s' AND ExecutionStatus='Running' AND TaskQueue='%s'", protocol.RolloutWorkflow, o.client.taskQueue),
 	}
 	for {
-		answer, err := call(ctx, o.client.connection, "ListWorkflowExecutions", o.client.client.WorkflowService().ListWorkflowExecutions, request)
+		answer, err := call(ctx, o.client.connection, listCall, o.client.client.WorkflowService().ListWorkflowExecutions, request)
 		if err != nil {
 			o.client.log.Info("cannot list open runs; trying again", "cause", err.Error())
 			return collectRetry

@@ -1,9 +1,11 @@
 package runs
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 	"go.temporal.io/sdk/testsuite"
 	"google.golang.org/grpc"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/dev/devserver"
@@ -130,4 +133,37 @@ func TestSpec8_AThrottledUpdateIsDistinguishedFromMissingWorkers(t *testing.T) {
 	_, err = rollouts.Update(t.Context(), set, protocol.PauseUpdate, "id", protocol.Pause{})
 	require.ErrorIs(t, err, ErrUnanswered)
 	require.LessOrEqual(t, rollouts.Throttled(), time.Duration(0))
+}
+
+// throttlingLists rejects the calls that list runs, and counts these calls.
+type throttlingLists struct {
+	workflowservice.UnimplementedWorkflowServiceServer
+	lists atomic.Int32
+}
+
+func (l *throttlingLists) ListWorkflowExecutions(context.Context, *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+	l.lists.Add(1)
+	return nil, serviceerror.ToStatus(serviceerror.NewResourceExhausted(enums.RESOURCE_EXHAUSTED_CAUSE_RPS_LIMIT, "limit exceeded")).Err()
+}
+
+func (l *throttlingLists) SignalWorkflowExecution(context.Context, *workflowservice.SignalWorkflowExecutionRequest) (*workflowservice.SignalWorkflowExecutionResponse, error) {
+	return &workflowservice.SignalWorkflowExecutionResponse{}, nil
+}
+
+func TestSpec8_5_AThrottledListDelaysNoOtherCall(t *testing.T) {
+	frontend, clock := &throttlingLists{}, clocktesting.NewFakeClock(time.Now())
+	rollouts := newClientOf(t, frontend, clock)
+	for range 3 {
+		_, err := rollouts.Workers(t.Context())
+		require.True(t, IsThrottled(err), err)
+		require.LessOrEqual(t, rollouts.Throttled(), time.Duration(0))
+	}
+	assert.Equal(t, int32(1), frontend.lists.Load())
+	delivered, err := rollouts.Signal(t.Context(), protocol.SetReference{Name: "one", UID: "1"}, protocol.WakeSignal, nil)
+	require.NoError(t, err)
+	assert.True(t, delivered)
+	clock.Step(selectInterval)
+	_, err = rollouts.Workers(t.Context())
+	require.True(t, IsThrottled(err), err)
+	assert.Equal(t, int32(2), frontend.lists.Load())
 }

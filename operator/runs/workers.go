@@ -23,11 +23,14 @@ const selectInterval = 10 * time.Second
 func (d *diagnoser) Workers(ctx context.Context) (Fault, error) {
 	reader := runReader{d.connection}
 	if d.completed == nil && d.clock.Since(d.selectedAt) >= selectInterval {
-		run, err := temporal.CompletedRun(ctx, reader, d.namespace, d.taskQueue)
-		if err != nil {
-			return Fault{}, err
+		d.completed, d.selectErr = temporal.CompletedRun(ctx, reader, d.namespace, d.taskQueue)
+		// After an outage of Temporal, the next call searches again immediately.
+		if !temporal.IsUnreachable(d.selectErr) {
+			d.selectedAt = d.clock.Now()
 		}
-		d.completed, d.selectedAt = run, d.clock.Now()
+	}
+	if d.selectErr != nil {
+		return Fault{}, d.selectErr
 	}
 	silent := false
 	if d.completed != nil {
@@ -56,7 +59,7 @@ func (d *diagnoser) Workers(ctx context.Context) (Fault, error) {
 type runReader struct{ connection *connection }
 
 func (r runReader) ListWorkflowExecutions(ctx context.Context, request *workflowservice.ListWorkflowExecutionsRequest, _ ...grpc.CallOption) (*workflowservice.ListWorkflowExecutionsResponse, error) {
-	return call(ctx, r.connection, "ListWorkflowExecutions", r.connection.client.WorkflowService().ListWorkflowExecutions, request)
+	return call(ctx, r.connection, listCall, r.connection.client.WorkflowService().ListWorkflowExecutions, request)
 }
 
 func (r runReader) DescribeWorkflowExecution(ctx context.Context, request *workflowservice.DescribeWorkflowExecutionRequest, _ ...grpc.CallOption) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
