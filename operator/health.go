@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -94,6 +95,10 @@ func (h *health) check(ctx context.Context) time.Duration {
 	}
 	err := h.workersErr
 	found, known := h.judge(workers, err, h.runs.AwaitProbe(ctx), h.clock.Now())
+	if !known {
+		// Temporal responds to the probe. The zero value of found replaces the report of an outage.
+		known = h.reportsOutage(ctx)
+	}
 	if found != workers || temporal.IsUnreachable(err) || temporal.IsNotFound(err) {
 		h.checkedAt = time.Time{} // The workers may still reconnect, so the next check queries the workers again.
 	}
@@ -116,8 +121,21 @@ func (h *health) due(found runs.Fault) bool {
 	return h.reported == nil || *h.reported != found || h.clock.Since(h.reportedAt) >= repeatInterval
 }
 
+// reportsOutage reports whether the Lease contains the report of an outage of Temporal. The former leader may
+// have written this report.
+func (h *health) reportsOutage(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	lease := h.lease.DeepCopy()
+	if err := h.client.Get(ctx, client.ObjectKeyFromObject(lease), lease); err != nil {
+		return false // the next check reads the Lease again
+	}
+	return strings.HasPrefix(lease.Annotations[v1alpha1.FaultAnnotation], v1alpha1.ReasonTemporalUnavailable+": ")
+}
+
 // judge returns the fault to report. unavailable is the result of the probe of Temporal. If known is
-// false, the last report stays, because the query of the workers failed with err.
+// false, Temporal responds to the probe, but the query of the workers failed with err. In this case, the last
+// report stays, unless this report is an outage of Temporal.
 func (h *health) judge(workers runs.Fault, err, unavailable error, now time.Time) (found runs.Fault, known bool) {
 	switch {
 	case unavailable != nil && !runs.IsThrottled(unavailable):

@@ -7,10 +7,16 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/kube"
 	"github.com/outrigger/outrigger/operator/runs"
 )
 
@@ -46,5 +52,28 @@ func TestSpec8_10_AQueryThatFailsIsNoReport(t *testing.T) {
 		found, known := h.judge(c.workers, c.err, c.unavailable, now.Add(c.after))
 		assert.Equal(t, c.want, found, c.name)
 		assert.Equal(t, c.known, known, c.name)
+	}
+}
+
+// The former leader may have reported an outage of Temporal. The frontend responds again, but Temporal cannot
+// list runs.
+func TestSpec8_10_AReportedOutageEndsOnceTheProbeSucceeds(t *testing.T) {
+	for fault, kept := range map[string]bool{
+		v1alpha1.ReasonTemporalUnavailable + ": Temporal does not respond": false,
+		v1alpha1.ReasonWorkerUnavailable + ": no worker polls":             true,
+	} {
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "kruise-system", Name: name, Annotations: map[string]string{v1alpha1.FaultAnnotation: fault},
+		}}
+		scheme, err := kube.NewScheme()
+		require.NoError(t, err)
+		direct := fake.NewClientBuilder().WithScheme(scheme).WithObjects(lease).Build()
+		var o Options
+		o.SystemNamespace = lease.Namespace
+		h := newHealth(direct, newSlowEnv(t).runStep.client, o)
+		h.check(t.Context())
+		require.NoError(t, direct.Get(t.Context(), client.ObjectKeyFromObject(lease), lease))
+		_, found := lease.Annotations[v1alpha1.FaultAnnotation]
+		assert.Equal(t, kept, found, fault)
 	}
 }

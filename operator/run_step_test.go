@@ -95,6 +95,10 @@ func (s *slowTemporal) DescribeNamespace(context.Context, *workflowservice.Descr
 	return nil, serviceerror.NewInvalidArgument("no")
 }
 
+func (s *slowTemporal) ListWorkflowExecutions(context.Context, *workflowservice.ListWorkflowExecutionsRequest, ...grpc.CallOption) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+	return nil, serviceerror.NewInternal("no visibility")
+}
+
 func (s *slowTemporal) DescribeTaskQueue(context.Context, *workflowservice.DescribeTaskQueueRequest, ...grpc.CallOption) (*workflowservice.DescribeTaskQueueResponse, error) {
 	return &workflowservice.DescribeTaskQueueResponse{}, nil
 }
