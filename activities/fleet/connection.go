@@ -111,5 +111,8 @@ func (r *Reporter) tell(ctx context.Context, sets []*v1alpha1.SidecarSet) {
 		if err != nil {
 			r.Log.V(1).Info("cannot wake the run; it plans again within five minutes", "sidecarset", set.Name, "cause", err.Error())
 		}
+		if temporal.IsUnreachable(err) {
+			return // each further call would wait for callTimeout
+		}
 	}
 }

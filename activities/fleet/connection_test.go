@@ -73,3 +73,24 @@ func TestSpec12_9_AMemberRecordsTheStateOfItsConnection(t *testing.T) {
 	r.check(t.Context())
 	assert.Contains(t, r.Connection.Fault(), "permission denied")
 }
+
+// With many SidecarSets, a timeout for each of them would delay the next report for minutes.
+func TestSpec12_9_AMemberWhoseTemporalDoesNotRespondWakesNoFurtherRun(t *testing.T) {
+	for name, c := range map[string]struct {
+		err   error
+		woken int
+	}{
+		"unavailable": {serviceerror.NewUnavailable("connection refused"), 1},
+		"late":        {context.DeadlineExceeded, 1},
+		"no run":      {serviceerror.NewNotFound("no run"), 2},
+	} {
+		cluster := newCluster(t)
+		r := &Reporter{Member: cluster.Member, Cache: cluster.Live, Log: logr.Discard(), Connection: NewConnection(prometheus.NewRegistry())}
+		r.Connection.record(serviceerror.NewPermissionDenied("no", "no"))
+		cluster.local.On("SignalWorkflow", mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything).Return(c.err)
+		sets, err := r.completed(t.Context())
+		require.NoError(t, err)
+		r.tell(t.Context(), append(sets, sets...))
+		assert.Len(t, cluster.local.Calls, c.woken, name)
+	}
+}
