@@ -32,14 +32,13 @@ type definitionCheck struct {
 	kept                   atomic.Bool
 }
 
-// Start implements manager.Runnable. If the operator has no permission to read the definition,
-// Start assumes that the definition keeps all fields, as the shipped definition does.
+// Start implements manager.Runnable. While the operator has no permission to read the definition, Start
+// assumes that the definition keeps all fields, as the shipped definition does.
 func (d *definitionCheck) Start(ctx context.Context) error {
 	for {
 		switch definition, err := crd.Get(ctx, d.reader); {
 		case apierrors.IsForbidden(err):
 			d.kept.Store(true)
-			return nil
 		case err != nil:
 			log.FromContext(ctx).V(1).Info("cannot tell whether the definition of SidecarSets keeps all fields", "cause", err.Error())
 		default:

@@ -3,10 +3,10 @@ package operator
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -87,11 +87,23 @@ func TestADefinitionThatMayNotBeReadDelaysNoReconcile(t *testing.T) {
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "customresourcedefinitions"}, crd.Name, errors.New("no"))
-	check := &definitionCheck{interval: time.Millisecond, reader: fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
-		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
-			return forbidden
+	var permitted atomic.Bool
+	reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(losing()).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+			if !permitted.Load() {
+				return forbidden
+			}
+			return c.Get(ctx, key, into, options...)
 		},
-	}).Build()}
-	require.NoError(t, check.Start(t.Context()))
-	assert.NoError(t, check.losesFields())
+	}).Build()
+	check := &definitionCheck{interval: time.Hour, keptInterval: time.Millisecond, reader: reader}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- check.Start(ctx) }()
+	require.Eventually(t, func() bool { return check.losesFields() == nil }, soon, time.Millisecond)
+
+	permitted.Store(true)
+	require.Eventually(t, func() bool { return errors.Is(check.losesFields(), errLosesFields) }, soon, time.Millisecond)
+	cancel()
+	require.NoError(t, <-ended)
 }
