@@ -3,6 +3,8 @@ package fleet
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -45,6 +47,7 @@ type Reporter struct {
 
 	Connection *Connection
 
+	// reported contains the last report about each SidecarSet.
 	reported map[types.UID]report
 	down     bool
 	// failed is set if a report in this iteration of Run failed. checkedAt is the time of the last check of the
@@ -132,7 +135,11 @@ func (r *Reporter) completed(ctx context.Context) (sets []*v1alpha1.SidecarSet, 
 	return sets, nil
 }
 
+// reportAll reports the content of sets, and forgets the reports about other SidecarSets.
 func (r *Reporter) reportAll(ctx context.Context, sets []*v1alpha1.SidecarSet) error {
+	maps.DeleteFunc(r.reported, func(uid types.UID, _ report) bool {
+		return !slices.ContainsFunc(sets, func(set *v1alpha1.SidecarSet) bool { return set.UID == uid })
+	})
 	for _, set := range sets {
 		if err := r.report(ctx, set); err != nil {
 			return err

@@ -2,6 +2,8 @@ package fleet
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -80,6 +82,19 @@ func TestSpec12_3_AMemberReportsOnlyWhatTheFleetDoesNotKnow(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorContains(t, r.reportAll(t.Context(), sets), "read the cluster in workflow fleet/envoy")
 	assert.Contains(t, r.Connection.Fault(), "see the log of the worker")
+}
+
+func TestTheReportOfADeletedSidecarSetIsForgotten(t *testing.T) {
+	c := newCluster(t)
+	sets, err := (&Reporter{Member: c.Member, Cache: c.Live}).completed(t.Context())
+	require.NoError(t, err)
+	r := &Reporter{Member: c.Member, reported: map[types.UID]report{"deleted": {}}}
+	c.fleet.On("QueryWorkflowWithOptions", mock.Anything, mock.Anything).Return(func(context.Context, *sdk.QueryWorkflowWithOptionsRequest) (*sdk.QueryWorkflowWithOptionsResponse, error) {
+		payloads, err := converter.GetDefaultDataConverter().ToPayloads(&protocol.FleetCluster{Hash: c.hash, State: protocol.ClusterPending})
+		return &sdk.QueryWorkflowWithOptionsResponse{QueryResult: sdk.NewValue(payloads)}, err
+	})
+	require.NoError(t, r.reportAll(t.Context(), sets))
+	assert.Equal(t, []types.UID{"1"}, slices.Collect(maps.Keys(r.reported)))
 }
 
 // The fleet skips a member that does not respond. A skipped member gets no permit until the member reports
