@@ -69,7 +69,7 @@ func (a *Activities) Watch(ctx context.Context, informers cache.Cache) error {
 			}
 		}),
 		&v1alpha1.SidecarSet{}: toolscache.ResourceEventHandlerFuncs{
-			AddFunc:    a.setChanged,
+			AddFunc:    a.setAdded,
 			UpdateFunc: a.setUpdated,
 			DeleteFunc: a.setDeleted,
 		},
@@ -100,13 +100,21 @@ func (a *Activities) setChanged(o any) {
 	a.Changes.wake(set.Name)
 }
 
+// setAdded also adds the SidecarSet to the cluster-wide limit.
+func (a *Activities) setAdded(o any) {
+	if set, ok := o.(*v1alpha1.SidecarSet); ok {
+		a.Limit.add(set.Name)
+	}
+	a.setChanged(o)
+}
+
 // setUpdated also marks the count of the cluster-wide limit as outdated if GoodRevisions or ResizableHashes
 // have changed. These fields of status decide which unavailable pods count (SPEC 7.5.5).
 func (a *Activities) setUpdated(before, after any) {
 	was, ok := before.(*v1alpha1.SidecarSet)
 	is, same := after.(*v1alpha1.SidecarSet)
 	if ok && same && (!slices.Equal(was.Status.GoodRevisions, is.Status.GoodRevisions) || !slices.Equal(was.Status.ResizableHashes, is.Status.ResizableHashes)) {
-		a.Limit.mark(is.Name)
+		a.Limit.add(is.Name)
 	}
 	a.setChanged(after)
 }

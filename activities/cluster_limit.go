@@ -116,17 +116,29 @@ func (f *ClusterLimit) within(ctx context.Context) (context.Context, context.Can
 }
 
 // mark records that the count of each SidecarSet in sets is outdated, because pods of the SidecarSet have
-// changed in the cache.
+// changed in the cache. mark ignores names without a share, because the annotation of a pod may contain any
+// name.
 func (f *ClusterLimit) mark(sets ...string) {
 	if f == nil {
 		return
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.term == nil {
+	for _, set := range sets {
+		if share := f.sets[set]; share != nil {
+			share.outdated = true
+		}
+	}
+}
+
+// add adds an existing SidecarSet, and records that the count of the SidecarSet is outdated.
+func (f *ClusterLimit) add(set string) {
+	if f == nil {
 		return
 	}
-	for _, set := range sets {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.term != nil {
 		f.share(set).outdated = true
 	}
 }

@@ -3,7 +3,9 @@ package activities
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -221,7 +223,7 @@ func TestSpec7_5_5_TheEndOfARolloutFreesTheSlotsOfItsPods(t *testing.T) {
 	})
 	cluster.sync()
 	f, other := cluster.withClusterLimit(1), cluster.batch()
-	f.mark(set.Name)
+	f.add(set.Name)
 	cluster.countShares(t.Context(), 0)
 	require.Zero(t, f.request(other, named("other"), 0, 1))
 
@@ -261,6 +263,18 @@ func TestSpec7_5_PodsOfADeletedSetKeepTheirSlotsUntilTheyAreReady(t *testing.T) 
 	cluster.countShares(t.Context(), 0)
 	assert.Equal(t, 1, f.request(other, named("other"), 0, 1))
 	assert.NotContains(t, f.sets, set.Name)
+}
+
+// The annotation of a pod may name SidecarSets that do not exist.
+func TestSpec7_5_InventedNamesInPodsTakeNoMemory(t *testing.T) {
+	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1))
+	f := cluster.withClusterLimit(1)
+	known := slices.Collect(maps.Keys(f.sets))
+	f.mark("invented")
+	assert.ElementsMatch(t, known, slices.Collect(maps.Keys(f.sets)))
+	cluster.setAdded(named("new"))
+	require.Contains(t, f.sets, "new")
+	assert.True(t, f.sets["new"].outdated)
 }
 
 func TestSpec7_5_OnlyTheWorkerThatLeadsUpgradesPods(t *testing.T) {
