@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -137,9 +136,11 @@ func (r *Reporter) completed(ctx context.Context) (sets []*v1alpha1.SidecarSet, 
 
 // reportAll reports the content of sets, and forgets the reports about other SidecarSets.
 func (r *Reporter) reportAll(ctx context.Context, sets []*v1alpha1.SidecarSet) error {
-	maps.DeleteFunc(r.reported, func(uid types.UID, _ report) bool {
-		return !slices.ContainsFunc(sets, func(set *v1alpha1.SidecarSet) bool { return set.UID == uid })
-	})
+	listed := make(map[types.UID]bool, len(sets))
+	for _, set := range sets {
+		listed[set.UID] = true
+	}
+	maps.DeleteFunc(r.reported, func(uid types.UID, _ report) bool { return !listed[uid] })
 	for _, set := range sets {
 		if err := r.report(ctx, set); err != nil {
 			return err
