@@ -42,13 +42,19 @@ func (a *Activities) budgets(ctx context.Context, population []rollout.Pod) (*ro
 	return rollout.NewBudgets(all, pods), nil
 }
 
-// planPods plans a rollout with all limits of the stage current.
-func (a *Activities) planPods(ctx context.Context, set *v1alpha1.SidecarSet, population []rollout.Pod, rejected map[protocol.PodReference]bool, current *protocol.Stage) (rollout.Plan, error) {
-	cluster, err := a.limitsOf(ctx, population, current)
-	if err != nil {
-		return rollout.Plan{}, fmt.Errorf("SidecarSet %s: %w", set.Name, err)
+// planPods plans a rollout with all limits of the stage current, and returns the failure of the rollout, if any.
+// While the data of a limit cannot be read, planPods returns an error, because no pod may be upgraded. A failure
+// takes precedence over this error, because a failure depends on no limit.
+func (a *Activities) planPods(ctx context.Context, set *v1alpha1.SidecarSet, population []rollout.Pod, rejected map[protocol.PodReference]bool, current *protocol.Stage) (plan rollout.Plan, failure *protocol.Failure, err error) {
+	cluster, unread := a.limitsOf(ctx, population, current)
+	if plan, err = rollout.NextInCluster(set, population, rejected, current, cluster); err != nil {
+		return plan, nil, err
 	}
-	return rollout.NextInCluster(set, population, rejected, current, cluster)
+	failure, err = rollout.Failure(set, population, &plan, current)
+	if err == nil && failure == nil && unread != nil {
+		err = fmt.Errorf("SidecarSet %s: %w", set.Name, unread)
+	}
+	return plan, failure, err
 }
 
 // limitsOf reads the data on which the limits of a stage depend. For a stage without such limits, limitsOf

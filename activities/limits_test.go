@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/revision"
 )
 
 func onNode(name string) func(*corev1.Pod) {
@@ -121,4 +124,62 @@ func TestSpec11_11_NoPodIsUpgradedWhileBudgetsCannotBeRead(t *testing.T) {
 	_, err := cluster.refills(b)
 	require.EqualError(t, err, "SidecarSet logs: list PodDisruptionBudgets: forbidden (apply config/rbac if the permission is missing)")
 	assert.Equal(t, map[string]string{"a": "side:v1"}, cluster.images())
+}
+
+// The quarantine is recorded while the data of a limit cannot be read, and only the writes wait.
+func TestSpec11_12_AFailureNeedsNoDataOfTheLimits(t *testing.T) {
+	unreadable := interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+		switch list.(type) {
+		case *metav1.PartialObjectMetadataList, *policyv1.PodDisruptionBudgetList:
+			return errors.New("forbidden")
+		}
+		return c.List(ctx, list, options...)
+	}}
+	failing := webPod("a", upgraded, converging, func(pod *corev1.Pod) {
+		pod.Status.ContainerStatuses[0].State.Waiting = &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}
+	})
+	former := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "kruise-system", Name: "logs-1", Labels: map[string]string{v1alpha1.SidecarSetNameLabel: "logs"},
+	}}
+	var err error
+	former.Data.Raw, err = revision.Content(&webSet(9).Spec)
+	require.NoError(t, err)
+	for name, limit := range map[string]protocol.Step{
+		"domains": {Domains: &protocol.Domains{TopologyKey: corev1.LabelTopologyZone, MaxUnavailable: 1}},
+		"budgets": {RespectBudgets: true},
+	} {
+		for cause, change := range map[string]func(*protocol.Stage){
+			"ann aborted the rollout of generation 2": func(s *protocol.Stage) { s.Aborted = &protocol.Approval{By: "ann"} },
+			"1 pod failed after the upgrade":          func(s *protocol.Stage) { s.Step.MaxFailed = new(intstr.FromInt32(0)) },
+		} {
+			t.Run(name+": "+cause, func(t *testing.T) {
+				set := webSet(9)
+				set.Status.GoodRevisions = []v1alpha1.GoodRevision{{Revision: former.Name, Hash: "former", ResourceVersion: "1"}}
+				cluster := newTestCluster(t, unreadable, set, failing.DeepCopy(), webPod("b"))
+				require.NoError(t, cluster.Live.(client.Client).Create(t.Context(), former.DeepCopy()))
+				step := limit
+				step.UpTo, step.Rollback = intstr.FromString("100%"), true
+				current := &protocol.Stage{Generation: 2, Policy: "p", Steps: 1, Step: &step}
+				input := protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2, Stages: true, Stage: current}
+				_, _, err := cluster.newNextBatch(input).check(t.Context())
+				require.ErrorContains(t, err, "forbidden")
+
+				change(current)
+				result, again, err := cluster.newNextBatch(input).check(t.Context())
+				require.NoError(t, err)
+				assert.Zero(t, again)
+				assert.Contains(t, result.Failure.Reason, cause)
+				assert.Equal(t, "logs-1", result.Failure.Quarantine.Revision)
+				assert.Empty(t, result.Pods)
+
+				b := cluster.batchOf("b")
+				b.input.Stage = current
+				again, err = cluster.refills(b)
+				require.NoError(t, err)
+				assert.Zero(t, again)
+				assert.True(t, b.result().Failing)
+				assert.Equal(t, map[string]string{"a": "side:v2", "b": "side:v1"}, cluster.images())
+			})
+		}
+	}
 }

@@ -117,14 +117,14 @@ func (n *nextBatch) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result 
 		// The rollback of an earlier generation continues. The next plan uses the target of the rollback.
 		return protocol.NextBatchResult{Phase: protocol.PhaseProgressing, Message: current.Quarantine.Message(), Stage: current}, 0, nil
 	}
-	plan, err := n.planPods(ctx, set, population, rejected, current)
+	plan, failure, err := n.planPods(ctx, set, population, rejected, current)
 	if err != nil {
 		return result, 0, err
 	}
 	if n.input.Paused {
 		return protocol.NextBatchResult{Phase: protocol.PhasePaused, Message: plan.Message, Counts: plan.Counts}, 0, nil
 	}
-	if result, ended, err := n.withoutPods(ctx, set, population, &plan); err != nil || ended {
+	if result, ended, err := n.withoutPods(ctx, set, population, &plan, failure); err != nil || ended {
 		return result, 0, err
 	}
 	n.awaitResets(&plan)
@@ -175,13 +175,9 @@ func (n *nextBatch) confirm(set *v1alpha1.SidecarSet, population []rollout.Pod, 
 // withoutPods returns the result of a plan whose pods must not be upgraded now. The reasons are a failure of
 // the rollout, a missing permit of the fleet, a RolloutFreeze, or that no window is open. If the pods may be
 // upgraded, ended is false.
-func (n *nextBatch) withoutPods(ctx context.Context, set *v1alpha1.SidecarSet, population []rollout.Pod, plan *rollout.Plan) (result protocol.NextBatchResult, ended bool, err error) {
+func (n *nextBatch) withoutPods(ctx context.Context, set *v1alpha1.SidecarSet, population []rollout.Pod, plan *rollout.Plan, failure *protocol.Failure) (result protocol.NextBatchResult, ended bool, err error) {
 	result = protocol.NextBatchResult{Phase: protocol.PhaseWaiting, Counts: plan.Counts, Hot: plan.Hot, Stage: n.resolved}
 	n.progressDue = false
-	failure, err := rollout.Failure(set, population, plan, n.resolved)
-	if err != nil {
-		return result, false, err
-	}
 	if failure != nil {
 		return n.failed(ctx, set, result, failure)
 	}

@@ -182,13 +182,10 @@ func (b *upgradeBatch) fill(ctx context.Context, set *v1alpha1.SidecarSet) (coun
 		return counts, false, err
 	}
 	b.observeHealth(set, population, b.input.Stage)
-	plan, err := b.planPods(ctx, set, population, markRejected(population, b.input.Rejected), b.input.Stage)
-	if err != nil {
-		return counts, false, err
-	}
-	if failure, err := rollout.Failure(set, population, &plan, b.input.Stage); err != nil || failure != nil {
+	plan, failure, err := b.planPods(ctx, set, population, markRejected(population, b.input.Rejected), b.input.Stage)
+	if err != nil || failure != nil {
 		b.failing = failure != nil
-		return counts, true, err // the next plan pauses the run
+		return counts, failure != nil, err // the next plan pauses the run
 	}
 	refill, err := b.withinLimit(ctx, set, &plan, unseen)
 	if err != nil {
