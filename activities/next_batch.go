@@ -121,9 +121,6 @@ func (n *nextBatch) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result 
 	if err != nil {
 		return result, 0, err
 	}
-	if n.input.Paused {
-		return protocol.NextBatchResult{Phase: protocol.PhasePaused, Message: plan.Message, Counts: plan.Counts}, 0, nil
-	}
 	if result, ended, err := n.withoutPods(ctx, set, population, &plan, failure); err != nil || ended {
 		return result, 0, err
 	}
@@ -172,13 +169,16 @@ func (n *nextBatch) confirm(set *v1alpha1.SidecarSet, population []rollout.Pod, 
 	return nil
 }
 
-// withoutPods returns the result of a plan whose pods must not be upgraded now. The reasons are a failure of
-// the rollout, a missing permit of the fleet, a RolloutFreeze, or that no window is open. If the pods may be
+// withoutPods returns the result of a plan whose pods must not be upgraded now. The reasons are a pause, a failure
+// of the rollout, a missing permit of the fleet, a RolloutFreeze, or that no window is open. If the pods may be
 // upgraded, ended is false.
 func (n *nextBatch) withoutPods(ctx context.Context, set *v1alpha1.SidecarSet, population []rollout.Pod, plan *rollout.Plan, failure *protocol.Failure) (result protocol.NextBatchResult, ended bool, err error) {
 	result = protocol.NextBatchResult{Phase: protocol.PhaseWaiting, Counts: plan.Counts, Hot: plan.Hot, Stage: n.resolved}
 	n.progressDue = false
-	if failure != nil {
+	switch {
+	case n.input.Paused && (failure == nil || n.resolved.Aborted == nil):
+		return protocol.NextBatchResult{Phase: protocol.PhasePaused, Message: plan.Message, Counts: plan.Counts}, true, nil
+	case failure != nil:
 		return n.failed(ctx, set, result, failure)
 	}
 	if n.Fleet != nil && stage.RollsBack(n.resolved, set.Generation) == nil && !fleet.Permitted(set, n.input.Permit) && fleet.Hold(plan) {
@@ -208,10 +208,13 @@ func (n *nextBatch) withoutPods(ctx context.Context, set *v1alpha1.SidecarSet, p
 }
 
 // failed returns result with failure, and reports that the plan has ended. If the revision of a rollback cannot
-// be used, failure requests a pause instead.
+// be used, failure requests a pause instead. The result of a paused run has a failure only after an abort.
 func (n *nextBatch) failed(ctx context.Context, set *v1alpha1.SidecarSet, result protocol.NextBatchResult, failure *protocol.Failure) (protocol.NextBatchResult, bool, error) {
 	if err := n.checkRollback(ctx, set, failure, n.attempt); err != nil {
 		return result, false, err
+	}
+	if n.input.Paused {
+		result.Phase = protocol.PhasePaused
 	}
 	result.Message, result.Failure = failure.Reason, failure
 	return result, true, nil

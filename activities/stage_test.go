@@ -136,6 +136,18 @@ func TestSpec11_12_AnAbortNeedsNoPermit(t *testing.T) {
 	assert.Contains(t, result.Failure.Reason, "ann aborted the rollout of generation 2")
 }
 
+func TestSpec11_12_AnAbortIsPlannedDuringAPause(t *testing.T) {
+	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(9), webPod("a"))
+	input := protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2, Stages: true, Paused: true}
+	input.Stage = &protocol.Stage{Generation: 2, Done: true, Aborted: &protocol.Approval{By: "ann"}}
+	result, again, err := cluster.newNextBatch(input).check(t.Context())
+	require.NoError(t, err)
+	assert.Zero(t, again)
+	assert.Equal(t, protocol.PhasePaused, result.Phase)
+	assert.Contains(t, result.Failure.Reason, "ann aborted the rollout of generation 2")
+	assert.Empty(t, result.Pods)
+}
+
 func TestSpec11_6_AResumeAcceptsThePodsThatHaveFailedByThen(t *testing.T) {
 	failing := func(pod *corev1.Pod) {
 		pod.Status.ContainerStatuses[0].State.Waiting = &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}

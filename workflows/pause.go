@@ -125,10 +125,12 @@ func (r *run) recordPause(ctx workflow.Context, ended *protocol.Pause) error {
 	return nil
 }
 
-// stayPaused waits until a signal arrives. After a signal other than pause and resume, the run
-// checks whether pods are left to upgrade.
+// stayPaused waits until a signal arrives. After a signal other than pause and resume, the run checks whether
+// pods are left to upgrade. After an abort, the run records the quarantine, and only the writes of pods wait for
+// the resume.
 func (r *run) stayPaused(ctx workflow.Context) error {
-	if !r.woken {
+	aborted := r.abortedBeforePause(ctx)
+	if !r.woken && !aborted {
 		message := r.paused.Sentence()
 		if err := r.show(ctx, protocol.PhasePaused, message); err != nil {
 			return err
@@ -143,10 +145,23 @@ func (r *run) stayPaused(ctx workflow.Context) error {
 	switch {
 	case next.Phase == protocol.PhaseSuperseded:
 		r.newest = protocol.GenerationInput{Generation: next.Generation, Stage: next.Stage}
+	case aborted && next.Failure != nil:
+		r.woken = true // the next plan notifies the operator of the quarantine
+		return r.stopFailing(ctx, next.Failure)
 	case next.Phase.Ended():
 		r.ended = true
 	case next.Counts.Migrating > 0:
 		r.followMigration(ctx, next.Counts)
 	}
+	if aborted && next.Phase == protocol.PhasePaused {
+		return r.awaitSignal(ctx, next.Message) // an older worker has answered
+	}
 	return nil
+}
+
+// abortedBeforePause reports whether a paused run still has to record the quarantine of an abort, because the
+// pause arrived before the plan that follows the abort.
+func (r *run) abortedBeforePause(ctx workflow.Context) bool {
+	s := r.progress.Stage
+	return s != nil && s.Aborted != nil && workflow.GetVersion(ctx, "roll back a paused run", workflow.DefaultVersion, 1) > workflow.DefaultVersion
 }

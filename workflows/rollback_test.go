@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/mock"
+	"go.temporal.io/sdk/workflow"
 
 	"github.com/outrigger/outrigger/api/protocol"
 )
@@ -120,6 +121,73 @@ func (s *stageSuite) TestSpec11_12_AnAbortWithoutAFormerRevisionPausesTheRun() {
 	}, 2*time.Minute)
 	s.request(3*time.Minute, protocol.PromoteUpdate, protocol.StepRequest{Generation: 1, Full: true}, "all steps ended; the rollout upgrades all remaining pods")
 	s.complete(input(1))
+}
+
+// abortThenPause sends a pause while the plan after an abort is pending.
+func (s *stageSuite) abortThenPause() {
+	s.waits()
+	s.waits()
+	s.request(time.Minute, protocol.AbortUpdate, protocol.StepRequest{Generation: 1, Hash: "bad", Approval: protocol.Approval{By: "ann"}},
+		"generation 1 is aborted; its pods go back to the revision whose rollout ended last")
+	s.env.RegisterDelayedCallback(func() { s.env.SignalWorkflow(protocol.PauseSignal, protocol.Pause{By: "bob"}) }, 2*time.Minute)
+}
+
+func (s *stageSuite) pausedPlan(_ context.Context, input protocol.NextBatchInput) (protocol.NextBatchResult, error) {
+	s.True(input.Paused)
+	return protocol.NextBatchResult{Phase: protocol.PhasePaused, Stage: input.Stage}, nil
+}
+
+func (s *stageSuite) TestSpec11_12_AnAbortBeforeAPauseIsQuarantinedDuringThePause() {
+	s.script = nil
+	s.abortThenPause()
+	quarantine := &protocol.Quarantine{Hash: "bad", Revision: "edge-1", Reason: "ann aborted the rollout of generation 1"}
+	s.script = append(s.script, func(_ context.Context, input protocol.NextBatchInput) (protocol.NextBatchResult, error) {
+		s.True(input.Paused)
+		s.Equal("ann", input.Stage.Aborted.By)
+		return protocol.NextBatchResult{Phase: protocol.PhasePaused, Failure: &protocol.Failure{Reason: quarantine.Reason, Quarantine: quarantine}, Stage: input.Stage}, nil
+	}, func(ctx context.Context, input protocol.NextBatchInput) (protocol.NextBatchResult, error) {
+		s.NotNil(input.Stage.Quarantine, "the worker notifies the operator of the quarantine")
+		return s.pausedPlan(ctx, input)
+	})
+	s.env.RegisterDelayedCallback(func() {
+		status := s.query()
+		s.Equal(protocol.PhasePaused, status.Phase)
+		s.Equal("bob", status.Pause.By)
+		s.Equal("edge-1", status.Stage.Quarantine.Revision)
+		s.Nil(status.Stage.Aborted)
+		s.Empty(s.script)
+		s.script = append(s.script, quarantinedPlan)
+		s.env.SignalWorkflow(protocol.ResumeSignal, protocol.Pause{By: "bob"})
+	}, 3*time.Minute)
+	s.env.RegisterDelayedCallback(func() {
+		s.Equal(protocol.PhaseQuarantined, s.query().Phase)
+		s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 2})
+	}, 4*time.Minute)
+	s.continued()
+}
+
+// During a rolling update, an older worker returns no failure to a paused run.
+func (s *stageSuite) TestSpec11_12_AnAbortBeforeAPauseIsPlannedAgainAfterFiveMinutes() {
+	s.script = nil
+	s.abortThenPause()
+	s.script = append(s.script, s.pausedPlan)
+	s.env.RegisterDelayedCallback(func() {
+		s.Empty(s.script)
+		s.Equal(protocol.PhasePaused, s.query().Phase)
+		s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 2})
+	}, 6*time.Minute)
+	s.NotNil(s.continued().Progress.Stage.Aborted)
+}
+
+func (s *stageSuite) TestSpec11_12_ARunOfAnOlderVersionWaitsForTheResumeAfterAnAbort() {
+	s.env.OnGetVersion("roll back a paused run", workflow.DefaultVersion, workflow.Version(1)).Return(workflow.DefaultVersion)
+	s.script = nil
+	s.abortThenPause()
+	s.env.RegisterDelayedCallback(func() {
+		s.NotNil(s.query().Stage.Aborted)
+		s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 2})
+	}, 6*time.Minute)
+	s.continued()
 }
 
 // An older operator started the run with a quarantine in the input and in the signal, but without a memo.
