@@ -84,9 +84,11 @@ func Refused(a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet, now time.Ti
 	return ""
 }
 
-// Run is the newest run of a SidecarSet.
+// Run is the newest run of a SidecarSet. If Temporal knows no run, Run has its zero value. Completed is false for a
+// run that was terminated or has failed. Generation is 0 if the generation is unknown.
 type Run struct {
 	Open       bool
+	Completed  bool
 	Generation int64
 	Stage      *protocol.Stage
 }
@@ -97,7 +99,7 @@ type Run struct {
 func Target(a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet, run Run) (target *outriggerv1.RolloutActionTarget, wait, rejected string) {
 	target = &outriggerv1.RolloutActionTarget{UID: set.UID, Generation: set.Generation}
 	switch pauses := a.Spec.Verb == outriggerv1.VerbPause || a.Spec.Verb == outriggerv1.VerbResume; {
-	case !run.Open && !pauses && set.Status.Rollout != nil && set.Status.Rollout.Generation == set.Generation:
+	case !run.Open && !pauses && hasEnded(set, run):
 		// The next run belongs to content that the user has not seen.
 		return nil, "", NoRun(a, set)
 	case !run.Open:
@@ -115,6 +117,19 @@ func Target(a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet, run Run) (ta
 	step, wait, rejected := stepOf(a, set, run.Stage)
 	target.Step = int32(step)
 	return target, wait, rejected
+}
+
+// hasEnded reports whether the rollout of the generation has ended, so that the operator starts no other run of the
+// generation. After the loss of a run in the middle of a rollout, the operator starts another run.
+func hasEnded(set *v1alpha1.SidecarSet, run Run) bool {
+	if rollout := set.Status.Rollout; rollout == nil || rollout.Generation != set.Generation {
+		return false
+	}
+	switch set.ProgressingReason() {
+	case v1alpha1.ReasonRolloutComplete, v1alpha1.ReasonPartitionReached, v1alpha1.ReasonNotUpgradablePods, v1alpha1.ReasonNotUpdate:
+		return true
+	}
+	return run.Completed && (run.Generation == set.Generation || run.Generation == 0)
 }
 
 // needsPermit returns two empty strings if the rollout waits for a permit. If the operator has not

@@ -119,16 +119,43 @@ func TestSpec11_13_AnActionIsForOneStepOfOneGeneration(t *testing.T) {
 	}
 }
 
-// The next run would belong to content that the user has not seen.
-func TestSpec11_13_AnActionDoesNotWaitForTheRolloutOfLaterContent(t *testing.T) {
-	a, set, run := example(outriggerv1.VerbApprove)
-	run.Open = false
-	_, wait, _ := Target(a, set, run)
-	assert.NotEmpty(t, wait, "the run of the generation has not started")
-	set.Status.Rollout = &v1alpha1.RolloutStatus{Generation: set.Generation}
-	_, wait, rejected := Target(a, set, run)
-	assert.Empty(t, wait)
-	assert.Contains(t, rejected, "the SidecarSet has no open run")
+// After the end of a rollout, the next run would belong to content that the user has not seen. After the loss of a
+// run, the operator starts another run of the same content.
+func TestSpec11_13_AnActionWaitsForALostRunAndNotForLaterContent(t *testing.T) {
+	const inProgress = v1alpha1.ReasonRolloutProgress
+	for name, c := range map[string]struct {
+		recorded int64 // the generation in status
+		reason   string
+		run      Run
+		rejected bool
+	}{
+		"the run has not started":           {recorded: 2, reason: inProgress, run: Run{Completed: true, Generation: 2}},
+		"the run has completed":             {recorded: 3, reason: inProgress, run: Run{Completed: true, Generation: 3}, rejected: true},
+		"a run without generation":          {recorded: 3, reason: inProgress, run: Run{Completed: true}, rejected: true},
+		"an earlier run after a restore":    {recorded: 3, reason: inProgress, run: Run{Completed: true, Generation: 2}},
+		"Temporal has lost the run":         {recorded: 3, reason: inProgress},
+		"the run was terminated":            {recorded: 3, reason: inProgress, run: Run{Generation: 3}},
+		"a paused run is lost":              {recorded: 3, reason: v1alpha1.ReasonPaused},
+		"a run without a permit is lost":    {recorded: 3, reason: v1alpha1.ReasonAwaitingPermit},
+		"a run with a quarantine is lost":   {recorded: 3, reason: v1alpha1.ReasonQuarantined},
+		"the run is lost before conditions": {recorded: 3},
+		"the run is lost after the end":     {recorded: 3, reason: v1alpha1.ReasonRolloutComplete, rejected: true},
+		"the partition is reached":          {recorded: 3, reason: v1alpha1.ReasonPartitionReached, rejected: true},
+		"only other pods are left":          {recorded: 3, reason: v1alpha1.ReasonNotUpgradablePods, rejected: true},
+		"upgrades are off":                  {recorded: 3, reason: v1alpha1.ReasonNotUpdate, rejected: true},
+	} {
+		for _, verb := range []outriggerv1.RolloutVerb{outriggerv1.VerbApprove, outriggerv1.VerbAbort, outriggerv1.VerbRetry, outriggerv1.VerbPermit} {
+			a, set, _ := example(verb)
+			set.Status.Rollout = &v1alpha1.RolloutStatus{Generation: c.recorded}
+			if c.reason != "" {
+				set.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Reason: c.reason, ObservedGeneration: set.Generation}}
+			}
+			_, wait, rejected := Target(a, set, c.run)
+			assert.Equal(t, c.rejected, rejected != "", "%s: %s", name, verb)
+			assert.Equal(t, !c.rejected, wait != "", "%s: %s", name, verb)
+			assert.Contains(t, wait+rejected, "the SidecarSet has no open run")
+		}
+	}
 }
 
 func TestSpec11_13_ARunGetsTheUserTheStepAndTheReason(t *testing.T) {

@@ -175,7 +175,7 @@ func (c *Controller) choose(ctx context.Context, a *outriggerv1.RolloutAction, s
 	if err != nil {
 		return false, c.wait(ctx, a, err.Error())
 	}
-	target, wait, rejected := action.Target(a, set, action.Run{Open: run.Open(), Generation: run.Generation, Stage: run.Stage})
+	target, wait, rejected := action.Target(a, set, action.Run{Open: run.Open(), Completed: run.Completed(), Generation: run.Generation, Stage: run.Stage})
 	switch {
 	case rejected != "":
 		return false, c.record(ctx, a, outriggerv1.ActionRejected, rejected)
