@@ -151,18 +151,25 @@ func (m *Member) advance(ctx context.Context, local *localRun, permit protocol.P
 	if err := m.wanted(ctx, local.set.Name, permit); err != nil {
 		return result, err
 	}
-	by := protocol.Approval{By: byFleet, Reason: "the fleet retries the content"}
-	switch {
-	case local.quarantined():
-		err = m.update(ctx, local, protocol.RetryUpdate, m.request(local, by))
-	case failed:
-		err = m.update(ctx, local, protocol.ResumeUpdate, protocol.Pause{By: by.By, Reason: by.Reason, NotAfter: m.notAfter()})
-	}
-	if err != nil {
+	if err := m.restart(ctx, local, permit); err != nil {
 		return result, err
 	}
 	permit.NotAfter = m.notAfter()
 	return result, m.update(ctx, local, protocol.PermitUpdate, permit)
+}
+
+// restart retries or resumes a run that has failed, before the run gets permit. After a retry of the fleet,
+// restart also resumes a run with an inconclusive gate, so that the gates run again.
+func (m *Member) restart(ctx context.Context, local *localRun, permit protocol.Permit) error {
+	by := protocol.Approval{By: byFleet, Reason: "the fleet retries the content"}
+	_, failed := local.failure()
+	switch {
+	case local.quarantined():
+		return m.update(ctx, local, protocol.RetryUpdate, m.request(local, by))
+	case failed, local.inconclusive() && permit.Attempt > 1:
+		return m.update(ctx, local, protocol.ResumeUpdate, protocol.Pause{By: by.By, Reason: by.Reason, NotAfter: m.notAfter()})
+	}
+	return nil
 }
 
 // errUnwanted is the error of an attempt while the fleet does not roll the content out.
@@ -457,7 +464,7 @@ func (l *localRun) quarantined() bool {
 // concern the current content.
 func (l *localRun) judged() bool {
 	permit, s := l.status.Permit, l.status.Stage
-	if s != nil && s.Hash == l.hash() && (s.Failed != nil || s.EndedGate(protocol.GateFailure) != nil || s.EndedGate(protocol.GateInconclusive) != nil) {
+	if s != nil && s.Hash == l.hash() && (s.Failed != nil || s.EndedGate(protocol.GateFailure) != nil) {
 		return true
 	}
 	return l.quarantined() || permit != nil && permit.Hash == l.hash() || fleet.Recorded(l.set) != nil
@@ -465,12 +472,21 @@ func (l *localRun) judged() bool {
 
 func (l *localRun) aborting() bool { return l.status.Stage != nil && l.status.Stage.Aborted != nil }
 
-// failure returns the reason why the run is rolled back, or was paused by a RolloutPolicy, or by a
-// rollback of the fleet that found no earlier revision.
+// inconclusive reports whether a RolloutPolicy paused the run only because a gate of the current content was
+// inconclusive. Such a pause is no verdict about the content. After a failure, the stage records the failed pods.
+func (l *localRun) inconclusive() bool {
+	pause, s := l.status.Pause, l.status.Stage
+	return pause != nil && pause.ByPolicy() && s != nil && s.Hash == l.hash() && s.Failed == nil && s.EndedGate(protocol.GateInconclusive) != nil
+}
+
+// failure returns the reason why the run is rolled back, or was paused by a RolloutPolicy after a failure, or by
+// a rollback of the fleet that found no earlier revision.
 func (l *localRun) failure() (reason string, failed bool) {
 	switch pause := l.status.Pause; {
 	case l.quarantined():
 		return l.status.Stage.Quarantine.Reason, true
+	case l.inconclusive():
+		return "", false
 	case pause != nil && (pause.ByPolicy() || pause.By == byFleet):
 		return pause.Reason, true
 	}

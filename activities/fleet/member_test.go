@@ -365,6 +365,39 @@ func TestSpec12_4_TheFirstPermitOfTheFleetRetriesNothing(t *testing.T) {
 	assert.Equal(t, []string{protocol.ResumeUpdate, protocol.PermitUpdate}, c.updates, "earlier content has failed")
 }
 
+// A pause by an inconclusive gate is no verdict about the content, so the member waits for a user of its cluster.
+func TestSpec12_4_AnInconclusiveGateOfAClusterIsNoFailure(t *testing.T) {
+	byPolicy := protocol.PauseByPolicy("edge", "gate errors is inconclusive")
+	inconclusive := []protocol.GateState{{Name: "errors", Phase: protocol.GateInconclusive}}
+	for _, step := range []struct {
+		name    string
+		permit  int // the attempt of the permit of the run, if any
+		failed  *int
+		attempt int
+		result  protocol.FleetClusterState
+		updates []string
+	}{
+		{name: "the member waits", permit: 1, attempt: 1},
+		{name: "the policy paused the content before the cluster joined the fleet", attempt: 1, updates: []string{protocol.PermitUpdate}},
+		{name: "a retry of the fleet runs the gates again", permit: 1, attempt: 2, updates: []string{protocol.ResumeUpdate, protocol.PermitUpdate}},
+		{name: "pods failed before the pause", permit: 1, failed: new(2), attempt: 1, result: protocol.ClusterFailed},
+	} {
+		c := newCluster(t)
+		c.reachable(nil)
+		status := &protocol.RolloutStatus{Generation: 3, Phase: protocol.PhasePaused, Pause: &byPolicy, Stage: &protocol.Stage{
+			Generation: 3, Hash: c.hash, Failed: step.failed, Step: &protocol.Step{}, Gates: inconclusive,
+		}}
+		if step.permit > 0 {
+			status.Permit = &protocol.Permit{Hash: c.hash, Attempt: step.permit}
+		}
+		c.run(status)
+		result, err := c.advance(step.attempt)
+		require.NoError(t, err, step.name)
+		assert.Equal(t, step.result, result.State, step.name)
+		assert.Equal(t, step.updates, c.updates, step.name)
+	}
+}
+
 // The fleet retries right after an abort. The run has received the abort, but has not begun to roll back.
 func TestSpec12_4_ARetryOfTheFleetAwaitsAnAbort(t *testing.T) {
 	c := newCluster(t)
