@@ -249,6 +249,23 @@ func TestSpec12_3_SettledContentOfANewMemberSupersedesNothing(t *testing.T) {
 	require.Equal(t, Superseded, report("b", "h0", true), "the cluster had the current content before")
 }
 
+// A cluster joined with h0, which was never the current content. Then the SidecarSet of the cluster is recreated,
+// or another cluster gets h0.
+func TestSpec12_3_ContentThatAClusterBehindReportedSupersedesNothing(t *testing.T) {
+	for _, member := range []string{"b", "c"} {
+		for rules, want := range map[int]Effect{NewestRules: Nothing, 4: Superseded} {
+			s := &protocol.FleetState{Set: "envoy", Phase: protocol.FleetRolling, Rules: rules}
+			report := func(member, hash string, settled bool) Effect {
+				return Report(s, protocol.FleetContent{Member: member, Hash: hash, Settled: settled}, time.Now())
+			}
+			require.Equal(t, Superseded, report("a", "h1", false), "the first content")
+			require.Equal(t, Nothing, report("b", "h0", true))
+			require.Equal(t, want, report(member, "h0", false), "%s, rules %d", member, rules)
+			require.Equal(t, Superseded, report(member, "h2", false), "new content supersedes")
+		}
+	}
+}
+
 // The API server of a cluster was restored to a time before the permit of the cluster.
 func TestSpec12_3_AClusterThatLostItsPermitBeginsAgain(t *testing.T) {
 	s := &protocol.FleetState{Set: "envoy", Phase: protocol.FleetRolling, Rules: NewestRules}

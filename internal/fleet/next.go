@@ -24,7 +24,9 @@ import (
 //   - Versions 0 to 2: Only a retry of the fleet begins a failed cluster again.
 //   - Versions 0 to 3: A run that continues as new begins all clusters that were running, although a retry in the first
 //     workflow task makes these clusters pending.
-const NewestRules = 4
+//   - Versions 0 to 4: Content that only clusters behind the current content have reported supersedes the current
+//     content once another cluster needs a permit for the content.
+const NewestRules = 5
 
 // Step is the next step of a rollout across many clusters.
 type Step struct {

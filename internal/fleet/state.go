@@ -52,13 +52,21 @@ func Report(s *protocol.FleetState, content protocol.FleetContent, now time.Time
 		return Joined
 	}
 	verdict := VerdictOf(s, content.Hash)
-	known = verdict != "" || content.Settled && s.Hash != ""
+	known = verdict != "" || s.Hash != "" && (content.Settled || s.Rules > 4 && reportedBefore(s, content, former))
 	if verdict == protocol.FleetFailed || known && former != s.Hash {
 		return Nothing
 	}
 	supersede(s, content.Hash)
 	note(s, protocol.FleetEvent{Time: now, Hash: s.Hash, What: "began", Cluster: cmp.Or(cluster.Name, content.Member)})
 	return Superseded
+}
+
+// reportedBefore reports whether content is the content of another cluster, or the former content of the same
+// cluster. Such content has no verdict if only clusters that were behind have reported the content.
+func reportedBefore(s *protocol.FleetState, content protocol.FleetContent, former string) bool {
+	return former == content.Hash || slices.ContainsFunc(Keys(s.Clusters), func(uid string) bool {
+		return uid != content.Member && s.Clusters[uid].Hash == content.Hash
+	})
 }
 
 // beginsAgain reports whether a cluster with the current content begins again. Skipped and superseded clusters
