@@ -205,11 +205,18 @@ func HistoryOf(s *protocol.FleetState) History {
 	return h
 }
 
-// Ended returns the phase in which the rollout of content ended, or "" if the rollout has not ended, or if no
-// cluster has reported the content. A paused rollout counts as ended, because only a person continues the
-// rollout.
+// Ended returns the phase in which the rollout of content ended, or "" if the rollout or the rollback of the content
+// has not ended, or if no cluster has reported the content. A paused rollout counts as ended, because only a person
+// continues the rollout. Other content does not end a rollback.
 func Ended(s *protocol.FleetState, hash string) protocol.FleetPhase {
-	if s.Hash != hash {
+	rollsBack := func(uid string) bool {
+		undo := s.Clusters[uid].Undo
+		return undo != nil && undo.Hash == hash
+	}
+	switch {
+	case slices.ContainsFunc(Keys(s.Clusters), rollsBack):
+		return ""
+	case s.Hash != hash:
 		return VerdictOf(s, hash)
 	}
 	switch s.Phase {

@@ -125,6 +125,17 @@ func TestStagesHaveTheClustersThatMatchNoStage(t *testing.T) {
 	assert.Equal(t, StageEnded, Stages(s, time.Now())[3].State)
 }
 
+func TestSpec12_8_OtherContentDoesNotEndARollback(t *testing.T) {
+	s := rolling(outriggerv1.FleetRollbackAll)
+	Finish(s, "bad", protocol.FleetResult{State: protocol.ClusterFailed, Reason: "bad"}, time.Now())
+	Next(s, time.Now())
+	require.Equal(t, Superseded, Report(s, protocol.FleetContent{Member: "canary", Hash: "h2"}, time.Now()))
+	Next(s, time.Now())
+	assert.Empty(t, Ended(s, "h1"), "clusters are rolling back")
+	endRollbacks(s)
+	assert.Equal(t, protocol.FleetFailed, Ended(s, "h1"))
+}
+
 func TestSpec12_8_ARolloutEndsWithAVerdictAboutItsContent(t *testing.T) {
 	s := rolling("")
 	assert.Empty(t, Ended(s, "h1"))
