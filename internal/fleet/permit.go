@@ -47,7 +47,7 @@ func Recorded(set *v1alpha1.SidecarSet) *protocol.Permit {
 
 // Hold removes the upgrades from the plan of a rollout without a permit, and reports whether the plan is
 // frozen. A rollout without a permit must not end, because content whose rollout ended last needs no permit. A
-// rollback needs no permit.
+// rollback needs no permit, and neither does the rollout of a SidecarSet that upgrades no pods (SPEC 12.5.1).
 func Hold(plan *rollout.Plan) bool {
 	switch plan.Phase {
 	case protocol.PhaseComplete, protocol.PhasePartitionReached:
