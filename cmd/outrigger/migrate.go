@@ -1,17 +1,21 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/cli"
 	"github.com/outrigger/outrigger/cli/view"
+	"github.com/outrigger/outrigger/config/webhook"
+	"github.com/outrigger/outrigger/internal/match"
 	"github.com/outrigger/outrigger/internal/switchover"
 	"github.com/outrigger/outrigger/kube"
 	"github.com/outrigger/outrigger/output"
@@ -99,9 +103,29 @@ func readFacts(ctx context.Context, reader client.Reader, system string) (facts 
 		}
 	}
 	facts.Sets, facts.Mutating, facts.Validating = sets.Items, mutating.Items, validating.Items
+	installed, err := podWebhook(facts.Mutating)
+	if err != nil {
+		return facts, err
+	}
+	facts.Webhook = match.NewWebhook(installed, system)
 	facts.Namespaces = make(map[string]map[string]string, len(namespaces.Items))
 	for i := range namespaces.Items {
 		facts.Namespaces[namespaces.Items[i].Name] = namespaces.Items[i].Labels
 	}
 	return facts, readSystemNamespace(ctx, reader, system, &facts)
+}
+
+// podWebhook returns the installed webhook of pods. Before the installation, podWebhook returns the webhook that
+// config/webhook installs.
+func podWebhook(installed []admissionregistrationv1.MutatingWebhookConfiguration) (*admissionregistrationv1.MutatingWebhook, error) {
+	for i := range installed {
+		if installed[i].Name == kube.WebhookConfigurationName {
+			return kube.WebhookNamed(&installed[i], kube.PodWebhookName), nil
+		}
+	}
+	var shipped admissionregistrationv1.MutatingWebhookConfiguration
+	if err := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(webhook.Manifests), len(webhook.Manifests)).Decode(&shipped); err != nil {
+		return nil, fmt.Errorf("read the webhook configuration of this program: %w", err)
+	}
+	return kube.WebhookNamed(&shipped, kube.PodWebhookName), nil
 }

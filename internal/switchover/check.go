@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/match"
 )
 
 // Facts are the input of a check, except for the pods.
@@ -28,6 +29,8 @@ type Facts struct {
 	Deployments []appsv1.Deployment
 	Mutating    []admissionregistrationv1.MutatingWebhookConfiguration
 	Validating  []admissionregistrationv1.ValidatingWebhookConfiguration
+	// Webhook decides for which pods API servers call the webhook of Outrigger, now or after the installation.
+	Webhook match.Webhook
 	// Unread contains the objects that could not be read, with the errors.
 	Unread []string
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/fixture"
+	"github.com/outrigger/outrigger/internal/match"
 	"github.com/outrigger/outrigger/internal/record"
 	"github.com/outrigger/outrigger/internal/revision"
 )
@@ -106,6 +107,7 @@ func served(sets ...v1alpha1.SidecarSet) Facts {
 		Mutating:    []admissionregistrationv1.MutatingWebhookConfiguration{mutatingAs("kruise-mutating-webhook-configuration", "mpod.kb.io", "msidecarset.kb.io")},
 		Validating:  []admissionregistrationv1.ValidatingWebhookConfiguration{validatingAs("kruise-validating-webhook-configuration", "vsidecarset.kb.io")},
 		Deployments: []appsv1.Deployment{manager(1)},
+		Webhook:     match.NewWebhook(nil, "kruise-system"),
 	}
 }
 
@@ -207,6 +209,30 @@ func TestProblemsOfPods(t *testing.T) {
 	report := checked(served(pausedSet), outdated)
 	assert.Contains(t, report.about("rollout")[0], "note SidecarSet/cold: 1 pod", "nothing is upgraded while the set is paused")
 	assert.Len(t, report.about("paused"), 1)
+}
+
+func TestSpec4_13_InjectedPodsThatTheWebhookOfOutriggerIsNotCalledFor(t *testing.T) {
+	cold := stored(t, "cold")
+	facts := served(cold)
+	facts.Namespaces["rook-ceph"] = map[string]string{corev1.LabelMetadataName: "rook-ceph"}
+	facts.Webhook = match.NewWebhook(&admissionregistrationv1.MutatingWebhook{
+		NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+			{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"rook-ceph"}},
+		}},
+	}, "kruise-system")
+	in := func(namespace string, changes ...func(*corev1.Pod)) corev1.Pod {
+		return injected(t, cold, append(changes, func(pod *corev1.Pod) { pod.Namespace = namespace })...)
+	}
+	critical := func(pod *corev1.Pod) { pod.Spec.PriorityClassName = "system-node-critical" }
+	ended := func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }
+
+	report := checked(facts, in("default"), in("default", critical), in("kube-system"), in("kube-system", critical), in("rook-ceph"), in("rook-ceph", ended))
+	require.Len(t, report.about("excluded pods"), 1)
+	assert.Contains(t, report.about("excluded pods")[0], "differs SidecarSet/cold: 2 pods, such as kube-system/p: API servers do not call the webhook of Outrigger")
+	assert.Equal(t, 5, report.Matched, "Outrigger upgrades these pods in place")
+
+	facts.Sets[0].Spec.InjectionStrategy.Paused = true
+	assert.Empty(t, checked(facts, in("rook-ceph")).about("excluded pods"), "OpenKruise does not inject a recreated pod either")
 }
 
 // A switchover to OpenKruise in the middle of a step would upgrade all remaining pods.

@@ -56,6 +56,7 @@ const (
 	outOfDate
 	incomplete
 	olderForm
+	excluded
 	numProblems
 )
 
@@ -74,10 +75,15 @@ func (c *Check) addPod(pod *corev1.Pod) {
 		return
 	}
 	c.report.Pods++
+	namespaceLabels := c.facts.Namespaces[pod.Namespace]
+	injects := c.facts.Webhook.Namespace(pod.Namespace, namespaceLabels) && c.facts.Webhook.Pod(pod)
 	for _, name := range sets {
 		of := c.pods[name]
-		if of == nil || of.version == nil || !of.scope.Labels(pod.Labels) || !of.scope.Namespace(pod.Namespace, c.facts.Namespaces[pod.Namespace]) {
+		if of == nil || of.version == nil || !of.scope.Labels(pod.Labels) || !of.scope.Namespace(pod.Namespace, namespaceLabels) {
 			continue
+		}
+		if !injects && !of.set.Spec.InjectionStrategy.Paused {
+			of.problems[excluded].add(pod, "")
 		}
 		of.add(pod)
 	}
@@ -165,6 +171,7 @@ func (c *Check) checkPods(of *setPods) {
 		{unreadable, Blocks, "annotations", "annotations cannot be read. Outrigger does not manage such a pod: recreate it, or repair the annotation."},
 		{noActiveTwin, Blocks, "hot upgrade", "annotation " + v1alpha1.WorkingHotUpgradeContainerAnnotation + " names no valid active twin. Recreate the pod, or repair the annotation."},
 		{migrating, Differs, "hot upgrade", "the standby twin of a hot upgrade is not empty yet. Outrigger empties it once the pod is ready, unless updates are paused. Wait until OpenKruise has emptied it."},
+		{excluded, Differs, "excluded pods", "API servers do not call the webhook of Outrigger for such a pod. After the switchover, a recreated pod has no sidecars. If the pod needs sidecars, change the selectors of the webhook (chart value excludedNamespaces)."},
 		{notUpgradable, Differs, "not upgradable", "more than images differ from the SidecarSet. They stay as they are, and get condition " + v1alpha1.UpgradableCondition + "=False, until they are recreated."},
 		{unreachableByEdit, Blocks, "image change", "an image change cannot upgrade it: Outrigger computes another hash of the SidecarSet than the pod has. It stays as it is until it is recreated."},
 		{unreachableByApply, Differs, "image change", "the last manifest of kubectl apply, with another image, cannot upgrade it: the manifest differs from the SidecarSet in more than images. Apply a manifest that does not."},
