@@ -1,6 +1,7 @@
 package validation
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -100,28 +101,49 @@ func volumeConflicts(volumes []corev1.Volume, other content) []conflict {
 }
 
 func metadataConflicts(spec *v1alpha1.SidecarSetSpec, other content) []conflict {
-	policies := map[string]v1alpha1.SidecarSetPatchPolicyType{}
-	theirs := other.spec.PatchPodMetadata
-	for i := range theirs {
-		for key := range theirs[i].Annotations {
-			policies[key] = theirs[i].PatchPolicy
+	theirs := map[string]annotationPatch{}
+	for i := range other.spec.PatchPodMetadata {
+		patch := &other.spec.PatchPodMetadata[i]
+		for key, value := range patch.Annotations {
+			theirs[key] = annotationPatch{patch.PatchPolicy, value}
 		}
 	}
 	var found []conflict
 	for i := range spec.PatchPodMetadata {
 		patch, at := &spec.PatchPodMetadata[i], field.NewPath("spec", "patchPodMetadata").Index(i)
 		for _, key := range slices.Sorted(maps.Keys(patch.Annotations)) {
-			if policy, shared := policies[key]; shared && disagree(patch.PatchPolicy, policy) {
+			their, shared := theirs[key]
+			remedy := remedyOf(annotationPatch{patch.PatchPolicy, patch.Annotations[key]}, their)
+			if shared && remedy != "" {
 				found = append(found, conflict{"annotation " + key, at.Child("annotations").Key(key), string(patch.PatchPolicy), fmt.Sprintf(
-					"%s writes this key too, with policy %s; use Retain in one of the two", other, policy)})
+					"%s writes this key too, with policy %s; %s", other, their.policy, remedy)})
 			}
 		}
 	}
 	return found
 }
 
-// disagree reports whether one policy overwrites a key and the other policy is not Retain.
-func disagree(a, b v1alpha1.SidecarSetPatchPolicyType) bool {
+// annotationPatch is what one SidecarSet writes into an annotation.
+type annotationPatch struct {
+	policy v1alpha1.SidecarSetPatchPolicyType
+	value  string
+}
+
+// remedyOf returns the remedy of a conflict of two patches of one key, or "" if the patches do not conflict.
+func remedyOf(a, b annotationPatch) string {
 	const overwrite, retain = v1alpha1.SidecarSetOverwritePatchPolicy, v1alpha1.SidecarSetRetainPatchPolicy
-	return a == overwrite && b != retain || b == overwrite && a != retain
+	switch {
+	case a.policy == overwrite && b.policy != retain, b.policy == overwrite && a.policy != retain:
+		return "use Retain in one of the two"
+	case unmergeable(a, b), unmergeable(b, a):
+		return "use a JSON value with Retain, or Retain in both"
+	}
+	return ""
+}
+
+// unmergeable reports whether the value of retained can make the merge of merged fail, so that a pod with both
+// SidecarSets is rejected (SPEC §4.9).
+func unmergeable(retained, merged annotationPatch) bool {
+	return retained.policy == v1alpha1.SidecarSetRetainPatchPolicy && merged.policy == v1alpha1.SidecarSetMergePatchJSONPolicy &&
+		!json.Valid([]byte(retained.value))
 }

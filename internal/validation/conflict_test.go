@@ -39,9 +39,11 @@ spec:
 		`volumes: [{name: v}]`:                                                                     ``,
 		`volumes: [{name: v, emptyDir: {medium: Memory}}]`:                                         `spec.volumes[0]: FieldValueInvalid`,
 		`volumes: [{name: w, hostPath: {path: /x}}]`:                                               ``,
-		`patchPodMetadata: [{annotations: {o: x, m: x, r: x}, patchPolicy: Retain}]`:               ``,
+		`patchPodMetadata: [{annotations: {o: x, m: x, r: x}, patchPolicy: Retain}]`:               `spec.patchPodMetadata[0].annotations[m]: FieldValueInvalid`,
+		`patchPodMetadata: [{annotations: {o: x, m: '{"a":1}', r: x}, patchPolicy: Retain}]`:       ``,
+		`patchPodMetadata: [{annotations: {m: '1'}, patchPolicy: Retain}]`:                         ``,
 		`patchPodMetadata: [{annotations: {o: x, m: x, r: x}, patchPolicy: Overwrite}]`:            `spec.patchPodMetadata[0].annotations[m]: FieldValueInvalid, spec.patchPodMetadata[0].annotations[o]: FieldValueInvalid`,
-		`patchPodMetadata: [{annotations: {o: '1', m: '1', r: '1'}, patchPolicy: MergePatchJson}]`: `spec.patchPodMetadata[0].annotations[o]: FieldValueInvalid`,
+		`patchPodMetadata: [{annotations: {o: '1', m: '1', r: '1'}, patchPolicy: MergePatchJson}]`: `spec.patchPodMetadata[0].annotations[o]: FieldValueInvalid, spec.patchPodMetadata[0].annotations[r]: FieldValueInvalid`,
 		`selector: {matchLabels: {app: else}}, containers: [{name: side, image: x}]`:               ``,
 	} {
 		set := read(t, `metadata: {name: s}`, `spec: {selector: {matchLabels: {app: web}}}`, "spec: {"+text+"}")
@@ -57,6 +59,22 @@ spec:
 			assert.Contains(t, err.Detail, "SidecarSet other")
 		}
 	}
+}
+
+// A SidecarSet that was stored with the conflict accepts changes of other annotations.
+func TestSpec5_StoredConflictsOfAnnotations(t *testing.T) {
+	merging := read(t, base, `{metadata: {name: merging}, spec: {containers: [{name: merging, image: x}], patchPodMetadata: [{annotations: {note: '{}'}, patchPolicy: MergePatchJson}]}}`)
+	old := read(t, base, `spec: {patchPodMetadata: [{annotations: {note: plain}, patchPolicy: Retain}]}`)
+	for _, change := range []string{`{note: plain, other: x}`, `{note: '{}'}`} {
+		set := read(t, base, `spec: {patchPodMetadata: [{annotations: `+change+`, patchPolicy: Retain}]}`)
+		ratchet := NewRatchet(set, old)
+		require.True(t, ratchet.NeedsOthers())
+		ratchet.Conflicts([]v1alpha1.SidecarSet{*merging}, nil)
+		assert.Empty(t, ratchet.Rejected(), change)
+	}
+	ratchet := NewRatchet(old, read(t, base))
+	ratchet.Conflicts([]v1alpha1.SidecarSet{*merging}, nil)
+	assert.Equal(t, "spec.patchPodMetadata[0].annotations[note]", fields(ratchet.Rejected()))
 }
 
 // pinTo pins the injection of a SidecarSet to an older revision, and returns its revisions.
