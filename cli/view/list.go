@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -337,7 +338,8 @@ func Missing(in *Input) (BehindPods, error) {
 		return nil, err
 	}
 	pods, err := rollout.Uninjected(in.Set, in.Pods, match.NewWebhook(in.Webhook.Installed, in.SystemNamespace), in.NamespaceLabels)
-	if err != nil {
+	// A pod that remains in a removed namespace does not hide other pods.
+	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, err
 	}
 	var found BehindPods

@@ -308,6 +308,19 @@ func TestPodsThatAreBehind(t *testing.T) {
 	missing, err = Missing(in)
 	require.NoError(t, err)
 	assert.Empty(t, missing)
+	removed := lacking(t, "removed", time.Minute)
+	removed.Namespace = "removed"
+	in.Pods = append(in.Pods, removed)
+	in.NamespaceLabels = func(name string) (map[string]string, error) {
+		if name == "removed" {
+			return noNamespace(name)
+		}
+		return nil, nil
+	}
+	missing, err = Missing(in)
+	require.NoError(t, err)
+	require.Len(t, missing, 1, "a pod in a removed namespace hides no other pod")
+	assert.Equal(t, "later", missing[0].Name)
 }
 
 func TestHistoryNamesUsersAndChanges(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -37,4 +38,16 @@ func TestSpec3_LeftOutPodsHaveOlderContent(t *testing.T) {
 	require.NoError(t, found[0].Unreadable)
 	assert.Equal(t, "damaged", found[1].Name)
 	assert.Error(t, found[1].Unreadable)
+
+	set.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
+	pods[1].Namespace = "removed"
+	found, err = LeftOut(set, version, pods, func(namespace string) (map[string]string, error) {
+		if namespace == "removed" {
+			return nil, apierrors.NewNotFound(corev1.Resource("namespaces"), namespace)
+		}
+		return map[string]string{"team": "a"}, nil
+	})
+	require.NoError(t, err)
+	require.Len(t, found, 1, "a pod in a removed namespace hides no other pod")
+	assert.Equal(t, "damaged", found[0].Name)
 }
