@@ -62,9 +62,11 @@ type EvictionState struct {
 	Due time.Time `json:"due,omitzero"`
 	// Last is the owner that was chosen last. The next plan begins with the owner that follows Last.
 	Last string `json:"last,omitempty"`
-	// RejectedPods contains the pods whose last eviction was rejected, the oldest rejection first. Other pods
-	// of the same owners are evicted first.
-	RejectedPods []types.UID `json:"rejectedPods,omitempty"`
+	// RejectedReady and RejectedUnready contain pods whose evictions were rejected while the pods were ready or
+	// unready, the oldest rejection first. A plan keeps only the last rejected pod of each owner, and tries the
+	// pods of the owner whose names follow the name of this pod first.
+	RejectedReady   Fingerprints `json:"rejectedReady,omitempty"`
+	RejectedUnready Fingerprints `json:"rejectedUnready,omitempty"`
 }
 
 // ProvenContent is content of a SidecarSet for which an eviction has succeeded.

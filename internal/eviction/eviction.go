@@ -114,7 +114,8 @@ func IsStuck(pod *corev1.Pod, now time.Time) bool {
 // Next returns the next evictions of a policy. Next first judges the evictions in flight by the pods that
 // have replaced the evicted pods.
 func Next(in Input) protocol.EvictionPlan {
-	p := &planner{Input: in, owners: ownersOf(in.Pods, in.State.RejectedPods), waits: map[string]int{}}
+	p := &planner{Input: in, owners: ownersOf(in.Pods), waits: map[string]int{}}
+	p.order()
 	p.prune()
 	p.judge()
 	p.choose()

@@ -30,8 +30,8 @@ type cluster struct {
 	unready map[string]bool
 	// rejects are the owners whose evictions are rejected.
 	rejects map[string]bool
-	// protected is the pod whose evictions are rejected.
-	protected types.UID
+	// protected are the pods whose evictions are rejected.
+	protected map[types.UID]bool
 	evicted   map[string]int
 	// delay is the time until a controller recreates an evicted pod.
 	delay time.Duration
@@ -43,7 +43,7 @@ func newCluster(perOwner int32) *cluster {
 		sets: map[string]Set{"logs": {UID: "s1", Generation: 1, MaxUnavailable: 100}},
 		policy: &outriggerv1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: "edge", Generation: 1}, Spec: outriggerv1.RolloutPolicySpec{
 			NotUpgradable: &outriggerv1.RolloutNotUpgradable{Action: outriggerv1.EvictNotUpgradable, MaxUnavailablePerOwner: perOwner, Deadline: "14d"}}},
-		outdated: map[string]string{}, unready: map[string]bool{}, rejects: map[string]bool{}, evicted: map[string]int{}, delay: time.Second,
+		outdated: map[string]string{}, unready: map[string]bool{}, rejects: map[string]bool{}, protected: map[types.UID]bool{}, evicted: map[string]int{}, delay: time.Second,
 	}
 }
 
@@ -82,7 +82,7 @@ func (c *cluster) step() protocol.EvictionPlan {
 	var result protocol.EvictPodsResult
 	for _, e := range plan.Evict {
 		for _, pod := range e.Pods {
-			if c.rejects[e.Owner.Name] || pod.UID == c.protected {
+			if c.rejects[e.Owner.Name] || c.protected[pod.UID] {
 				result.Rejected = append(result.Rejected, protocol.RejectedPod{PodReference: pod.PodReference})
 				continue
 			}
@@ -340,12 +340,54 @@ func TestSpec13_2_RejectedEvictionsStopNoOtherOwner(t *testing.T) {
 func TestSpec13_2_ARejectedPodDelaysNoOtherPodOfItsOwner(t *testing.T) {
 	c := newCluster(1)
 	c.addOld("db", 3)
-	c.protected = c.pods[0].UID
+	c.protected[c.pods[0].UID] = true
 	for range 10 {
 		c.step()
 	}
 	assert.Equal(t, 2, c.evicted["db"])
-	assert.Equal(t, []types.UID{c.protected}, c.state.RejectedPods)
+	assert.Equal(t, protocol.Fingerprints{protocol.FingerprintOf(c.pods[0].UID)}, c.next(nil).State.RejectedReady)
+}
+
+// The first pod of each owner is protected. The state contains at most one rejected pod of each owner.
+func TestSpec13_2_RejectedPodsOfManyOwnersDelayNoOtherPods(t *testing.T) {
+	const owners = 210
+	for _, ready := range []bool{true, false} {
+		c := newCluster(1)
+		c.prove()
+		for i := range owners {
+			for n := range 3 {
+				pod := c.add("ReplicaSet", fmt.Sprintf("owner%03d", i), "logs", ready)
+				pod.Name = fmt.Sprintf("%s-%d", pod.OwnerReferences[0].Name, n)
+				c.protected[pod.UID] = n == 0
+			}
+		}
+		for range 200 {
+			c.step()
+		}
+		assert.Len(t, c.evicted, owners)
+		for owner, evicted := range c.evicted {
+			assert.Equal(t, 2, evicted, owner)
+		}
+		next := c.next(nil)
+		assert.Equal(t, owners, next.Remaining)
+		assert.Len(t, append(next.State.RejectedReady, next.State.RejectedUnready...), owners)
+	}
+}
+
+// A pod that is unready at every second plan does not change the order of the ready pods.
+func TestSpec13_2_AnUnreadyPodKeepsTheOrderOfReadyPods(t *testing.T) {
+	c := newCluster(1)
+	c.prove()
+	c.addOld("db", 4)
+	c.rejects["db"] = true
+	var tried []string
+	for i := range 12 {
+		c.pods[1].Ready = i%2 == 0
+		plan := c.step()
+		require.Len(t, plan.Evict, 1)
+		tried = append(tried, plan.Evict[0].Pods[0].Name)
+	}
+	assert.Equal(t, []string{"db-1", "db-2", "db-2", "db-2", "db-3", "db-2", "db-4", "db-2", "db-1", "db-2", "db-2", "db-2"}, tried)
 }
 
 // An owner that cannot be tried does not delay the fallback to another canary.

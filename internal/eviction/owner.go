@@ -27,14 +27,8 @@ type owner struct {
 	pods []*Pod
 }
 
-// ownersOf returns the owners, sorted by name, with their pods in the order of eviction. Unready pods are
-// first. Among unready pods and among ready pods, pods whose eviction was rejected are last. rejected contains
-// these pods, the oldest rejection first.
-func ownersOf(pods []Pod, rejected []types.UID) []*owner {
-	rejection := make(map[types.UID]int, len(rejected))
-	for i, uid := range rejected {
-		rejection[uid] = i + 1
-	}
+// ownersOf returns the owners, sorted by name.
+func ownersOf(pods []Pod) []*owner {
 	byKey := map[protocol.Owner]*owner{}
 	var owners []*owner
 	for i := range pods {
@@ -48,12 +42,57 @@ func ownersOf(pods []Pod, rejected []types.UID) []*owner {
 		of.pods = append(of.pods, &pods[i])
 	}
 	slices.SortFunc(owners, func(a, b *owner) int { return cmp.Compare(a.key, b.key) })
-	for _, of := range owners {
+	return owners
+}
+
+// order sorts the pods of each owner in the order of eviction. Unready pods are first. Unready pods and ready
+// pods are each sorted by name, in a circle that begins after the pod whose eviction was rejected last. order
+// drops the rejected pods from the state that have no effect on this order.
+func (p *planner) order() {
+	var last [2]map[*owner]string // by rank
+	last[0], p.State.RejectedUnready = lastRejected(p.owners, p.State.RejectedUnready)
+	last[1], p.State.RejectedReady = lastRejected(p.owners, p.State.RejectedReady)
+	for _, of := range p.owners {
+		round := func(pod *Pod) int {
+			if pod.Name <= last[rank(pod)][of] {
+				return 1
+			}
+			return 0
+		}
 		slices.SortFunc(of.pods, func(a, b *Pod) int {
-			return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(rejection[a.UID], rejection[b.UID]), strings.Compare(a.Name, b.Name))
+			return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(round(a), round(b)), strings.Compare(a.Name, b.Name))
 		})
 	}
-	return owners
+}
+
+// maxRejectedPods limits the size of the state. An owner whose pod is dropped begins again with its first pod.
+const maxRejectedPods = 20_000
+
+// lastRejected returns the name of the outdated pod of each owner whose eviction was rejected last, and the
+// fingerprints of these pods. In rejected and in kept, the oldest rejection is first.
+func lastRejected(owners []*owner, rejected protocol.Fingerprints) (last map[*owner]string, kept protocol.Fingerprints) {
+	at := make(map[protocol.Fingerprint]int, len(rejected))
+	for i, pod := range rejected {
+		at[pod] = i
+	}
+	last = map[*owner]string{}
+	var found []int
+	for _, of := range owners {
+		newest := -1
+		for _, pod := range of.pods {
+			if i, known := at[protocol.FingerprintOf(pod.UID)]; known && i > newest && len(pod.Outdated) > 0 {
+				newest, last[of] = i, pod.Name
+			}
+		}
+		if newest >= 0 {
+			found = append(found, newest)
+		}
+	}
+	slices.Sort(found)
+	for _, i := range slices.Compact(found) {
+		kept = append(kept, rejected[i])
+	}
+	return last, kept[max(len(kept)-maxRejectedPods, 0):]
 }
 
 // rank orders unready pods before ready pods.

@@ -143,6 +143,7 @@ func Written(plan *protocol.EvictionPlan, result *protocol.EvictPodsResult, bega
 			attempted++
 			state.Last = e.Owner.String()
 		}
+		addRejected(&state, &e, result)
 		e.Pods = slices.DeleteFunc(slices.Clone(e.Pods), func(pod protocol.WrittenPod) bool { return !slices.Contains(result.Evicted, pod.UID) })
 		if len(e.Pods) == 0 {
 			continue
@@ -153,7 +154,6 @@ func Written(plan *protocol.EvictionPlan, result *protocol.EvictPodsResult, bega
 		state.InFlight = append(state.InFlight, e)
 	}
 	state.Evicted += evicted
-	state.RejectedPods = rejectedPods(state.RejectedPods, result)
 	wait = plan.Wait
 	switch {
 	case evicted > 0:
@@ -173,26 +173,28 @@ func Written(plan *protocol.EvictionPlan, result *protocol.EvictPodsResult, bega
 	return state, wait
 }
 
-// maxRejectedPods limits the pods in EvictionState.RejectedPods.
-const maxRejectedPods = 200
-
-// rejectedPods returns the rejected pods after the evictions of result, the oldest rejection first.
-func rejectedPods(before []types.UID, result *protocol.EvictPodsResult) []types.UID {
-	rejected := make([]types.UID, len(result.Rejected))
-	for i, pod := range result.Rejected {
-		rejected[i] = pod.UID
+// addRejected adds the rejected pods of an eviction to the state, in the order of the evictions.
+func addRejected(state *protocol.EvictionState, e *protocol.Eviction, result *protocol.EvictPodsResult) {
+	list := &state.RejectedReady
+	if e.Unready {
+		list = &state.RejectedUnready
 	}
-	kept := slices.DeleteFunc(slices.Clone(before), func(uid types.UID) bool {
-		return slices.Contains(result.Evicted, uid) || slices.Contains(rejected, uid)
-	})
-	all := slices.Concat(kept, rejected)
-	return all[max(len(all)-maxRejectedPods, 0):]
+	rejected := slices.Clone(*list)
+	for _, pod := range e.Pods {
+		if isRejected(pod.UID, result) {
+			rejected = append(rejected, protocol.FingerprintOf(pod.UID))
+		}
+	}
+	*list = rejected
+}
+
+func isRejected(pod types.UID, result *protocol.EvictPodsResult) bool {
+	return slices.ContainsFunc(result.Rejected, func(r protocol.RejectedPod) bool { return r.UID == pod })
 }
 
 // tried reports whether the API server accepted or rejected the eviction of at least one pod of e.
 func tried(e *protocol.Eviction, result *protocol.EvictPodsResult) bool {
 	return slices.ContainsFunc(e.Pods, func(pod protocol.WrittenPod) bool {
-		return slices.Contains(result.Evicted, pod.UID) ||
-			slices.ContainsFunc(result.Rejected, func(r protocol.RejectedPod) bool { return r.UID == pod.UID })
+		return slices.Contains(result.Evicted, pod.UID) || isRejected(pod.UID, result)
 	})
 }
