@@ -78,17 +78,17 @@ func (w *Writer) evictionsOf(ctx context.Context, policy *outriggerv1.RolloutPol
 		return nil, nil
 	}
 	woken := w.woken[policy.UID]
-	isNew := func(set types.UID) bool { return !slices.Contains(woken, set) }
+	isNew := func(set types.UID) bool { return !slices.Contains(woken.outdated, set) }
 	start := startOf(policy)
 	view, fault, err := w.evictions.Evictions(ctx, start, func(view *protocol.EvictionView) bool {
 		// The run may wait for pods of other SidecarSets that are never evicted. The first outdated pods of a
-		// SidecarSet therefore wake the run.
-		return len(sets.outdated) > 0 && view.Remaining == 0 || slices.ContainsFunc(sets.outdated, isNew)
+		// SidecarSet therefore wake the run. A change of the policy permits another attempt.
+		return woken.generation != policy.Generation || len(sets.outdated) > 0 && view.Remaining == 0 || slices.ContainsFunc(sets.outdated, isNew)
 	})
 	status := known.DeepCopy()
 	switch {
 	case err == nil && view != nil:
-		w.woken[policy.UID] = sets.outdated
+		w.woken[policy.UID] = wakeReasons{policy.Generation, sets.outdated}
 		w.left[policy.UID] = view.Left
 		status = statusOf(policy, view, start.View.Pause)
 		if fault != "" {
@@ -172,8 +172,10 @@ func applied(sets []v1alpha1.SidecarSet, policies []outriggerv1.RolloutPolicy) (
 // evicted.
 func hasOutdatedPods(set *v1alpha1.SidecarSet) bool {
 	injected := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionInjected)
+	degraded := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionDegraded)
 	progressing := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionProgressing)
 	return injected != nil && injected.Reason == v1alpha1.ReasonPodsWithoutSidecar ||
+		degraded != nil && degraded.Reason == v1alpha1.ReasonUnreadablePods ||
 		progressing != nil && progressing.Reason == v1alpha1.ReasonNotUpgradablePods
 }
 

@@ -41,7 +41,7 @@ func evicting() *outriggerv1.RolloutPolicy {
 
 func (r *recorded) status(t *testing.T, policy *outriggerv1.RolloutPolicy, sets ...v1alpha1.SidecarSet) *outriggerv1.EvictionStatus {
 	t.Helper()
-	w := &Writer{evictions: r, left: map[types.UID][]string{}, woken: map[types.UID][]types.UID{}}
+	w := &Writer{evictions: r, left: map[types.UID][]string{}, woken: map[types.UID]wakeReasons{policy.UID: {generation: policy.Generation}}}
 	applied, err := applied(sets, []outriggerv1.RolloutPolicy{*policy})
 	require.NoError(t, err)
 	status, err := w.evictionsOf(t.Context(), policy, applied[policy.Name], since)
@@ -154,7 +154,7 @@ func TestSpec13_5_ARestoredTemporalDoesNotEndAPause(t *testing.T) {
 
 func TestSpec8_8_AnOutageKeepsTheNamesOfTheSidecarSetsWithoutEvictions(t *testing.T) {
 	r := &recorded{view: &protocol.EvictionView{Left: []string{"logs"}}}
-	w := &Writer{evictions: r, metrics: NewMetrics(prometheus.NewRegistry()), left: map[types.UID][]string{}, woken: map[types.UID][]types.UID{}}
+	w := &Writer{evictions: r, metrics: NewMetrics(prometheus.NewRegistry()), left: map[types.UID][]string{}, woken: map[types.UID]wakeReasons{}}
 	policies, sets := []outriggerv1.RolloutPolicy{*evicting()}, []v1alpha1.SidecarSet{{ObjectMeta: metav1.ObjectMeta{Name: "logs"}}}
 	evicted := func() map[string]bool {
 		statuses := make([]outriggerv1.RolloutPolicyStatus, len(policies))
@@ -174,6 +174,7 @@ func TestSpec8_8_AnOutageKeepsTheNamesOfTheSidecarSetsWithoutEvictions(t *testin
 func TestSpec13_5_OutdatedPodsWakeTheRun(t *testing.T) {
 	for reason, kind := range map[string]string{
 		v1alpha1.ReasonPodsWithoutSidecar: v1alpha1.ConditionInjected, v1alpha1.ReasonNotUpgradablePods: v1alpha1.ConditionProgressing,
+		v1alpha1.ReasonUnreadablePods: v1alpha1.ConditionDegraded,
 	} {
 		r := &recorded{view: &protocol.EvictionView{}}
 		set := v1alpha1.SidecarSet{}
@@ -190,7 +191,7 @@ func TestSpec13_5_OutdatedPodsWakeTheRun(t *testing.T) {
 // SidecarSet.
 func TestSpec13_5_TheFirstOutdatedPodsOfASidecarSetWakeTheRun(t *testing.T) {
 	r := &recorded{view: &protocol.EvictionView{Remaining: 1}}
-	w := &Writer{evictions: r, left: map[types.UID][]string{}, woken: map[types.UID][]types.UID{}}
+	w := &Writer{evictions: r, left: map[types.UID][]string{}, woken: map[types.UID]wakeReasons{}}
 	woken := func(outdated ...types.UID) bool {
 		_, err := w.evictionsOf(t.Context(), evicting(), appliedSets{any: true, outdated: outdated}, since)
 		require.ErrorIs(t, err, r.err)
@@ -205,4 +206,23 @@ func TestSpec13_5_TheFirstOutdatedPodsOfASidecarSetWakeTheRun(t *testing.T) {
 	assert.False(t, woken("a", "b"))
 	assert.False(t, woken("b"))
 	assert.True(t, woken("a", "b"), "the pods of a are outdated again")
+}
+
+func TestSpec13_3_AChangeOfThePolicyWakesTheRunOnce(t *testing.T) {
+	r := &recorded{view: &protocol.EvictionView{Remaining: 1}}
+	w := &Writer{evictions: r, left: map[types.UID][]string{}, woken: map[types.UID]wakeReasons{}}
+	policy := evicting()
+	woken := func() bool {
+		_, err := w.evictionsOf(t.Context(), policy, appliedSets{any: true}, since)
+		require.ErrorIs(t, err, r.err)
+		return r.woken
+	}
+	assert.True(t, woken(), "the policy may have changed while no operator was running")
+	assert.False(t, woken())
+	policy.Generation++
+	r.err = errors.New("the signal failed")
+	woken()
+	r.err = nil
+	assert.True(t, woken())
+	assert.False(t, woken())
 }

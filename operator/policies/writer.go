@@ -45,14 +45,20 @@ type Writer struct {
 	// left contains, for each policy whose evictions were read, the names of the SidecarSets whose outdated pods
 	// are never evicted.
 	left map[types.UID][]string
-	// woken contains, for each policy, the SidecarSets with outdated pods for which the run was woken.
-	woken map[types.UID][]types.UID
+	// woken contains, for each policy, the reasons for which the run was woken.
+	woken map[types.UID]wakeReasons
+}
+
+// wakeReasons are a generation of a policy, and SidecarSets with outdated pods.
+type wakeReasons struct {
+	generation int64
+	outdated   []types.UID
 }
 
 // AddTo adds a Writer to a manager. In a cluster without the definition of RolloutPolicies, AddTo adds
 // the Writer once the definition is installed.
 func AddTo(mgr manager.Manager, direct client.Client, evictions Evictions, metrics *Metrics, evicting *Evicting) error {
-	w := &Writer{sets: mgr.GetClient(), writer: direct, evictions: evictions, metrics: metrics, evicting: evicting, left: map[types.UID][]string{}, woken: map[types.UID][]types.UID{}}
+	w := &Writer{sets: mgr.GetClient(), writer: direct, evictions: evictions, metrics: metrics, evicting: evicting, left: map[types.UID][]string{}, woken: map[types.UID]wakeReasons{}}
 	installed, err := kube.WhenInstalled(mgr, outriggerv1.GroupVersion.WithKind("RolloutPolicy"), func(policies cache.Cache) error {
 		return w.start(mgr, policies)
 	})
@@ -170,5 +176,5 @@ func (w *Writer) forget(policies []outriggerv1.RolloutPolicy) {
 		return !slices.ContainsFunc(policies, func(p outriggerv1.RolloutPolicy) bool { return p.UID == uid })
 	}
 	maps.DeleteFunc(w.left, func(uid types.UID, _ []string) bool { return deleted(uid) })
-	maps.DeleteFunc(w.woken, func(uid types.UID, _ []types.UID) bool { return deleted(uid) })
+	maps.DeleteFunc(w.woken, func(uid types.UID, _ wakeReasons) bool { return deleted(uid) })
 }
