@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
@@ -19,6 +20,8 @@ const (
 	// unknownNodesAge replaces nodesAge if the list lacks a needed node, such as a new node.
 	unknownNodesAge = 2 * time.Second
 	nodesPageSize   = 500
+	// nodesTimeout limits a list of all pages.
+	nodesTimeout = 30 * time.Second
 )
 
 // NodeLabels lists the values of labels of nodes. All callers of a process share the lists. NodeLabels does
@@ -27,7 +30,9 @@ type NodeLabels struct {
 	reader client.Reader
 	clock  clock.PassiveClock
 
-	mu sync.Mutex
+	// listing shares the requests for a label.
+	listing singleflight.Group
+	mu      sync.Mutex
 	// lists contains a list for each label.
 	lists map[string]nodeValues
 }
@@ -49,19 +54,43 @@ func NewNodeLabels(reader client.Reader, clock clock.PassiveClock) *NodeLabels {
 // empty if the node lacks the label or does not exist. needed contains the names of the nodes that the caller
 // needs.
 func (n *NodeLabels) Values(ctx context.Context, label string, needed iter.Seq[string]) (func(node string) string, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	known := n.lists[label]
+	known := n.known(label)
 	if age := n.clock.Since(known.listedAt); age >= nodesAge || age >= unknownNodesAge && !known.haveAll(needed) {
-		listedAt := n.clock.Now()
-		values, err := n.list(ctx, label)
+		// Concurrent callers share one list, even if the first caller is canceled.
+		answer := n.listing.DoChan(label, func() (any, error) { return nil, n.refresh(context.WithoutCancel(ctx), label) })
+		var err error
+		select {
+		case result := <-answer:
+			err = result.Err
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("list nodes for the domains of label %s: %w (apply config/rbac if the permission is missing)", label, err)
 		}
-		known = nodeValues{values: values, listedAt: listedAt}
-		n.lists[label] = known
+		known = n.known(label)
 	}
 	return func(node string) string { return known.values[node] }, nil
+}
+
+func (n *NodeLabels) known(label string) nodeValues {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.lists[label]
+}
+
+func (n *NodeLabels) refresh(ctx context.Context, label string) error {
+	ctx, cancel := context.WithTimeout(ctx, nodesTimeout)
+	defer cancel()
+	listedAt := n.clock.Now()
+	values, err := n.list(ctx, label)
+	if err != nil {
+		return err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.lists[label] = nodeValues{values: values, listedAt: listedAt}
+	return nil
 }
 
 func (v nodeValues) haveAll(needed iter.Seq[string]) bool {

@@ -58,3 +58,38 @@ func TestSpec11_10_NodesAreListedAgainForNewNodes(t *testing.T) {
 	_, err = nodes.Values(t.Context(), zone, slices.Values([]string{"a"}))
 	require.EqualError(t, err, "list nodes for the domains of label topology.kubernetes.io/zone: forbidden (apply config/rbac if the permission is missing)")
 }
+
+// An API server that does not answer delays no canceled caller, and no caller for another label.
+func TestSpec11_10_AListOfNodesBlocksNoOtherCaller(t *testing.T) {
+	const zone, rack = corev1.LabelTopologyZone, "rack"
+	listing, answer := make(chan context.Context), make(chan struct{})
+	calls := interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+		listing <- ctx
+		<-answer
+		return c.List(ctx, list, options...)
+	}}
+	scheme, err := NewScheme()
+	require.NoError(t, err)
+	server := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(calls).Build()
+	nodes := NewNodeLabels(server, clocktesting.NewFakePassiveClock(time.Date(2024, 1, 2, 12, 0, 0, 0, time.UTC)))
+	errs := make(chan error)
+	list := func(label string) {
+		_, err := nodes.Values(t.Context(), label, slices.Values([]string(nil)))
+		errs <- err
+	}
+	go list(zone)
+	ctx := <-listing
+	_, bounded := ctx.Deadline()
+	assert.True(t, bounded)
+
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = nodes.Values(canceled, zone, slices.Values([]string(nil)))
+	require.ErrorIs(t, err, context.Canceled)
+
+	go list(rack)
+	<-listing
+	close(answer)
+	require.NoError(t, <-errs)
+	require.NoError(t, <-errs)
+}
