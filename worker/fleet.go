@@ -82,9 +82,8 @@ func (h *host) joinFleet(ctx context.Context, mgr *kube.Manager, state *fleet.Co
 	// These activities have no access to the cluster, so that a gate of the fleet cannot send a Secret of the
 	// cluster.
 	gates := &activities.Activities{GateClient: activities.NewGateClient(), Clock: clock.RealClock{}}
-	hosted := *h
-	hosted.fleet = true
-	hosted.options.Temporal, hosted.taskQueue, hosted.log = connection, protocol.FleetMemberTaskQueue(uid), h.log.WithName("fleet")
+	hosted := &host{fleet: true, options: h.options, taskQueue: protocol.FleetMemberTaskQueue(uid), log: h.log.WithName("fleet")}
+	hosted.options.Temporal = connection
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return reporter.Run(ctx) })
 	group.Go(func() error {

@@ -142,6 +142,8 @@ type host struct {
 	// lead is nil if every worker upgrades pods. Otherwise, lead runs until the context ends, and calls
 	// upgrade whenever this worker is the leader.
 	lead func(ctx context.Context, upgrade func(context.Context) error) error
+	// writes counts the running activities that patch or evict pods.
+	writes sync.WaitGroup
 }
 
 // rolloutActivities contains the activities of the workflows Rollout and Eviction. The implementation is
@@ -170,9 +172,17 @@ func (h *host) run(ctx context.Context) error {
 		return h.keep(ctx, h.startSelecting)
 	})
 	hosting.Go(func() error {
-		return h.lead(writing, func(leading context.Context) error { return h.keep(leading, h.startPatching) })
+		return h.lead(writing, h.upgrade)
 	})
 	return hosting.Wait()
+}
+
+// upgrade patches and evicts pods until the context ends. The stop of a worker waits at most stopTimeout, but
+// upgrade returns only once no activity runs, because the next leader begins after upgrade has returned. If
+// the process ends before, the Lease expires.
+func (h *host) upgrade(leading context.Context) error {
+	defer h.writes.Wait()
+	return h.keep(leading, h.startPatching)
 }
 
 // keep starts workers with start, and stops the workers when the context ends. If start fails, keep retries
@@ -258,14 +268,23 @@ func (h *host) startPatching(fatal chan<- error) (stop func(), err error) {
 	options.DisableWorkflowWorker = true
 	patching := sdk.New(h.client, protocol.WriteTaskQueue(h.taskQueue), options)
 	for name, function := range map[string]any{
-		protocol.UpgradeBatchActivity:              h.activities.UpgradeBatch,
-		protocol.ResetBatchActivity:                h.activities.ResetBatch,
-		protocol.EvictPodsActivity:                 h.activities.EvictPods,
-		protocol.WriteUpgradableConditionsActivity: h.activities.WriteUpgradableConditions,
+		protocol.UpgradeBatchActivity:              counted(&h.writes, h.activities.UpgradeBatch),
+		protocol.ResetBatchActivity:                counted(&h.writes, h.activities.ResetBatch),
+		protocol.EvictPodsActivity:                 counted(&h.writes, h.activities.EvictPods),
+		protocol.WriteUpgradableConditionsActivity: counted(&h.writes, h.activities.WriteUpgradableConditions),
 	} {
 		patching.RegisterActivityWithOptions(function, activity.RegisterOptions{Name: name})
 	}
 	return patching.Stop, patching.Start()
+}
+
+// counted returns an activity that counts its running calls in calls.
+func counted[input, output any](calls *sync.WaitGroup, activity func(context.Context, input) (output, error)) func(context.Context, input) (output, error) {
+	return func(ctx context.Context, in input) (output, error) {
+		calls.Add(1)
+		defer calls.Done()
+		return activity(ctx, in)
+	}
 }
 
 func (h *host) sdkOptions(slots int, fatal chan<- error) sdk.Options {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -55,4 +56,25 @@ func TestSpec12_9_TheLogNamesTheFlagsOfTheFleet(t *testing.T) {
 	h.logUnavailable(serviceerror.NewUnavailable("connection refused"), time.Second)
 	assert.Contains(t, line, "correct --fleet-temporal-address")
 	assert.Contains(t, line, `"error"="connection refused"`)
+}
+
+// The SDK stops a worker after stopTimeout although activities still run.
+func TestSpec7_5_AWorkerLeadsUntilNoActivityWritesPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &host{log: logr.Discard()}
+		answer, ended := make(chan struct{}), make(chan error, 1)
+		evict := counted(&h.writes, func(context.Context, int) (int, error) {
+			<-answer
+			return 0, nil
+		})
+		go func() { _, _ = evict(t.Context(), 0) }()
+		synctest.Wait()
+		stopped, stop := context.WithCancel(t.Context())
+		stop()
+		go func() { ended <- h.upgrade(stopped) }()
+		synctest.Wait()
+		assert.Empty(t, ended)
+		close(answer)
+		require.NoError(t, <-ended)
+	})
 }
