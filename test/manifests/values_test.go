@@ -169,6 +169,12 @@ func TestTheNotesNameTheNextCommand(t *testing.T) {
 	assert.Contains(t, text, "/releases/download/"+appVersion(t)+"/sidecarset.yaml\n  kubectl sidecarset check\n")
 	assert.Contains(t, text, "temporal.setup.enabled=true")
 	assert.Contains(t, text, "kube-flannel")
+	assert.NotContains(t, text, "uninstall this release")
+	for _, namespace := range []string{"default", "kube-system"} {
+		text := notes("--namespace=" + namespace)
+		assert.Contains(t, text, "\n\nWARNING: pods in namespace "+namespace+" get no sidecars, because the webhook excludes the namespace of the release.")
+		assert.Contains(t, text, "--namespace kruise-system --create-namespace.\n\nWARNING: users")
+	}
 	assert.Contains(t, notes("--namespace=mine"), "  kubectl sidecarset check --system-namespace=mine\n")
 	assert.Contains(t, notes("--set=temporal.setup.enabled=true"), "outrigger-temporal-setup")
 }
