@@ -46,7 +46,11 @@ func (a *Activities) budgets(ctx context.Context, population []rollout.Pod) (*ro
 // While the data of a limit cannot be read, planPods returns an error, because no pod may be upgraded. A failure
 // takes precedence over this error, because a failure depends on no limit.
 func (a *Activities) planPods(ctx context.Context, set *v1alpha1.SidecarSet, population []rollout.Pod, rejected map[protocol.PodReference]bool, current *protocol.Stage) (plan rollout.Plan, failure *protocol.Failure, err error) {
-	cluster, unread := a.limitsOf(ctx, population, current)
+	var cluster rollout.Cluster
+	var unread error
+	if current == nil || current.Aborted == nil {
+		cluster, unread = a.limitsOf(ctx, population, current)
+	}
 	if plan, err = rollout.NextInCluster(set, population, rejected, current, cluster); err != nil {
 		return plan, nil, err
 	}

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"go.temporal.io/sdk/activity"
-
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/fleet"
@@ -23,7 +21,6 @@ import (
 func (a *Activities) NextBatch(ctx context.Context, input protocol.NextBatchInput) (result protocol.NextBatchResult, err error) {
 	defer keepHeartbeating(ctx, a.Clock)()
 	n := a.newNextBatch(input)
-	n.attempt = activity.GetInfo(ctx).Attempt
 	err = a.poll(ctx, input.SidecarSet.Name, func() (again time.Duration, err error) {
 		n.reportStage(ctx)
 		result, again, err = n.check(ctx)
@@ -54,8 +51,6 @@ type nextBatch struct {
 	input protocol.NextBatchInput
 	set   *recentSet
 	began time.Time
-	// attempt is the number of the attempt of the activity.
-	attempt int32
 	// unseen contains the writes that the cache must show before NextBatch makes a plan from the
 	// cache.
 	unseen *unseenWrites
@@ -210,7 +205,7 @@ func (n *nextBatch) withoutPods(ctx context.Context, set *v1alpha1.SidecarSet, p
 // failed returns result with failure, and reports that the plan has ended. If the revision of a rollback cannot
 // be used, failure requests a pause instead. The result of a paused run has a failure only after an abort.
 func (n *nextBatch) failed(ctx context.Context, set *v1alpha1.SidecarSet, result protocol.NextBatchResult, failure *protocol.Failure) (protocol.NextBatchResult, bool, error) {
-	if err := n.checkRollback(ctx, set, failure, n.attempt); err != nil {
+	if err := n.checkRollback(ctx, set, failure); err != nil {
 		return result, false, err
 	}
 	if n.input.Paused {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -63,21 +64,28 @@ func (a *Activities) revision(ctx context.Context, set *v1alpha1.SidecarSet, nam
 	return recorded, nil
 }
 
-// forbiddenAttempts is the number of attempts of an activity after which a read of a revision counts as
-// forbidden. A starting API server rejects reads until its cache of roles is filled. With the delays of
-// retryForever, the sixth attempt begins half a minute after the first attempt.
-const forbiddenAttempts = 6
+// forbiddenTime is the time after which a read of a revision counts as forbidden. A starting API server rejects
+// reads until its cache of roles is filled.
+const forbiddenTime = 30 * time.Second
 
-// checkRollback replaces the rollback of a failure with a pause if the revision is missing, forbidden, or
-// invalid. If the API server cannot be read for another reason, checkRollback returns the error.
-func (a *Activities) checkRollback(ctx context.Context, set *v1alpha1.SidecarSet, failure *protocol.Failure, attempt int32) error {
+// checkRollback replaces the rollback of a failure with a pause if the revision is missing, invalid, or still
+// forbidden after forbiddenTime. If the API server cannot be read for another reason, checkRollback returns the
+// error.
+func (a *Activities) checkRollback(ctx context.Context, set *v1alpha1.SidecarSet, failure *protocol.Failure) error {
 	if failure == nil || failure.Quarantine == nil {
 		return nil
 	}
+	began := a.Clock.Now()
 	recorded, err := a.revision(ctx, set, failure.Quarantine.Revision)
+	for apierrors.IsForbidden(err) && a.Clock.Since(began) < forbiddenTime {
+		if err := a.sleep(ctx, time.Second); err != nil {
+			return err
+		}
+		recorded, err = a.revision(ctx, set, failure.Quarantine.Revision)
+	}
 	if err == nil {
 		_, err = stage.Target(set, recorded)
-	} else if forbidden := apierrors.IsForbidden(err) && attempt >= forbiddenAttempts; !forbidden && !apierrors.IsNotFound(err) && !errors.Is(err, errForeignRevision) {
+	} else if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) && !errors.Is(err, errForeignRevision) {
 		return err
 	}
 	if err != nil {

@@ -55,7 +55,7 @@ func NewNodeLabels(reader client.Reader, clock clock.PassiveClock) *NodeLabels {
 // needs.
 func (n *NodeLabels) Values(ctx context.Context, label string, needed iter.Seq[string]) (func(node string) string, error) {
 	known := n.known(label)
-	if age := n.clock.Since(known.listedAt); age >= nodesAge || age >= unknownNodesAge && !known.haveAll(needed) {
+	for began := n.clock.Now(); known.listedAt.Before(began) && known.outdated(n.clock, needed); known = n.known(label) {
 		// Concurrent callers share one list, even if the first caller is canceled.
 		answer := n.listing.DoChan(label, func() (any, error) { return nil, n.refresh(context.WithoutCancel(ctx), label) })
 		var err error
@@ -68,7 +68,6 @@ func (n *NodeLabels) Values(ctx context.Context, label string, needed iter.Seq[s
 		if err != nil {
 			return nil, fmt.Errorf("list nodes for the domains of label %s: %w (apply config/rbac if the permission is missing)", label, err)
 		}
-		known = n.known(label)
 	}
 	return func(node string) string { return known.values[node] }, nil
 }
@@ -91,6 +90,13 @@ func (n *NodeLabels) refresh(ctx context.Context, label string) error {
 	defer n.mu.Unlock()
 	n.lists[label] = nodeValues{values: values, listedAt: listedAt}
 	return nil
+}
+
+// outdated reports whether the list is too old, or lacks a needed node. A list that was already in progress when a
+// caller joined the list may lack a new node.
+func (v nodeValues) outdated(clock clock.PassiveClock, needed iter.Seq[string]) bool {
+	age := clock.Since(v.listedAt)
+	return age >= nodesAge || age >= unknownNodesAge && !v.haveAll(needed)
 }
 
 func (v nodeValues) haveAll(needed iter.Seq[string]) bool {

@@ -32,16 +32,18 @@ type definitionCheck struct {
 	kept                   atomic.Bool
 }
 
-// Start implements manager.Runnable. While the operator has no permission to read the definition, Start
-// assumes that the definition keeps all fields, as the shipped definition does.
+// Start implements manager.Runnable. If the operator has no permission to read the definition, Start assumes
+// that the definition keeps all fields, as the shipped definition does. After the first answer, this assumption
+// does not apply, because a starting API server rejects reads until its cache of roles is filled.
 func (d *definitionCheck) Start(ctx context.Context) error {
-	for {
+	for read := false; ; {
 		switch definition, err := crd.Get(ctx, d.reader); {
-		case apierrors.IsForbidden(err):
+		case apierrors.IsForbidden(err) && !read:
 			d.kept.Store(true)
 		case err != nil:
 			log.FromContext(ctx).V(1).Info("cannot tell whether the definition of SidecarSets keeps all fields", "cause", err.Error())
 		default:
+			read = true
 			d.kept.Store(crd.KeepsFields(definition))
 		}
 		interval := d.interval

@@ -95,7 +95,7 @@ func (h *health) check(ctx context.Context) time.Duration {
 	}
 	err := h.workersErr
 	found, known := h.judge(workers, err, h.runs.AwaitProbe(ctx), h.clock.Now())
-	if !known {
+	if !known && !temporal.IsUnreachable(err) && (h.reported == nil || h.reported.Reason == v1alpha1.ReasonTemporalUnavailable) {
 		// Temporal responds to the probe. The zero value of found replaces the report of an outage.
 		known = h.reportsOutage(ctx)
 	}

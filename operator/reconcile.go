@@ -68,7 +68,7 @@ func (r *reconciler) reconcile(ctx context.Context, name string) (reconcile.Resu
 	}
 	for _, step := range r.steps {
 		if err := step.reconcile(ctx, p); err != nil || p.ended {
-			return p.requeue(), errors.Join(err, p.invalid)
+			return p.requeue(), errors.Join(err, p.invalid, p.revisionsErr)
 		}
 	}
 	return p.requeue(), errors.Join(p.invalid, p.out.err, p.revisionsErr)

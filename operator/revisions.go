@@ -40,7 +40,7 @@ type revisionStep struct {
 // because the pass ends before status can show the cause (SPEC 6.10).
 func (s *revisionStep) reconcile(ctx context.Context, p *pass) error {
 	err := s.register(ctx, p)
-	if err != nil && !apierrors.IsConflict(err) {
+	if isRejection(err) {
 		s.recorder.Eventf(p.set, nil, corev1.EventTypeWarning, eventRevisionFailed, actionRollout, "%s", boundedNote(err.Error()))
 	}
 	return err
@@ -77,10 +77,10 @@ func (s *revisionStep) register(ctx context.Context, p *pass) error {
 			revision.Adopt(&wanted, set)
 		}
 		if err := s.updateRevision(ctx, recorded, &wanted); err != nil {
-			if recorded == current {
+			if recorded == current || apierrors.IsConflict(err) {
 				return err
 			}
-			p.revisionsErr = err
+			p.revisionsErr = errors.Join(p.revisionsErr, err)
 		}
 	}
 	if at := slices.IndexFunc(sorted, func(r *appsv1.ControllerRevision) bool { return r.Name == set.Status.LatestRevision }); at >= 0 {
@@ -93,8 +93,17 @@ func (s *revisionStep) register(ctx context.Context, p *pass) error {
 	if err := s.recordResizableHashes(ctx, p, sorted); err != nil {
 		return err
 	}
-	p.revisionsErr = errors.Join(p.revisionsErr, s.deleteRevisions(ctx, set, revision.Expendable(set, sorted, current.Name, p.pods)))
+	err = s.deleteRevisions(ctx, set, revision.Expendable(set, sorted, current.Name, p.pods))
+	if apierrors.IsConflict(err) {
+		return err
+	}
+	p.revisionsErr = errors.Join(p.revisionsErr, err)
 	return nil
+}
+
+// isRejection reports whether the API server rejected a write, and a retry without a change by a user may not help.
+func isRejection(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsInternalError(err)
 }
 
 func (s *revisionStep) forget(name string) { s.compared.Delete(name) }

@@ -134,8 +134,11 @@ func (r *evictionRun) view(plan *protocol.EvictionPlan, result *protocol.EvictPo
 // show writes the view to the memo and to the UI if the view has changed.
 func (r *evictionRun) show(ctx workflow.Context) error {
 	v := r.input.View
-	if v.Message == r.written.Message && v.Evicted == r.written.Evicted && v.Overdue == r.written.Overdue &&
-		v.Pause == r.written.Pause && slices.Equal(v.Failed, r.written.Failed) {
+	unchanged := v.Message == r.written.Message && v.Evicted == r.written.Evicted && v.Overdue == r.written.Overdue &&
+		v.Pause == r.written.Pause && slices.Equal(v.Failed, r.written.Failed)
+	// The operator reads the time of a resume from the memo, even if the run was not paused.
+	if unchanged && (v.PauseChanged.Equal(r.written.PauseChanged) ||
+		workflow.GetVersion(ctx, "show every resume", workflow.DefaultVersion, 1) == workflow.DefaultVersion) {
 		return nil
 	}
 	r.written = v

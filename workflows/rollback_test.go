@@ -166,6 +166,23 @@ func (s *stageSuite) TestSpec11_12_AnAbortBeforeAPauseIsQuarantinedDuringThePaus
 	s.continued()
 }
 
+// The pause of a user stays if there is no revision for the rollback. Otherwise, a retry of the fleet, which resumes
+// only pauses of the fleet, would end the pause.
+func (s *stageSuite) TestSpec11_12_AnAbortWithoutARevisionKeepsALaterPause() {
+	s.script = nil
+	s.abortThenPause()
+	s.script = append(s.script, func(_ context.Context, input protocol.NextBatchInput) (protocol.NextBatchResult, error) {
+		return protocol.NextBatchResult{Phase: protocol.PhasePaused, Failure: &protocol.Failure{Reason: "no earlier revision"}, Stage: input.Stage}, nil
+	}, s.pausedPlan)
+	s.env.RegisterDelayedCallback(func() {
+		s.Empty(s.script)
+		s.Equal("bob", s.query().Pause.By)
+		s.Nil(s.query().Stage.Aborted)
+		s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 2})
+	}, 3*time.Minute)
+	s.continued()
+}
+
 // During a rolling update, an older worker returns no failure to a paused run.
 func (s *stageSuite) TestSpec11_12_AnAbortBeforeAPauseIsPlannedAgainAfterFiveMinutes() {
 	s.script = nil

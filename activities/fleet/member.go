@@ -145,6 +145,8 @@ func (m *Member) advance(ctx context.Context, local *localRun, permit protocol.P
 		return protocol.FleetResult{State: protocol.ClusterFailed, Reason: reason, Attempt: local.attempt()}, nil
 	case !failed && local.ended():
 		return protocol.FleetResult{State: protocol.ClusterCompleted}, nil
+	case local.attempt() >= permit.Attempt && local.inconclusive():
+		return result, errors.New("the rollout in the cluster waits for a promote or a resume: " + local.status.Pause.Reason)
 	case local.attempt() >= permit.Attempt, local.aborting() && local.status.Stage.Aborted.By == byFleet:
 		return result, nil // the run accepts a retry only after the abort has begun to roll back
 	}

@@ -176,8 +176,8 @@ type EvictionView struct {
 	Left []string `json:"left,omitempty"`
 }
 
-// HasLost reports whether the run does not know the later pause known. A run loses a pause if Temporal is
-// restored to a time before the pause (SPEC §13.5.4).
+// HasLost reports whether the run has lost the pause known, which is later than the last change of the run. A run
+// loses a pause if Temporal is restored to a time before the pause (SPEC §13.5.4).
 func (v *EvictionView) HasLost(known *Pause) bool {
 	return known != nil && v.Pause == nil && !v.PauseChanged.IsZero() && v.PauseChanged.Before(known.At)
 }

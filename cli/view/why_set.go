@@ -266,7 +266,7 @@ func (r *Rollout) end(in *Input, leftOut int) string {
 		return ""
 	case r.Counts.Matched == 0:
 		return r.noPods.reason()
-	case r.Phase == protocol.PhasePartitionReached:
+	case r.Phase == protocol.PhasePartitionReached && r.Counts.Updated+r.Counts.NotUpgradable < r.Counts.Matched:
 		return "spec.updateStrategy.partition (" + r.Limits.Partition + ") keeps the other pods old (" + PatchStrategy(r.Name, "partition", "0") + ")"
 	case r.InjectionPaused && r.Phase == protocol.PhaseComplete:
 		return "new pods get no sidecars: spec.injectionStrategy.paused is true (" + resumeInjection(r.Name) + ")"

@@ -207,7 +207,7 @@ func Answer(a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet, message stri
 
 // NoRun returns the message for an action whose SidecarSet has no open run.
 func NoRun(a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet) string {
-	message := "the SidecarSet has no open run: all pods that can be upgraded are, or the run has not started"
+	message := "the SidecarSet has no open run: all pods that can be upgraded are, the run has not started, or Temporal has lost the run"
 	if a.Spec.Verb == outriggerv1.VerbPause {
 		return message + "; spec.updateStrategy.paused pauses the next run: " + patchPaused(set, true)
 	}

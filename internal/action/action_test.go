@@ -105,7 +105,7 @@ func TestSpec11_13_AnActionIsForOneStepOfOneGeneration(t *testing.T) {
 		"no steps": {verb: outriggerv1.VerbApprove, change: func(_ *outriggerv1.RolloutAction, run *Run) { run.Stage = nil },
 			rejected: "the rollout has no steps: no RolloutPolicy selects the SidecarSet (kubectl get rolloutpolicies), or the first step has not begun (kubectl sidecarset status logs)"},
 		"no run": {verb: outriggerv1.VerbPause, change: func(_ *outriggerv1.RolloutAction, run *Run) { run.Open = false },
-			wait: `the SidecarSet has no open run: all pods that can be upgraded are, or the run has not started; spec.updateStrategy.paused pauses the next run: kubectl patch sidecarset logs --type=merge -p '{"spec":{"updateStrategy":{"paused":true}}}'`},
+			wait: `the SidecarSet has no open run: all pods that can be upgraded are, the run has not started, or Temporal has lost the run; spec.updateStrategy.paused pauses the next run: kubectl patch sidecarset logs --type=merge -p '{"spec":{"updateStrategy":{"paused":true}}}'`},
 	} {
 		a, set, run := example(c.verb)
 		if c.change != nil {

@@ -50,7 +50,8 @@ type planner struct {
 	plan       Plan
 	// waiting is the number of candidates that cannot be upgraded yet.
 	waiting int
-	// keepsOld is set when the partition keeps candidates or all not upgradable pods at the old version.
+	// keepsOld is set when the partition keeps candidates at the old version, or covers all pods that are not
+	// upgradable.
 	keepsOld bool
 }
 
@@ -102,7 +103,7 @@ func (p *planner) run() error {
 func (p *planner) phase() protocol.Phase {
 	counts := &p.plan.Counts
 	switch {
-	case p.strategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType && p.plan.Counts.Migrated == 0:
+	case p.strategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType && !p.migrates():
 		return protocol.PhaseNotUpdate
 	case p.strategy.Paused && counts.Remaining > 0:
 		return protocol.PhasePaused
@@ -137,11 +138,12 @@ func (p *planner) migrates() bool {
 }
 
 // migratesToVersion reports whether a pod is in a hot upgrade to the version. A pod that was unavailable
-// before its upgrade may never migrate, so such a pod counts only if its standby twin can be reset (SPEC
-// 7.7.6).
+// before its upgrade may never migrate, so such a pod counts only if its standby twin can be reset. With
+// NotUpdate, the same is true of a pod whose new twin cannot start (SPEC 7.7.6).
 func (p *planner) migratesToVersion() bool {
+	ends := p.strategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType
 	return p.plan.Counts.Migrating > 0 && slices.ContainsFunc(p.pods, func(pod Pod) bool {
-		return pod.Migrating && pod.Updated && (pod.Migrated || !pod.UnavailableBefore)
+		return pod.Migrating && pod.Updated && (pod.Migrated || !pod.UnavailableBefore && !(ends && pod.Failed))
 	})
 }
 

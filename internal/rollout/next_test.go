@@ -162,7 +162,7 @@ func TestSpec7_2_PodsOfJobsEndByThemselves(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, protocol.Counts{Matched: 3, Updated: 1, UpdatedReady: 1, Ready: 3, NotUpgradable: 1}, plan.Counts)
 	assert.Equal(t, []protocol.PodReference{pods[1].Reference()}, plan.NotUpgradable)
-	assert.Contains(t, plan.Message, "; 1 not upgradable in place, such as d/b; 1 of Jobs keep their version until they end")
+	assert.Contains(t, plan.Message, "; 1 not upgradable in place, such as d/b; pods of Jobs that keep their version until their end: 1")
 	assert.Len(t, plan.FalseConditions, 2)
 }
 

@@ -184,7 +184,7 @@ func (p *Plan) message() string {
 		message += fmt.Sprintf("; %d not upgradable in place, such as %s", p.Counts.NotUpgradable, p.NotUpgradable[0])
 	}
 	if p.OfJobs > 0 {
-		message += fmt.Sprintf("; %d of Jobs keep their version until they end", p.OfJobs)
+		message += fmt.Sprintf("; pods of Jobs that keep their version until their end: %d", p.OfJobs)
 	}
 	message += p.lostNodes()
 	if p.Phase == protocol.PhaseWaiting && p.Example != "" {

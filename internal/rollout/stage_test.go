@@ -158,16 +158,20 @@ func TestSpec7_7_AHotUpgradeOfACrashingAppKeepsNoRolloutOpen(t *testing.T) {
 	assert.Equal(t, protocol.PhaseWaiting, plan.Phase, "the standby twin can be reset")
 }
 
-// The new twin of the pod does not become ready, and the user ends the upgrades.
-func TestSpec7_7_NotUpdateDoesNotWaitForATwinThatIsNotReady(t *testing.T) {
+// The new twin of the pod cannot start, and the user ends the upgrades.
+func TestSpec7_7_NotUpdateDoesNotWaitForATwinThatCannotStart(t *testing.T) {
 	migrating := updated
-	migrating.Migrating, migrating.Ready = true, false
+	migrating.Migrating, migrating.Ready, migrating.Failed = true, false, true
 	set := unavailable(intstr.FromInt32(9))
 	set.Spec.UpdateStrategy.Type = v1alpha1.NotUpdateSidecarSetStrategyType
 	plan, err := NextInStage(set, matched(migrating, updated), nil, nil)
 	require.NoError(t, err)
 	assert.Equal(t, protocol.PhaseNotUpdate, plan.Phase)
-	migrating.Migrated = true
+	migrating.Failed = false
+	plan, err = NextInStage(set, matched(migrating, updated), nil, nil)
+	require.NoError(t, err)
+	assert.Equal(t, protocol.PhaseWaiting, plan.Phase, "the new twin is starting")
+	migrating.Failed, migrating.Migrated = true, true
 	plan, err = NextInStage(set, matched(migrating, updated), nil, nil)
 	require.NoError(t, err)
 	assert.Equal(t, protocol.PhaseWaiting, plan.Phase)

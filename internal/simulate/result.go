@@ -152,7 +152,7 @@ func (s *simulation) whyEnded(plan *rollout.Plan) string {
 	case plan.Phase == protocol.PhaseNotUpdate:
 		return "spec.updateStrategy.type is NotUpdate, so no pod is upgraded"
 	case plan.Phase == protocol.PhasePartitionReached && strategy.Partition != nil:
-		return fmt.Sprintf("spec.updateStrategy.partition %s keeps %s at the old version", strategy.Partition.String(), rollout.Count(old-plan.Counts.NotUpgradable, "pod"))
+		return fmt.Sprintf("spec.updateStrategy.partition %s keeps %s at the old version", strategy.Partition.String(), rollout.Count(old, "pod"))
 	case s.result.ToUpgrade == 0 && strategy.Selector != nil:
 		return "spec.updateStrategy.selector selects no pod that can be upgraded in place"
 	case s.result.ToUpgrade == 0:

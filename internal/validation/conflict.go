@@ -134,9 +134,9 @@ func remedyOf(a, b annotationPatch) string {
 	const overwrite, retain = v1alpha1.SidecarSetOverwritePatchPolicy, v1alpha1.SidecarSetRetainPatchPolicy
 	switch {
 	case a.policy == overwrite && b.policy != retain, b.policy == overwrite && a.policy != retain:
-		return "use Retain in one of the two"
+		return "use Retain in one of the two SidecarSets"
 	case unmergeable(a, b), unmergeable(b, a):
-		return "use a JSON value with Retain, or Retain in both"
+		return "use a JSON value with Retain, or Retain in both SidecarSets"
 	}
 	return ""
 }

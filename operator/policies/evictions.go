@@ -102,7 +102,7 @@ func (w *Writer) evictionsOf(ctx context.Context, policy *outriggerv1.RolloutPol
 	}
 	if status != nil {
 		// The view is old while the run does not plan, or cannot be read.
-		status.Overdue = status.Overdue || overdue(policy, status.Since, now)
+		status.Overdue = overdue(policy, status.Since, now)
 	}
 	return status, err
 }
@@ -122,7 +122,7 @@ func workflowOf(policy *outriggerv1.RolloutPolicy) string {
 func statusOf(policy *outriggerv1.RolloutPolicy, view *protocol.EvictionView, known *protocol.Pause) *outriggerv1.EvictionStatus {
 	status := &outriggerv1.EvictionStatus{
 		WorkflowID: workflowOf(policy),
-		Message:    view.Message, Remaining: int32(view.Remaining), Evicted: int32(view.Evicted), Overdue: view.Overdue, Failed: view.Failed,
+		Message:    view.Message, Remaining: int32(view.Remaining), Evicted: int32(view.Evicted), Failed: view.Failed,
 	}
 	if !view.Since.IsZero() {
 		status.Since = new(metav1.NewTime(view.Since.Truncate(time.Second)))

@@ -64,11 +64,11 @@ func TestSpec13_5_NoRunWithoutEvict(t *testing.T) {
 func TestSpec13_5_StatusShowsTheRun(t *testing.T) {
 	failed := []outriggerv1.FailedEviction{{SidecarSet: "logs", Generation: 2, Namespace: "shop", Kind: "ReplicaSet", Name: "web", Reason: "no better"}}
 	r := &recorded{view: &protocol.EvictionView{
-		Message: "5 pods have to be recreated", Remaining: 5, Evicted: 2, Since: since, Overdue: true, Failed: failed, Pause: &protocol.Pause{By: "ann", Reason: "lunch"}, Left: []string{"logs"},
+		Message: "5 pods have to be recreated", Remaining: 5, Evicted: 2, Since: since, Failed: failed, Pause: &protocol.Pause{By: "ann", Reason: "lunch"}, Left: []string{"logs"},
 	}}
 	want := &outriggerv1.EvictionStatus{
 		WorkflowID: "eviction/edge/p1", Message: "5 pods have to be recreated", Remaining: 5, Evicted: 2, Since: new(metav1.NewTime(since)),
-		Overdue: true, Failed: failed, Paused: true, PausedBy: "ann", PauseReason: "lunch",
+		Failed: failed, Paused: true, PausedBy: "ann", PauseReason: "lunch",
 	}
 	assert.Equal(t, want, r.status(t, evicting(), v1alpha1.SidecarSet{}))
 	assert.False(t, r.woken)

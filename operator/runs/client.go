@@ -147,8 +147,13 @@ func (c *Client) Signal(ctx context.Context, set protocol.SetReference, signal s
 
 // signal sends a signal to an open run of a workflow, and reports whether there is an open run.
 func (c *Client) signal(ctx context.Context, to *common.WorkflowExecution, signal string, input *common.Payloads) (delivered bool, err error) {
+	return c.signalOnce(ctx, to, signal, input, string(uuid.NewUUID()))
+}
+
+// signalOnce sends a signal, unless the run has received a signal with the same request id.
+func (c *Client) signalOnce(ctx context.Context, to *common.WorkflowExecution, signal string, input *common.Payloads, requestID string) (delivered bool, err error) {
 	_, err = call(ctx, c.connection, "SignalWorkflowExecution", c.client.WorkflowService().SignalWorkflowExecution, &workflowservice.SignalWorkflowExecutionRequest{
-		Namespace: c.namespace, WorkflowExecution: to, SignalName: signal, Input: input, Identity: c.identity, RequestId: string(uuid.NewUUID()),
+		Namespace: c.namespace, WorkflowExecution: to, SignalName: signal, Input: input, Identity: c.identity, RequestId: requestID,
 	})
 	if is[*serviceerror.NotFound](err) {
 		return false, nil

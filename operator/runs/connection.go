@@ -196,9 +196,7 @@ func callNow[Request, Response any](ctx context.Context, c *connection, name str
 	response, err := do(short, request)
 	c.metrics.calls.WithLabelValues(name, resultOf(err)).Inc()
 	switch {
-	case ctx.Err() != nil:
-	case name == listCall && IsThrottled(err):
-		c.recordAnswer(nil)
+	case ctx.Err() != nil, name == listCall && IsThrottled(err):
 	default:
 		c.recordAnswer(err)
 	}

@@ -59,10 +59,7 @@ func (c *Client) Evictions(ctx context.Context, start protocol.EvictionInput, wa
 			return nil, "", err
 		}
 	}
-	if fault, err = c.evictionFault(ctx, id, description); err != nil {
-		return nil, "", fmt.Errorf("diagnose the evictions of RolloutPolicy %s: %w", start.Policy.Name, err)
-	}
-	return view, fault, nil
+	return view, c.evictionFault(ctx, id, description), nil
 }
 
 func (c *Client) signalEvictions(ctx context.Context, run *common.WorkflowExecution, start protocol.EvictionInput, view *protocol.EvictionView, wakes func(*protocol.EvictionView) bool) error {
@@ -71,7 +68,9 @@ func (c *Client) signalEvictions(ctx context.Context, run *common.WorkflowExecut
 		if err != nil {
 			return fmt.Errorf("encode the pause of workflow %s: %w", run.WorkflowId, err)
 		}
-		if _, err := c.signal(ctx, run, protocol.PauseSignal, pause); err != nil {
+		// Temporal drops a second signal with the same request id, so that this signal ends no later resume.
+		once := fmt.Sprintf("pause/%d", start.View.Pause.At.Unix())
+		if _, err := c.signalOnce(ctx, run, protocol.PauseSignal, pause, once); err != nil {
 			return fmt.Errorf("pause the evictions of RolloutPolicy %s: %w", start.Policy.Name, err)
 		}
 	}
@@ -83,8 +82,9 @@ func (c *Client) signalEvictions(ctx context.Context, run *common.WorkflowExecut
 	return nil
 }
 
-// evictionFault returns the message of the fault that stops an open run of evictions, or "".
-func (c *Client) evictionFault(ctx context.Context, id string, description *workflowservice.DescribeWorkflowExecutionResponse) (string, error) {
+// evictionFault returns the message of the fault that stops an open run of evictions, or "". If the diagnosis
+// fails, the last known fault applies.
+func (c *Client) evictionFault(ctx context.Context, id string, description *workflowservice.DescribeWorkflowExecutionResponse) string {
 	now := c.clock.Now()
 	maps.DeleteFunc(c.evictions, func(_ string, known *diagnosis) bool { return now.Sub(known.at) > diagnosisTTL })
 	known := c.evictions[id]
@@ -96,10 +96,13 @@ func (c *Client) evictionFault(ctx context.Context, id string, description *work
 	run := &Run{WorkflowID: id, pinned: pinnedVersion(description.GetWorkflowExecutionInfo().GetVersioningInfo())}
 	c.addPending(run, description)
 	found, sure, err := c.Diagnose(ctx, run, &known.tasks, known.fault)
-	if err == nil && sure {
+	switch {
+	case err != nil:
+		c.log.V(1).Info("cannot diagnose a run of evictions", "workflowID", id, "cause", err.Error())
+	case sure:
 		known.fault = found
 	}
-	return known.fault.Message, err
+	return known.fault.Message
 }
 
 func (c *Client) startEvictions(ctx context.Context, id string, start protocol.EvictionInput) error {

@@ -69,3 +69,33 @@ func TestSpec13_5_TheFaultOfARunOfEvictionsIsKnown(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, c.evictions, 1, "the diagnosis of a deleted policy is dropped")
 }
+
+// signalled drops signals with a known request id, as Temporal does.
+type signalled struct {
+	describing
+	requests map[string]string
+}
+
+func (s *signalled) SignalWorkflowExecution(_ context.Context, r *workflowservice.SignalWorkflowExecutionRequest) (*workflowservice.SignalWorkflowExecutionResponse, error) {
+	s.requests[r.RequestId] = r.SignalName
+	return &workflowservice.SignalWorkflowExecutionResponse{}, nil
+}
+
+// The run may write the memo late, so the operator reads the lost pause again and again. A second signal would end a
+// resume that arrives meanwhile.
+func TestSpec13_5_ALostPauseIsSentOnce(t *testing.T) {
+	began := time.Unix(1000, 0)
+	memo, err := converter.GetDefaultDataConverter().ToPayload(protocol.EvictionView{PauseChanged: began.Add(-time.Hour)})
+	require.NoError(t, err)
+	frontend := &signalled{requests: map[string]string{}}
+	frontend.description = &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: &workflow.WorkflowExecutionInfo{
+		Status: opened, Memo: &common.Memo{Fields: map[string]*common.Payload{protocol.EvictionMemo: memo}},
+	}}
+	c := newClientOf(t, frontend, clocktesting.NewFakeClock(began))
+	start := protocol.EvictionInput{Policy: protocol.PolicyReference{Name: "edge", UID: "p1"}, View: protocol.EvictionView{Pause: &protocol.Pause{By: "ann", At: began}}}
+	for range 3 {
+		_, _, err := c.Evictions(t.Context(), start, func(*protocol.EvictionView) bool { return false })
+		require.NoError(t, err)
+	}
+	assert.Equal(t, map[string]string{"pause/1000": protocol.PauseSignal}, frontend.requests)
+}
