@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 
 	sdk "go.temporal.io/sdk/client"
 	"golang.org/x/sync/errgroup"
@@ -66,21 +65,8 @@ type Cluster struct {
 	ports   *ports
 	// token is the token of the admin.
 	token string
-	at    addresses
 	// emptyDatabase is true until a host of a Temporal cluster has used the database.
 	emptyDatabase bool
-
-	mu    sync.Mutex
-	roles []Role
-}
-
-// addresses contains the ports of the control plane. The ports stay the same when a process is started again.
-type addresses struct {
-	etcd, etcdPeer, apiServer, controllerManager, scheduler, kwok, temporal, temporalUI, temporalMetrics int
-
-	// The following fields are set only for a Temporal cluster.
-	postgres      int
-	temporalHosts []*temporalHost
 }
 
 // Start runs a cluster, and returns when the nodes are Ready and the manifests are applied. Existing state in
@@ -150,19 +136,10 @@ func newCluster(options Options) (*Cluster, error) {
 	}, nil
 }
 
-// prepare assigns ports and writes certificates and files.
+// prepare determines addresses and writes certificates and files.
 func (c *Cluster) prepare() error {
-	err := c.ports.takeEach(&c.at.etcd, &c.at.etcdPeer, &c.at.apiServer, &c.at.controllerManager,
-		&c.at.scheduler, &c.at.kwok, &c.at.temporal, &c.at.temporalUI, &c.at.temporalMetrics)
-	if err != nil {
-		return err
-	}
-	if c.options.APIServerPort != 0 {
-		c.at.apiServer = c.options.APIServerPort
-	}
-	if err := c.addressTemporal(); err != nil {
-		return err
-	}
+	c.ports.uses[APIServer] = c.options.APIServerPort
+	c.addressTemporal()
 	if err := os.MkdirAll(c.options.Dir, 0o755); err != nil {
 		return fmt.Errorf("create the state directory: %w", err)
 	}
@@ -175,18 +152,16 @@ func (c *Cluster) prepare() error {
 	return c.connect()
 }
 
-func (c *Cluster) addressTemporal() error {
+func (c *Cluster) addressTemporal() {
 	if c.options.WithoutTemporal {
 		c.TemporalAddress = c.options.TemporalAddress
-		return nil
+		return
 	}
-	c.TemporalAddress = loopback(c.at.temporal)
-	c.TemporalMetrics = "http://" + loopback(c.at.temporalMetrics) + "/metrics"
-	if c.options.Temporal == TemporalCluster {
-		return c.takeTemporalPorts()
+	c.TemporalAddress = c.at(TemporalFrontend)
+	c.TemporalMetrics = "http://" + c.at(TemporalFrontend+"/metrics") + "/metrics"
+	if c.options.Temporal == DevServer {
+		c.TemporalUI = "http://" + c.at("temporal-ui")
 	}
-	c.TemporalUI = "http://" + loopback(c.at.temporalUI)
-	return nil
 }
 
 // startAll starts independent processes in parallel.
@@ -232,7 +207,7 @@ func (c *Cluster) startKWOK(ctx context.Context) error {
 }
 
 // EtcdURL returns the URL of etcd. etcd accepts every client on this machine.
-func (c *Cluster) EtcdURL() string { return "http://" + loopback(c.at.etcd) }
+func (c *Cluster) EtcdURL() string { return "http://" + c.at(Etcd) }
 
 // LogDir returns the directory of the log files. The log file of a process is <process>.log.
 func (c *Cluster) LogDir() string { return filepath.Join(c.options.Dir, logsDir) }

@@ -53,7 +53,7 @@ func serverEnvironment() []string {
 }
 
 func (c *Cluster) etcdSpec() process.Spec {
-	client, peer := c.EtcdURL(), "http://"+loopback(c.at.etcdPeer)
+	client, peer := c.EtcdURL(), "http://"+c.at(Etcd+"/peer")
 	return process.Spec{
 		Name: Etcd,
 		Path: c.binary("etcd"),
@@ -77,7 +77,7 @@ func (c *Cluster) apiServerSpec() process.Spec {
 	}
 	flags := []string{
 		"--etcd-servers=" + c.EtcdURL(),
-		"--bind-address=" + listen, fmt.Sprintf("--secure-port=%d", c.at.apiServer),
+		"--bind-address=" + listen, fmt.Sprintf("--secure-port=%d", c.ports.of(APIServer)),
 		"--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none", // Endpoints must not contain a loopback address.
 		"--service-cluster-ip-range=10.96.0.0/16",
 		"--kubelet-preferred-address-types=InternalIP", // Logs, exec and port-forward of a real node need this address type.
@@ -95,7 +95,7 @@ func (c *Cluster) apiServerSpec() process.Spec {
 	}
 	return process.Spec{
 		Name: APIServer, Path: c.binary("kube-apiserver"), Args: flags, Env: serverEnvironment(),
-		Ready: answers("https://" + loopback(c.at.apiServer) + "/readyz"),
+		Ready: answers("https://" + c.at(APIServer) + "/readyz"),
 	}
 }
 
@@ -104,7 +104,7 @@ func (c *Cluster) controllerManagerSpec() process.Spec {
 		Name: ControllerManager, Path: c.binary("kube-controller-manager"), Env: serverEnvironment(),
 		Args: []string{
 			"--kubeconfig=" + c.kubeconfigFile(ControllerManager),
-			"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", c.at.controllerManager), "--cert-dir=" + c.certificate(""),
+			"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", c.ports.of(ControllerManager)), "--cert-dir=" + c.certificate(""),
 			"--leader-elect=false",
 			"--use-service-account-credentials",
 			"--service-account-private-key-file=" + c.certificate("apiserver.key"),
@@ -114,7 +114,7 @@ func (c *Cluster) controllerManagerSpec() process.Spec {
 			"--concurrent-deployment-syncs=10", "--concurrent-replicaset-syncs=20", "--concurrent-gc-syncs=10",
 			"--kube-api-qps=" + clientQPS, "--kube-api-burst=" + clientQPS,
 		},
-		Ready: answers("https://" + loopback(c.at.controllerManager) + "/healthz"),
+		Ready: answers("https://" + c.at(ControllerManager) + "/healthz"),
 	}
 }
 
@@ -123,11 +123,11 @@ func (c *Cluster) schedulerSpec() process.Spec {
 		Name: Scheduler, Path: c.binary("kube-scheduler"), Env: serverEnvironment(),
 		Args: []string{
 			"--kubeconfig=" + c.kubeconfigFile(Scheduler),
-			"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", c.at.scheduler), "--cert-dir=" + c.certificate(""),
+			"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", c.ports.of(Scheduler)), "--cert-dir=" + c.certificate(""),
 			"--leader-elect=false",
 			"--kube-api-qps=" + clientQPS, "--kube-api-burst=" + clientQPS,
 		},
-		Ready: answers("https://" + loopback(c.at.scheduler) + "/healthz"),
+		Ready: answers("https://" + c.at(Scheduler) + "/healthz"),
 	}
 }
 
@@ -138,9 +138,9 @@ func (c *Cluster) kwokSpec() process.Spec {
 			"--kubeconfig=" + c.kubeconfigFile(KWOK),
 			"--config=" + filepath.Join(c.options.Dir, stagesFile),
 			"--node-ip=127.0.0.1",
-			"--server-address=" + loopback(c.at.kwok),
+			"--server-address=" + c.at(KWOK),
 		},
-		Ready: answers("http://" + loopback(c.at.kwok) + "/healthz"),
+		Ready: answers("http://" + c.at(KWOK) + "/healthz"),
 	}
 }
 

@@ -96,7 +96,7 @@ func (c *Cluster) writeKubeconfig(file, user string, groups ...string) error {
 	}
 	config := api.NewConfig()
 	config.Clusters["outrigger-local"] = &api.Cluster{
-		Server: "https://" + loopback(c.at.apiServer), CertificateAuthorityData: authority, TLSServerName: "localhost",
+		Server: "https://" + c.at(APIServer), CertificateAuthorityData: authority, TLSServerName: "localhost",
 	}
 	config.AuthInfos[user] = &api.AuthInfo{Token: c.token}
 	if user != admin {

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -17,8 +16,6 @@ const (
 	blocks    = 128
 )
 
-var errNoPort = errors.New("no free port left")
-
 // ports assigns the ports of one block. A listener on the first port claims the block, so that clusters on one
 // machine never share a block.
 type ports struct {
@@ -26,42 +23,45 @@ type ports struct {
 
 	mu   sync.Mutex
 	next int
-	end  int
+	uses map[string]int
 }
 
+// claimPorts claims a block in which all ports are free.
 func claimPorts() (*ports, error) {
 	for _, block := range rand.Perm(blocks) {
 		first := firstPort + block*blockSize
-		if l, err := listen(first); err == nil {
-			return &ports{claim: l, next: first + 1, end: first + blockSize}, nil
+		claim, err := listen(first)
+		if err != nil {
+			continue
 		}
+		if allFree(first+1, first+blockSize) {
+			return &ports{claim: claim, next: first + 1, uses: map[string]int{}}, nil
+		}
+		_ = claim.Close()
 	}
-	return nil, fmt.Errorf("claim ports %d-%d on 127.0.0.1: %w", firstPort, firstPort+blocks*blockSize-1, errNoPort)
+	return nil, fmt.Errorf("claim ports %d-%d on 127.0.0.1: in each block, a port is in use", firstPort, firstPort+blocks*blockSize-1)
 }
 
-// take returns a free port that was not returned before.
-func (p *ports) take() (int, error) {
+func allFree(port, end int) bool {
+	for ; port < end; port++ {
+		l, err := listen(port)
+		if err != nil || l.Close() != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// of returns the port of a use, such as the name of a process. The port stays the same when a process is started
+// again.
+func (p *ports) of(use string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for p.next < p.end {
-		port := p.next
+	if p.uses[use] == 0 {
+		p.uses[use] = p.next
 		p.next++
-		if l, err := listen(port); err == nil {
-			return port, l.Close()
-		}
 	}
-	return 0, fmt.Errorf("take a port of the block that ends at %d: %w", p.end-1, errNoPort)
-}
-
-func (p *ports) takeEach(targets ...*int) error {
-	for _, target := range targets {
-		port, err := p.take()
-		if err != nil {
-			return err
-		}
-		*target = port
-	}
-	return nil
+	return p.uses[use]
 }
 
 func (p *ports) release() { _ = p.claim.Close() }
@@ -69,6 +69,9 @@ func (p *ports) release() { _ = p.claim.Close() }
 func listen(port int) (net.Listener, error) {
 	return (&net.ListenConfig{}).Listen(context.Background(), "tcp", loopback(port)) // Listen does not block.
 }
+
+// at returns the address of a use on the loopback interface.
+func (c *Cluster) at(use string) string { return loopback(c.ports.of(use)) }
 
 // loopback returns the address of a port on the loopback interface.
 func loopback(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }

@@ -44,13 +44,13 @@ func (c *Cluster) postgresSpec() (process.Spec, error) {
 	return process.Spec{
 		Name: Postgres, Path: program,
 		Args: []string{
-			"-D", c.postgresDir(), "-p", fmt.Sprint(c.at.postgres),
+			"-D", c.postgresDir(), "-p", fmt.Sprint(c.ports.of(Postgres)),
 			"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "max_connections=200",
 		},
 		System:     notRoot(),
 		StopSignal: syscall.SIGINT, // After SIGTERM, PostgreSQL waits until all clients have disconnected.
 		Ready: func(ctx context.Context) error {
-			return c.command(ctx, nil, isReady, "--host=127.0.0.1", fmt.Sprintf("--port=%d", c.at.postgres))
+			return c.command(ctx, nil, isReady, "--host=127.0.0.1", fmt.Sprintf("--port=%d", c.ports.of(Postgres)))
 		},
 	}, err
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/url"
@@ -79,10 +80,22 @@ func (c *Cluster) RoleKubeconfig(name string) string {
 }
 
 // Roles returns the roles in the order of their first start.
-func (c *Cluster) Roles() []Role {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Clone(c.roles)
+func (c *Cluster) Roles() (roles []Role) {
+	for _, status := range c.Processes() {
+		if IsRole(status.Name) {
+			roles = append(roles, c.role(status.Name))
+		}
+	}
+	return roles
+}
+
+// role returns the URLs of a role, which do not change.
+func (c *Cluster) role(name string) Role {
+	role := Role{Name: name, Metrics: "http://" + c.at(name+"/metrics") + "/metrics", Health: "http://" + c.at(name+"/health")}
+	if kindOf(name) == Webhook {
+		role.WebhookURL = cmp.Or(c.webhookURL, fmt.Sprintf("https://localhost:%d", c.ports.of(name)))
+	}
+	return role
 }
 
 // StartRole runs `outrigger <role>` as the process name, on free ports, and waits until /readyz answers with
@@ -91,17 +104,13 @@ func (c *Cluster) StartRole(ctx context.Context, name string, args ...string) (R
 	if !IsRole(name) {
 		return Role{}, fmt.Errorf("role %q is none of operator, webhook, worker-<n>", name)
 	}
-	var metrics, health int
-	if err := c.ports.takeEach(&metrics, &health); err != nil {
-		return Role{}, err
-	}
-	role := Role{Name: name, Metrics: "http://" + loopback(metrics) + "/metrics", Health: "http://" + loopback(health)}
+	role := c.role(name)
 	flags := []string{
 		kindOf(name),
 		"--kubeconfig=" + c.RoleKubeconfig(name), "--namespace=" + SystemNamespace,
-		"--metrics-bind-address=" + loopback(metrics), "--health-probe-bind-address=" + loopback(health),
+		"--metrics-bind-address=" + c.at(name+"/metrics"), "--health-probe-bind-address=" + c.at(name+"/health"),
 	}
-	own, err := c.roleFlags(&role)
+	own, err := c.roleFlags(role)
 	if err != nil {
 		return Role{}, err
 	}
@@ -110,9 +119,6 @@ func (c *Cluster) StartRole(ctx context.Context, name string, args ...string) (R
 		if err := c.InstallWebhooks(ctx, role.WebhookURL); err != nil {
 			return Role{}, err
 		}
-	}
-	if err := c.addRole(role); err != nil {
-		return Role{}, err
 	}
 	return role, c.Start(ctx, process.Spec{
 		Name: name, Path: c.binary("outrigger"),
@@ -124,27 +130,11 @@ func (c *Cluster) StartRole(ctx context.Context, name string, args ...string) (R
 
 // StartUI runs `outrigger ui` on a free port with the rights of the admin, and returns the URL of the UI.
 func (c *Cluster) StartUI(ctx context.Context, args ...string) (string, error) {
-	port, err := c.ports.take()
-	if err != nil {
-		return "", err
-	}
-	address := "http://" + loopback(port)
-	flags := append([]string{"ui", "--kubeconfig=" + c.Kubeconfig, "--bind-address=" + loopback(port), "--temporal-ui-url=" + c.TemporalUI}, c.temporalFlags()...)
+	address := "http://" + c.at("ui")
+	flags := append([]string{"ui", "--kubeconfig=" + c.Kubeconfig, "--bind-address=" + c.at("ui"), "--temporal-ui-url=" + c.TemporalUI}, c.temporalFlags()...)
 	return address, c.Start(ctx, process.Spec{
 		Name: "ui", Path: c.binary("outrigger"), Args: append(flags, args...), Env: c.roleEnv("ui"), Ready: answers(address),
 	})
-}
-
-// addRole registers a role before its first start, so that a failed role can be started again
-// by name.
-func (c *Cluster) addRole(role Role) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if slices.ContainsFunc(c.roles, func(r Role) bool { return r.Name == role.Name }) {
-		return fmt.Errorf("role %s exists already; start it again by name", role.Name)
-	}
-	c.roles = append(c.roles, role)
-	return nil
 }
 
 // roleEnv returns the environment of a role. Each worker has a different identity in Temporal. If the cluster
@@ -175,7 +165,7 @@ func (c *Cluster) temporalFlags() (flags []string) {
 }
 
 // roleFlags returns the flags that differ between the roles.
-func (c *Cluster) roleFlags(role *Role) ([]string, error) {
+func (c *Cluster) roleFlags(role Role) ([]string, error) {
 	temporal := c.temporalFlags()
 	switch kindOf(role.Name) {
 	case Operator:
@@ -184,14 +174,6 @@ func (c *Cluster) roleFlags(role *Role) ([]string, error) {
 		return append(temporal, "--temporal-ui-url="+c.TemporalUI, "--leader-elect=false"), nil
 	case Worker:
 		return temporal, nil
-	}
-	role.WebhookURL = c.webhookURL
-	if role.WebhookURL == "" {
-		port, err := c.ports.take()
-		if err != nil {
-			return nil, err
-		}
-		role.WebhookURL = fmt.Sprintf("https://localhost:%d", port)
 	}
 	parsed, err := url.Parse(role.WebhookURL)
 	if err != nil {

@@ -66,8 +66,8 @@ func (c *Cluster) devServerSpec() process.Spec {
 		Args: []string{
 			"server", "start-dev",
 			"--db-filename", filepath.Join(c.options.Dir, temporalDB),
-			"--ip", "127.0.0.1", "--port", fmt.Sprint(c.at.temporal), "--ui-port", fmt.Sprint(c.at.temporalUI),
-			"--metrics-port", fmt.Sprint(c.at.temporalMetrics),
+			"--ip", "127.0.0.1", "--port", fmt.Sprint(c.ports.of(TemporalFrontend)), "--ui-port", fmt.Sprint(c.ports.of("temporal-ui")),
+			"--metrics-port", fmt.Sprint(c.ports.of(TemporalFrontend + "/metrics")),
 			"--log-level", "warn",
 			"--search-attribute", "SidecarSet=Keyword",
 			"--search-attribute", "SidecarSetGeneration=Int",

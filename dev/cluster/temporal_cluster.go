@@ -35,8 +35,18 @@ type temporalHost struct {
 	name    string
 	service string
 	// health is the name of the service in the gRPC health check, or empty if the host has no health check.
-	health                    string
-	GRPC, Membership, Metrics int
+	health string
+}
+
+func temporalHosts() []temporalHost {
+	const services = "temporal.api.workflowservice.v1."
+	return []temporalHost{
+		{name: TemporalFrontend, service: "frontend", health: services + "WorkflowService"},
+		{name: TemporalHistory1, service: "history", health: services + "HistoryService"},
+		{name: TemporalHistory2, service: "history", health: services + "HistoryService"},
+		{name: TemporalMatching, service: "matching", health: services + "MatchingService"},
+		{name: TemporalSysWorker, service: "worker"},
+	}
 }
 
 // TemporalProcesses returns the names of the processes of Temporal, without the database.
@@ -45,30 +55,10 @@ func (c *Cluster) TemporalProcesses() []string {
 		return []string{Temporal}
 	}
 	var names []string
-	for _, host := range c.at.temporalHosts {
+	for _, host := range temporalHosts() {
 		names = append(names, host.name)
 	}
 	return names
-}
-
-// takeTemporalPorts assigns ports to each host. The ports of the frontend are the ports that clients use.
-func (c *Cluster) takeTemporalPorts() error {
-	const services = "temporal.api.workflowservice.v1."
-	c.at.temporalHosts = []*temporalHost{
-		{name: TemporalFrontend, service: "frontend", health: services + "WorkflowService"},
-		{name: TemporalHistory1, service: "history", health: services + "HistoryService"},
-		{name: TemporalHistory2, service: "history", health: services + "HistoryService"},
-		{name: TemporalMatching, service: "matching", health: services + "MatchingService"},
-		{name: TemporalSysWorker, service: "worker"},
-	}
-	for _, host := range c.at.temporalHosts {
-		if err := c.ports.takeEach(&host.GRPC, &host.Membership, &host.Metrics); err != nil {
-			return err
-		}
-	}
-	frontend := c.at.temporalHosts[0]
-	frontend.GRPC, frontend.Metrics = c.at.temporal, c.at.temporalMetrics
-	return c.ports.takeEach(&c.at.postgres)
 }
 
 // startTemporalCluster starts PostgreSQL, and then the hosts. startTemporalCluster creates the namespace with
@@ -94,7 +84,7 @@ func (c *Cluster) startTemporalCluster(ctx context.Context) error {
 		return err
 	}
 	specs := map[string]process.Spec{}
-	for _, host := range c.at.temporalHosts {
+	for _, host := range temporalHosts() {
 		if specs[host.name], err = c.temporalHostSpec(host); err != nil {
 			return err
 		}
@@ -146,7 +136,7 @@ func (c *Cluster) dropDatabases(ctx context.Context) error {
 
 func (c *Cluster) sqlTool(ctx context.Context, database string, args ...string) error {
 	return c.command(ctx, nil, c.binary("temporal-sql-tool"), append([]string{
-		"--plugin", "postgres12", "--ep", "127.0.0.1", "-p", fmt.Sprint(c.at.postgres), "-u", postgresUser, "--db", database,
+		"--plugin", "postgres12", "--ep", "127.0.0.1", "-p", fmt.Sprint(c.ports.of(Postgres)), "-u", postgresUser, "--db", database,
 	}, args...)...)
 }
 
@@ -177,20 +167,19 @@ func (c *Cluster) writeDynamicConfig() error {
 }
 
 // temporalHostSpec returns the Spec of a host, and writes the configuration file <name>.yaml of the host.
-func (c *Cluster) temporalHostSpec(host *temporalHost) (process.Spec, error) {
+func (c *Cluster) temporalHostSpec(host temporalHost) (process.Spec, error) {
 	parsed, err := template.New(host.name).Parse(temporalServerConfig)
 	if err != nil {
 		return process.Spec{}, fmt.Errorf("parse the configuration of Temporal: %w", err)
 	}
-	services := map[string]*temporalHost{host.service: host}
-	for _, other := range c.at.temporalHosts {
-		if services[other.service] == nil {
-			services[other.service] = other
-		}
+	type ports struct{ GRPC, Membership int }
+	services := map[string]ports{}
+	for _, other := range append(temporalHosts(), host) { // The last host of a service wins.
+		services[other.service] = ports{c.ports.of(other.name), c.ports.of(other.name + "/membership")}
 	}
 	var config bytes.Buffer
 	err = parsed.Execute(&config, map[string]any{
-		"Postgres": loopback(c.at.postgres), "Frontend": loopback(c.at.temporal), "Metrics": loopback(host.Metrics),
+		"Postgres": c.at(Postgres), "Frontend": c.TemporalAddress, "Metrics": c.at(host.name + "/metrics"),
 		"Services": services, "DynamicConfig": c.dynamicConfigFile(),
 	})
 	if err != nil {
@@ -202,25 +191,25 @@ func (c *Cluster) temporalHostSpec(host *temporalHost) (process.Spec, error) {
 	return process.Spec{
 		Name: host.name, Path: c.binary("temporal-server"), Env: serverEnvironment(),
 		Args:  []string{"--root=" + c.options.Dir, "--config=" + temporalConfigDir, "--env=" + host.name, "--allow-no-auth", "start", "--service=" + host.service},
-		Ready: host.ready,
+		Ready: func(ctx context.Context) error { return c.hostReady(ctx, host) },
 	}, nil
 }
 
-func (h *temporalHost) ready(ctx context.Context) error {
-	if h.health == "" {
+func (c *Cluster) hostReady(ctx context.Context, host temporalHost) error {
+	if host.health == "" {
 		return nil
 	}
-	connection, err := grpc.NewClient(loopback(h.GRPC), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	connection, err := grpc.NewClient(c.at(host.name), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
 	}
 	defer func() { _ = connection.Close() }()
-	answer, err := grpc_health_v1.NewHealthClient(connection).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: h.health})
+	answer, err := grpc_health_v1.NewHealthClient(connection).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: host.health})
 	if err != nil {
 		return err
 	}
 	if answer.Status != grpc_health_v1.HealthCheckResponse_SERVING {
-		return fmt.Errorf("%s is %s", h.name, answer.Status)
+		return fmt.Errorf("%s is %s", host.name, answer.Status)
 	}
 	return nil
 }
