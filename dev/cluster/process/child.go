@@ -7,10 +7,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 const (
@@ -27,8 +30,8 @@ type child struct {
 
 	mu  sync.Mutex
 	pid int // pid is 0 while the process does not run.
-	// gone is closed when the process has ended. stopping is set if a caller has stopped the process.
-	gone     chan struct{}
+	// gone ends when the process has ended. stopping is set if a caller has stopped the process.
+	gone     context.Context
 	stopping bool
 }
 
@@ -55,7 +58,7 @@ func (c *child) run(ctx context.Context, g *Group) error {
 	return nil
 }
 
-// launch starts the process from the thread of the group. A goroutine waits for the end of the process.
+// launch starts the process unless the group is shut down.
 func (c *child) launch(g *Group) error {
 	if err := os.MkdirAll(filepath.Dir(c.log), 0o755); err != nil {
 		return err
@@ -72,21 +75,33 @@ func (c *child) launch(g *Group) error {
 	system := c.spec.System
 	system.Setpgid, system.Pdeathsig = true, syscall.SIGKILL
 	cmd.SysProcAttr = &system
-	if err := g.spawn(cmd); err != nil {
-		return err
+	g.mu.Lock() // Shutdown stops each process that is started before Shutdown.
+	defer g.mu.Unlock()
+	if g.down {
+		return ErrShutdown
 	}
-	c.mu.Lock()
-	c.pid, c.gone, c.stopping = cmd.Process.Pid, make(chan struct{}), false
-	c.mu.Unlock()
-	go c.watch(cmd, g.exits)
-	return nil
+	started := make(chan error)
+	go c.keep(cmd, started, g.exits)
+	return <-started
 }
 
-func (c *child) watch(cmd *exec.Cmd, exits chan<- Exit) {
+// keep starts the process, and waits for its end on the same thread, because the kernel sends Pdeathsig when the
+// thread that has started the process ends.
+func (c *child) keep(cmd *exec.Cmd, started chan<- error, exits chan<- Exit) {
+	runtime.LockOSThread()
+	if err := cmd.Start(); err != nil {
+		started <- err
+		return
+	}
+	gone, end := context.WithCancel(context.Background())
+	c.mu.Lock()
+	c.pid, c.gone, c.stopping = cmd.Process.Pid, gone, false
+	c.mu.Unlock()
+	started <- nil
 	err := cmd.Wait()
 	c.mu.Lock()
 	c.pid = 0
-	close(c.gone)
+	end()
 	stopping := c.stopping
 	c.mu.Unlock()
 	if stopping {
@@ -112,13 +127,13 @@ func (c *child) stop(gracePeriod time.Duration) {
 	if gracePeriod > 0 {
 		_ = syscall.Kill(-pid, cmp.Or(c.spec.StopSignal, syscall.SIGTERM))
 		select {
-		case <-gone:
+		case <-gone.Done():
 			return
 		case <-time.After(gracePeriod):
 		}
 	}
 	_ = syscall.Kill(-pid, syscall.SIGKILL)
-	<-gone
+	<-gone.Done()
 }
 
 func (c *child) signal(sig syscall.Signal) error {
@@ -137,47 +152,27 @@ func (c *child) awaitReady(ctx context.Context) error {
 	if c.spec.Ready == nil {
 		return nil
 	}
-	gone := c.gone
-	ctx, expire := context.WithTimeout(ctx, ReadyWithin)
-	defer expire()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	go func() {
-		select {
-		case <-gone:
-			cancel(ErrEnded)
-		case <-ctx.Done():
-		}
-	}()
-	tick := time.NewTicker(readyEvery)
-	defer tick.Stop()
-	for {
-		probe := c.spec.Ready(ctx)
-		if probe == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("process %s is not ready (last probe: %s): %w", c.spec.Name, probe.Error(), context.Cause(ctx))
-		case <-tick.C:
-		}
+	defer context.AfterFunc(c.gone, func() { cancel(ErrEnded) })()
+	var probe error
+	err := wait.PollUntilContextTimeout(ctx, readyEvery, ReadyWithin, true, func(ctx context.Context) (bool, error) {
+		probe = c.spec.Ready(ctx)
+		return probe == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("process %s is not ready (last probe: %s): %w", c.spec.Name, probe.Error(), cmp.Or(context.Cause(ctx), err))
 	}
+	return nil
 }
 
 // Tail returns the last lines of a log file. If the file cannot be read, Tail returns the error
 // as text.
 func Tail(path string) string {
-	f, err := os.Open(path)
+	log, err := os.ReadFile(path)
 	if err != nil {
 		return err.Error()
 	}
-	defer func() { _ = f.Close() }()
-	info, err := f.Stat()
-	if err != nil {
-		return err.Error()
-	}
-	buf := make([]byte, min(info.Size(), tailBytes))
-	n, _ := f.ReadAt(buf, info.Size()-int64(len(buf))) // The log may have been truncated after Stat.
-	lines := strings.Split(strings.TrimSpace(string(buf[:n])), "\n")
+	lines := strings.Split(strings.TrimSpace(string(log[max(0, len(log)-tailBytes):])), "\n")
 	return strings.Join(lines[max(0, len(lines)-tailLines):], "\n")
 }

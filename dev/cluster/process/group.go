@@ -6,9 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"sync"
 	"syscall"
@@ -70,47 +68,16 @@ var (
 // Group is a set of processes that are started and stopped by name. The methods of Group may be called from
 // several goroutines.
 type Group struct {
-	logs   string
-	forks  chan func()
-	exits  chan Exit
-	closed chan struct{}
-	once   sync.Once
+	logs  string
+	exits chan Exit
 
 	mu       sync.Mutex
 	children []*child // children are sorted by their first start.
+	down     bool
 }
 
-// NewGroup returns an empty group. The processes of the group log to <logs>/<name>.log. Shutdown frees the
-// resources of the group.
-func NewGroup(logs string) *Group {
-	g := &Group{logs: logs, forks: make(chan func()), exits: make(chan Exit, 64), closed: make(chan struct{})}
-	go g.fork()
-	return g
-}
-
-// fork starts every child from one thread, which lives as long as the group, because the kernel sends
-// Pdeathsig when the thread that has started the child ends.
-func (g *Group) fork() {
-	runtime.LockOSThread()
-	for {
-		select {
-		case start := <-g.forks:
-			start()
-		case <-g.closed:
-			return
-		}
-	}
-}
-
-func (g *Group) spawn(cmd *exec.Cmd) error {
-	started := make(chan error, 1)
-	select {
-	case g.forks <- func() { started <- cmd.Start() }:
-		return <-started
-	case <-g.closed:
-		return ErrShutdown
-	}
-}
+// NewGroup returns an empty group. The processes of the group log to <logs>/<name>.log.
+func NewGroup(logs string) *Group { return &Group{logs: logs, exits: make(chan Exit, 64)} }
 
 // Exited returns a channel with an Exit for each process that ends although no caller has stopped the
 // process. If the channel contains 64 unread values, further values are dropped.
@@ -177,18 +144,16 @@ func (g *Group) Processes() []Status {
 	return all
 }
 
-// Shutdown stops all processes, the last started first, and frees the resources of the group. Afterwards, the
-// group starts no process. A second call does nothing.
+// Shutdown stops all processes, the last started first. Afterwards, the group starts no process. A second call does
+// nothing.
 func (g *Group) Shutdown() {
-	g.once.Do(func() {
-		g.mu.Lock()
-		children := slices.Clone(g.children)
-		g.mu.Unlock()
-		for _, c := range slices.Backward(children) {
-			c.stop(StopWithin)
-		}
-		close(g.closed)
-	})
+	g.mu.Lock()
+	g.down = true
+	children := slices.Clone(g.children)
+	g.mu.Unlock()
+	for _, c := range slices.Backward(children) {
+		c.stop(StopWithin)
+	}
 }
 
 // with calls act for the process called name. If no such process was ever started, the error is ErrUnknown.
