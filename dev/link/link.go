@@ -11,12 +11,8 @@ import (
 	"time"
 )
 
-const (
-	chunkBytes = 32 << 10
-	// inFlight limits the waiting chunks in one direction of a connection. If the limit is reached, the sender
-	// is blocked.
-	inFlight = 256
-)
+// chunkBytes limits the bytes of one direction of a connection that are delayed together.
+const chunkBytes = 1 << 20
 
 // State describes how a link treats bytes. With the zero State, the link forwards bytes without
 // delay.
@@ -25,7 +21,8 @@ type State struct {
 	Cut bool
 	// Hold stops the forwarding of bytes in both directions. Connections stay open.
 	Hold bool
-	// Delay is the delay of each byte, in both directions.
+	// Delay is the delay of the bytes in both directions. Bytes that arrive while earlier bytes wait are delayed for up
+	// to twice as long.
 	Delay time.Duration
 }
 
@@ -35,18 +32,14 @@ type Link struct {
 	done     sync.WaitGroup
 
 	mu       sync.Mutex
+	changed  *sync.Cond // changed uses mu.
 	upstream string
 	state    State
-	changed  chan struct{}
 	open     map[*connection]bool
 }
 
 // connection contains the connection from the client and the connection to the server.
-type connection struct {
-	client, server net.Conn
-	closed         chan struct{}
-	once           sync.Once
-}
+type connection struct{ client, server net.Conn }
 
 // Open returns a link that listens at address, and forwards to upstream.
 func Open(ctx context.Context, address, upstream string) (*Link, error) {
@@ -60,7 +53,8 @@ func Open(ctx context.Context, address, upstream string) (*Link, error) {
 // On accepts the connections of listener and forwards the bytes of each connection to upstream. listener may
 // terminate TLS.
 func On(listener net.Listener, upstream string) *Link {
-	l := &Link{listener: listener, upstream: upstream, changed: make(chan struct{}), open: map[*connection]bool{}}
+	l := &Link{listener: listener, upstream: upstream, open: map[*connection]bool{}}
+	l.changed = sync.NewCond(&l.mu)
 	l.done.Go(l.accept)
 	return l
 }
@@ -73,7 +67,7 @@ func (l *Link) Set(state State) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.state = state
-	l.wake()
+	l.changed.Broadcast()
 	if state.Cut {
 		l.cut()
 	}
@@ -101,16 +95,10 @@ func (l *Link) Close() {
 	l.done.Wait()
 }
 
-func (l *Link) wake() {
-	close(l.changed)
-	l.changed = make(chan struct{})
-}
-
 func (l *Link) cut() {
 	for c := range l.open {
-		c.reset()
+		l.reset(c)
 	}
-	clear(l.open)
 }
 
 func (l *Link) accept() {
@@ -126,113 +114,94 @@ func (l *Link) accept() {
 }
 
 func (l *Link) serve(client net.Conn) {
+	c := &connection{client: client}
+	defer l.end(c)
 	l.mu.Lock()
 	upstream, cut := l.upstream, l.state.Cut
 	l.mu.Unlock()
-	c := &connection{client: client, closed: make(chan struct{})}
 	if cut {
-		c.reset()
 		return
 	}
 	server, err := (&net.Dialer{Timeout: 2 * time.Second}).DialContext(context.Background(), "tcp", upstream)
 	if err != nil {
-		c.reset()
 		return
 	}
 	c.server = server
 	l.mu.Lock()
-	if l.state.Cut {
-		l.mu.Unlock()
-		c.reset()
+	cut = l.state.Cut
+	l.open[c] = !cut
+	l.mu.Unlock()
+	if cut {
 		return
 	}
-	l.open[c] = true
-	l.mu.Unlock()
 	var both sync.WaitGroup
 	both.Go(func() { l.forward(c, client, server) })
 	both.Go(func() { l.forward(c, server, client) })
 	both.Wait()
-	l.mu.Lock()
-	delete(l.open, c)
-	l.mu.Unlock()
-}
-
-// chunk contains bytes and the time at which the bytes were received.
-type chunk struct {
-	bytes []byte
-	sent  time.Time
 }
 
 // forward copies bytes in one direction. When one side closes the connection, both directions are closed,
 // because no client of a link uses a half-closed connection.
 func (l *Link) forward(c *connection, from io.Reader, to io.Writer) {
-	chunks := make(chan chunk, inFlight)
-	var reading sync.WaitGroup
-	reading.Go(func() {
-		defer close(chunks)
-		for {
-			buffer := make([]byte, chunkBytes)
-			n, err := from.Read(buffer)
-			if n > 0 {
-				select {
-				case chunks <- chunk{buffer[:n], time.Now()}:
-				case <-c.closed:
-					return
-				}
-			}
-			if err != nil {
-				return
-			}
-		}
-	})
-	for next := range chunks {
-		if !l.await(c, next.sent) {
-			break
-		}
-		if _, err := to.Write(next.bytes); err != nil {
-			break
-		}
-	}
-	c.reset()
-	reading.Wait()
-}
-
-// await waits until a chunk that was received at sent may be forwarded. If the connection ends first, await
-// returns false.
-func (l *Link) await(c *connection, sent time.Time) bool {
+	defer l.end(c)
+	buffer := make([]byte, chunkBytes)
 	for {
-		l.mu.Lock()
-		state, changed := l.state, l.changed
-		l.mu.Unlock()
-		var due <-chan time.Time
-		if !state.Hold {
-			left := time.Until(sent.Add(state.Delay))
-			if left <= 0 {
-				return true
-			}
-			due = time.After(left)
+		n, err := from.Read(buffer)
+		if n > 0 && !l.pass(c) {
+			return
 		}
-		select {
-		case <-due:
-		case <-changed:
-		case <-c.closed:
-			return false
+		if _, failed := to.Write(buffer[:n]); failed != nil || err != nil {
+			return
 		}
 	}
 }
 
-// reset resets both connections. Bytes that are not sent yet are lost.
-func (c *connection) reset() {
-	c.once.Do(func() {
-		close(c.closed)
-		for _, end := range []net.Conn{c.client, c.server} {
-			if secured, ok := end.(*tls.Conn); ok {
-				end = secured.NetConn()
-			}
-			if tcp, ok := end.(*net.TCPConn); ok {
-				_ = tcp.SetLinger(0)
-				_ = tcp.Close()
-			}
+// pass waits until bytes that were received now may be forwarded. If the connection ends first, pass returns
+// false.
+func (l *Link) pass(c *connection) bool {
+	received := time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.open[c] {
+		left := time.Until(received.Add(l.state.Delay))
+		switch {
+		case l.state.Hold:
+			l.changed.Wait()
+		case left > 0:
+			due := time.AfterFunc(left, l.wake)
+			l.changed.Wait()
+			due.Stop()
+		default:
+			return true
 		}
-	})
+	}
+	return false
+}
+
+// wake wakes the waiting bytes. wake locks l.mu, because otherwise the bytes may not wait yet.
+func (l *Link) wake() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.changed.Broadcast()
+}
+
+func (l *Link) end(c *connection) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.reset(c)
+}
+
+// reset resets both connections. Bytes that are not sent yet are lost. The caller has locked l.mu.
+func (l *Link) reset(c *connection) {
+	delete(l.open, c)
+	l.changed.Broadcast()
+	for _, end := range []net.Conn{c.client, c.server} {
+		if secured, ok := end.(*tls.Conn); ok {
+			end = secured.NetConn()
+		}
+		if tcp, ok := end.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0)
+			_ = tcp.Close()
+		}
+	}
 }
