@@ -15,44 +15,46 @@ import (
 // postgresUser is the owner of the databases. PostgreSQL trusts every connection.
 const postgresUser = "temporal"
 
-func (c *Cluster) postgresDir() string { return filepath.Join(c.options.Dir, postgresDir) }
-
-// initPostgres creates the data directory. If the directory already exists, fresh is false.
-func (c *Cluster) initPostgres(ctx context.Context) (fresh bool, err error) {
-	if _, err := os.Stat(filepath.Join(c.postgresDir(), "PG_VERSION")); err == nil {
-		return false, nil
-	}
+// startPostgres starts PostgreSQL. If the data directory does not exist, startPostgres also creates the data
+// directory and the databases.
+func (c *Cluster) startPostgres(ctx context.Context) error {
 	initdb, err := postgresProgram("initdb")
 	if err != nil {
-		return false, err
+		return err
 	}
-	system := notRoot()
-	err = c.command(ctx, &system, initdb, "--pgdata="+c.postgresDir(), "--username="+postgresUser,
-		"--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
-	if err != nil {
-		return false, fmt.Errorf("create the directory of PostgreSQL: %w", err)
-	}
-	return true, nil
-}
-
-func (c *Cluster) postgresSpec() (process.Spec, error) {
 	program, err := postgresProgram("postgres")
 	if err != nil {
-		return process.Spec{}, err
+		return err
 	}
 	isReady, err := postgresProgram("pg_isready") // PostgreSQL listens long before PostgreSQL accepts connections.
-	return process.Spec{
+	if err != nil {
+		return err
+	}
+	data, system := filepath.Join(c.options.Dir, postgresDir), notRoot()
+	_, existing := os.Stat(filepath.Join(data, "PG_VERSION"))
+	if existing != nil {
+		err := c.command(ctx, &system, initdb, "--pgdata="+data, "--username="+postgresUser,
+			"--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
+		if err != nil {
+			return fmt.Errorf("create the directory of PostgreSQL: %w", err)
+		}
+	}
+	err = c.Start(ctx, process.Spec{
 		Name: Postgres, Path: program,
 		Args: []string{
-			"-D", c.postgresDir(), "-p", fmt.Sprint(c.ports.of(Postgres)),
+			"-D", data, "-p", fmt.Sprint(c.ports.of(Postgres)),
 			"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "max_connections=200",
 		},
-		System:     notRoot(),
+		System:     system,
 		StopSignal: syscall.SIGINT, // After SIGTERM, PostgreSQL waits until all clients have disconnected.
 		Ready: func(ctx context.Context) error {
 			return c.command(ctx, nil, isReady, "--host=127.0.0.1", fmt.Sprintf("--port=%d", c.ports.of(Postgres)))
 		},
-	}, err
+	})
+	if err != nil || existing == nil {
+		return err
+	}
+	return c.createDatabases(ctx, false)
 }
 
 // postgresProgram returns the path of a program of the PostgreSQL server. On Debian, these

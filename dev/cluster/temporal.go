@@ -30,19 +30,14 @@ const (
 	TemporalVariable = "OUTRIGGER_TEMPORAL"
 )
 
-type dynamicValue struct {
-	key   string
-	value int
-}
-
 // dynamicConfig returns the dynamic configuration of both kinds of servers.
-func dynamicConfig() []dynamicValue {
-	return []dynamicValue{
+func dynamicConfig() map[string]int {
+	return map[string]int{
 		// With the default rates, each dispatch of a task takes about 50 ms.
-		{"history.transferProcessorMaxPollRPS", 2000},
-		{"history.timerProcessorMaxPollRPS", 2000},
-		{"matching.numTaskqueueReadPartitions", 1},
-		{"matching.numTaskqueueWritePartitions", 1},
+		"history.transferProcessorMaxPollRPS":  2000,
+		"history.timerProcessorMaxPollRPS":     2000,
+		"matching.numTaskqueueReadPartitions":  1,
+		"matching.numTaskqueueWritePartitions": 1,
 	}
 }
 
@@ -75,8 +70,8 @@ func (c *Cluster) devServerSpec() process.Spec {
 		},
 		Ready: func(ctx context.Context) error { return describeNamespace(ctx, c.TemporalAddress) },
 	}
-	for _, one := range dynamicConfig() {
-		spec.Args = append(spec.Args, "--dynamic-config-value", fmt.Sprintf("%s=%d", one.key, one.value))
+	for key, value := range dynamicConfig() {
+		spec.Args = append(spec.Args, "--dynamic-config-value", fmt.Sprintf("%s=%d", key, value))
 	}
 	return spec
 }
@@ -93,10 +88,7 @@ func (c *Cluster) StartDevServerAs(ctx context.Context, name string, args ...str
 // ForgetWorkflows removes the data of Temporal, to simulate the loss of the database. Temporal must not run.
 func (c *Cluster) ForgetWorkflows(ctx context.Context) error {
 	if c.options.Temporal == TemporalCluster {
-		if err := c.dropDatabases(ctx); err != nil {
-			return err
-		}
-		return c.createDatabases(ctx)
+		return c.createDatabases(ctx, true)
 	}
 	for _, suffix := range []string{"", "-shm", "-wal"} {
 		err := os.Remove(filepath.Join(c.options.Dir, temporalDB+suffix))

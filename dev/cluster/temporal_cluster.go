@@ -1,13 +1,11 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
 	_ "embed"
 	"fmt"
 	"os"
 	"path/filepath"
-	"text/template"
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
@@ -28,7 +26,7 @@ const (
 )
 
 //go:embed temporal-server.yaml
-var temporalServerConfig string
+var temporalServerConfig []byte
 
 // temporalHost is one process of a Temporal cluster.
 type temporalHost struct {
@@ -64,30 +62,15 @@ func (c *Cluster) TemporalProcesses() []string {
 // startTemporalCluster starts PostgreSQL, and then the hosts. startTemporalCluster creates the namespace with
 // the same setup command as a user.
 func (c *Cluster) startTemporalCluster(ctx context.Context) error {
-	fresh, err := c.initPostgres(ctx)
-	if err != nil {
+	if err := c.startPostgres(ctx); err != nil {
 		return err
 	}
-	spec, err := c.postgresSpec()
-	if err != nil {
-		return err
-	}
-	if err := c.Start(ctx, spec); err != nil {
-		return err
-	}
-	if fresh {
-		if err := c.createDatabases(ctx); err != nil {
-			return err
-		}
-	}
-	if err := c.writeDynamicConfig(); err != nil {
+	if err := c.writeTemporalConfig(); err != nil {
 		return err
 	}
 	specs := map[string]process.Spec{}
 	for _, host := range temporalHosts() {
-		if specs[host.name], err = c.temporalHostSpec(host); err != nil {
-			return err
-		}
+		specs[host.name] = c.temporalHostSpec(host)
 	}
 	if err := c.eachHost(func(name string) error { return c.Start(ctx, specs[name]) }); err != nil {
 		return err
@@ -111,26 +94,23 @@ func (c *Cluster) eachHost(start func(name string) error) error {
 	return each(names, start)
 }
 
-func (c *Cluster) createDatabases(ctx context.Context) error {
+// createDatabases creates the databases. If drop is true, createDatabases drops the existing databases first.
+func (c *Cluster) createDatabases(ctx context.Context, drop bool) error {
 	for database, schema := range map[string]string{"temporal": "temporal", "temporal_visibility": "visibility"} {
-		for _, args := range [][]string{
+		steps := [][]string{
+			{"drop-database", "--force"},
 			{"create-database"}, {"setup-schema", "-v", "0.0"}, {"update-schema", "--schema-name", "postgresql/v12/" + schema},
-		} {
+		}
+		if !drop {
+			steps = steps[1:]
+		}
+		for _, args := range steps {
 			if err := c.sqlTool(ctx, database, args...); err != nil {
 				return err
 			}
 		}
 	}
 	c.emptyDatabase = true
-	return nil
-}
-
-func (c *Cluster) dropDatabases(ctx context.Context) error {
-	for _, database := range []string{"temporal", "temporal_visibility"} {
-		if err := c.sqlTool(ctx, database, "drop-database", "--force"); err != nil {
-			return err
-		}
-	}
 	return nil
 }
 
@@ -146,53 +126,33 @@ func (c *Cluster) setupNamespace(ctx context.Context) error {
 		"--temporal-address="+c.TemporalAddress, "--temporal-namespace="+TemporalNamespace, "--retention=168h")
 }
 
-func (c *Cluster) temporalConfigDir() string { return filepath.Join(c.options.Dir, temporalConfigDir) }
-
-func (c *Cluster) dynamicConfigFile() string {
-	return filepath.Join(c.temporalConfigDir(), "dynamic.yaml")
-}
-
-func (c *Cluster) writeDynamicConfig() error {
-	var lines bytes.Buffer
-	for _, one := range dynamicConfig() {
-		fmt.Fprintf(&lines, "%s:\n- value: %d\n", one.key, one.value)
-	}
-	if err := os.MkdirAll(c.temporalConfigDir(), 0o755); err != nil {
+// writeTemporalConfig writes the configuration, which all hosts share.
+func (c *Cluster) writeTemporalConfig() error {
+	dir := filepath.Join(c.options.Dir, temporalConfigDir)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("create the directory of Temporal's configuration: %w", err)
 	}
-	if err := os.WriteFile(c.dynamicConfigFile(), lines.Bytes(), 0o644); err != nil {
-		return fmt.Errorf("write Temporal's dynamic configuration: %w", err)
+	var dynamic []byte
+	for key, value := range dynamicConfig() {
+		dynamic = fmt.Appendf(dynamic, "%s:\n- value: %d\n", key, value)
+	}
+	for file, data := range map[string][]byte{"server.yaml": temporalServerConfig, "dynamic.yaml": dynamic} {
+		if err := os.WriteFile(filepath.Join(dir, file), data, 0o644); err != nil {
+			return fmt.Errorf("write Temporal's configuration: %w", err)
+		}
 	}
 	return nil
 }
 
-// temporalHostSpec returns the Spec of a host, and writes the configuration file <name>.yaml of the host.
-func (c *Cluster) temporalHostSpec(host temporalHost) (process.Spec, error) {
-	parsed, err := template.New(host.name).Parse(temporalServerConfig)
-	if err != nil {
-		return process.Spec{}, fmt.Errorf("parse the configuration of Temporal: %w", err)
-	}
-	type ports struct{ GRPC, Membership int }
-	services := map[string]ports{}
-	for _, other := range append(temporalHosts(), host) { // The last host of a service wins.
-		services[other.service] = ports{c.ports.of(other.name), c.ports.of(other.name + "/membership")}
-	}
-	var config bytes.Buffer
-	err = parsed.Execute(&config, map[string]any{
-		"Postgres": c.at(Postgres), "Frontend": c.TemporalAddress, "Metrics": c.at(host.name + "/metrics"),
-		"Services": services, "DynamicConfig": c.dynamicConfigFile(),
-	})
-	if err != nil {
-		return process.Spec{}, fmt.Errorf("render the configuration of %s: %w", host.name, err)
-	}
-	if err := os.WriteFile(filepath.Join(c.temporalConfigDir(), host.name+".yaml"), config.Bytes(), 0o644); err != nil {
-		return process.Spec{}, fmt.Errorf("write the configuration of %s: %w", host.name, err)
-	}
+func (c *Cluster) temporalHostSpec(host temporalHost) process.Spec {
 	return process.Spec{
-		Name: host.name, Path: c.binary("temporal-server"), Env: serverEnvironment(),
-		Args:  []string{"--root=" + c.options.Dir, "--config=" + temporalConfigDir, "--env=" + host.name, "--allow-no-auth", "start", "--service=" + host.service},
+		Name: host.name, Path: c.binary("temporal-server"),
+		Args: []string{"--config=" + temporalConfigDir, "--env=server", "--allow-no-auth", "start", "--service=" + host.service},
+		Env: append(serverEnvironment(), "TEMPORAL_ROOT="+c.options.Dir,
+			"POSTGRES="+c.at(Postgres), "FRONTEND="+c.TemporalAddress, "METRICS="+c.at(host.name+"/metrics"),
+			fmt.Sprintf("GRPC_PORT=%d", c.ports.of(host.name)), fmt.Sprintf("MEMBERSHIP_PORT=%d", c.ports.of(host.name+"/membership"))),
 		Ready: func(ctx context.Context) error { return c.hostReady(ctx, host) },
-	}, nil
+	}
 }
 
 func (c *Cluster) hostReady(ctx context.Context, host temporalHost) error {
