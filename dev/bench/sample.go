@@ -68,7 +68,7 @@ func newSample() sample {
 func (h *harness) sample(ctx context.Context) (sample, error) {
 	s := newSample()
 	for _, role := range h.stack.Roles() {
-		families, err := cluster.Scrape(ctx, http.DefaultClient, role.Metrics)
+		families, err := cluster.Scrape(ctx, role.Metrics)
 		if err != nil {
 			return s, fmt.Errorf("%s: %w", role.Name, err)
 		}
@@ -84,7 +84,7 @@ func (h *harness) sample(ctx context.Context) (sample, error) {
 			s.temporalRequests[role.Name] += metric.GetCounter().GetValue()
 		}
 	}
-	families, err := cluster.Scrape(ctx, http.DefaultClient, h.stack.TemporalMetrics)
+	families, err := cluster.Scrape(ctx, h.stack.TemporalMetrics)
 	if err != nil {
 		return s, fmt.Errorf("read the metrics of Temporal: %w", err)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -61,7 +60,7 @@ func tolerances() map[string]float64 {
 // sample records the value of each metric of each role, and skips roles that do not respond.
 func (s soak) sample(ctx context.Context, w *fixture) {
 	for _, role := range w.Roles() {
-		families, err := cluster.Scrape(ctx, http.DefaultClient, role.Metrics)
+		families, err := cluster.Scrape(ctx, role.Metrics)
 		if err != nil {
 			w.say("no sample of %s: %s", role.Name, err)
 			continue

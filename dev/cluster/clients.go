@@ -1,8 +1,11 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
+	"crypto/tls"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -44,19 +47,34 @@ func (c *Cluster) connect() error {
 	return nil
 }
 
-// Scrape reads the metrics at url with the given HTTP client, and returns the metric families by name.
-func Scrape(ctx context.Context, with *http.Client, url string) (map[string]*dto.MetricFamily, error) {
+// Get returns the body of the answer of url. A status other than 200 is an error. Get does not verify certificates,
+// because the health endpoints of the control plane have self-signed certificates.
+func Get(ctx context.Context, url string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err
 	}
-	response, err := with.Do(request)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("GET %s: %s: %.1024s", url, response.Status, body)
+	}
+	return body, err
+}
+
+// Scrape reads the metrics at url, and returns the metric families by name.
+func Scrape(ctx context.Context, url string) (map[string]*dto.MetricFamily, error) {
+	metrics, err := Get(ctx, url)
 	if err != nil {
 		return nil, fmt.Errorf("read metrics: %w", err)
 	}
-	defer func() { _ = response.Body.Close() }()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	return parser.TextToMetricFamilies(response.Body)
+	return parser.TextToMetricFamilies(bytes.NewReader(metrics))
 }
 
 // minShared is the free space in /dev/shm that a cluster needs, in bytes. By default, the /dev/shm of a

@@ -2,10 +2,7 @@ package cluster
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
-	"io"
-	"net/http"
 	"path/filepath"
 	"strings"
 	"time"
@@ -144,28 +141,12 @@ func (c *Cluster) kwokSpec() process.Spec {
 	}
 }
 
-// answers returns a probe that succeeds if a URL answers with status 200. The probe does not
-// verify certificates, because the health endpoints of the control plane have self-signed
-// certificates.
+// answers returns a probe that succeeds if a URL answers with status 200.
 func answers(url string) func(context.Context) error {
-	client := &http.Client{
-		Timeout:   5 * time.Second,
-		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true},
-	}
 	return func(ctx context.Context) error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-		if err != nil {
-			return err
-		}
-		response, err := client.Do(request)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = response.Body.Close() }()
-		if response.StatusCode == http.StatusOK {
-			return nil
-		}
-		body, _ := io.ReadAll(io.LimitReader(response.Body, 1024)) // The body only adds details to the error.
-		return fmt.Errorf("GET %s: %s: %s", url, response.Status, body)
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		_, err := Get(ctx, url)
+		return err
 	}
 }

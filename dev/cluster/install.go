@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 	"time"
@@ -36,15 +37,15 @@ func (c *Cluster) install(ctx context.Context) error {
 		}
 	}
 	account := client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "default"}
-	return poll(ctx, "wait for service account default/default (see the log of the controller manager)", func(ctx context.Context) error {
+	return Poll(ctx, "wait for service account default/default (see the log of the controller manager)", pollWithin, func(ctx context.Context) error {
 		return c.Kube.Get(ctx, account, &corev1.ServiceAccount{})
 	})
 }
 
-// poll calls request until request succeeds, for at most pollWithin.
-func poll(ctx context.Context, what string, request func(context.Context) error) error {
+// Poll calls request until request succeeds, for at most within.
+func Poll(ctx context.Context, what string, within time.Duration, request func(context.Context) error) error {
 	var cause error
-	err := wait.PollUntilContextTimeout(ctx, pollEvery, pollWithin, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, pollEvery, within, true, func(ctx context.Context) (bool, error) {
 		cause = request(ctx)
 		return cause == nil, nil
 	})
@@ -77,7 +78,7 @@ func (c *Cluster) Apply(ctx context.Context, folder string) error {
 // AwaitEstablished waits until a definition is served. AwaitEstablished retries, because kubectl wait fails
 // while the definition has no conditions.
 func (c *Cluster) AwaitEstablished(ctx context.Context, name string) error {
-	return poll(ctx, "wait for the definition "+name, func(ctx context.Context) error {
+	return Poll(ctx, "wait for the definition "+name, pollWithin, func(ctx context.Context) error {
 		_, err := c.Kubectl(ctx, nil, "wait", "--for=condition=Established", "--timeout=1m", "crd/"+name)
 		return err
 	})
@@ -94,7 +95,7 @@ func (c *Cluster) suspendConversion(ctx context.Context) error {
 	if err != nil || !suspended {
 		return err
 	}
-	return poll(ctx, "read SidecarSets without conversion", func(ctx context.Context) error {
+	return Poll(ctx, "read SidecarSets without conversion", pollWithin, func(ctx context.Context) error {
 		return c.Kube.List(ctx, &v1alpha1.SidecarSetList{})
 	})
 }
@@ -102,10 +103,16 @@ func (c *Cluster) suspendConversion(ctx context.Context) error {
 // Kubectl runs kubectl as the admin, and returns the trimmed output.
 func (c *Cluster) Kubectl(ctx context.Context, stdin []byte, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, c.binary("kubectl"), append([]string{"--kubeconfig", c.Kubeconfig}, args...)...)
+	cmd.Stdin = bytes.NewReader(stdin)
+	return output(cmd)
+}
+
+// output runs a command without the Temporal configuration of the user, and returns the trimmed output.
+func output(cmd *exec.Cmd) (string, error) {
 	var stdout, stderr strings.Builder
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &stdout, &stderr
+	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), TemporalEnv()...), &stdout, &stderr
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
+		return "", fmt.Errorf("%s: %w: %s", cmd, err, strings.TrimSpace(stdout.String()+stderr.String()))
 	}
 	return strings.TrimSpace(stdout.String()), nil
 }

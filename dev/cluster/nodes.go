@@ -18,7 +18,7 @@ func createNodes(ctx context.Context, kube client.Client, n int) error {
 			return fmt.Errorf("create node %s: %w", node.Name, err)
 		}
 	}
-	return poll(ctx, "wait for the nodes (see the logs of kwok and of the controller manager)", func(ctx context.Context) error {
+	return Poll(ctx, "wait for the nodes (see the logs of kwok and of the controller manager)", pollWithin, func(ctx context.Context) error {
 		var nodes corev1.NodeList
 		if err := kube.List(ctx, &nodes); err != nil {
 			return err

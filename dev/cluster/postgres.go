@@ -33,9 +33,10 @@ func (c *Cluster) startPostgres(ctx context.Context) error {
 	data, system := filepath.Join(c.options.Dir, postgresDir), notRoot()
 	_, existing := os.Stat(filepath.Join(data, "PG_VERSION"))
 	if existing != nil {
-		err := c.command(ctx, &system, initdb, "--pgdata="+data, "--username="+postgresUser,
+		create := exec.CommandContext(ctx, initdb, "--pgdata="+data, "--username="+postgresUser,
 			"--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
-		if err != nil {
+		create.SysProcAttr = &system
+		if _, err := output(create); err != nil {
 			return fmt.Errorf("create the directory of PostgreSQL: %w", err)
 		}
 	}
@@ -48,7 +49,8 @@ func (c *Cluster) startPostgres(ctx context.Context) error {
 		System:     system,
 		StopSignal: syscall.SIGINT, // After SIGTERM, PostgreSQL waits until all clients have disconnected.
 		Ready: func(ctx context.Context) error {
-			return c.command(ctx, nil, isReady, "--host=127.0.0.1", fmt.Sprintf("--port=%d", c.ports.of(Postgres)))
+			_, err := output(exec.CommandContext(ctx, isReady, "--host=127.0.0.1", fmt.Sprintf("--port=%d", c.ports.of(Postgres))))
+			return err
 		},
 	})
 	if err != nil || existing == nil {
@@ -83,15 +85,4 @@ func notRoot() syscall.SysProcAttr {
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: nobody, HostID: os.Getuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: nobody, HostID: os.Getgid(), Size: 1}},
 	}
-}
-
-// command runs a program and waits until the program ends. The output of the program is used only in the
-// error.
-func (c *Cluster) command(ctx context.Context, system *syscall.SysProcAttr, program string, args ...string) error {
-	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.SysProcAttr, cmd.Env = system, append(os.Environ(), TemporalEnv()...)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w\n%s", filepath.Base(program), err, out)
-	}
-	return nil
 }

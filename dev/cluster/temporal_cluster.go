@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 
 	"golang.org/x/sync/errgroup"
@@ -115,15 +116,17 @@ func (c *Cluster) createDatabases(ctx context.Context, drop bool) error {
 }
 
 func (c *Cluster) sqlTool(ctx context.Context, database string, args ...string) error {
-	return c.command(ctx, nil, c.binary("temporal-sql-tool"), append([]string{
+	_, err := output(exec.CommandContext(ctx, c.binary("temporal-sql-tool"), append([]string{
 		"--plugin", "postgres12", "--ep", "127.0.0.1", "-p", fmt.Sprint(c.ports.of(Postgres)), "-u", postgresUser, "--db", database,
-	}, args...)...)
+	}, args...)...))
+	return err
 }
 
 // setupNamespace runs the setup command of docs/temporal.md. The command is idempotent.
 func (c *Cluster) setupNamespace(ctx context.Context) error {
-	return c.command(ctx, nil, c.binary("outrigger"), "temporal", "setup",
-		"--temporal-address="+c.TemporalAddress, "--temporal-namespace="+TemporalNamespace, "--retention=168h")
+	_, err := output(exec.CommandContext(ctx, c.binary("outrigger"), "temporal", "setup",
+		"--temporal-address="+c.TemporalAddress, "--temporal-namespace="+TemporalNamespace, "--retention=168h"))
+	return err
 }
 
 // writeTemporalConfig writes the configuration, which all hosts share.

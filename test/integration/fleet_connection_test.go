@@ -93,7 +93,7 @@ func (m *fleetMember) awaitMetric(name, reason string, right func(float64) bool)
 		}
 	}
 	err := wait.PollUntilContextCancel(m.ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		families, err := cluster.Scrape(ctx, http.DefaultClient, url)
+		families, err := cluster.Scrape(ctx, url)
 		if err != nil {
 			return false, err
 		}
