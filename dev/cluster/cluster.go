@@ -184,14 +184,12 @@ func (c *Cluster) startAll(ctx context.Context) error {
 
 func (c *Cluster) startClients(ctx context.Context) error {
 	all, ctx := errgroup.WithContext(ctx)
-	specs := []process.Spec{c.controllerManagerSpec(), c.schedulerSpec()}
 	if !c.options.WithoutNodes {
 		all.Go(func() error { return c.startKWOK(ctx) })
 		all.Go(func() error { return createNodes(ctx, c.Kube, c.options.Nodes) })
 	}
-	for _, spec := range specs {
-		all.Go(func() error { return c.Start(ctx, spec) })
-	}
+	all.Go(func() error { return c.Start(ctx, c.controllerManagerSpec()) })
+	all.Go(func() error { return c.Start(ctx, c.schedulerSpec()) })
 	all.Go(func() error { return c.install(ctx) })
 	return all.Wait()
 }

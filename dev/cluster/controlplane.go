@@ -49,22 +49,21 @@ func serverEnvironment() []string {
 	return []string{"GOGC=400", "NO_PROXY=*"}
 }
 
+// server returns the Spec of a server that is ready when readyURL answers.
+func (c *Cluster) server(name, program, readyURL string, args ...string) process.Spec {
+	return process.Spec{Name: name, Path: c.binary(program), Args: args, Env: serverEnvironment(), Ready: answers(readyURL)}
+}
+
 func (c *Cluster) etcdSpec() process.Spec {
 	client, peer := c.EtcdURL(), "http://"+c.at(Etcd+"/peer")
-	return process.Spec{
-		Name: Etcd,
-		Path: c.binary("etcd"),
-		Env:  serverEnvironment(),
-		Args: []string{
-			"--data-dir=" + filepath.Join(c.options.Dir, etcdDir),
-			"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
-			"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=default=" + peer,
-			"--unsafe-no-fsync", // Data survives SIGKILL, and no test crashes the machine.
-			"--quota-backend-bytes=4294967296",
-			"--log-level=warn",
-		},
-		Ready: answers(client + "/health"),
-	}
+	return c.server(Etcd, "etcd", client+"/health",
+		"--data-dir="+filepath.Join(c.options.Dir, etcdDir),
+		"--listen-client-urls="+client, "--advertise-client-urls="+client,
+		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=default="+peer,
+		"--unsafe-no-fsync", // Data survives SIGKILL, and no test crashes the machine.
+		"--quota-backend-bytes=4294967296",
+		"--log-level=warn",
+	)
 }
 
 func (c *Cluster) apiServerSpec() process.Spec {
@@ -90,55 +89,39 @@ func (c *Cluster) apiServerSpec() process.Spec {
 	if c.options.WebhooksAtPods {
 		flags = append(flags, "--enable-aggregator-routing=true")
 	}
-	return process.Spec{
-		Name: APIServer, Path: c.binary("kube-apiserver"), Args: flags, Env: serverEnvironment(),
-		Ready: answers("https://" + c.at(APIServer) + "/readyz"),
-	}
+	return c.server(APIServer, "kube-apiserver", "https://"+c.at(APIServer)+"/readyz", flags...)
 }
 
 func (c *Cluster) controllerManagerSpec() process.Spec {
-	return process.Spec{
-		Name: ControllerManager, Path: c.binary("kube-controller-manager"), Env: serverEnvironment(),
-		Args: []string{
-			"--kubeconfig=" + c.kubeconfigFile(ControllerManager),
-			"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", c.ports.of(ControllerManager)), "--cert-dir=" + c.certificate(""),
-			"--leader-elect=false",
-			"--use-service-account-credentials",
-			"--service-account-private-key-file=" + c.certificate("apiserver.key"),
-			"--root-ca-file=" + c.certificate("apiserver.crt"),
-			"--controllers=*,-" + strings.Join(idleControllers(), ",-"),
-			"--node-monitor-grace-period=5m", // Pods must not be evicted while the machine is overloaded or KWOK is stopped.
-			"--concurrent-deployment-syncs=10", "--concurrent-replicaset-syncs=20", "--concurrent-gc-syncs=10",
-			"--kube-api-qps=" + clientQPS, "--kube-api-burst=" + clientQPS,
-		},
-		Ready: answers("https://" + c.at(ControllerManager) + "/healthz"),
-	}
+	return c.controllerSpec(ControllerManager,
+		"--use-service-account-credentials",
+		"--service-account-private-key-file="+c.certificate("apiserver.key"),
+		"--root-ca-file="+c.certificate("apiserver.crt"),
+		"--controllers=*,-"+strings.Join(idleControllers(), ",-"),
+		"--node-monitor-grace-period=5m", // Pods must not be evicted while the machine is overloaded or KWOK is stopped.
+		"--concurrent-deployment-syncs=10", "--concurrent-replicaset-syncs=20", "--concurrent-gc-syncs=10",
+	)
 }
 
-func (c *Cluster) schedulerSpec() process.Spec {
-	return process.Spec{
-		Name: Scheduler, Path: c.binary("kube-scheduler"), Env: serverEnvironment(),
-		Args: []string{
-			"--kubeconfig=" + c.kubeconfigFile(Scheduler),
-			"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", c.ports.of(Scheduler)), "--cert-dir=" + c.certificate(""),
-			"--leader-elect=false",
-			"--kube-api-qps=" + clientQPS, "--kube-api-burst=" + clientQPS,
-		},
-		Ready: answers("https://" + c.at(Scheduler) + "/healthz"),
-	}
+func (c *Cluster) schedulerSpec() process.Spec { return c.controllerSpec(Scheduler) }
+
+// controllerSpec returns the Spec of the controller manager or the scheduler.
+func (c *Cluster) controllerSpec(name string, args ...string) process.Spec {
+	return c.server(name, "kube-"+name, "https://"+c.at(name)+"/healthz", append(args,
+		"--kubeconfig="+c.kubeconfigFile(name),
+		"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", c.ports.of(name)), "--cert-dir="+c.certificate(""),
+		"--leader-elect=false",
+		"--kube-api-qps="+clientQPS, "--kube-api-burst="+clientQPS,
+	)...)
 }
 
 func (c *Cluster) kwokSpec() process.Spec {
-	return process.Spec{
-		Name: KWOK, Path: c.binary("kwok"), Env: serverEnvironment(),
-		Args: []string{
-			"--kubeconfig=" + c.kubeconfigFile(KWOK),
-			"--config=" + filepath.Join(c.options.Dir, stagesFile),
-			"--node-ip=127.0.0.1",
-			"--server-address=" + c.at(KWOK),
-		},
-		Ready: answers("http://" + c.at(KWOK) + "/healthz"),
-	}
+	return c.server(KWOK, "kwok", "http://"+c.at(KWOK)+"/healthz",
+		"--kubeconfig="+c.kubeconfigFile(KWOK),
+		"--config="+filepath.Join(c.options.Dir, stagesFile),
+		"--node-ip=127.0.0.1",
+		"--server-address="+c.at(KWOK),
+	)
 }
 
 // answers returns a probe that succeeds if a URL answers with status 200.

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -23,14 +24,9 @@ func createNodes(ctx context.Context, kube client.Client, n int) error {
 		if err := kube.List(ctx, &nodes); err != nil {
 			return err
 		}
-		ready := 0
-		for i := range nodes.Items {
-			if Schedulable(&nodes.Items[i]) {
-				ready++
-			}
-		}
-		if ready < n {
-			return fmt.Errorf("%d of %d are ready", ready, n)
+		ready := slices.DeleteFunc(nodes.Items, func(node corev1.Node) bool { return !Schedulable(&node) })
+		if len(ready) < n {
+			return fmt.Errorf("%d of %d are ready", len(ready), n)
 		}
 		return nil
 	})
@@ -55,13 +51,7 @@ func simulatedNode(name string) *corev1.Node {
 // Schedulable reports whether pods can be scheduled to a node. The node must be Ready and have no
 // taint.
 func Schedulable(node *corev1.Node) bool {
-	if len(node.Spec.Taints) > 0 {
-		return false
-	}
-	for _, condition := range node.Status.Conditions {
-		if condition.Type == corev1.NodeReady {
-			return condition.Status == corev1.ConditionTrue
-		}
-	}
-	return false
+	return len(node.Spec.Taints) == 0 && slices.ContainsFunc(node.Status.Conditions, func(condition corev1.NodeCondition) bool {
+		return condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue
+	})
 }

@@ -66,18 +66,12 @@ func (o Options) complete() (Options, error) {
 			return o, err
 		}
 	}
-	if o.Bin == "" {
-		o.Bin = filepath.Join(o.Root, "bin")
-	}
+	o.Bin = cmp.Or(o.Bin, filepath.Join(o.Root, "bin"))
 	if o.Manifests == nil {
 		o.Manifests = []string{filepath.Join(o.Root, "config/crd"), filepath.Join(o.Root, "config/rbac")}
 	}
-	if o.Nodes == 0 {
-		o.Nodes = defaultNodes
-	}
-	if o.Temporal == "" {
-		o.Temporal = TemporalServer(cmp.Or(os.Getenv(TemporalVariable), string(DevServer)))
-	}
+	o.Nodes = cmp.Or(o.Nodes, defaultNodes)
+	o.Temporal = cmp.Or(o.Temporal, TemporalServer(os.Getenv(TemporalVariable)), DevServer)
 	return o, o.check()
 }
 
@@ -114,15 +108,13 @@ func findRoot() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("find the repository: %w", err)
 	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir, nil
+	for at := dir; ; at = filepath.Dir(at) {
+		if _, err := os.Stat(filepath.Join(at, "go.mod")); err == nil {
+			return at, nil
 		}
-		parent := filepath.Dir(dir)
-		if parent == dir {
-			return "", fmt.Errorf("find the repository: no go.mod at or above the working directory; set Root: %w", fs.ErrNotExist)
+		if at == filepath.Dir(at) {
+			return "", fmt.Errorf("find the repository: no go.mod at or above %s; set Root: %w", dir, fs.ErrNotExist)
 		}
-		dir = parent
 	}
 }
 

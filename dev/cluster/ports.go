@@ -12,7 +12,7 @@ import (
 // of a stopped process, and the restart of the process would fail.
 const (
 	firstPort = 15000
-	blockSize = 128
+	blockSize = 128 // A cluster uses fewer ports.
 	blocks    = 128
 )
 

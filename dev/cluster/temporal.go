@@ -42,17 +42,16 @@ func dynamicConfig() map[string]int {
 }
 
 func (c *Cluster) startTemporal(ctx context.Context) error {
-	start := func(ctx context.Context) error { return c.Start(ctx, c.devServerSpec()) }
+	var err error
 	if c.options.Temporal == TemporalCluster {
-		start = c.startTemporalCluster
+		err = c.startTemporalCluster(ctx)
+	} else {
+		err = c.Start(ctx, c.devServerSpec())
 	}
-	if err := start(ctx); err != nil {
-		return err
-	}
-	if c.options.TemporalReady != nil {
+	if err == nil && c.options.TemporalReady != nil {
 		c.options.TemporalReady(c)
 	}
-	return nil
+	return err
 }
 
 func (c *Cluster) devServerSpec() process.Spec {
