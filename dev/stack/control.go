@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/rpc"
-	"os"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -18,8 +17,8 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster/process"
 )
 
-// supervisor runs a stack. Other commands call the exported methods of the supervisor over a unix
-// socket.
+// supervisor runs a stack. Other commands call the exported methods of the supervisor over the
+// control socket.
 type supervisor struct {
 	at stateDir
 	// started is closed when cluster is set and all processes are ready.
@@ -29,15 +28,8 @@ type supervisor struct {
 	stop    context.CancelFunc
 }
 
-// listen serves the methods of the supervisor until the returned function is called.
-func (s *supervisor) listen(ctx context.Context) (func(), error) {
-	if err := os.RemoveAll(s.at.socket()); err != nil { // A killed supervisor does not remove its socket.
-		return nil, fmt.Errorf("remove the old control socket: %w", err)
-	}
-	socket, err := (&net.ListenConfig{}).Listen(ctx, "unix", s.at.socket())
-	if err != nil {
-		return nil, fmt.Errorf("open the control socket (its path must be short): %w", err)
-	}
+// serve serves the methods of the supervisor until the socket is closed.
+func (s *supervisor) serve(socket net.Listener) error {
 	server := rpc.NewServer()
 	go func() {
 		// Server.Accept is not used, because Server.Accept logs the end of the socket.
@@ -45,7 +37,7 @@ func (s *supervisor) listen(ctx context.Context) (func(), error) {
 			go server.ServeConn(connection)
 		}
 	}()
-	return func() { _ = socket.Close() }, server.RegisterName("Supervisor", s)
+	return server.RegisterName("Supervisor", s)
 }
 
 // Summary waits until the stack is ready, and returns the description of the stack for users.
@@ -69,49 +61,42 @@ func (s *supervisor) Down(string, *string) error {
 	select {}
 }
 
-// Stop stops the processes that name selects, and returns the names of the processes.
-func (s *supervisor) Stop(name string, names *[]string) error {
+// Control stops, kills or starts the processes of a role, and returns the names of the processes. The request
+// contains the action and the role. If the role has no process, the action start starts a new process.
+func (s *supervisor) Control(request [2]string, names *[]string) error {
 	<-s.started
-	return s.each(name, names, s.cluster.Stop)
+	ctx := context.Background() // The shutdown of the stack ends a start.
+	action, role := request[0], request[1]
+	act := map[string]func(string) error{
+		"stop": s.cluster.Stop, "kill": s.cluster.Kill,
+		"start": func(name string) error { return s.cluster.StartAgain(ctx, name) },
+	}[action]
+	*names = s.resolve(role)
+	if len(*names) == 0 && action == "start" && cluster.IsRole(role) {
+		if role == cluster.Worker {
+			role += "-1"
+		}
+		*names, act = []string{role}, func(name string) error { return s.startRole(ctx, name) }
+	}
+	if len(*names) == 0 {
+		return fmt.Errorf("%q: %w; `make status` lists them", role, process.ErrUnknown)
+	}
+	for _, name := range *names {
+		if err := act(name); err != nil {
+			return errors.Join(err, s.writeEnv())
+		}
+	}
+	return s.writeEnv()
 }
 
-// Kill kills the processes that name selects, and returns the names of the processes.
-func (s *supervisor) Kill(name string, names *[]string) error {
-	<-s.started
-	return s.each(name, names, s.cluster.Kill)
-}
-
-// Start starts the processes that name selects again, or a new role if name is a role without a process. Start
-// returns the names of the started processes.
-func (s *supervisor) Start(name string, names *[]string) error {
-	<-s.started
-	ctx := context.Background() // The shutdown of the stack ends the start.
-	if len(s.resolve(name)) > 0 || !cluster.IsRole(name) {
-		return s.each(name, names, func(each string) error { return s.cluster.StartAgain(ctx, each) })
-	}
-	if name == cluster.Worker {
-		name += "-1"
-	}
-	*names = []string{name}
+// startRole starts a new process of a role.
+func (s *supervisor) startRole(ctx context.Context, name string) error {
 	var args []string
 	if strings.HasPrefix(name, cluster.Operator) {
 		args = []string{"--leader-elect=true"} // Another operator may run.
 	}
 	_, err := s.cluster.StartRole(ctx, name, args...)
-	return errors.Join(err, s.writeEnv())
-}
-
-func (s *supervisor) each(name string, names *[]string, act func(string) error) error {
-	*names = s.resolve(name)
-	if len(*names) == 0 {
-		return fmt.Errorf("%q: %w; `make status` lists them", name, process.ErrUnknown)
-	}
-	for _, each := range *names {
-		if err := act(each); err != nil {
-			return errors.Join(err, s.writeEnv())
-		}
-	}
-	return s.writeEnv()
+	return err
 }
 
 // resolve returns the names of the processes of a role. The role worker selects all workers. resolve returns
@@ -129,75 +114,53 @@ func (s *supervisor) resolve(name string) []string {
 	return names
 }
 
-func controlCommand(at *stateDir, method, short string) *cobra.Command {
-	action := strings.ToLower(method)
-	return &cobra.Command{
-		Use:   action + " ROLE",
-		Short: short,
-		Long: short + `. ROLE is operator, webhook, worker (all of them), worker-2, temporal (all of it),
-apiserver, etcd, controller-manager, scheduler or kwok. In a stack with a Temporal cluster, ROLE can also be temporal-frontend,
-temporal-history-1, temporal-history-2, temporal-matching, temporal-worker or postgres.`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			var names []string
-			if err := at.call(cmd.Context(), method, args[0], &names); err != nil {
-				return err
-			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", action, strings.Join(names, ", "))
+func controlCommand(at *stateDir, action, short string) *cobra.Command {
+	cmd := command(action+" ROLE", short, func(cmd *cobra.Command, args []string) error {
+		var names []string
+		if err := at.call(cmd.Context(), "Control", [2]string{action, args[0]}, &names); err != nil {
 			return err
-		},
-	}
+		}
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", action, strings.Join(names, ", "))
+		return err
+	})
+	cmd.Args = cobra.ExactArgs(1)
+	cmd.Long = short + `. ROLE is operator, webhook, worker (all of them), worker-2, temporal (all of it),
+apiserver, etcd, controller-manager, scheduler or kwok. In a stack with a Temporal cluster, ROLE can also be temporal-frontend,
+temporal-history-1, temporal-history-2, temporal-matching, temporal-worker or postgres.`
+	return cmd
 }
 
 func statusCommand(at *stateDir) *cobra.Command {
-	return &cobra.Command{
-		Use:   "status",
-		Short: "List the processes",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var processes []process.Status
-			if err := at.call(cmd.Context(), "Status", "", &processes); err != nil {
-				return err
-			}
-			return printStatus(cmd.OutOrStdout(), processes)
-		},
-	}
-}
-
-func printStatus(out io.Writer, processes []process.Status) error {
-	var rows strings.Builder
-	rows.WriteString("NAME\tSTATE\tPID\tLOG\n")
-	for _, p := range processes {
-		state, pid := "stopped", "-"
-		if p.Running {
-			state, pid = "running", strconv.Itoa(p.PID)
+	return command("status", "List the processes", func(cmd *cobra.Command, _ []string) error {
+		var processes []process.Status
+		if err := at.call(cmd.Context(), "Status", "", &processes); err != nil {
+			return err
 		}
-		rows.WriteString(strings.Join([]string{p.Name, state, pid, p.Log}, "\t") + "\n")
-	}
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	if _, err := io.WriteString(table, rows.String()); err != nil {
-		return err
-	}
-	return table.Flush()
+		table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0) // Only Flush writes, so only Flush fails.
+		_, _ = fmt.Fprint(table, "NAME\tSTATE\tPID\tLOG\n")
+		for _, p := range processes {
+			state, pid := "stopped", "-"
+			if p.Running {
+				state, pid = "running", strconv.Itoa(p.PID)
+			}
+			_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", p.Name, state, pid, p.Log)
+		}
+		return table.Flush()
+	})
 }
 
 func downCommand(at *stateDir) *cobra.Command {
-	return &cobra.Command{
-		Use:   "down",
-		Short: "Stop everything",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			message := "the stack is down"
-			err := at.call(cmd.Context(), "Down", "", new(string))
-			if errors.Is(err, errDown) {
-				message, err = "nothing is running", nil
-			}
-			// An unexpected end of the connection means that the supervisor has ended.
-			if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
-				return err
-			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), message)
+	return command("down", "Stop everything", func(cmd *cobra.Command, _ []string) error {
+		message := "the stack is down"
+		err := at.call(cmd.Context(), "Down", "", new(string))
+		if errors.Is(err, errDown) {
+			message, err = "nothing is running", nil
+		}
+		// An unexpected end of the connection means that the supervisor has ended.
+		if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 			return err
-		},
-	}
+		}
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), message)
+		return err
+	})
 }

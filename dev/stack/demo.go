@@ -16,15 +16,10 @@ import (
 func demoCommand(at *stateDir) *cobra.Command {
 	var exit, verbose bool
 	o := upOptions{workers: 2, nodes: 4}
-	cmd := &cobra.Command{
-		Use:   "demo",
-		Short: "Start everything and show a rollout; Ctrl-C ends it",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.at = *at
-			return runDemo(cmd.Context(), o, exit, &demo{out: cmd.OutOrStdout(), verbose: verbose, began: time.Now()})
-		},
-	}
+	cmd := command("demo", "Start everything and show a rollout; Ctrl-C ends it", func(cmd *cobra.Command, _ []string) error {
+		o.at = *at
+		return runDemo(cmd.Context(), o, exit, &demo{out: cmd.OutOrStdout(), verbose: verbose, began: time.Now()})
+	})
 	cmd.Flags().IntVar(&o.workers, "workers", 2, "number of workers")
 	cmd.Flags().BoolVar(&exit, "exit", os.Getenv("DEMO_EXIT") != "", "exit after the rollout instead of staying up ($DEMO_EXIT)")
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", os.Getenv("V") != "", "show the commands and each step of the pods ($V)")

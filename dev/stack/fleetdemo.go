@@ -45,34 +45,29 @@ type fleetMember struct {
 
 func fleetDemoCommand(at *stateDir) *cobra.Command {
 	var exit bool
-	cmd := &cobra.Command{
-		Use:   "fleet-demo",
-		Short: "Start three clusters and show a rollout over them; Ctrl-C ends it",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			dir := filepath.Join(string(*at), "fleet")
-			lock, err := stateDir(dir).lock()
-			if errors.Is(err, errUp) {
-				return errors.New("a fleet demo runs already; end it with Ctrl-C in its terminal")
-			}
-			if err != nil {
-				return err
-			}
-			defer func() { _ = lock.Close() }()
-			d := &fleetDemo{demo: demo{out: cmd.OutOrStdout(), began: time.Now()}, dir: dir}
-			defer d.shutdown()
-			err = d.show(cmd.Context())
-			if exit || cmd.Context().Err() != nil {
-				return err
-			}
-			if err != nil {
-				_, _ = fmt.Fprintf(d.out, "\nThe demo failed: %v\n", err)
-			}
-			_, _ = fmt.Fprintf(d.out, "\nEverything stays up until Ctrl-C. Try, in another terminal:\n  bin/outrigger fleet --temporal-address=%s status\n", d.TemporalAddress)
-			<-cmd.Context().Done()
+	cmd := command("fleet-demo", "Start three clusters and show a rollout over them; Ctrl-C ends it", func(cmd *cobra.Command, _ []string) error {
+		dir := filepath.Join(string(*at), "fleet")
+		socket, err := stateDir(dir).listen(cmd.Context())
+		if errors.Is(err, errUp) {
+			return errors.New("a fleet demo runs already; end it with Ctrl-C in its terminal")
+		}
+		if err != nil {
 			return err
-		},
-	}
+		}
+		defer func() { _ = socket.Close() }()
+		d := &fleetDemo{demo: demo{out: cmd.OutOrStdout(), began: time.Now()}, dir: dir}
+		defer d.shutdown()
+		err = d.show(cmd.Context())
+		if exit || cmd.Context().Err() != nil {
+			return err
+		}
+		if err != nil {
+			_, _ = fmt.Fprintf(d.out, "\nThe demo failed: %v\n", err)
+		}
+		_, _ = fmt.Fprintf(d.out, "\nEverything stays up until Ctrl-C. Try, in another terminal:\n  bin/outrigger fleet --temporal-address=%s status\n", d.TemporalAddress)
+		<-cmd.Context().Done()
+		return err
+	})
 	cmd.Flags().BoolVar(&exit, "exit", os.Getenv("DEMO_EXIT") != "", "exit after the rollout instead of staying up ($DEMO_EXIT)")
 	return cmd
 }

@@ -36,10 +36,15 @@ func newCommand() *cobra.Command {
 	root.PersistentFlags().StringVar((*string)(&at), "dir", ".run", "directory of the stack's state")
 	root.AddCommand(
 		upCommand(&at), demoCommand(&at), fleetDemoCommand(&at), downCommand(&at), statusCommand(&at),
-		controlCommand(&at, "Stop", "End a process with SIGTERM"),
-		controlCommand(&at, "Kill", "End a process with SIGKILL"),
-		controlCommand(&at, "Start", "Start a process again"),
+		controlCommand(&at, "stop", "End a process with SIGTERM"),
+		controlCommand(&at, "kill", "End a process with SIGKILL"),
+		controlCommand(&at, "start", "Start a process again"),
 		runCommand(),
 	)
 	return root
+}
+
+// command returns a subcommand without arguments.
+func command(use, short string, run func(*cobra.Command, []string) error) *cobra.Command {
+	return &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: run}
 }

@@ -23,17 +23,12 @@ type runOptions struct {
 
 func runCommand() *cobra.Command {
 	var o runOptions
-	cmd := &cobra.Command{
-		Use:   "run",
-		Short: "Run the three roles here against a cluster that exists; Ctrl-C stops them",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if o.Kubeconfig == "" {
-				return errors.New("which cluster? set --kubeconfig or KUBECONFIG")
-			}
-			return run(cmd.Context(), o, cmd.OutOrStdout())
-		},
-	}
+	cmd := command("run", "Run the three roles here against a cluster that exists; Ctrl-C stops them", func(cmd *cobra.Command, _ []string) error {
+		if o.Kubeconfig == "" {
+			return errors.New("which cluster? set --kubeconfig or KUBECONFIG")
+		}
+		return run(cmd.Context(), o, cmd.OutOrStdout())
+	})
 	flags := cmd.Flags()
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "kubeconfig of an administrator (KUBECONFIG)")
 	flags.StringVar(&o.TemporalAddress, "temporal-address", "", "host:port of Temporal; without, TEMPORAL_* variables and profiles decide, as of the temporal CLI")

@@ -68,10 +68,7 @@ func inRepository(t *testing.T) {
 func enterRepository(t *testing.T, manifests string) {
 	repository, err := filepath.Abs("../..")
 	require.NoError(t, err)
-	// The path of the control socket must be short, but t.TempDir returns a long path.
-	root, err := os.MkdirTemp("", "stack")
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, os.RemoveAll(root)) })
+	root := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(root, "go.mod"), nil, 0o600))
 	require.NoError(t, os.CopyFS(filepath.Join(root, "config"), os.DirFS(filepath.Join(repository, manifests))))
 	require.NoError(t, os.Mkdir(filepath.Join(root, "bin"), 0o755))

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"net"
 	"net/rpc"
 	"os"
 	"path/filepath"
@@ -18,36 +20,48 @@ var (
 // stateDir is the directory of the state of a stack.
 type stateDir string
 
-func (d stateDir) lockFile() string { return filepath.Join(string(d), "stack.lock") }
-func (d stateDir) socket() string   { return filepath.Join(string(d), "stack.sock") }
-func (d stateDir) envFile() string  { return filepath.Join(string(d), "env") }
-func (d stateDir) logFile() string  { return filepath.Join(string(d), "stack.log") }
+func (d stateDir) envFile() string { return filepath.Join(string(d), "env") }
+func (d stateDir) logFile() string { return filepath.Join(string(d), "stack.log") }
 
-// lock makes this process the supervisor until the returned file is closed. If another supervisor runs, lock
-// returns errUp. The kernel releases the lock of a killed supervisor.
-func (d stateDir) lock() (*os.File, error) {
+// socket creates the directory, and returns the name of its control socket. The socket is abstract: it has no
+// file, and the kernel removes the socket of a killed supervisor.
+func (d stateDir) socket() (string, error) {
 	if err := os.MkdirAll(string(d), 0o755); err != nil {
-		return nil, fmt.Errorf("create the state directory: %w", err)
+		return "", fmt.Errorf("create the state directory: %w", err)
 	}
-	file, err := os.Create(d.lockFile())
+	path, err := filepath.Abs(string(d))
+	if err == nil {
+		path, err = filepath.EvalSymlinks(path)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("open the lock file: %w", err)
+		return "", fmt.Errorf("find the state directory: %w", err)
 	}
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		_ = file.Close()
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, errUp
-		}
-		return nil, fmt.Errorf("lock %s: %w", d.lockFile(), err)
+	return fmt.Sprintf("@outrigger-%x", sha256.Sum256([]byte(path))), nil
+}
+
+// listen makes this process the supervisor until the returned socket is closed. If another supervisor runs,
+// listen returns errUp.
+func (d stateDir) listen(ctx context.Context) (net.Listener, error) {
+	name, err := d.socket()
+	if err != nil {
+		return nil, err
 	}
-	return file, nil
+	socket, err := (&net.ListenConfig{}).Listen(ctx, "unix", name)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, errUp
+	}
+	return socket, err
 }
 
 // call calls a method of the supervisor. If no supervisor runs, call returns errDown. Most methods wait until
 // the stack is up.
-func (d stateDir) call(ctx context.Context, method, name string, result any) error {
-	client, err := rpc.Dial("unix", d.socket())
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
+func (d stateDir) call(ctx context.Context, method string, argument, result any) error {
+	name, err := d.socket()
+	if err != nil {
+		return err
+	}
+	client, err := rpc.Dial("unix", name)
+	if errors.Is(err, syscall.ECONNREFUSED) {
 		return errDown
 	}
 	if err != nil {
@@ -55,5 +69,5 @@ func (d stateDir) call(ctx context.Context, method, name string, result any) err
 	}
 	defer func() { _ = client.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = client.Close() })()
-	return client.Call("Supervisor."+method, name, result)
+	return client.Call("Supervisor."+method, argument, result)
 }

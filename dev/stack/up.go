@@ -33,23 +33,18 @@ type upOptions struct {
 func upCommand(at *stateDir) *cobra.Command {
 	var o upOptions
 	var detached bool
-	cmd := &cobra.Command{
-		Use:   "up",
-		Short: "Start everything; Ctrl-C stops it",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.at = *at
-			start := func() error { return up(cmd.Context(), o, cmd.OutOrStdout()) }
-			if detached {
-				start = func() error { return detach(cmd.Context(), o.at, cmd.Flags(), cmd.OutOrStdout()) }
-			}
-			err := start()
-			if errors.Is(err, errUp) {
-				_, err = fmt.Fprintln(cmd.OutOrStdout(), "already up; `make status` shows it, `make down` ends it")
-			}
-			return err
-		},
-	}
+	cmd := command("up", "Start everything; Ctrl-C stops it", func(cmd *cobra.Command, _ []string) error {
+		o.at = *at
+		start := func() error { return up(cmd.Context(), o, cmd.OutOrStdout()) }
+		if detached {
+			start = func() error { return detach(cmd.Context(), o.at, cmd.Flags(), cmd.OutOrStdout()) }
+		}
+		err := start()
+		if errors.Is(err, errUp) {
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), "already up; `make status` shows it, `make down` ends it")
+		}
+		return err
+	})
 	flags := cmd.Flags()
 	flags.IntVar(&o.workers, "workers", 2, "number of workers")
 	flags.IntVar(&o.nodes, "nodes", 4, "number of simulated nodes, 1100 pods each")
@@ -75,11 +70,11 @@ func up(ctx context.Context, o upOptions, out io.Writer) error {
 // detach runs `up` with the same flags as a new process in a new session, and waits until the stack is ready
 // or has failed.
 func detach(ctx context.Context, at stateDir, flags *pflag.FlagSet, out io.Writer) error {
-	lock, err := at.lock()
+	socket, err := at.listen(ctx)
 	if err != nil {
 		return err
 	}
-	_ = lock.Close() // The supervisor locks the file.
+	_ = socket.Close() // The supervisor opens the socket again.
 	log, err := os.Create(at.logFile())
 	if err != nil {
 		return fmt.Errorf("create the log of the supervisor: %w", err)
@@ -123,19 +118,17 @@ func detach(ctx context.Context, at stateDir, flags *pflag.FlagSet, out io.Write
 // errUp.
 func withStack(ctx context.Context, o upOptions, use func(context.Context, *supervisor) error) error {
 	began := time.Now()
-	lock, err := o.at.lock()
+	socket, err := o.at.listen(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = lock.Close() }()
+	defer func() { _ = socket.Close() }()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	s := &supervisor{at: o.at, started: make(chan struct{}), stop: stop}
-	closeControl, err := s.listen(ctx)
-	if err != nil {
+	if err := s.serve(socket); err != nil {
 		return err
 	}
-	defer closeControl()
 	if !o.keep {
 		if err := cluster.RemoveState(string(o.at)); err != nil {
 			return err
