@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"time"
 
@@ -14,29 +13,36 @@ import (
 )
 
 func demoCommand(at *stateDir) *cobra.Command {
-	var exit, verbose bool
 	o := upOptions{workers: 2, nodes: 4}
-	cmd := command("demo", "Start everything and show a rollout; Ctrl-C ends it", func(cmd *cobra.Command, _ []string) error {
+	d := &demo{}
+	cmd := d.command("demo", "Start everything and show a rollout; Ctrl-C ends it", func(ctx context.Context) error {
 		o.at = *at
-		return runDemo(cmd.Context(), o, exit, &demo{out: cmd.OutOrStdout(), verbose: verbose, began: time.Now()})
+		return d.run(ctx, o)
 	})
 	cmd.Flags().IntVar(&o.workers, "workers", 2, "number of workers")
-	cmd.Flags().BoolVar(&exit, "exit", os.Getenv("DEMO_EXIT") != "", "exit after the rollout instead of staying up ($DEMO_EXIT)")
-	cmd.Flags().BoolVarP(&verbose, "verbose", "v", os.Getenv("V") != "", "show the commands and each step of the pods ($V)")
+	cmd.Flags().BoolVarP(&d.verbose, "verbose", "v", os.Getenv("V") != "", "show the commands and each step of the pods ($V)")
 	return cmd
 }
 
-func runDemo(ctx context.Context, o upOptions, exit bool, d *demo) error {
+// command returns a command that runs a demo.
+func (d *demo) command(use, short string, run func(context.Context) error) *cobra.Command {
+	cmd := command(use, short, func(cmd *cobra.Command, _ []string) error {
+		d.out, d.began = cmd.OutOrStdout(), time.Now()
+		return run(cmd.Context())
+	})
+	cmd.Flags().BoolVar(&d.exit, "exit", os.Getenv("DEMO_EXIT") != "", "exit after the rollout instead of staying up ($DEMO_EXIT)")
+	return cmd
+}
+
+func (d *demo) run(ctx context.Context, o upOptions) error {
 	d.step("starting Kubernetes with %d simulated nodes, Temporal and Outrigger: about ten seconds", o.nodes)
 	o.temporalReady = func(c *cluster.Cluster) { d.step("Temporal is up; its UI: %s", c.TemporalUI) }
 	err := withStack(ctx, o, func(ctx context.Context, s *supervisor) error {
 		d.step("Kubernetes and Outrigger are up: export KUBECONFIG=%s", shellWord(s.cluster.Kubeconfig))
 		d.Cluster = s.cluster
-		err := d.show(ctx)
-		if exit || ctx.Err() != nil {
-			return err
-		}
-		return stayUp(ctx, s, d.out, err)
+		err := show(ctx, d.inject, d.change, d.pauseAndResume, d.finish)
+		return d.stay(ctx, err, "make kill ROLE=worker; make start ROLE=worker\n"+
+			"  bin/kubectl --kubeconfig .run/kubeconfig edit sidecarset test-sidecarset", func() { s.watch(ctx, d.out) })
 	})
 	if errors.Is(err, errUp) {
 		return errors.New("a stack is up already; end it with `make down` first")
@@ -44,13 +50,27 @@ func runDemo(ctx context.Context, o upOptions, exit bool, d *demo) error {
 	return err
 }
 
-// stayUp prints err if err is set, keeps the stack running until ctx ends, and returns err.
-func stayUp(ctx context.Context, s *supervisor, out io.Writer, err error) error {
-	if err != nil {
-		_, _ = fmt.Fprintf(out, "\nThe demo failed: %v\n", err)
+// show calls the steps one after the other. If a rollout violates a rule, a step returns an error.
+func show(ctx context.Context, steps ...func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the demo took longer than %s", timeout))
+	defer cancel()
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			return err
+		}
 	}
-	_, _ = fmt.Fprintln(out, "\nEverything stays up until Ctrl-C. Try, in another terminal:\n"+
-		"  make kill ROLE=worker; make start ROLE=worker\n  bin/kubectl --kubeconfig .run/kubeconfig edit sidecarset test-sidecarset")
-	s.watch(ctx, out)
+	return nil
+}
+
+// stay prints err if err is set, keeps everything running until wait returns, and returns err.
+func (d *demo) stay(ctx context.Context, err error, hint string, wait func()) error {
+	if d.exit || ctx.Err() != nil {
+		return err
+	}
+	if err != nil {
+		_, _ = fmt.Fprintf(d.out, "\nThe demo failed: %v\n", err)
+	}
+	_, _ = fmt.Fprintf(d.out, "\nEverything stays up until Ctrl-C. Try, in another terminal:\n  %s\n", hint)
+	wait()
 	return err
 }

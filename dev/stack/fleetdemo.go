@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,10 +45,10 @@ type fleetMember struct {
 }
 
 func fleetDemoCommand(at *stateDir) *cobra.Command {
-	var exit bool
-	cmd := command("fleet-demo", "Start three clusters and show a rollout over them; Ctrl-C ends it", func(cmd *cobra.Command, _ []string) error {
-		dir := filepath.Join(string(*at), "fleet")
-		socket, err := stateDir(dir).listen(cmd.Context())
+	d := &fleetDemo{}
+	return d.command("fleet-demo", "Start three clusters and show a rollout over them; Ctrl-C ends it", func(ctx context.Context) error {
+		d.dir = filepath.Join(string(*at), "fleet")
+		socket, err := stateDir(d.dir).listen(ctx)
 		if errors.Is(err, errUp) {
 			return errors.New("a fleet demo runs already; end it with Ctrl-C in its terminal")
 		}
@@ -55,39 +56,18 @@ func fleetDemoCommand(at *stateDir) *cobra.Command {
 			return err
 		}
 		defer func() { _ = socket.Close() }()
-		d := &fleetDemo{demo: demo{out: cmd.OutOrStdout(), began: time.Now()}, dir: dir}
 		defer d.shutdown()
-		err = d.show(cmd.Context())
-		if exit || cmd.Context().Err() != nil {
-			return err
+		if err = show(ctx, d.start, d.install, d.rollOut, d.stop); d.Cluster == nil {
+			return err // No cluster has started.
 		}
-		if err != nil {
-			_, _ = fmt.Fprintf(d.out, "\nThe demo failed: %v\n", err)
-		}
-		_, _ = fmt.Fprintf(d.out, "\nEverything stays up until Ctrl-C. Try, in another terminal:\n  bin/outrigger fleet --temporal-address=%s status\n", d.TemporalAddress)
-		<-cmd.Context().Done()
-		return err
+		return d.stay(ctx, err, "bin/outrigger fleet --temporal-address="+d.TemporalAddress+" status", func() { <-ctx.Done() })
 	})
-	cmd.Flags().BoolVar(&exit, "exit", os.Getenv("DEMO_EXIT") != "", "exit after the rollout instead of staying up ($DEMO_EXIT)")
-	return cmd
 }
 
 func (d *fleetDemo) shutdown() {
-	for i := len(d.members) - 1; i >= 0; i-- { // The first cluster runs Temporal, and therefore stops last.
-		d.members[i].Shutdown()
+	for _, m := range slices.Backward(d.members) { // The first cluster runs Temporal, and therefore stops last.
+		m.Shutdown()
 	}
-}
-
-// show shows the demo. If a cluster changes before the earlier stages have completed, show returns an error.
-func (d *fleetDemo) show(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the demo took longer than %s", timeout))
-	defer cancel()
-	for _, step := range []func(context.Context) error{d.start, d.install, d.rollOut, d.stop} {
-		if err := step(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // start starts the clusters one after the other, because each start needs the whole machine for several
@@ -109,13 +89,6 @@ func (d *fleetDemo) start(ctx context.Context) error {
 			d.Cluster = c
 		}
 		c.TemporalAddress, c.TemporalUI = d.TemporalAddress, d.TemporalUI
-		config, err := c.RESTConfig()
-		if err != nil {
-			return err
-		}
-		if m.watched, err = observer.WatchPods(ctx, config, "default", "app=edge", "proxy"); err != nil {
-			return err
-		}
 	}
 	d.step("three clusters are up; Temporal: %s", d.TemporalUI)
 	return nil
@@ -167,54 +140,46 @@ func (d *fleetDemo) readPage(ctx context.Context) (string, error) {
 }
 
 func (m *fleetMember) startRoles(ctx context.Context) error {
-	all, ctx := errgroup.WithContext(ctx)
-	for role, args := range map[string][]string{
+	return startRoles(ctx, m.Cluster, map[string][]string{
 		cluster.Operator: {"--fleet"}, cluster.Webhook: {"--fleet"},
 		cluster.Worker: {"--fleet", "--fleet-cluster-name=" + m.name, "--fleet-cluster-labels=stage=" + m.name},
-	} {
-		all.Go(func() error {
-			_, err := m.StartRole(ctx, role, args...)
-			return err
-		})
-	}
-	return all.Wait()
+	})
 }
 
 // rollOut rolls out the first version, and then a second version, which is delivered to the last cluster
 // first.
 func (d *fleetDemo) rollOut(ctx context.Context) error {
 	for _, m := range d.members {
-		m.watched.Expect("proxy:v1")
-		if err := m.deploy(ctx, "fleet.yaml", "edge.yaml", "edge", "proxy"); err != nil {
+		if err := m.deploy(ctx, "fleet.yaml", "edge.yaml", "edge", "proxy", "proxy:v1"); err != nil {
 			return err
 		}
 	}
-	if err := d.awaitFleet(ctx, protocol.FleetThrough, nil); err != nil {
+	if err := d.complete(ctx, "proxy:v1", func() error { return nil }); err != nil {
 		return err
 	}
-	if err := d.awaitPods(ctx, "proxy:v1", d.members...); err != nil {
-		return err
-	}
-	d.step("%d pods of each cluster run proxy:v1", fleetPods)
 	if err := d.deliver(ctx, "proxy:v2"); err != nil {
 		return err
 	}
 	// No cluster may change before the clusters of the earlier stages have completed.
-	inOrder := func() error {
+	return d.complete(ctx, "proxy:v2", func() error {
 		for i, m := range d.members[1:] {
 			if before := d.members[i].watched.View(); m.watched.View().Updated > 0 && before.Updated < fleetPods {
 				return fmt.Errorf("%s changed before %s had completed", m.name, d.members[i].name)
 			}
 		}
 		return nil
-	}
-	if err := d.awaitFleet(ctx, protocol.FleetThrough, inOrder); err != nil {
+	})
+}
+
+// complete waits until the rollout of an image has completed in all clusters. Meanwhile, check is called.
+func (d *fleetDemo) complete(ctx context.Context, image string, check func() error) error {
+	if err := d.awaitFleet(ctx, protocol.FleetThrough, check); err != nil {
 		return err
 	}
-	if err := d.awaitPods(ctx, "proxy:v2", d.members...); err != nil {
+	if err := d.awaitPods(ctx, image); err != nil {
 		return err
 	}
-	d.step("%d pods of each cluster run proxy:v2", fleetPods)
+	d.step("%d pods of each cluster run %s", fleetPods, image)
 	return nil
 }
 
@@ -235,7 +200,7 @@ func (d *fleetDemo) stop(ctx context.Context) error {
 	if err := d.awaitFleet(ctx, protocol.FleetFailed, unchanged); err != nil {
 		return err
 	}
-	if err := d.awaitPods(ctx, "proxy:v2", d.members...); err != nil {
+	if err := d.awaitPods(ctx, "proxy:v2"); err != nil {
 		return err
 	}
 	page, err := d.readPage(ctx)
@@ -252,19 +217,16 @@ func (d *fleetDemo) stop(ctx context.Context) error {
 // deliver changes the image in all clusters like a GitOps tool, in the reverse order of the stages.
 func (d *fleetDemo) deliver(ctx context.Context, image string) error {
 	d.step("GitOps delivers %s to all clusters, to rest first", image)
-	for i := len(d.members) - 1; i >= 0; i-- {
-		m := d.members[i]
-		m.watched.Expect(image)
-		if _, err := m.Kubectl(ctx, nil, "patch", "sidecarset", fleetSet, "--type=json",
-			`--patch=[{"op":"replace","path":"/spec/containers/0/image","value":"`+image+`"}]`); err != nil {
+	for _, m := range slices.Backward(d.members) {
+		if err := m.setImage(ctx, fleetSet, image); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (d *fleetDemo) awaitPods(ctx context.Context, image string, members ...*fleetMember) error {
-	for _, m := range members {
+func (d *fleetDemo) awaitPods(ctx context.Context, image string) error {
+	for _, m := range d.members {
 		m.watched.Expect(image)
 		if _, err := m.watched.Await(ctx, observer.Converged(fleetPods)); err != nil {
 			return fmt.Errorf("wait for pods with %s in %s: %w", image, m.name, err)
@@ -274,7 +236,7 @@ func (d *fleetDemo) awaitPods(ctx context.Context, image string, members ...*fle
 }
 
 // awaitFleet prints the progress of the rollout until the phase is reached, and ignores the rollout of the
-// previous content. Meanwhile, check is called, unless check is nil.
+// previous content. Meanwhile, check is called.
 func (d *fleetDemo) awaitFleet(ctx context.Context, phase protocol.FleetPhase, check func() error) error {
 	var shown string
 	before := d.ended
@@ -291,10 +253,8 @@ func (d *fleetDemo) awaitFleet(ctx context.Context, phase protocol.FleetPhase, c
 			shown = text
 			d.step("  %s", text)
 		}
-		if check != nil {
-			if err := check(); err != nil {
-				return false, err
-			}
+		if err := check(); err != nil {
+			return false, err
 		}
 		d.ended = state.Hash
 		return state.Hash != before && state.Phase == phase, nil

@@ -37,6 +37,7 @@ const (
 type demo struct {
 	*cluster.Cluster
 	out      io.Writer
+	exit     bool
 	verbose  bool
 	began    time.Time
 	watched  *observer.Watch
@@ -56,30 +57,10 @@ func (d *demo) detail(format string, args ...any) {
 	}
 }
 
-// show shows the demo. If the rollout violates a rule, show returns an error.
-func (d *demo) show(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the demo took longer than %s", timeout))
-	defer cancel()
-	config, err := d.RESTConfig()
-	if err != nil {
-		return err
-	}
-	if d.watched, err = observer.WatchPods(ctx, config, "default", "app=nginx", "sidecar1"); err != nil {
-		return err
-	}
-	for _, step := range []func(context.Context) error{d.inject, d.change, d.pauseAndResume, d.finish} {
-		if err := step(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func (d *demo) inject(ctx context.Context) error {
-	if err := d.deploy(ctx, "sidecarset.yaml", "deployment.yaml", "nginx", "sidecar1"); err != nil {
+	if err := d.deploy(ctx, "sidecarset.yaml", "deployment.yaml", "nginx", "sidecar1", before); err != nil {
 		return err
 	}
-	d.watched.Expect(before)
 	if _, err := d.watched.Await(ctx, observer.Converged(pods)); err != nil {
 		return fmt.Errorf("wait for injected pods: %w", err)
 	}
@@ -95,8 +76,17 @@ func (d *demo) inject(ctx context.Context) error {
 	return nil
 }
 
-// deploy applies a SidecarSet, and then a Deployment with the label app, whose pods get the sidecar.
-func (d *demo) deploy(ctx context.Context, set, deployment, app, sidecar string) error {
+// deploy applies a SidecarSet, and then a Deployment with the label app, whose pods get the sidecar with the
+// image. deploy watches these pods until ctx ends.
+func (d *demo) deploy(ctx context.Context, set, deployment, app, sidecar, image string) error {
+	config, err := d.RESTConfig()
+	if err != nil {
+		return err
+	}
+	if d.watched, err = observer.WatchPods(ctx, config, "default", "app="+app, sidecar); err != nil {
+		return err
+	}
+	d.watched.Expect(image)
 	if err := d.apply(ctx, set); err != nil {
 		return err
 	}
@@ -122,9 +112,7 @@ func (d *demo) awaitInjection(ctx context.Context, app, sidecar string) error {
 }
 
 func (d *demo) change(ctx context.Context) error {
-	d.watched.Expect(after)
-	if err := d.print(ctx, "patch", "sidecarset", set, "--type=json",
-		`--patch=[{"op":"replace","path":"/spec/containers/0/image","value":"`+after+`"}]`); err != nil {
+	if err := d.setImage(ctx, set, after); err != nil {
 		return err
 	}
 	d.step("the image changes to %s; at most %d pods may be unavailable; the run: %s", after, maxUnavailable, d.runURL())
@@ -133,6 +121,13 @@ func (d *demo) change(ctx context.Context) error {
 	}
 	d.step("the first pod is upgraded in place")
 	return nil
+}
+
+// setImage changes the image of the sidecar of a SidecarSet.
+func (d *demo) setImage(ctx context.Context, set, image string) error {
+	d.watched.Expect(image)
+	return d.print(ctx, "patch", "sidecarset", set, "--type=json",
+		`--patch=[{"op":"replace","path":"/spec/containers/0/image","value":"`+image+`"}]`)
 }
 
 func (d *demo) runURL() string {

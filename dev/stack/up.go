@@ -139,7 +139,7 @@ func withStack(ctx context.Context, o upOptions, use func(context.Context, *supe
 		return err
 	}
 	defer s.cluster.Shutdown()
-	if err := startRoles(ctx, s.cluster, o); err != nil {
+	if err := startRoles(ctx, s.cluster, o.roles()); err != nil {
 		return err
 	}
 	defer func() { _ = os.Remove(o.at.envFile()) }() // The process ids and ports in the env file become invalid.
@@ -151,19 +151,26 @@ func withStack(ctx context.Context, o upOptions, use func(context.Context, *supe
 	return use(ctx, s)
 }
 
-func startRoles(ctx context.Context, c *cluster.Cluster, o upOptions) error {
+// roles returns the arguments of each role, by the name of its process.
+func (o *upOptions) roles() map[string][]string {
 	if o.noRoles {
 		return nil
 	}
-	names := []string{cluster.Operator, cluster.Webhook}
-	for i := range o.workers {
-		names = append(names, fmt.Sprintf("%s-%d", cluster.Worker, i+1))
+	roles := map[string][]string{
+		cluster.Operator: {"--leader-elect=true", "--worker-check-interval=1s"}, // leader election as in production
+		cluster.Webhook:  nil,
 	}
-	args := map[string][]string{cluster.Operator: {"--leader-elect=true", "--worker-check-interval=1s"}} // leader election as in production
+	for i := range o.workers {
+		roles[fmt.Sprintf("%s-%d", cluster.Worker, i+1)] = nil
+	}
+	return roles
+}
+
+func startRoles(ctx context.Context, c *cluster.Cluster, roles map[string][]string) error {
 	all, ctx := errgroup.WithContext(ctx)
-	for _, name := range names {
+	for name, args := range roles {
 		all.Go(func() error {
-			_, err := c.StartRole(ctx, name, args[name]...)
+			_, err := c.StartRole(ctx, name, args...)
 			return err
 		})
 	}
