@@ -18,7 +18,7 @@ FROM scratch AS controlplane
 COPY --chown=65532:65532 bin/etcd bin/kube-apiserver bin/kube-controller-manager bin/kube-scheduler bin/kubectl bin/kwok /bin/
 COPY --chown=65532:65532 config/crd /config/crd
 COPY --chown=65532:65532 config/rbac /config/rbac
-COPY --chown=65532:65532 bin/static/controlplane bin/static/probe /bin/
+COPY --chown=65532:65532 bin/static/controlplane /bin/
 # Volumes that are mounted at these paths get the owner of these folders.
 COPY --chown=65532:65532 dev/compose/volume /var/lib/controlplane
 COPY --chown=65532:65532 dev/compose/volume /kubeconfigs

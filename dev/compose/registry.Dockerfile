@@ -47,7 +47,7 @@ COPY --from=kubectl /bin/kubectl /bin/
 COPY --from=kwok /usr/local/bin/kwok /bin/
 COPY --chown=65532:65532 config/crd /config/crd
 COPY --chown=65532:65532 config/rbac /config/rbac
-COPY --from=build /out/controlplane /out/probe /bin/
+COPY --from=build /out/controlplane /bin/
 # Volumes that are mounted at these paths get the owner of these folders.
 COPY --chown=65532:65532 dev/compose/volume /var/lib/controlplane
 COPY --chown=65532:65532 dev/compose/volume /kubeconfigs

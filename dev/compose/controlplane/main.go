@@ -6,16 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"syscall"
-	"time"
 
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/outrigger/outrigger/dev/cluster"
@@ -29,14 +24,14 @@ type options struct {
 	// host and port are the address of the API server.
 	host string
 	port int
-	// webhook is the URL at which the API server calls the webhook. health is the address of /readyz.
-	webhook, health string
+	// webhook is the URL at which the API server calls the webhook.
+	webhook string
 }
 
 func main() {
 	o := options{
 		root: "/", dir: "/var/lib/controlplane", kubeconfigs: "/kubeconfigs",
-		host: "controlplane", port: 6443, webhook: "https://webhook:9443", health: ":8081",
+		host: "controlplane", port: 6443, webhook: "https://webhook:9443",
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -49,6 +44,11 @@ func main() {
 // run runs a control plane with the existing state in dir, until ctx or one of the processes ends. If ctx ends,
 // the result is nil.
 func run(ctx context.Context, o options) error {
+	// The health check uses this file, which the last step of the start writes. A healthy container therefore has
+	// the kubeconfigs, the CRD and the webhook configurations.
+	if err := os.RemoveAll(o.kubeconfig(cluster.Webhook)); err != nil {
+		return err
+	}
 	c, err := cluster.Start(ctx, cluster.Options{
 		Dir: o.dir, Root: o.root,
 		Hosts: []string{o.host}, APIServerPort: o.port, WithoutTemporal: true,
@@ -63,17 +63,6 @@ func run(ctx context.Context, o options) error {
 	if err := o.export(c); err != nil {
 		return err
 	}
-	config, err := c.RESTConfig()
-	if err != nil {
-		return err
-	}
-	// The health endpoint is served last. A container that waits for the health endpoint can therefore use the
-	// kubeconfigs, the CRD and the webhook configurations.
-	closeHealth, err := serveHealth(ctx, o.health, config)
-	if err != nil {
-		return err
-	}
-	defer closeHealth()
 	fmt.Println("the control plane is ready; logs are in", c.LogDir())
 	select {
 	case <-ctx.Done():
@@ -83,7 +72,10 @@ func run(ctx context.Context, o options) error {
 	}
 }
 
-// export writes the kubeconfigs of the roles for use in other containers.
+// kubeconfig returns the path of the kubeconfig of a role.
+func (o options) kubeconfig(role string) string { return filepath.Join(o.kubeconfigs, role) }
+
+// export writes the kubeconfigs of the roles for use in other containers, the kubeconfig of the webhook last.
 func (o options) export(c *cluster.Cluster) error {
 	server := fmt.Sprintf("https://%s:%d", o.host, o.port)
 	for _, role := range []string{cluster.Operator, cluster.Worker, cluster.Webhook} {
@@ -94,30 +86,9 @@ func (o options) export(c *cluster.Cluster) error {
 		for _, each := range config.Clusters {
 			each.Server = server
 		}
-		if err := clientcmd.WriteToFile(*config, filepath.Join(o.kubeconfigs, role)); err != nil {
+		if err := clientcmd.WriteToFile(*config, o.kubeconfig(role)); err != nil {
 			return fmt.Errorf("write the kubeconfig of the %s: %w", role, err)
 		}
 	}
 	return nil
-}
-
-// serveHealth answers /readyz with the readiness of the API server, until the returned function is called.
-func serveHealth(ctx context.Context, address string, config *rest.Config) (func(), error) {
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("connect to the API server: %w", err)
-	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("listen for health checks: %w", err)
-	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		if _, err := client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(r.Context()); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-		}
-	})
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	go func() { _ = server.Serve(listener) }() // After Close, Serve returns ErrServerClosed.
-	return func() { _ = server.Close() }, nil
 }

@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 	"net"
-	"net/http"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"testing"
@@ -22,8 +22,7 @@ import (
 func start(t *testing.T) (options, <-chan error, context.CancelFunc) {
 	root, err := filepath.Abs("../../..")
 	require.NoError(t, err)
-	health := "127.0.0.1:" + strconv.Itoa(freePort(t))
-	o := options{root: root, dir: t.TempDir(), kubeconfigs: t.TempDir(), host: "localhost", port: freePort(t), webhook: "https://webhook:9443", health: health}
+	o := options{root: root, dir: t.TempDir(), kubeconfigs: t.TempDir(), host: "localhost", port: freePort(t), webhook: "https://webhook:9443"}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- run(ctx, o) }()
@@ -33,11 +32,9 @@ func start(t *testing.T) (options, <-chan error, context.CancelFunc) {
 			return false, err
 		default:
 		}
-		response, err := http.Get("http://" + health + "/readyz")
-		if err != nil {
-			return false, nil // The port is not open yet.
-		}
-		return response.StatusCode == http.StatusOK, response.Body.Close()
+		// This command is the health check of the container.
+		check := exec.CommandContext(ctx, filepath.Join(root, "bin", "kubectl"), "--kubeconfig="+o.kubeconfig("webhook"), "get", "--raw", "/readyz")
+		return check.Run() == nil, nil
 	})
 	require.NoError(t, err)
 	return o, done, cancel
@@ -54,7 +51,7 @@ func TestRolesReachTheAPIServerByItsName(t *testing.T) {
 	o, done, cancel := start(t)
 	defer cancel()
 	for _, role := range []string{"operator", "worker", "webhook"} {
-		config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(o.kubeconfigs, role))
+		config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig(role))
 		require.NoError(t, err)
 		assert.Equal(t, "https://localhost:"+strconv.Itoa(o.port), config.Host)
 		client, err := kubernetes.NewForConfig(config)
