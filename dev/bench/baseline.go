@@ -52,7 +52,7 @@ func (h *harness) measureBaseline(ctx context.Context, name string) (*baseline, 
 	if _, err := w.Await(ctx, observer.Converged(pods)); err != nil {
 		return nil, fmt.Errorf("wait for the pods: %w", err)
 	}
-	before, after := newSample(), newSample()
+	var before, after sample
 	if err := h.sampleProcesses(&before); err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (h *harness) measureBaseline(ctx context.Context, name string) (*baseline, 
 	if err := h.sampleProcesses(&after); err != nil {
 		return nil, err
 	}
-	return &baseline{took: took, processor: after.since(before).processor}, h.clear(ctx, name)
+	return &baseline{took: took, processor: after.since(before)[processor]}, h.clear(ctx, name)
 }
 
 // upgradeAll upgrades all pods of namespace, at most slots pods at a time.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/dev/cluster"
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
@@ -91,8 +92,8 @@ func (b *bench) round(ctx context.Context, out io.Writer) (ratio float64, err er
 		h.lines.seconds("baseline before, seconds", before.took)
 		h.lines.seconds("baseline after, seconds", after.took)
 		h.lines.add("times the baseline", "%.2f", ratio)
-		h.lines.each("baseline before, processor seconds", "%.1f", before.processor)
-		h.lines.each("baseline after, processor seconds", "%.1f", after.processor)
+		h.lines.each("baseline before, processor seconds", "%.1f", before.processor, 1)
+		h.lines.each("baseline after, processor seconds", "%.1f", after.processor, 1)
 	}
 	// A high number of failed requests means that the machine is overloaded.
 	h.lines.add("requests for sets that failed and were repeated", "%d", h.failed.Load())
@@ -159,9 +160,9 @@ func (h *harness) create(ctx context.Context) error {
 		return err
 	}
 	used, each := after.since(before), 1/float64(len(all))
-	h.lines.each("processor milliseconds a set", "%.1f", scaled(used.processor, 1000*each))
-	h.lines.each("API writes a set", "%.2f", scaled(used.writes, each))
-	h.lines.each("calls to Temporal a set", "%.2f", scaled(used.temporalRequests, each))
+	h.lines.each("processor milliseconds a set", "%.1f", used[processor], 1000*each)
+	h.lines.each("API writes a set", "%.2f", used[writes], each)
+	h.lines.each("calls to Temporal a set", "%.2f", used[calls], each)
 	h.progress("SidecarSets are created")
 	return nil
 }
@@ -204,12 +205,12 @@ func (h *harness) rollOut(ctx context.Context) error {
 	used, each := after.since(before), 1/float64(h.pods)
 	h.lines.add("most in flight at once", "%d", worst)
 	h.lines.add("app containers restarted", "%d", view.AppRestarts)
-	h.lines.each("API writes a pod", "%.3f", scaled(used.writes, each))
-	h.lines.each("calls to Temporal a pod", "%.3f", scaled(used.temporalRequests, each))
-	h.lines.each("peak memory, MiB", "%.0f", after.peak)
-	h.lines.each("processor seconds", "%.1f", used.processor)
-	h.lines.each("processor milliseconds a pod", "%.2f", scaled(used.processor, 1000*each))
-	return h.addHistories(ctx, int(used.heartbeats))
+	h.lines.each("API writes a pod", "%.3f", used[writes], each)
+	h.lines.each("calls to Temporal a pod", "%.3f", used[calls], each)
+	h.lines.each("peak memory, MiB", "%.0f", after.of[peak], 1)
+	h.lines.each("processor seconds", "%.1f", used[processor], 1)
+	h.lines.each("processor milliseconds a pod", "%.2f", used[processor], 1000*each)
+	return h.addHistories(ctx, int(used[heartbeats][cluster.Temporal]))
 }
 
 // reachedBySet returns, for each SidecarSet, the time until percent of the pods of the SidecarSet served with
@@ -261,11 +262,11 @@ func (h *harness) measureRest(ctx context.Context) error {
 	}
 	used, took := after.since(before), after.at.Sub(before.at)
 	h.lines.seconds("seconds at rest", took)
-	h.lines.each("at rest, API writes", "%.0f", used.writes)
-	h.lines.each("at rest, API reads and opened watches", "%.0f", used.reads)
-	h.lines.each("at rest, calls to Temporal", "%.0f", used.temporalRequests)
-	h.lines.each("at rest, percent of a core", "%.1f", scaled(used.processor, 100/took.Seconds()))
-	h.lines.each("memory, MiB", "%.0f", used.resident)
+	h.lines.each("at rest, API writes", "%.0f", used[writes], 1)
+	h.lines.each("at rest, API reads and opened watches", "%.0f", used[reads], 1)
+	h.lines.each("at rest, calls to Temporal", "%.0f", used[calls], 1)
+	h.lines.each("at rest, percent of a core", "%.1f", used[processor], 100/took.Seconds())
+	h.lines.each("memory, MiB", "%.0f", after.of[resident], 1)
 	return nil
 }
 

@@ -19,69 +19,55 @@ import (
 // self is the name of this process in a sample. This process contains the watch of the pods, and the clients.
 const self = "bench"
 
-// sample contains the resources that the processes of a cluster have used so far, or between two
-// samples.
+// These are the resources in a sample. Only roles have values of the memory, the requests and the calls.
+const (
+	// processor is the CPU time, in seconds.
+	processor = "processor"
+	// resident and peak are the current and the maximum memory, in MiB.
+	resident, peak = "resident", "peak"
+	// writes and reads are the numbers of requests to the API server. A new watch counts as one read.
+	writes, reads = "writes", "reads"
+	// calls is the number of calls to Temporal, without long polls.
+	calls = "calls"
+	// heartbeats is the number of activity heartbeats that the frontend of Temporal received.
+	heartbeats = "heartbeats"
+)
+
+// sample contains what the processes of a cluster have used of each resource until a time, by the names of the
+// resource and the process.
 type sample struct {
 	at time.Time
-	// processor is the CPU time of each process, in seconds.
-	processor map[string]float64
-	// resident and peak are the current and the maximum memory of each role, in MiB.
-	resident, peak map[string]float64
-	// writes and reads are the numbers of requests of each role to the API server. A new watch counts as one
-	// read.
-	writes, reads map[string]float64
-	// temporalRequests is the number of calls of each role to Temporal, without long polls.
-	temporalRequests map[string]float64
-	// heartbeats is the number of activity heartbeats that the frontend of Temporal received.
-	heartbeats float64
+	of map[string]map[string]float64
 }
 
-// usage contains the resources that one process has used. The CPU time is in seconds, the memory in
-// MiB.
-type usage struct{ processor, resident, peak float64 }
-
-func usageOf(pid int) (usage, error) {
-	const mebibyte = 1 << 20
-	process, err := procfs.NewProc(pid)
-	if err != nil {
-		return usage{}, err
+func (s *sample) add(resource, process string, value float64) {
+	if s.of == nil {
+		s.of = map[string]map[string]float64{}
 	}
-	stat, err := process.Stat()
-	if err != nil {
-		return usage{}, err
+	if s.of[resource] == nil {
+		s.of[resource] = map[string]float64{}
 	}
-	status, err := process.NewStatus()
-	if err != nil {
-		return usage{}, err
-	}
-	return usage{stat.CPUTime(), float64(status.VmRSS) / mebibyte, float64(status.VmHWM) / mebibyte}, nil
-}
-
-func newSample() sample {
-	return sample{
-		processor: map[string]float64{}, resident: map[string]float64{}, peak: map[string]float64{},
-		writes: map[string]float64{}, reads: map[string]float64{}, temporalRequests: map[string]float64{},
-	}
+	s.of[resource][process] += value
 }
 
 // sample reads the resources that the processes of the cluster have used so far.
-func (h *harness) sample(ctx context.Context) (sample, error) {
-	s := newSample()
+func (h *harness) sample(ctx context.Context) (s sample, err error) {
 	for _, role := range h.stack.Roles() {
 		families, err := cluster.Scrape(ctx, role.Metrics)
 		if err != nil {
 			return s, fmt.Errorf("%s: %w", role.Name, err)
 		}
-		s.writes[role.Name], s.reads[role.Name], s.resident[role.Name] = 0, 0, 0
+		s.add(writes, role.Name, 0)
+		s.add(reads, role.Name, 0)
 		for _, metric := range families["rest_client_requests_total"].GetMetric() {
-			requests := s.writes
+			requests := writes
 			if label(metric, "method") == http.MethodGet {
-				requests = s.reads
+				requests = reads
 			}
-			requests[role.Name] += metric.GetCounter().GetValue()
+			s.add(requests, role.Name, metric.GetCounter().GetValue())
 		}
 		for _, metric := range families["temporal_request_total"].GetMetric() {
-			s.temporalRequests[role.Name] += metric.GetCounter().GetValue()
+			s.add(calls, role.Name, metric.GetCounter().GetValue())
 		}
 	}
 	families, err := cluster.Scrape(ctx, h.stack.TemporalMetrics)
@@ -92,7 +78,7 @@ func (h *harness) sample(ctx context.Context) (sample, error) {
 		// The frontend forwards heartbeats to the history service, and the history service counts the same
 		// heartbeats again. Therefore, only the count of the frontend is used.
 		if label(metric, "operation") == "RecordActivityTaskHeartbeat" && label(metric, "service_name") == "frontend" {
-			s.heartbeats += metric.GetCounter().GetValue()
+			s.add(heartbeats, cluster.Temporal, metric.GetCounter().GetValue())
 		}
 	}
 	return s, h.sampleProcesses(&s)
@@ -107,16 +93,33 @@ func (h *harness) sampleProcesses(s *sample) error {
 		}
 	}
 	for name, pid := range pids {
-		used, err := usageOf(pid)
-		if err != nil {
+		if err := s.addProcess(name, pid); err != nil {
 			return fmt.Errorf("read what %s has used: %w", name, err)
-		}
-		s.processor[name] = used.processor
-		if _, isRole := s.resident[name]; isRole {
-			s.resident[name], s.peak[name] = used.resident, used.peak
 		}
 	}
 	s.at = time.Now()
+	return nil
+}
+
+func (s *sample) addProcess(name string, pid int) error {
+	const mebibyte = 1 << 20
+	process, err := procfs.NewProc(pid)
+	if err != nil {
+		return err
+	}
+	stat, err := process.Stat()
+	if err != nil {
+		return err
+	}
+	status, err := process.NewStatus()
+	if err != nil {
+		return err
+	}
+	s.add(processor, name, stat.CPUTime())
+	if _, isRole := s.of[writes][name]; isRole {
+		s.add(resident, name, float64(status.VmRSS)/mebibyte)
+		s.add(peak, name, float64(status.VmHWM)/mebibyte)
+	}
 	return nil
 }
 
@@ -129,31 +132,15 @@ func label(metric *dto.Metric, name string) string {
 	return ""
 }
 
-// since returns the resources that were used after the sample before. The memory is not a difference: since
-// returns the memory of s.
-func (s sample) since(before sample) sample {
-	s.processor = difference(before.processor, s.processor)
-	s.writes, s.reads = difference(before.writes, s.writes), difference(before.reads, s.reads)
-	s.temporalRequests = difference(before.temporalRequests, s.temporalRequests)
-	s.heartbeats -= before.heartbeats
-	return s
-}
-
-// difference returns the increase of each value.
-func difference(before, after map[string]float64) map[string]float64 {
-	gained := make(map[string]float64, len(after))
-	for key, value := range after {
-		gained[key] = value - before[key]
+// since returns how much the values have increased after the sample before.
+func (s sample) since(before sample) map[string]map[string]float64 {
+	var used sample
+	for resource, values := range s.of {
+		for process, value := range values {
+			used.add(resource, process, value-before.of[resource][process])
+		}
 	}
-	return gained
-}
-
-func scaled(values map[string]float64, by float64) map[string]float64 {
-	product := make(map[string]float64, len(values))
-	for key, value := range values {
-		product[key] = value * by
-	}
-	return product
+	return used.of
 }
 
 // report contains one statistic on each line, so that diff can compare two reports.
@@ -165,9 +152,9 @@ func (r *report) add(name, format string, args ...any) {
 
 func (r *report) seconds(name string, d time.Duration) { r.add(name, "%.1f", d.Seconds()) }
 
-// each adds a line for each key, sorted, as "name, key".
-func (r *report) each(name, format string, values map[string]float64) {
+// each adds a line for each key, sorted, as "name, key", with the value times factor.
+func (r *report) each(name, format string, values map[string]float64, factor float64) {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
-		r.add(name+", "+key, format, values[key])
+		r.add(name+", "+key, format, values[key]*factor)
 	}
 }
