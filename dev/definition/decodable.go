@@ -34,18 +34,26 @@ func describeMetadata(value *apiextensionsv1.JSONSchemaProps) {
 
 // bound limits the numbers of every int-or-string in a schema to 32 bits, and with integers also every int32.
 // controller-gen writes only the format of an int32, which API servers before Kubernetes 1.36 do not check.
-func bound(value *apiextensionsv1.JSONSchemaProps, integers bool) {
-	if value.XIntOrString && value.Pattern == "" || integers && value.Type == "integer" && value.Format == "int32" {
-		value.Minimum, value.Maximum = cmp.Or(value.Minimum, new(float64(math.MinInt32))), cmp.Or(value.Maximum, new(float64(math.MaxInt32)))
-	}
-	for name, property := range value.Properties {
-		bound(&property, integers)
-		value.Properties[name] = property
+func bound(schema *apiextensionsv1.JSONSchemaProps, integers bool) {
+	walk("", schema, func(_ string, value *apiextensionsv1.JSONSchemaProps) {
+		if value.XIntOrString && value.Pattern == "" || integers && value.Type == "integer" && value.Format == "int32" {
+			value.Minimum, value.Maximum = cmp.Or(value.Minimum, new(float64(math.MinInt32))), cmp.Or(value.Maximum, new(float64(math.MaxInt32)))
+		}
+	})
+}
+
+// walk calls visit for each value in a schema, the outer values last. The name is the name of the field, and is
+// empty for the items of a list and the values of a map.
+func walk(name string, value *apiextensionsv1.JSONSchemaProps, visit func(string, *apiextensionsv1.JSONSchemaProps)) {
+	for field, property := range value.Properties {
+		walk(field, &property, visit)
+		value.Properties[field] = property
 	}
 	if value.Items != nil {
-		bound(value.Items.Schema, integers)
+		walk("", value.Items.Schema, visit)
 	}
 	if value.AdditionalProperties != nil {
-		bound(value.AdditionalProperties.Schema, integers)
+		walk("", value.AdditionalProperties.Schema, visit)
 	}
+	visit(name, value)
 }

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
 	"os"
@@ -85,11 +86,6 @@ func encode(definition *apiextensionsv1.CustomResourceDefinition) ([]byte, error
 	if err != nil {
 		return nil, err
 	}
-	var object map[string]any
-	if err := yaml.Unmarshal(text, &object); err != nil {
-		return nil, err
-	}
-	delete(object, "status")
-	text, err = yaml.Marshal(object)
-	return append([]byte("---\n"), text...), err
+	text, _, _ = bytes.Cut(text, []byte("\nstatus:\n"))
+	return fmt.Appendf(nil, "---\n%s\n", text), nil
 }

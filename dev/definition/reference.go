@@ -25,12 +25,20 @@ func describe(definition *apiextensionsv1.CustomResourceDefinition) string {
 	}
 	stored := versions["v1alpha1"]
 	spec := stored.Properties["spec"]
-	writeTable(&text, "spec", rowsOf(spec, ""))
-	writeTable(&text, "spec.containers[] and spec.initContainers[]: fields of SidecarSets", itemRows(spec, "containers", false))
-	writeTable(&text, "spec.containers[] and spec.initContainers[]: fields of Kubernetes", itemRows(spec, "containers", true))
-	writeTable(&text, "spec.volumes[]: fields of Kubernetes", itemRows(spec, "volumes", true))
-	writeTable(&text, "status", rowsOf(stored.Properties["status"], ""))
-	writeTable(&text, "v1beta1: spec, where it differs", differences(versions["v1beta1"].Properties["spec"], spec))
+	beta := versions["v1beta1"].Properties["spec"]
+	containers, volumes := inner(spec.Properties["containers"]), inner(spec.Properties["volumes"])
+	// hasField reports false for the path of an inner field.
+	ofContainers := func(path string) bool { return hasField(core()["containers"], path) }
+	ofVolumes := func(path string) bool { return hasField(core()["volumes"], path) }
+	ofSidecars := func(path string) bool { return !ofContainers(path) }
+	differs := func(path string) bool { return beta.Properties[path].Description != spec.Properties[path].Description }
+	all := func(string) bool { return true }
+	writeTable(&text, "spec", rowsOf(spec, "", all))
+	writeTable(&text, "spec.containers[] and spec.initContainers[]: fields of SidecarSets", rowsOf(containers, "", ofSidecars))
+	writeTable(&text, "spec.containers[] and spec.initContainers[]: fields of Kubernetes", rowsOf(containers, "", ofContainers))
+	writeTable(&text, "spec.volumes[]: fields of Kubernetes", rowsOf(volumes, "", ofVolumes))
+	writeTable(&text, "status", rowsOf(stored.Properties["status"], "", all))
+	writeTable(&text, "v1beta1: spec, where it differs", rowsOf(beta, "", differs))
 	text.WriteString("\n## Columns\n\n`kubectl get sidecarsets`; those in italics with `-o wide`.\n\n| column | shows | meaning |\n|---|---|---|\n")
 	for _, column := range definition.Spec.Versions[0].AdditionalPrinterColumns {
 		name := column.Name
@@ -42,50 +50,23 @@ func describe(definition *apiextensionsv1.CustomResourceDefinition) string {
 	return text.String()
 }
 
-// itemRows returns table rows for the fields of the items of list: for the fields of the Kubernetes type if
-// kubernetes is set, and otherwise, recursively, for the other fields.
-func itemRows(spec apiextensionsv1.JSONSchemaProps, list string, kubernetes bool) []string {
-	fields := spec.Properties[list].Items.Schema.Properties
-	var found []string
-	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		field := fields[name]
-		if hasField(core()[list], name) != kubernetes {
-			continue
-		}
-		found = append(found, row(name, field))
-		if !kubernetes {
-			found = append(found, rowsOf(inner(field), name+suffix(field)+".")...)
-		}
-	}
-	return found
-}
-
 func writeTable(text *strings.Builder, title string, rows []string) {
 	fmt.Fprintf(text, "\n## %s\n\n| field | type | default | meaning |\n|---|---|---|---|\n%s", title, strings.Join(rows, ""))
 }
 
-// rowsOf returns a table row for each field of value, recursively. rowsOf omits the fields of containers,
-// initContainers and volumes, which have separate tables, and the fields of selectors, which the Kubernetes
-// documentation describes.
-func rowsOf(value apiextensionsv1.JSONSchemaProps, prefix string) []string {
+// rowsOf returns a table row for each field of value that keep selects by its path, recursively. rowsOf omits the
+// fields of containers, initContainers and volumes, which have separate tables, and the fields of selectors, which
+// the Kubernetes documentation describes.
+func rowsOf(value apiextensionsv1.JSONSchemaProps, prefix string, keep func(path string) bool) []string {
 	var found []string
 	for _, name := range slices.Sorted(maps.Keys(value.Properties)) {
 		field := value.Properties[name]
+		if !keep(prefix + name) {
+			continue
+		}
 		found = append(found, row(prefix+name, field))
 		if _, elsewhere := core()[name]; !elsewhere && !isSelector(field) {
-			found = append(found, rowsOf(inner(field), prefix+name+suffix(field)+".")...)
-		}
-	}
-	return found
-}
-
-// differences returns a table row for each top-level field of value whose description differs from the
-// description in other.
-func differences(value, other apiextensionsv1.JSONSchemaProps) []string {
-	var found []string
-	for _, name := range slices.Sorted(maps.Keys(value.Properties)) {
-		if field := value.Properties[name]; field.Description != other.Properties[name].Description {
-			found = append(found, row(name, field))
+			found = append(found, rowsOf(inner(field), prefix+name+suffix(field)+".", keep)...)
 		}
 	}
 	return found

@@ -30,22 +30,20 @@ func relax(spec apiextensionsv1.JSONSchemaProps) {
 	for name, kubernetes := range core() {
 		list := spec.Properties[name]
 		item := list.Items.Schema
-		fields := item.Properties
-		item.Properties = nil
-		relaxList(&list, "name", false)
-		for field, value := range fields {
-			relaxValue(&value, field, !hasField(kubernetes, field))
-			fields[field] = value
+		for field, value := range item.Properties {
+			own := !hasField(kubernetes, field)
+			walk(field, &value, func(name string, inner *apiextensionsv1.JSONSchemaProps) { relaxValue(inner, name, own) })
+			item.Properties[field] = value
 		}
-		item.Properties = fields
+		relaxValue(item, "", false)
+		relaxList(&list, "name")
 		admitNulls(item, kubernetes)
 		spec.Properties[name] = list
 	}
 }
 
-func relaxList(list *apiextensionsv1.JSONSchemaProps, key string, own bool) {
+func relaxList(list *apiextensionsv1.JSONSchemaProps, key string) {
 	item := list.Items.Schema
-	relaxValue(item, "", own)
 	item.Description = ""
 	list.XListType, list.XListMapKeys = nil, nil
 	if key != "" {
@@ -56,7 +54,7 @@ func relaxList(list *apiextensionsv1.JSONSchemaProps, key string, own bool) {
 
 // relaxValue removes defaults, pruning and validation from the schema of a value, because stored SidecarSets
 // may have fields that the schema does not describe. If own is set, Outrigger defines the value, and the
-// schema keeps the full description.
+// schema keeps the full description. The values in this value are already relaxed.
 func relaxValue(value *apiextensionsv1.JSONSchemaProps, name string, own bool) {
 	if !own {
 		value.Description = brief(value.Description)
@@ -67,18 +65,13 @@ func relaxValue(value *apiextensionsv1.JSONSchemaProps, name string, own bool) {
 	}
 	switch {
 	case value.Items != nil:
-		relaxList(value, keyOf(name), own)
+		relaxList(value, keyOf(name))
 	case value.AdditionalProperties != nil:
-		relaxValue(value.AdditionalProperties.Schema, "", own)
 		value.AdditionalProperties.Schema.Description = ""
 	case value.Type == "object" && name == "metadata":
 		describeMetadata(value)
 	case value.Type == "object":
 		value.XPreserveUnknownFields = new(true)
-		for name, property := range value.Properties {
-			relaxValue(&property, name, own)
-			value.Properties[name] = property
-		}
 	}
 }
 
