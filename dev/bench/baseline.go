@@ -64,7 +64,7 @@ func (h *harness) measureBaseline(ctx context.Context, name string) (*baseline, 
 	if err := h.sampleProcesses(&after); err != nil {
 		return nil, err
 	}
-	return &baseline{took: took, processor: after.since(before)[processor]}, h.clear(ctx, name)
+	return &baseline{took: took, processor: after.since(before)[processor]}, h.delete(ctx, "namespace", name)
 }
 
 // upgradeAll upgrades all pods of namespace, at most slots pods at a time.
@@ -160,21 +160,6 @@ func (h *harness) injected(name string) (template corev1.PodTemplateSpec, err er
 	return template, json.Unmarshal(document, &template)
 }
 
-// clear deletes a namespace and waits until the pods of the namespace are gone, so that the pods do not
-// affect later measurements.
-func (h *harness) clear(ctx context.Context, namespace string) error {
-	gone, err := h.watchPods(ctx, namespace)
-	if err != nil {
-		return err
-	}
-	object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
-	if err := h.stack.Kube.Delete(ctx, object); err != nil {
-		return fmt.Errorf("delete namespace: %w", err)
-	}
-	_, err = gone.Await(ctx, func(v observer.View) bool { return v.Pods == 0 })
-	return err
-}
-
 // stopRoles stops the roles, and removes the webhook configurations and the pods.
 func (h *harness) stopRoles(ctx context.Context) error {
 	for _, role := range h.stack.Roles() {
@@ -182,8 +167,16 @@ func (h *harness) stopRoles(ctx context.Context) error {
 			return fmt.Errorf("stop %s: %w", role.Name, err)
 		}
 	}
-	if err := h.deleteConfigurations(ctx); err != nil {
+	// Otherwise, the API server would reject pods and SidecarSets while no webhook runs.
+	if err := h.delete(ctx, "mutatingwebhookconfigurations,validatingwebhookconfigurations", "outrigger"); err != nil {
 		return err
 	}
-	return h.clear(ctx, namespace)
+	return h.delete(ctx, "namespace", namespace)
+}
+
+// delete deletes the objects of the kinds with a name, and waits until the objects are gone. The pods of a
+// deleted namespace therefore do not affect later measurements.
+func (h *harness) delete(ctx context.Context, kinds, name string) error {
+	_, err := h.stack.Kubectl(ctx, nil, "delete", kinds, name)
+	return err
 }

@@ -36,10 +36,13 @@ type bench struct {
 	events   int
 	baseline bool
 	rounds   int
-	// ready is the time from the restart of a container until the pod is ready. settle is the pause after the
-	// rollouts. rest is the duration of the measurement after this pause.
-	ready, settle, rest time.Duration
+	// ready is the time from the restart of a container until the pod is ready. rest is the duration of the
+	// measurement after the rollouts and the pause settle.
+	ready, rest time.Duration
 }
+
+// settle is the pause between the rollouts and the rest.
+const settle = 20 * time.Second
 
 func (b *bench) run(ctx context.Context, out io.Writer) error {
 	if !b.baseline {
@@ -241,7 +244,7 @@ func sleep(ctx context.Context, pause time.Duration) error {
 // measureRest measures the resources that the roles use after the rollouts, while the watches of pods receive
 // the configured number of events.
 func (h *harness) measureRest(ctx context.Context) error {
-	if err := sleep(ctx, h.settle); err != nil {
+	if err := sleep(ctx, settle); err != nil {
 		return err
 	}
 	before, err := h.sample(ctx)

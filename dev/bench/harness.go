@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -143,21 +142,6 @@ func (h *harness) newSet(name, maxUnavailable string) *v1alpha1.SidecarSet {
 	set.Spec.Containers = []v1alpha1.SidecarContainer{container}
 	set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.Parse(maxUnavailable))
 	return set
-}
-
-// deleteConfigurations deletes the webhook configurations. Otherwise, the API server would reject pods and
-// SidecarSets while no webhook runs.
-func (h *harness) deleteConfigurations(ctx context.Context) error {
-	name := metav1.ObjectMeta{Name: "outrigger"}
-	for _, configuration := range []client.Object{
-		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: name},
-		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: name},
-	} {
-		if err := h.stack.Kube.Delete(ctx, configuration); err != nil {
-			return fmt.Errorf("delete a webhook configuration: %w", err)
-		}
-	}
-	return nil
 }
 
 // newSets returns SidecarSets named prefix-1 to prefix-n.

@@ -31,9 +31,11 @@ func main() {
 	}
 }
 
+// timeout is the longest duration of a benchmark.
+const timeout = 45 * time.Minute
+
 // command returns a subcommand whose default sizes are the fields of b.
 func (b *bench) command(use, short string) *cobra.Command {
-	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use: use, Short: short, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -46,7 +48,6 @@ func (b *bench) command(use, short string) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.DurationVar(&timeout, "timeout", 45*time.Minute, "give up after this")
 	flags.IntVar(&b.pods, "pods", b.pods, "number of pods, in all")
 	flags.IntVar(&b.sets, "sets", b.sets, "number of SidecarSets")
 	flags.IntVar(&b.idle, "idle-sets", 0, "number of SidecarSets without pods, in addition to those that roll out")
@@ -60,7 +61,6 @@ func (b *bench) command(use, short string) *cobra.Command {
 	flags.BoolVar(&b.perNamespace, "per-namespace", false, "each SidecarSet selects the pods of its own namespace")
 	flags.BoolVar(&b.upgrades, "upgrade", b.upgrades, "upgrade the pods")
 	flags.IntVar(&b.events, "events", 0, "number of events of pods per second during the rest")
-	flags.DurationVar(&b.settle, "settle", 20*time.Second, "wait for this long between the rollouts and the rest")
 	flags.DurationVar(&b.rest, "rest", 0, "measure for this long what the SidecarSets cost after their rollouts")
 	return cmd
 }
