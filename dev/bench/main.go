@@ -6,26 +6,23 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager/signals"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	ctrllog.SetLogger(logr.Discard())
 	root := &cobra.Command{Use: "bench", Short: "Measure Outrigger on the local stack", SilenceUsage: true, SilenceErrors: true}
 	root.AddCommand(
 		(&bench{pods: 1000, sets: 1, workers: 1, baseline: true, rounds: 3, upgrades: true}).command("rollout", "Measure a rollout and a baseline"),
 		(&bench{pods: 5000, sets: 50, workers: 2, rounds: 1, upgrades: true}).command("fleet", "Measure many SidecarSets: creation, rollouts, and rest"),
 	)
-	if err := root.ExecuteContext(ctx); err != nil {
+	if err := root.ExecuteContext(signals.SetupSignalHandler()); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}

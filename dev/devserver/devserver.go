@@ -26,17 +26,15 @@ func Start(t testing.TB, path string, options testsuite.DevServerOptions) *tests
 	t.Helper()
 	options.ExistingPath, options.LogLevel, options.Stdout, options.Stderr = path, "error", io.Discard, io.Discard
 	options.ClientOptions = &client.Options{Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler))}
-	start := func() (*testsuite.DevServer, error) {
+	var server *testsuite.DevServer
+	var err error
+	for range attempts {
 		ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
-		defer cancel()
-		return testsuite.StartDevServer(ctx, options)
-	}
-	server, err := start()
-	for range attempts - 1 {
+		server, err = testsuite.StartDevServer(ctx, options)
+		cancel()
 		if err == nil {
 			break
 		}
-		server, err = start()
 	}
 	require.NoError(t, err, "make builds it")
 	t.Cleanup(func() { _ = server.Stop() })

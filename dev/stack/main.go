@@ -3,23 +3,19 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager/signals"
 )
 
 func main() {
 	ctrllog.SetLogger(logr.Discard()) // The command prints its own errors.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop) // A second Ctrl-C kills this process, and the kernel kills the child processes.
-	if err := newCommand().ExecuteContext(ctx); err != nil {
+	// A second Ctrl-C ends this process, and the kernel kills the child processes.
+	if err := newCommand().ExecuteContext(signals.SetupSignalHandler()); err != nil {
 		fmt.Fprintln(os.Stderr, "stack:", err)
 		os.Exit(1)
 	}

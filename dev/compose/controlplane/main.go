@@ -7,11 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/manager/signals"
 
 	"github.com/outrigger/outrigger/dev/cluster"
 )
@@ -33,9 +32,7 @@ func main() {
 		root: "/", dir: "/var/lib/controlplane", kubeconfigs: "/kubeconfigs",
 		host: "controlplane", port: 6443, webhook: "https://webhook:9443",
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, o); err != nil {
+	if err := run(signals.SetupSignalHandler(), o); err != nil {
 		fmt.Fprintln(os.Stderr, "controlplane:", err)
 		os.Exit(1)
 	}
