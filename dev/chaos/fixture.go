@@ -94,34 +94,23 @@ func newDeployment(name string, replicas int32) *appsv1.Deployment {
 	}
 }
 
-// newFixture starts the cluster without the roles. pods is the approximate number of pods.
-func newFixture(ctx context.Context, dir string, pods int, out io.Writer, report func(observer.Violation)) (*fixture, error) {
-	stack, err := cluster.Start(ctx, cluster.Options{Dir: filepath.Join(dir, "stack")})
+// newFixture starts a cluster in dir, without roles. Only clusters of a fleet have a name.
+func newFixture(ctx context.Context, options cluster.Options, name, dir string, out io.Writer, report func(observer.Violation)) (*fixture, error) {
+	options.Dir = filepath.Join(dir, "stack")
+	c, err := cluster.Start(ctx, options)
 	if err != nil {
 		return nil, err
 	}
-	w, err := newFixtureOf(stack, "", dir, out, report)
-	if err == nil {
-		w.replicas = int32(pods / len(deploymentNames()))
-		w.throttle, err = newThrottle(ctx, w.apiServer, filepath.Dir(w.RoleKubeconfig(cluster.Worker)))
-	}
-	if err != nil {
-		w.close()
-		return nil, err
-	}
-	return w, nil
-}
-
-// newFixtureOf returns the fixture of a cluster without roles. Only clusters of a fleet have a name.
-func newFixtureOf(c *cluster.Cluster, name, dir string, out io.Writer, report func(observer.Violation)) (*fixture, error) {
 	w := &fixture{
 		Cluster: c, name: name, dir: dir, observer: observer.New(report), links: map[string]*link.Link{}, current: map[int]Fault{}, out: out, began: time.Now(),
 	}
 	config, err := c.RESTConfig()
-	if err == nil {
-		w.apiServer = strings.TrimPrefix(config.Host, "https://")
+	if err != nil {
+		w.close()
+		return nil, err
 	}
-	return w, err
+	w.apiServer = strings.TrimPrefix(config.Host, "https://")
+	return w, nil
 }
 
 func (w *fixture) close() {
@@ -143,30 +132,21 @@ func (w *fixture) watch(ctx context.Context) (stop func()) {
 	return stop
 }
 
-// populate starts the roles, and creates SidecarSets and pods.
-func (w *fixture) populate(ctx context.Context) error {
-	for _, role := range []string{cluster.Operator, cluster.Webhook, "worker-1", "worker-2"} {
-		if err := w.startRole(ctx, role); err != nil {
-			return err
+// populate creates SidecarSets, and Deployments of replicas pods each, and waits until the pods converge.
+func (w *fixture) populate(ctx context.Context, sets, deployments []string, replicas int32) error {
+	objects := []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}}
+	for _, name := range sets {
+		objects = append(objects, newSet(name, "v1"))
+	}
+	for _, name := range deployments {
+		objects = append(objects, newDeployment(name, replicas))
+	}
+	for _, object := range objects {
+		if err := w.Kube.Create(ctx, object); err != nil {
+			return fmt.Errorf("create %T %s: %w", object, object.GetName(), err)
 		}
 	}
-	if err := w.Kube.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
-		return fmt.Errorf("create namespace: %w", err)
-	}
-	if err := w.createPolicy(ctx); err != nil {
-		return err
-	}
-	for _, name := range setNames() {
-		if err := w.Kube.Create(ctx, newSet(name, "v1")); err != nil {
-			return fmt.Errorf("create SidecarSet %s: %w", name, err)
-		}
-	}
-	for _, name := range deploymentNames() {
-		if err := w.Kube.Create(ctx, newDeployment(name, w.replicas)); err != nil {
-			return fmt.Errorf("create Deployment %s: %w", name, err)
-		}
-	}
-	return nil
+	return w.converge(ctx, int(replicas)*len(deployments))
 }
 
 // startRole starts a role that reaches the API server and Temporal through links.

@@ -11,13 +11,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/outrigger/outrigger/dev/cluster"
 	"github.com/outrigger/outrigger/dev/observer"
@@ -61,9 +58,6 @@ type chaoticFleet struct {
 	random  *rand.Rand
 	order   *observer.Fleet
 	members []*fixture
-
-	mu         sync.Mutex
-	violations int
 }
 
 func fleetCommand() *cobra.Command {
@@ -73,16 +67,13 @@ func fleetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "fleet", Short: "Disturb a fleet of four clusters and check the order of its rollouts", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			dir, err := cluster.TempDir("outrigger-chaos-")
-			if err != nil {
-				return err
-			}
-			f := &chaoticFleet{dir: dir, out: cmd.OutOrStdout(), random: rand.New(rand.NewPCG(seed, 0))}
-			f.order = observer.NewFleet(fleetSet, "side-"+fleetSet, "side-"+fleetSet+":v1", fleetStages(), f.report)
-			if err = f.run(cmd.Context(), fleetFaults(f.random, rounds, calm)); err != nil {
-				return fmt.Errorf("seed %d, %d rounds: %w (logs are kept in %s)", seed, rounds, err, dir)
-			}
-			return os.RemoveAll(dir)
+			out, random := cmd.OutOrStdout(), rand.New(rand.NewPCG(seed, 0))
+			report := func(v observer.Violation) { _, _ = fmt.Fprintf(out, "VIOLATION: %s\n", v) }
+			order := observer.NewFleet(fleetSet, "side-"+fleetSet, "side-"+fleetSet+":v1", fleetStages(), report)
+			return inFolder(fmt.Sprintf("seed %d, %d rounds", seed, rounds), func(dir string) error {
+				f := &chaoticFleet{dir: dir, out: out, random: random, order: order}
+				return f.run(cmd.Context(), fleetFaults(random, rounds, calm))
+			})
 		},
 	}
 	cmd.Flags().Uint64Var(&seed, "seed", 1, "draw the order of deliveries and the faults from this")
@@ -119,13 +110,6 @@ func fleetFaults(random *rand.Rand, rounds int, calm bool) []Fault {
 	return faults
 }
 
-func (f *chaoticFleet) report(v observer.Violation) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.violations++
-	_, _ = fmt.Fprintf(f.out, "VIOLATION: %s\n", v)
-}
-
 // run starts the fleet and carries out the rounds. If a rule was violated, run returns an error.
 func (f *chaoticFleet) run(ctx context.Context, faults []Fault) (err error) {
 	defer func() {
@@ -146,7 +130,10 @@ func (f *chaoticFleet) run(ctx context.Context, faults []Fault) (err error) {
 	if err := f.command(ctx, fleetPolicy, "apply", "-f", "-"); err != nil {
 		return err
 	}
-	if err := f.each(func(m *fixture) error { return m.populateMember(ctx) }); err != nil {
+	err = f.each(func(m *fixture) error {
+		return m.populate(ctx, []string{fleetSet}, []string{fleetDeployment}, fleetPods)
+	})
+	if err != nil {
 		return err
 	}
 	if err := f.command(ctx, "", throughCommand()...); err != nil {
@@ -158,39 +145,33 @@ func (f *chaoticFleet) run(ctx context.Context, faults []Fault) (err error) {
 			break
 		}
 	}
-	f.mu.Lock()
-	violations := f.violations
-	f.mu.Unlock()
+	checked, violations := f.order.Totals()
 	for _, m := range f.members {
 		violations += m.observer.Violations()
 	}
 	if violations > 0 {
 		err = errors.Join(fmt.Errorf("%d violations", violations), err)
 	}
-	f.members[0].say("%d rounds, the order of %d rollouts in clusters checked, %d violations", len(faults), f.order.Checked(), violations)
+	f.members[0].say("%d rounds, the order of %d rollouts in clusters checked, %d violations", len(faults), checked, violations)
 	return err
 }
 
 // startMember starts a cluster and its observers. The clusters start one after the other, because each start
 // needs the whole machine.
 func (f *chaoticFleet) startMember(ctx context.Context, name string) error {
-	options := cluster.Options{Dir: filepath.Join(f.dir, name, "stack"), Nodes: 1, Temporal: cluster.DevServer}
+	options := cluster.Options{Nodes: 1, Temporal: cluster.DevServer}
 	if len(f.members) > 0 {
 		options.WithoutTemporal, options.TemporalAddress = true, f.members[0].TemporalAddress
 	}
-	c, err := cluster.Start(ctx, options)
-	if err != nil {
-		return err
-	}
 	var m *fixture
-	m, err = newFixtureOf(c, name, filepath.Join(f.dir, name), f.out, func(v observer.Violation) { m.say("VIOLATION: %s", v) })
-	f.members = append(f.members, m)
+	m, err := newFixture(ctx, options, name, filepath.Join(f.dir, name), f.out, func(v observer.Violation) { m.say("VIOLATION: %s", v) })
 	if err != nil {
 		return err
 	}
+	f.members = append(f.members, m)
 	m.began = f.members[0].began
 	m.watch(ctx)
-	go f.order.Run(ctx, name, c.EtcdURL())
+	go f.order.Run(ctx, name, m.EtcdURL())
 	for _, role := range []string{cluster.Operator, cluster.Webhook} {
 		if err := m.startRole(ctx, role, "--fleet"); err != nil {
 			return err
@@ -198,20 +179,6 @@ func (f *chaoticFleet) startMember(ctx context.Context, name string) error {
 	}
 	stage, _, _ := strings.Cut(name, "-")
 	return m.startRole(ctx, cluster.Worker, "--fleet", "--fleet-cluster-name="+name, "--fleet-cluster-labels=stage="+stage)
-}
-
-// populateMember creates the SidecarSet and the Deployment of a member, and waits until the pods converge.
-func (w *fixture) populateMember(ctx context.Context) error {
-	if err := w.Kube.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
-		return fmt.Errorf("create namespace: %w", err)
-	}
-	if err := w.Kube.Create(ctx, newSet(fleetSet, "v1")); err != nil {
-		return fmt.Errorf("create SidecarSet %s: %w", fleetSet, err)
-	}
-	if err := w.Kube.Create(ctx, newDeployment(fleetDeployment, fleetPods)); err != nil {
-		return fmt.Errorf("create Deployment %s: %w", fleetDeployment, err)
-	}
-	return w.converge(ctx, fleetPods)
 }
 
 // round delivers content to the clusters in random order, injects a fault at the same time, and waits until

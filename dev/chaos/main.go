@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
@@ -34,10 +35,13 @@ type options struct {
 	gap    time.Duration
 	// planOnly is set if the faults are printed and not injected.
 	planOnly bool
+	rules    []rule
+	// during is called in parallel with the faults, unless it is nil. The context of during ends after the faults.
+	during func(context.Context, *fixture)
 }
 
 func command() *cobra.Command {
-	var o options
+	o := options{rules: rules(setNames(), deploymentNames())}
 	cmd := &cobra.Command{
 		Use: "chaos", Short: "Disturb a whole installation and check the rules of docs/SPEC.md",
 		SilenceUsage: true, SilenceErrors: true, Args: cobra.NoArgs,
@@ -54,7 +58,7 @@ func command() *cobra.Command {
 
 // run injects the faults of a plan. If a rule was violated, run returns an error.
 func run(ctx context.Context, o options, out io.Writer) error {
-	plan := Plan(o.seed, o.faults, o.gap, rules(setNames(), deploymentNames()))
+	plan := Plan(o.seed, o.faults, o.gap, o.rules)
 	if o.planOnly {
 		for _, f := range plan {
 			if _, err := fmt.Fprintln(out, f); err != nil {
@@ -63,44 +67,53 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		}
 		return nil
 	}
-	return inFolder(ctx, o, plan, out, func(context.Context, *fixture) {})
+	return inFolder(fmt.Sprintf("seed %d, %d faults", o.seed, o.faults), func(dir string) error { return disturbed(ctx, o, plan, dir, out) })
 }
 
-// inFolder injects the faults of a plan. If no error occurs, inFolder removes the files of the run.
-func inFolder(ctx context.Context, o options, plan []Fault, out io.Writer, during func(context.Context, *fixture)) error {
+// inFolder calls do with a new directory. If no error occurs, inFolder removes the directory.
+func inFolder(what string, do func(dir string) error) error {
 	dir, err := cluster.TempDir("outrigger-chaos-")
 	if err != nil {
 		return err
 	}
-	err = disturbed(ctx, o, plan, dir, out, during)
-	if err != nil {
-		return fmt.Errorf("seed %d, %d faults: %w (logs are kept in %s)", o.seed, o.faults, err, dir)
+	if err := do(dir); err != nil {
+		return fmt.Errorf("%s: %w (logs are kept in %s)", what, err, dir)
 	}
 	return os.RemoveAll(dir)
 }
 
-// disturbed injects the faults of a plan into an installation in dir. during is called in parallel with the
-// faults. The context of during ends after the faults.
-func disturbed(ctx context.Context, o options, plan []Fault, dir string, out io.Writer, during func(context.Context, *fixture)) error {
+// disturbed injects the faults of a plan into an installation in dir.
+func disturbed(ctx context.Context, o options, plan []Fault, dir string, out io.Writer) error {
 	var w *fixture
 	report := func(v observer.Violation) {
 		w.say("VIOLATION, seed %d: %s\n  faults in progress:\n    %s", o.seed, v, w.inCourse())
 	}
-	w, err := newFixture(ctx, dir, o.pods, out, report)
+	w, err := newFixture(ctx, cluster.Options{}, "", dir, out, report)
 	if err != nil {
 		return err
 	}
 	defer w.close()
-	if err := w.populate(ctx); err != nil {
+	w.replicas = int32(o.pods / len(deploymentNames()))
+	if w.throttle, err = newThrottle(ctx, w.apiServer, filepath.Dir(w.RoleKubeconfig(cluster.Worker))); err != nil {
+		return err
+	}
+	for _, role := range []string{cluster.Operator, cluster.Webhook, "worker-1", "worker-2"} {
+		if err := w.startRole(ctx, role); err != nil {
+			return err
+		}
+	}
+	if err := w.createPolicy(ctx); err != nil {
 		return err
 	}
 	defer w.watch(ctx)()
-	if err := w.converge(ctx, int(w.replicas)*len(deploymentNames())); err != nil {
+	if err := w.populate(ctx, setNames(), deploymentNames(), w.replicas); err != nil {
 		return fmt.Errorf("before any fault: %w", err)
 	}
 	beside, stop := context.WithCancel(ctx)
 	var measuring sync.WaitGroup
-	measuring.Go(func() { during(beside, w) })
+	if o.during != nil {
+		measuring.Go(func() { o.during(beside, w) })
+	}
 	w.carryOut(ctx, plan)
 	err = w.finish(ctx)
 	stop()

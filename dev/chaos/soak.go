@@ -24,19 +24,17 @@ const (
 )
 
 func soakCommand() *cobra.Command {
-	var o options
+	o := options{gap: soakGap, rules: mildRules(setNames(), deploymentNames())}
 	var duration time.Duration
 	cmd := &cobra.Command{
 		Use: "soak", Short: "Edit for a long time with mild faults and see what grows", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.gap = soakGap
 			o.faults = int(duration / soakGap)
-			plan := Plan(o.seed, o.faults, o.gap, mildRules(setNames(), deploymentNames()))
 			s := soak{}
-			during := func(ctx context.Context, w *fixture) {
+			o.during = func(ctx context.Context, w *fixture) {
 				wait.UntilWithContext(ctx, func(ctx context.Context) { s.sample(ctx, w) }, max(duration/180, time.Second))
 			}
-			if err := inFolder(cmd.Context(), o, plan, cmd.OutOrStdout(), during); err != nil {
+			if err := run(cmd.Context(), o, cmd.OutOrStdout()); err != nil {
 				return err
 			}
 			return s.judge(cmd.OutOrStdout())

@@ -26,8 +26,9 @@ type Fleet struct {
 	set, container string
 	report         func(Violation)
 
-	mu    sync.Mutex
-	order fleetOrder
+	mu         sync.Mutex
+	order      fleetOrder
+	violations int
 }
 
 // NewFleet returns a Fleet for a SidecarSet with one sidecar. The Fleet does not check the content initial,
@@ -57,7 +58,9 @@ func (f *Fleet) Run(ctx context.Context, cluster, etcd string) {
 		}
 	})
 	if ctx.Err() == nil {
-		f.report(Violation{Rule: "record", Set: f.set, Text: fmt.Sprintf("the watch of the etcd of cluster %s ended: %v", cluster, err)})
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.violated(Violation{Rule: "record", Set: f.set, Text: fmt.Sprintf("the watch of the etcd of cluster %s ended: %v", cluster, err)})
 	}
 }
 
@@ -65,7 +68,7 @@ func (f *Fleet) observe(e fleetEvent) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if text := f.order.next(e); text != "" {
-		f.report(Violation{Seen: e.at, Rule: "fleet", Set: f.set, Pod: e.cluster + "/" + e.pod, Text: text})
+		f.violated(Violation{Seen: e.at, Rule: "fleet", Set: f.set, Pod: e.cluster + "/" + e.pod, Text: text})
 	}
 }
 
@@ -83,11 +86,16 @@ func (f *Fleet) Away(cluster string, delay time.Duration) (back func()) {
 	}
 }
 
-// Checked returns the number of rollouts in a cluster whose order was checked.
-func (f *Fleet) Checked() int {
+// Totals returns the number of rollouts in a cluster whose order was checked, and the number of violations so far.
+func (f *Fleet) Totals() (checked, violations int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.order.checked
+	return f.order.checked, f.violations
+}
+
+func (f *Fleet) violated(v Violation) {
+	f.violations++
+	f.report(v)
 }
 
 // fleetEvent is a write of a SidecarSet or of a pod in a cluster. image is the image of the sidecar. For a
