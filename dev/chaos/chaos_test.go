@@ -10,6 +10,7 @@ import (
 
 // This test is a short run with one seed. make chaos starts longer runs.
 func TestSpecHoldsUnderFaults(t *testing.T) {
+	t.Chdir("../..") // The programs are in bin/ of the repository.
 	o := options{seed: 114, faults: 40, pods: 80, gap: 450 * time.Millisecond, rules: rules(setNames(), deploymentNames())}
 	drawn := map[Kind]int{}
 	for _, f := range Plan(o.seed, o.faults, o.gap, o.rules) {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -185,6 +187,18 @@ func (w *fixture) open(ctx context.Context, name, upstream string) (address stri
 	}
 	w.links[name] = l
 	return l.Address(), nil
+}
+
+// command runs a program of bin/ with the Temporal of the cluster.
+func (w *fixture) command(ctx context.Context, stdin, program string, args ...string) (string, error) {
+	args = append(args, "--temporal-address="+w.TemporalAddress, "--temporal-namespace="+cluster.TemporalNamespace)
+	cmd := exec.CommandContext(ctx, filepath.Join("bin", program), args...)
+	cmd.Stdin, cmd.Env = strings.NewReader(stdin), append(os.Environ(), cluster.TemporalEnv()...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%s %s: %w: %s", program, strings.Join(args, " "), err, out)
+	}
+	return string(out), nil
 }
 
 // say prints a line with the time since the first fault.

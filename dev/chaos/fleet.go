@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -28,9 +26,6 @@ const (
 	// unreachableAfter and bakeTime are the values in fleetpolicy.yaml.
 	unreachableAfter = 20 * time.Second
 	bakeTime         = 5 * time.Second
-	// roundWithin is the maximum time of a round. A killed worker with an activity in progress delays the round
-	// by a minute.
-	roundWithin = 4 * time.Minute
 	// deliveredWithin is the maximum delay between the edits of two clusters with the same content.
 	// supersededWithin is the maximum delay before newer content is delivered in the same round.
 	deliveredWithin  = 3 * time.Second
@@ -208,7 +203,7 @@ func (f *chaoticFleet) round(ctx context.Context, fault Fault) error {
 	if err := disturbing.Wait(); err != nil {
 		return err
 	}
-	err := f.each(func(m *fixture) error { return m.convergeWithin(ctx, fleetPods, roundWithin) })
+	err := f.each(func(m *fixture) error { return m.converge(ctx, fleetPods) })
 	if through := f.command(ctx, "", throughCommand()...); err != nil || through != nil {
 		return errors.Join(err, through)
 	}
@@ -273,11 +268,6 @@ func throughCommand() []string { return []string{"status", fleetSet, "--watch", 
 
 // command runs outrigger fleet.
 func (f *chaoticFleet) command(ctx context.Context, stdin string, args ...string) error {
-	cmd := exec.CommandContext(ctx, filepath.Join("bin", "outrigger"), append([]string{"fleet", "--temporal-address=" + f.members[0].TemporalAddress, "--temporal-namespace=" + cluster.TemporalNamespace}, args...)...)
-	cmd.Stdin, cmd.Env = strings.NewReader(stdin), append(os.Environ(), cluster.TemporalEnv()...)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("outrigger fleet %s: %w: %s", args[0], err, out)
-	}
-	return nil
+	_, err := f.members[0].command(ctx, stdin, "outrigger", append([]string{"fleet"}, args...)...)
+	return err
 }
