@@ -115,10 +115,11 @@ func (h *harness) watchPods(ctx context.Context, namespace string) (*observer.Wa
 	if err != nil {
 		return nil, err
 	}
+	empty := ""
 	if h.hot {
-		return observer.WatchTwins(ctx, config, namespace, appLabel, sidecar, emptyImage)
+		empty = emptyImage
 	}
-	return observer.WatchPods(ctx, config, namespace, appLabel, sidecar)
+	return observer.WatchPods(ctx, config, namespace, appLabel, sidecar, empty)
 }
 
 func (h *harness) progress(what string) {

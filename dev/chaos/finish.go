@@ -177,7 +177,7 @@ func (w *fixture) converge(ctx context.Context, pods int) error {
 	for {
 		pending := w.observer.Pending()
 		switch {
-		case len(pending) > 0 || w.observer.Pods() < pods:
+		case len(pending) > 0 || w.observer.Totals().Pods < pods:
 			calm = time.Time{}
 		case calm.IsZero():
 			calm = time.Now()

@@ -142,7 +142,7 @@ func (f *chaoticFleet) run(ctx context.Context, faults []Fault) (err error) {
 	}
 	checked, violations := f.order.Totals()
 	for _, m := range f.members {
-		violations += m.observer.Violations()
+		violations += m.observer.Totals().Violations
 	}
 	if violations > 0 {
 		err = errors.Join(fmt.Errorf("%d violations", violations), err)

@@ -118,10 +118,10 @@ func disturbed(ctx context.Context, o options, plan []Fault, dir string, out io.
 	err = w.finish(ctx)
 	stop()
 	measuring.Wait()
-	if n := w.observer.Violations(); n > 0 {
-		err = errors.Join(fmt.Errorf("%d violations", n), err)
+	seen := w.observer.Totals()
+	if seen.Violations > 0 {
+		err = errors.Join(fmt.Errorf("%d violations", seen.Violations), err)
 	}
-	upgrades, strict := w.observer.Upgrades()
-	w.say("%d faults, %d upgrades of pods seen, %d judged strictly, %d violations", len(plan), upgrades, strict, w.observer.Violations())
+	w.say("%d faults, %d upgrades of pods seen, %d judged strictly, %d violations", len(plan), seen.Upgrades, seen.Strict, seen.Violations)
 	return err
 }

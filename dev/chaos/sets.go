@@ -140,10 +140,10 @@ func (w *fixture) pauseRun(ctx context.Context, f Fault) error {
 	run, end := &pausedRun{temporal: w.Temporal, id: protocol.WorkflowID(set.Name, set.UID)}, time.Now().Add(f.For)
 	if await(end, run.pause) {
 		await(time.Now().Add(batchTime), func(ctx context.Context) bool { return run.isOver(ctx) || run.isPaused(ctx) })
-		w.observer.Paused(f.Target)
+		resumed := w.observer.Paused(f.Target)
 		// A run without pods to upgrade ends even if the run is paused.
 		await(end, run.isOver)
-		w.observer.Resumed(f.Target)
+		resumed()
 	}
 	return w.resume(ctx, f.Target)
 }

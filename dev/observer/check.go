@@ -2,6 +2,7 @@ package observer
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,12 +15,7 @@ import (
 const injectedEnv = "IS_INJECTED"
 
 func isInjected(c *corev1.Container) bool {
-	for i := range c.Env {
-		if c.Env[i].Name == injectedEnv {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == injectedEnv })
 }
 
 // checkApp checks that containers other than sidecars keep their images and are not restarted (SPEC §7.6). A
@@ -50,9 +46,9 @@ func (o *Observer) checkSet(e event, h *history, before, now *pod) {
 	if !written {
 		return
 	}
-	o.upgrades++
+	o.totals.Upgrades++
 	if e.seen.Sub(o.known(e.seen)) <= strictTime {
-		o.strict++
+		o.totals.Strict++
 	}
 	o.checkFence(e, h, now)
 	o.checkPause(e, v, now)

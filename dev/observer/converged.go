@@ -2,7 +2,7 @@ package observer
 
 import (
 	"fmt"
-	"maps"
+	"iter"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -11,37 +11,41 @@ import (
 // counts contains the counts of the pods of a SidecarSet (SPEC §1, status).
 type counts struct{ matched, updated, ready, updatedReady int32 }
 
-// Pending returns the pods and status fields that have not converged.
-func (o *Observer) Pending() []string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	var pending []string
-	for _, name := range slices.Sorted(maps.Keys(o.sets)) {
-		if v := o.sets[name].newest(); !v.gone {
-			pending = append(pending, o.pendingOf(v)...)
+// selected returns the live pods that each SidecarSet selects.
+func (o *Observer) selected() iter.Seq2[*version, *pod] {
+	return func(yield func(*version, *pod) bool) {
+		for _, h := range o.sets {
+			for _, p := range o.pods {
+				if v := h.newest(); !v.gone && p.live() && v.selector.Matches(labels.Set(p.Labels)) && !yield(v, p) {
+					return
+				}
+			}
 		}
 	}
-	return pending
 }
 
-func (o *Observer) pendingOf(v *version) (pending []string) {
-	var now counts
-	for _, p := range o.pods {
-		if !p.live() || !v.selector.Matches(labels.Set(p.Labels)) {
-			continue
-		}
+// Pending returns the pods and status fields that have not converged.
+func (o *Observer) Pending() (pending []string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	found := map[*version]counts{}
+	for v, p := range o.selected() {
 		for _, what := range p.pending(v) {
 			pending = append(pending, fmt.Sprintf("SidecarSet %s, pod %s: %s", v.name, p.key(), what))
 		}
 		if p.injected(v) {
-			now.add(p, v)
+			found[v] = found[v].with(p, v)
 		}
 	}
-	status := counts{v.status.MatchedPods, v.status.UpdatedPods, v.status.ReadyPods, v.status.UpdatedReadyPods}
-	if status != now || v.status.ObservedGeneration != v.generation {
-		pending = append(pending, fmt.Sprintf("SidecarSet %s: status of generation %d has the counts %+v, and the observer has the counts %+v of generation %d",
-			v.name, v.status.ObservedGeneration, status, now, v.generation))
+	for _, h := range o.sets {
+		v := h.newest()
+		status := counts{v.status.MatchedPods, v.status.UpdatedPods, v.status.ReadyPods, v.status.UpdatedReadyPods}
+		if !v.gone && (status != found[v] || v.status.ObservedGeneration != v.generation) {
+			pending = append(pending, fmt.Sprintf("SidecarSet %s: status of generation %d has the counts %+v, and the observer has the counts %+v of generation %d",
+				v.name, v.status.ObservedGeneration, status, found[v], v.generation))
+		}
 	}
+	slices.Sort(pending)
 	return pending
 }
 
@@ -57,14 +61,10 @@ func (p *pod) pending(v *version) (pending []string) {
 		pending = append(pending, "not updated")
 	}
 	for _, s := range v.sidecars {
-		active := s.name
-		if s.empty != "" {
-			active = p.active[s.name]
-			if standby := s.standby(p); p.image(standby) != s.empty && !p.crashes() {
-				pending = append(pending, fmt.Sprintf("standby %s holds %s", standby, p.image(standby)))
-			}
+		if standby := s.standby(p); s.empty != "" && p.image(standby) != s.empty && !p.crashes() {
+			pending = append(pending, fmt.Sprintf("standby %s holds %s", standby, p.image(standby)))
 		}
-		if p.image(active) != s.image {
+		if active := p.serving(s); p.image(active) != s.image {
 			pending = append(pending, fmt.Sprintf("%s holds %s instead of %s", active, p.image(active), s.image))
 		}
 	}
@@ -82,18 +82,14 @@ func (p *pod) serves(v *version) bool {
 		return p.converged(v) && p.ready()
 	}
 	for _, s := range v.sidecars {
-		name := s.name
-		if s.empty != "" {
-			name = p.active[s.name]
-		}
-		if !p.runs(name) || !statusOf(p.Pod, name).Ready {
+		if name := p.serving(s); !p.runs(name) || !statusOf(p.Pod, name).Ready {
 			return false
 		}
 	}
 	return true
 }
 
-func (c *counts) add(p *pod, v *version) {
+func (c counts) with(p *pod, v *version) counts {
 	emptied := true
 	for _, s := range v.sidecars {
 		emptied = emptied && (s.empty == "" || p.image(s.standby(p)) == s.empty)
@@ -109,6 +105,7 @@ func (c *counts) add(p *pod, v *version) {
 	if updated && ready && p.converged(v) {
 		c.updatedReady++
 	}
+	return c
 }
 
 // NotUpgradable returns the pods that cannot be upgraded in place: pods whose sidecars differ from the
@@ -117,18 +114,11 @@ func (o *Observer) NotUpgradable() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var found []string
-	for _, p := range o.pods {
-		for _, h := range o.sets {
-			v := h.newest()
-			if v.gone || !p.live() || !v.selector.Matches(labels.Set(p.Labels)) {
-				continue
-			}
-			if !p.injected(v) || p.blank[v.name] != v.blank {
-				found = append(found, p.key())
-				break
-			}
+	for v, p := range o.selected() {
+		if !p.injected(v) || p.blank[v.name] != v.blank {
+			found = append(found, p.key())
 		}
 	}
 	slices.Sort(found)
-	return found
+	return slices.Compact(found)
 }

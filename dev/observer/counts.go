@@ -81,21 +81,16 @@ type Update struct {
 	Node   string
 }
 
-// WatchPods returns a Watch of the pods in namespace that match selector. The watch ends with ctx. The
-// sidecar is the container name.
-func WatchPods(ctx context.Context, config *rest.Config, namespace, selector, name string) (*Watch, error) {
-	w := newWatch("", name)
+// WatchPods returns a Watch of the pods in namespace that match selector. The watch ends with ctx. name is the
+// name of the sidecar. If the sidecar is hot, one of the twins has the image empty unless the pod is being
+// upgraded. Otherwise, empty is "".
+func WatchPods(ctx context.Context, config *rest.Config, namespace, selector, name, empty string) (*Watch, error) {
+	w := newWatch(name, empty)
 	return w, w.start(ctx, config, namespace, selector)
 }
 
-// WatchTwins returns a Watch for a hot sidecar, like WatchPods. One of the twins has the image empty unless
-// the pod is being upgraded.
-func WatchTwins(ctx context.Context, config *rest.Config, namespace, selector, name, empty string) (*Watch, error) {
-	w := newWatch(empty, name+"-1", name+"-2")
-	return w, w.start(ctx, config, namespace, selector)
-}
-
-func newWatch(empty string, names ...string) *Watch {
+func newWatch(name, empty string) *Watch {
+	names := sidecar{name: name, empty: empty}.containers()
 	return &Watch{names: names, empty: empty, pods: map[types.UID]counted{}, asked: map[string]int{}, changed: make(chan struct{})}
 }
 

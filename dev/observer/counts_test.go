@@ -48,52 +48,52 @@ func twinned(first, second, runsFirst, runsSecond string, ready bool) shown {
 
 func TestAPodIsInFlightFromItsRestartUntilItIsReady(t *testing.T) {
 	for name, c := range map[string]struct {
-		names  []string
+		empty  string
 		events []shown
 		want   []int
 	}{
 		"upgraded": {
-			[]string{"side"},
+			"",
 			[]shown{one("v1", "v1", true), one("v2", "v1", true), one("v2", "v2", false), one("v2", "v2", true)},
 			[]int{0, 1, 1, 0},
 		},
 		"another name of the same image": {
-			[]string{"side"},
+			"",
 			[]shown{one("v1", "v1", true), renamed(true, 0), renamed(false, 1), renamed(true, 1)},
 			[]int{0, 1, 1, 0},
 		},
 		"another name, reverted": {
-			[]string{"side"},
+			"",
 			[]shown{one("v1", "v1", true), renamed(true, 0), one("v1", "v1", true)},
 			[]int{0, 1, 0},
 		},
 		"its app crashes later": {
-			[]string{"side"},
+			"",
 			[]shown{one("v1", "v1", true), one("v2", "v1", true), one("v2", "v2", true), one("v2", "v2", false), one("v3", "v2", false), one("v3", "v3", false)},
 			[]int{0, 1, 0, 0, 0, 0},
 		},
 		"unready by itself": {
-			[]string{"side"},
+			"",
 			[]shown{one("v1", "v1", true), one("v1", "v1", false), one("v2", "v1", false), one("v2", "v2", false), one("v2", "v2", true)},
 			[]int{0, 0, 0, 0, 0},
 		},
 		"new and not ready yet": {
-			[]string{"side"},
+			"",
 			[]shown{one("v1", "", false), one("v1", "v1", false), one("v2", "v1", false), one("v2", "v2", true)},
 			[]int{0, 0, 0, 0},
 		},
 		"a second image before it is ready with the first": {
-			[]string{"side"},
+			"",
 			[]shown{one("v1", "v1", true), one("bad", "v1", false), one("v2", "v1", false), one("v1", "v1", false), one("v1", "v1", true)},
 			[]int{0, 1, 1, 1, 0},
 		},
 		"ready before its restart": {
-			[]string{"side"},
+			"",
 			[]shown{one("v1", "v1", false), one("v2", "v1", false), one("v2", "v1", true), one("v2", "v2", false), one("v2", "v2", true)},
 			[]int{0, 0, 1, 1, 0},
 		},
 		"twins": {
-			[]string{"side-1", "side-2"},
+			"empty",
 			[]shown{
 				twinned("v1", "empty", "v1", "empty", true), twinned("v1", "v2", "v1", "empty", true), twinned("v1", "v2", "v1", "v2", true),
 				twinned("empty", "v2", "v1", "v2", true), twinned("empty", "v2", "empty", "v2", false), twinned("empty", "v2", "empty", "v2", true),
@@ -102,17 +102,14 @@ func TestAPodIsInFlightFromItsRestartUntilItIsReady(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWatch("", c.names...)
-			if len(c.names) > 1 {
-				w.empty = "empty"
-			}
+			w := newWatch("side", c.empty)
 			var got []int
 			for _, event := range c.events {
-				w.observe(event.pod(c.names))
+				w.observe(event.pod(w.names))
 				got = append(got, w.View().InFlight)
 			}
 			assert.Equal(t, c.want, got)
-			w.forget(c.events[0].pod(c.names))
+			w.forget(c.events[0].pod(w.names))
 			assert.Equal(t, View{}, w.View())
 		})
 	}
@@ -120,7 +117,7 @@ func TestAPodIsInFlightFromItsRestartUntilItIsReady(t *testing.T) {
 
 // A native sidecar is an init container. Other init containers must not restart.
 func TestANativeSidecarIsObservedLikeAContainer(t *testing.T) {
-	w := newWatch("", "side")
+	w := newWatch("side", "")
 	w.Expect("v2")
 	var got []int
 	for _, event := range []shown{one("v1", "v1", true), one("v2", "v1", true), one("v2", "v2", false), one("v2", "v2", true)} {

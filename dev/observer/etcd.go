@@ -61,25 +61,20 @@ type keyValue struct {
 // the writes, until ctx ends. The source of the writes is etcd, so watch misses no write while the API server
 // is down. After a lost connection, watch continues with the next write.
 func watch(ctx context.Context, etcd string, observe func(event)) error {
-	for next := uint64(1); ; {
-		err := watchFrom(ctx, etcd, &next, observe)
-		if lost := (*lostError)(nil); !errors.As(err, &lost) {
+	for next := uint64(1); ctx.Err() == nil; {
+		if err := watchFrom(ctx, etcd, &next, observe); err != nil {
 			return err
 		}
 		select {
 		case <-time.After(reconnectAgain):
 		case <-ctx.Done():
-			return ctx.Err()
 		}
 	}
+	return ctx.Err()
 }
 
-// lostError is the error of a watch whose connection is lost.
-type lostError struct{ error }
-
-func (e *lostError) Unwrap() error { return e.error }
-
-// watchFrom watches from the revision *next, and sets *next to the revision after the last write.
+// watchFrom watches from the revision *next, and sets *next to the revision after the last write. If
+// the connection is lost, watchFrom returns nil.
 func watchFrom(ctx context.Context, etcd string, next *uint64, observe func(event)) error {
 	body, err := json.Marshal(map[string]any{"create_request": map[string]any{
 		"key": []byte(setsPrefix), "range_end": []byte(rangeEnd), "start_revision": *next, "prev_kv": true,
@@ -93,13 +88,13 @@ func watchFrom(ctx context.Context, etcd string, next *uint64, observe func(even
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return &lostError{err}
+		return nil
 	}
 	defer func() { _ = response.Body.Close() }()
 	for stream := json.NewDecoder(response.Body); ; {
 		var message watchResponse
 		if err := stream.Decode(&message); err != nil {
-			return &lostError{err}
+			return nil
 		}
 		if message.Result.Canceled || message.Error.Message != "" {
 			return errors.New("etcd ended it: " + message.Result.CancelReason + message.Error.Message)

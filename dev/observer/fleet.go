@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,51 +22,43 @@ type FleetStage struct {
 // of each earlier stage have completed the content and the bake time of the stage has ended. The image of a
 // sidecar identifies content.
 type Fleet struct {
-	set, container string
-	report         func(Violation)
-
-	mu         sync.Mutex
-	order      fleetOrder
-	violations int
+	judge
+	set, container, initial string
+	stages                  []FleetStage
+	contents                map[string]*fleetContent
+	away                    map[string][]interval
+	checked                 int
 }
 
 // NewFleet returns a Fleet for a SidecarSet with one sidecar. The Fleet does not check the content initial,
 // because new pods have this content from the start. The Fleet calls report for each violation.
 func NewFleet(set, container, initial string, stages []FleetStage, report func(Violation)) *Fleet {
-	return &Fleet{set: set, container: container, report: report, order: fleetOrder{
-		stages: stages, initial: initial, contents: map[string]*fleetContent{}, away: map[string][]interval{},
-	}}
+	return &Fleet{
+		judge: judge{report: report}, set: set, container: container, initial: initial, stages: stages,
+		contents: map[string]*fleetContent{}, away: map[string][]interval{},
+	}
 }
 
 // Run observes the writes of the etcd of a cluster until ctx ends. etcd is the URL of etcd. If the watch ends
 // before ctx, Run reports a violation.
 func (f *Fleet) Run(ctx context.Context, cluster, etcd string) {
-	err := watch(ctx, etcd, func(e event) {
+	f.run(ctx, etcd, func(e event) {
 		switch object := e.object.(type) {
 		case *v1alpha1.SidecarSet:
-			if object.Name != f.set || len(object.Spec.Containers) == 0 {
-				return
+			if object.Name == f.set && len(object.Spec.Containers) > 0 {
+				completed := object.Status.IsLastGood(object.Annotations[v1alpha1.HashAnnotation])
+				f.observe(fleetEvent{at: e.seen, cluster: cluster, image: object.Spec.Containers[0].Image, completed: completed})
 			}
-			good := object.Status.LastGoodRevision()
-			completed := good != nil && good.Hash == object.Annotations[v1alpha1.HashAnnotation]
-			f.observe(fleetEvent{at: e.seen, cluster: cluster, image: object.Spec.Containers[0].Image, completed: completed})
 		case *corev1.Pod:
 			if image := imageOf(object, f.container); image != "" && !e.deleted {
 				f.observe(fleetEvent{at: e.seen, cluster: cluster, image: image, pod: object.Name})
 			}
 		}
 	})
-	if ctx.Err() == nil {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.violated(Violation{Rule: "record", Set: f.set, Text: fmt.Sprintf("the watch of the etcd of cluster %s ended: %v", cluster, err)})
-	}
 }
 
 func (f *Fleet) observe(e fleetEvent) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if text := f.order.next(e); text != "" {
+	if text := f.next(e); text != "" {
 		f.violated(Violation{Seen: e.at, Rule: "fleet", Set: f.set, Pod: e.cluster + "/" + e.pod, Text: text})
 	}
 }
@@ -77,12 +68,12 @@ func (f *Fleet) observe(e fleetEvent) {
 func (f *Fleet) Away(cluster string, delay time.Duration) (back func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	i := len(f.order.away[cluster])
-	f.order.away[cluster] = append(f.order.away[cluster], interval{from: time.Now().Add(delay)})
+	i := len(f.away[cluster])
+	f.away[cluster] = append(f.away[cluster], interval{from: time.Now().Add(delay)})
 	return func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.order.away[cluster][i].until = time.Now()
+		f.away[cluster][i].until = time.Now()
 	}
 }
 
@@ -90,12 +81,7 @@ func (f *Fleet) Away(cluster string, delay time.Duration) (back func()) {
 func (f *Fleet) Totals() (checked, violations int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.order.checked, f.violations
-}
-
-func (f *Fleet) violated(v Violation) {
-	f.violations++
-	f.report(v)
+	return f.checked, f.violations
 }
 
 // fleetEvent is a write of a SidecarSet or of a pod in a cluster. image is the image of the sidecar. For a
@@ -116,24 +102,15 @@ type fleetContent struct {
 	seen map[string]bool
 }
 
-// fleetOrder checks the order of the events in all clusters.
-type fleetOrder struct {
-	stages   []FleetStage
-	initial  string
-	contents map[string]*fleetContent
-	away     map[string][]interval
-	checked  int
-}
-
 // next returns the violation of the event e, or an empty string.
-func (o *fleetOrder) next(e fleetEvent) string {
-	content := o.contents[e.image]
+func (f *Fleet) next(e fleetEvent) string {
+	content := f.contents[e.image]
 	switch {
-	case e.image == o.initial:
+	case e.image == f.initial:
 		return ""
 	case content == nil:
 		content = &fleetContent{began: e.at, completed: map[string]time.Time{}, seen: map[string]bool{}}
-		o.contents[e.image] = content
+		f.contents[e.image] = content
 	}
 	if e.completed && content.completed[e.cluster].IsZero() {
 		content.completed[e.cluster] = e.at
@@ -142,12 +119,12 @@ func (o *fleetOrder) next(e fleetEvent) string {
 		return ""
 	}
 	content.seen[e.cluster] = true
-	o.checked++
-	for i := range o.stages {
-		if slices.Contains(o.stages[i].Clusters, e.cluster) {
+	f.checked++
+	for i := range f.stages {
+		if slices.Contains(f.stages[i].Clusters, e.cluster) {
 			return ""
 		}
-		if cause := o.unfinished(&o.stages[i], content, e.at); cause != "" {
+		if cause := f.unfinished(&f.stages[i], content, e.at); cause != "" {
 			return fmt.Sprintf("cluster %s got %s, and %s", e.cluster, e.image, cause)
 		}
 	}
@@ -157,14 +134,14 @@ func (o *fleetOrder) next(e fleetEvent) string {
 // unfinished returns the reason why a stage has not ended, or an empty string. A cluster that was away after
 // the content began may be skipped, or may complete late. At least one cluster of the stage must have
 // completed.
-func (o *fleetOrder) unfinished(stage *FleetStage, content *fleetContent, at time.Time) string {
+func (f *Fleet) unfinished(stage *FleetStage, content *fleetContent, at time.Time) string {
 	var reached, earliest time.Time
 	for _, cluster := range stage.Clusters {
 		completed := content.completed[cluster]
 		if !completed.IsZero() && (earliest.IsZero() || completed.Before(earliest)) {
 			earliest = completed
 		}
-		if o.wasAway(cluster, content.began, at) {
+		if f.wasAway(cluster, content.began, at) {
 			continue
 		}
 		if completed.IsZero() {
@@ -186,8 +163,8 @@ func (o *fleetOrder) unfinished(stage *FleetStage, content *fleetContent, at tim
 	return ""
 }
 
-func (o *fleetOrder) wasAway(cluster string, from, at time.Time) bool {
-	return slices.ContainsFunc(o.away[cluster], func(away interval) bool {
+func (f *Fleet) wasAway(cluster string, from, at time.Time) bool {
+	return slices.ContainsFunc(f.away[cluster], func(away interval) bool {
 		return !away.from.After(at) && (away.until.IsZero() || away.until.After(from) && away.until.After(away.from))
 	})
 }

@@ -39,13 +39,13 @@ func TestFleetFindsAWrongOrder(t *testing.T) {
 		"away later":                {[]fleetEvent{delivered, pod(9, "eu-1")}, map[string][]interval{"canary": {{from: at(10)}}}, "canary of an earlier stage"},
 		"away before":               {[]fleetEvent{delivered, pod(9, "eu-1")}, removed, "canary of an earlier stage"},
 	} {
-		o := fleetOrder{
+		f := Fleet{
 			stages:  []FleetStage{{[]string{"canary"}, 3 * time.Second}, {[]string{"eu-1", "eu-2"}, 3 * time.Second}, {[]string{"rest"}, 0}},
 			initial: "side:v1", contents: map[string]*fleetContent{}, away: c.away,
 		}
 		wrong := ""
 		for _, e := range c.events {
-			wrong += o.next(e)
+			wrong += f.next(e)
 		}
 		if c.wrong == "" {
 			assert.Empty(t, wrong, name)

@@ -46,11 +46,17 @@ func (v Violation) String() string {
 	return strings.Join(append([]string{text}, v.History...), "\n    ")
 }
 
-// Observer checks all writes of pods and SidecarSets of a cluster.
-type Observer struct {
+// judge counts violations and calls report for each violation. mu also guards the struct that embeds a judge.
+type judge struct {
 	report func(Violation)
 
-	mu   sync.Mutex
+	mu         sync.Mutex
+	violations int
+}
+
+// Observer checks all writes of pods and SidecarSets of a cluster.
+type Observer struct {
+	judge
 	sets map[string]*history
 	pods map[types.UID]*pod
 	// late contains the intervals in which requests may have been delayed.
@@ -59,10 +65,17 @@ type Observer struct {
 	pauses map[string]time.Time
 	// departures contains, for each SidecarSet, the times at which old pods left the SidecarSet.
 	departures map[string][]time.Time
-	violations int
-	// upgrades is the number of upgrades of pods. strict is the number of upgrades that were compared only
-	// with versions of the SidecarSet within strictTime.
-	upgrades, strict int
+	totals     Totals
+}
+
+// Totals are the counts of an Observer.
+type Totals struct {
+	// Pods is the number of existing pods.
+	Pods       int
+	Violations int
+	// Upgrades is the number of upgrades of pods. Strict is the number of upgrades that were compared only with
+	// versions of the SidecarSet within strictTime, because no fault delayed the writes.
+	Upgrades, Strict int
 }
 
 // interval is a period of time. While until is zero, the interval has not ended.
@@ -71,25 +84,30 @@ type interval struct{ from, until time.Time }
 // New returns an Observer that calls report for each violation.
 func New(report func(Violation)) *Observer {
 	return &Observer{
-		report: report, sets: map[string]*history{}, pods: map[types.UID]*pod{},
+		judge: judge{report: report}, sets: map[string]*history{}, pods: map[types.UID]*pod{},
 		pauses: map[string]time.Time{}, departures: map[string][]time.Time{},
 	}
 }
 
 // Run observes the writes of etcd until ctx ends. etcd is the URL of etcd. If the watch ends before ctx, Run
 // reports a violation.
-func (o *Observer) Run(ctx context.Context, etcd string) {
-	err := watch(ctx, etcd, o.observe)
+func (o *Observer) Run(ctx context.Context, etcd string) { o.run(ctx, etcd, o.observe) }
+
+// run calls observe for the writes of etcd until ctx ends.
+func (j *judge) run(ctx context.Context, etcd string, observe func(event)) {
+	err := watch(ctx, etcd, func(e event) {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		observe(e)
+	})
 	if ctx.Err() == nil {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		o.violated(Violation{Rule: "record", Text: fmt.Sprintf("the watch of etcd ended: %v", err)})
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.violated(Violation{Rule: "record", Text: fmt.Sprintf("the watch of %s ended: %v", etcd, err)})
 	}
 }
 
 func (o *Observer) observe(e event) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
 	switch object := e.object.(type) {
 	case *v1alpha1.SidecarSet:
 		o.observeSet(e, object)
@@ -111,41 +129,27 @@ func (o *Observer) Late() (over func()) {
 	}
 }
 
-// Paused makes the Observer report upgrades by the SidecarSet set as violations. Before the call, the caller
-// has paused the run and has waited until no batch is in progress.
-func (o *Observer) Paused(set string) {
+// Paused makes the Observer report upgrades by the SidecarSet set as violations, until resumed is called. Before
+// the call, the caller has paused the run and has waited until no batch is in progress. The caller must call
+// resumed before the caller resumes the run.
+func (o *Observer) Paused(set string) (resumed func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.pauses[set] = time.Now()
+	return func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		delete(o.pauses, set)
+	}
 }
 
-// Resumed ends the effect of Paused. The caller must call Resumed before the caller resumes the run.
-func (o *Observer) Resumed(set string) {
+// Totals returns the counts so far.
+func (o *Observer) Totals() Totals {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	delete(o.pauses, set)
-}
-
-// Violations returns the number of violations so far.
-func (o *Observer) Violations() int {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.violations
-}
-
-// Upgrades returns the number of upgrades of pods. strict is the number of these upgrades that were compared
-// only with versions of the SidecarSet within strictTime, because no fault delayed the writes.
-func (o *Observer) Upgrades() (all, strict int) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.upgrades, o.strict
-}
-
-// Pods returns the number of existing pods.
-func (o *Observer) Pods() int {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return len(o.pods)
+	totals := o.totals
+	totals.Pods, totals.Violations = len(o.pods), o.violations
+	return totals
 }
 
 // known returns the earliest time at which a worker may have read the SidecarSet from which a pod was
@@ -242,10 +246,10 @@ func (o *Observer) countChange(e event, before, now *pod) {
 	}
 }
 
-func (o *Observer) violated(v Violation) {
-	o.violations++
+func (j *judge) violated(v Violation) {
+	j.violations++
 	if v.Seen.IsZero() {
 		v.Seen = time.Now()
 	}
-	o.report(v)
+	j.report(v)
 }

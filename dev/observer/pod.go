@@ -121,6 +121,14 @@ func crashLoops(status *corev1.ContainerStatus) bool {
 
 func (p *pod) image(container string) string { return imageOf(p.Pod, container) }
 
+// serving returns the name of the container of a sidecar, which is the active one of two twins.
+func (p *pod) serving(s sidecar) string {
+	if s.empty == "" {
+		return s.name
+	}
+	return p.active[s.name]
+}
+
 // runs reports whether a container runs the image of its spec.
 func (p *pod) runs(container string) bool {
 	status := statusOf(p.Pod, container)

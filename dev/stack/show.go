@@ -83,7 +83,7 @@ func (d *demo) deploy(ctx context.Context, set, deployment, app, sidecar, image 
 	if err != nil {
 		return err
 	}
-	if d.watched, err = observer.WatchPods(ctx, config, "default", "app="+app, sidecar); err != nil {
+	if d.watched, err = observer.WatchPods(ctx, config, "default", "app="+app, sidecar, ""); err != nil {
 		return err
 	}
 	d.watched.Expect(image)

@@ -102,12 +102,11 @@ func (s *environment) watch(image string) {
 	s.t.Helper()
 	config, err := stack.RESTConfig()
 	require.NoError(s.t, err)
-	all := slices.Concat(s.set.Spec.Containers, s.set.Spec.InitContainers)
+	all, empty := slices.Concat(s.set.Spec.Containers, s.set.Spec.InitContainers), ""
 	if strategy := all[0].UpgradeStrategy; strategy.UpgradeType == v1alpha1.SidecarContainerHotUpgrade {
-		s.watched, err = observer.WatchTwins(s.ctx, config, s.name, "", sidecar, strategy.HotUpgradeEmptyImage)
-	} else {
-		s.watched, err = observer.WatchPods(s.ctx, config, s.name, "", sidecar)
+		empty = strategy.HotUpgradeEmptyImage
 	}
+	s.watched, err = observer.WatchPods(s.ctx, config, s.name, "", sidecar, empty)
 	require.NoError(s.t, err)
 	s.watched.Expect(image)
 }

@@ -58,7 +58,7 @@ func newLimitedCluster(t *testing.T, name string, sets, pods int32, limit int, l
 	t.Cleanup(f.clean)
 	config, err := stack.RESTConfig()
 	require.NoError(t, err)
-	f.watched, err = observer.WatchPods(ctx, config, name, "", "side")
+	f.watched, err = observer.WatchPods(ctx, config, name, "", "side", "")
 	require.NoError(t, err)
 	f.watched.Expect("side:v1")
 	for i := range sets {

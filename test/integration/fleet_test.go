@@ -123,7 +123,7 @@ func startFleetMember(ctx context.Context, t *testing.T, name string, worker ...
 	if m.kube, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
 		return nil, err
 	}
-	if m.watched, err = observer.WatchPods(ctx, config, "edge", "app=edge", "side"); err != nil {
+	if m.watched, err = observer.WatchPods(ctx, config, "edge", "app=edge", "side", ""); err != nil {
 		return nil, err
 	}
 	m.watched.Expect("side:v1")

@@ -32,7 +32,7 @@ func TestLargeFreezeStops300SidecarSets(t *testing.T) {
 	require.NoError(t, stack.kube.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}))
 	config, err := stack.RESTConfig()
 	require.NoError(t, err)
-	watched, err := observer.WatchPods(ctx, config, ns, "", "side")
+	watched, err := observer.WatchPods(ctx, config, ns, "", "side", "")
 	require.NoError(t, err)
 	watched.Expect("side:v1")
 	each := func(do func(i int)) {

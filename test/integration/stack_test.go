@@ -211,11 +211,11 @@ func newNamedScenario(t *testing.T, name string, n int32, kubelet map[string]str
 	t.Cleanup(s.clean)
 	config, err := stack.RESTConfig()
 	require.NoError(t, err)
+	empty := ""
 	if all := s.set.Spec.Containers; len(all) > 0 && all[0].UpgradeStrategy.UpgradeType == v1alpha1.SidecarContainerHotUpgrade {
-		s.watched, err = observer.WatchTwins(ctx, config, name, "app="+name, "side", all[0].UpgradeStrategy.HotUpgradeEmptyImage)
-	} else {
-		s.watched, err = observer.WatchPods(ctx, config, name, "app="+name, "side")
+		empty = all[0].UpgradeStrategy.HotUpgradeEmptyImage
 	}
+	s.watched, err = observer.WatchPods(ctx, config, name, "app="+name, "side", empty)
 	require.NoError(t, err)
 	s.watched.Expect("side:v1")
 	if s.set.Spec.Selector.MatchLabels["app"] == name && s.set.Spec.NamespaceSelector == nil {

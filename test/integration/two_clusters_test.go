@@ -56,7 +56,7 @@ func (s *scenario) startOtherCluster(n int32) *otherCluster {
 	var system corev1.Namespace
 	require.NoError(t, o.kube.Get(s.ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, &system))
 	o.uid = string(system.UID)
-	o.watched, err = observer.WatchPods(s.ctx, config, s.name, "app="+s.name, "side")
+	o.watched, err = observer.WatchPods(s.ctx, config, s.name, "app="+s.name, "side", "")
 	require.NoError(t, err)
 	o.watched.Expect("side:v1")
 	for _, object := range []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name}}, o.set} {
