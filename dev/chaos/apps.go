@@ -1,21 +1,17 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	_ "embed"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
-	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
@@ -29,16 +25,15 @@ const forEver = "ever"
 // rename changes the image of a SidecarSet to another name of the same image.
 func (w *fixture) rename(ctx context.Context, f Fault) error {
 	return w.insist(ctx, func(ctx context.Context) error {
-		set := &v1alpha1.SidecarSet{}
-		if err := w.Kube.Get(ctx, types.NamespacedName{Name: f.Target}, set); err != nil {
+		set, err := w.get(ctx, f.Target)
+		if err != nil {
 			return client.IgnoreNotFound(err) // The SidecarSet is being recreated.
 		}
 		next := otherName(set.Spec.Containers[0].Image)
 		if next == "" {
 			return nil
 		}
-		patch := fmt.Appendf(nil, `[{"op":"replace","path":"/spec/containers/0/image","value":%q}]`, next)
-		return client.IgnoreNotFound(w.Kube.Patch(ctx, set, client.RawPatch(types.JSONPatchType, patch)))
+		return client.IgnoreNotFound(w.patch(ctx, f.Target, container("image", strconv.Quote(next))))
 	})
 }
 
@@ -91,19 +86,7 @@ func (w *fixture) unmark(ctx context.Context, mark string) error {
 	return w.eachPod(ctx, Fault{}, client.MatchingLabels{observer.RejectedLabel: mark}, w.merging(`{"metadata":{"labels":{%q:null}}}`, observer.RejectedLabel))
 }
 
+// policy rejects upgrades of pods with observer.RejectedLabel.
+//
 //go:embed policy.yaml
 var policy []byte
-
-// createPolicy creates the policy that rejects upgrades of pods with observer.RejectedLabel.
-func (w *fixture) createPolicy(ctx context.Context) error {
-	for document := range bytes.SplitSeq(policy, []byte("---\n")) {
-		object := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal(document, object); err != nil {
-			return fmt.Errorf("read the policy that rejects upgrades: %w", err)
-		}
-		if err := w.Kube.Create(ctx, object); err != nil {
-			return fmt.Errorf("create the policy that rejects upgrades: %w", err)
-		}
-	}
-	return nil
-}

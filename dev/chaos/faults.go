@@ -141,38 +141,36 @@ func (w *fixture) exhaust(ctx context.Context, f Fault) error {
 }
 
 func (w *fixture) disturbLink(ctx context.Context, f Fault) error {
-	if f.Kind == CutEverybody {
-		for _, role := range w.Roles() {
-			l := w.links[role.Name+"/apiserver"]
-			l.Set(link.State{Cut: true})
-			defer l.Set(link.State{})
-		}
-		last(ctx, f)
-		return nil
-	}
-	l := w.links[f.Target]
+	targets := []string{f.Target}
+	state := link.State{Cut: f.Kind == Cut || f.Kind == CutEverybody, Hold: f.Kind == Hold || f.Kind == Lose}
 	switch f.Kind {
-	case Cut:
-		l.Set(link.State{Cut: true})
-	case Hold, Lose:
-		defer w.late(f.Target)()
-		l.Set(link.State{Hold: true})
+	case CutEverybody:
+		targets = nil
+		for _, role := range w.Roles() {
+			targets = append(targets, role.Name+"/apiserver")
+		}
 	case Delay:
-		delay, err := time.ParseDuration(f.Value)
-		if err != nil {
+		var err error
+		if state.Delay, err = time.ParseDuration(f.Value); err != nil {
 			return err
 		}
+	}
+	if state.Hold || state.Delay > 0 {
 		defer w.late(f.Target)()
-		l.Set(link.State{Delay: delay})
-	case TooMany:
-		l.Redirect(w.throttle.address)
-		defer l.Redirect(w.apiServer)
+	}
+	for _, target := range targets {
+		l := w.links[target]
+		if f.Kind == TooMany {
+			l.Redirect(w.throttle)
+			defer l.Redirect(w.apiServer)
+		}
+		l.Set(state)
+		defer l.Set(link.State{})
+		if f.Kind == Lose {
+			defer l.Reset()
+		}
 	}
 	last(ctx, f)
-	if f.Kind == Lose {
-		l.Reset()
-	}
-	l.Set(link.State{})
 	return nil
 }
 

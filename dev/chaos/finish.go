@@ -111,10 +111,10 @@ func (w *fixture) upgradeCrashed(ctx context.Context) error {
 	return w.converge(ctx, 1)
 }
 
-// editAll applies to each SidecarSet the JSON patch that patch returns.
-func (w *fixture) editAll(ctx context.Context, patch func(set string) string) error {
+// editAll applies to each SidecarSet the operation that change returns.
+func (w *fixture) editAll(ctx context.Context, change func(set string) string) error {
 	for _, set := range setNames() {
-		if err := w.edit(ctx, set, patch(set)); err != nil {
+		if err := w.edit(ctx, set, change(set)); err != nil {
 			return err
 		}
 	}
@@ -161,10 +161,8 @@ func (w *fixture) mend(ctx context.Context, name string) error {
 	if err := w.create(ctx, newSet(name, "v1")); err != nil {
 		return err
 	}
-	fields := `{"op":"add","path":"/spec/updateStrategy/paused","value":false},{"op":"add","path":"/spec/updateStrategy/partition","value":0},
-		{"op":"add","path":"/spec/updateStrategy/maxUnavailable","value":"15%"}`
-	patch := "[" + fields + "," + strings.TrimPrefix(image(name, "final"), "[")
-	if err := w.edit(ctx, name, patch); err != nil {
+	err := w.edit(ctx, name, strategy("paused", "false"), strategy("partition", "0"), strategy("maxUnavailable", `"15%"`), image(name, "final"))
+	if err != nil {
 		return err
 	}
 	return w.resume(ctx, name)

@@ -40,7 +40,8 @@ type fixture struct {
 	// links connect each role to the API server and to Temporal.
 	links     map[string]*link.Link
 	apiServer string
-	throttle  *throttle
+	// throttle is the address of an API server that answers most requests with 429.
+	throttle string
 	// replicas is the initial number of pods of a deployment.
 	replicas int32
 	out      io.Writer
@@ -118,9 +119,6 @@ func newFixture(ctx context.Context, options cluster.Options, name, dir string, 
 func (w *fixture) close() {
 	for _, l := range w.links {
 		l.Close()
-	}
-	if w.throttle != nil {
-		_ = w.throttle.server.Close()
 	}
 	w.Shutdown()
 }

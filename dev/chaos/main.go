@@ -94,15 +94,17 @@ func disturbed(ctx context.Context, o options, plan []Fault, dir string, out io.
 	}
 	defer w.close()
 	w.replicas = int32(o.pods / len(deploymentNames()))
-	if w.throttle, err = newThrottle(ctx, w.apiServer, filepath.Dir(w.RoleKubeconfig(cluster.Worker))); err != nil {
+	var stopThrottle func()
+	if w.throttle, stopThrottle, err = startThrottle(ctx, w.apiServer, filepath.Dir(w.RoleKubeconfig(cluster.Worker))); err != nil {
 		return err
 	}
+	defer stopThrottle()
 	for _, role := range []string{cluster.Operator, cluster.Webhook, "worker-1", "worker-2"} {
 		if err := w.startRole(ctx, role); err != nil {
 			return err
 		}
 	}
-	if err := w.createPolicy(ctx); err != nil {
+	if _, err := w.Kubectl(ctx, policy, "create", "-f", "-"); err != nil {
 		return err
 	}
 	defer w.watch(ctx)()

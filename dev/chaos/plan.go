@@ -119,9 +119,9 @@ func rules(sets, deployments []string) []rule {
 		{Alias, 8, sets, 0, 0, "image", nil},
 		{Image, 16, sets, 0, 0, "", (*planner).drawImage},
 		{Bad, 5, sets, 2 * s, 8 * s, "image", (*planner).drawImage},
-		{Window, 5, sets, 0, 0, "", (*planner).drawWindow},
-		{Partition, 5, sets, 0, 0, "", (*planner).drawPartition},
-		{Order, 2, sets, 0, 0, "", (*planner).drawOrder},
+		{Window, 5, sets, 0, 0, "", oneOf("1", "2", "5", "9", "5%", "10%", "20%")},
+		{Partition, 5, sets, 0, 0, "", oneOf("0", "0", "5", "20", "10%", "35%", "80%")},
+		{Order, 2, sets, 0, 0, "", oneOf("priority", "scatter", "none")},
 		{Env, 1, sets, 0, 0, "", (*planner).drawEnv},
 		{Pause, 4, sets, 3 * s, 20 * s, "pause", nil},
 		{PauseRun, 5, sets, 5 * s, 45 * s, "run", nil},
@@ -248,16 +248,9 @@ func (p *planner) drawImage(f *Fault) {
 	f.Value = fmt.Sprintf("v%d", p.images[f.Target]+1)
 }
 
-func (p *planner) drawWindow(f *Fault) {
-	f.Value = []string{"1", "2", "5", "9", "5%", "10%", "20%"}[p.random.IntN(7)]
-}
-
-func (p *planner) drawPartition(f *Fault) {
-	f.Value = []string{"0", "0", "5", "20", "10%", "35%", "80%"}[p.random.IntN(7)]
-}
-
-func (p *planner) drawOrder(f *Fault) {
-	f.Value = []string{"priority", "scatter", "none"}[p.random.IntN(3)]
+// oneOf returns a function that draws one of values.
+func oneOf(values ...string) func(*planner, *Fault) {
+	return func(p *planner, f *Fault) { f.Value = values[p.random.IntN(len(values))] }
 }
 
 func (p *planner) drawEnv(f *Fault) { f.Value = fmt.Sprintf("E%d", p.random.IntN(1000)) }

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"go.temporal.io/api/enums/v1"
 	sdk "go.temporal.io/sdk/client"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,50 +28,48 @@ const (
 func (w *fixture) disturbSet(ctx context.Context, f Fault) error {
 	switch f.Kind {
 	case Pause:
-		err := w.edit(ctx, f.Target, strategy("paused", "true"))
-		last(ctx, f)
-		return errors.Join(err, w.edit(ctx, f.Target, strategy("paused", "false")))
+		return w.editFor(ctx, f, strategy("paused", "true"), strategy("paused", "false"))
 	case Bad:
-		err := w.edit(ctx, f.Target, image(f.Target, "bad"))
-		last(ctx, f)
-		return errors.Join(err, w.edit(ctx, f.Target, image(f.Target, f.Value)))
+		return w.editFor(ctx, f, image(f.Target, "bad"), image(f.Target, f.Value))
 	case Remake:
 		return w.remake(ctx, f)
 	case PauseRun:
 		return w.pauseRun(ctx, f)
 	}
-	return w.edit(ctx, f.Target, change(f))
+	return w.edit(ctx, f.Target, change(f)...)
 }
 
-// change returns the JSON patch of a fault that edits a SidecarSet and has no duration.
-func change(f Fault) string {
+// change returns the operations of a fault that edits a SidecarSet and has no duration.
+func change(f Fault) []string {
 	switch f.Kind {
 	case Image:
-		return image(f.Target, f.Value)
+		return []string{image(f.Target, f.Value)}
 	case Window:
-		return strategy("maxUnavailable", number(f.Value))
+		return []string{strategy("maxUnavailable", number(f.Value))}
 	case Partition:
-		return strategy("partition", number(f.Value))
+		return []string{strategy("partition", number(f.Value))}
 	case Env:
-		return fmt.Sprintf(`[{"op":"add","path":"/spec/containers/0/env","value":[{"name":"CHAOS","value":%q}]}]`, f.Value)
+		return []string{container("env", fmt.Sprintf(`[{"name":"CHAOS","value":%q}]`, f.Value))}
 	}
+	priority, scatter := "null", "null"
 	switch f.Value {
 	case "priority":
-		return `[{"op":"add","path":"/spec/updateStrategy/scatterStrategy","value":null},
-			{"op":"add","path":"/spec/updateStrategy/priorityStrategy","value":{"weightPriority":[{"weight":50,"matchSelector":{"matchLabels":{"app":"web"}}}]}}]`
+		priority = `{"weightPriority":[{"weight":50,"matchSelector":{"matchLabels":{"app":"web"}}}]}`
 	case "scatter":
-		return `[{"op":"add","path":"/spec/updateStrategy/priorityStrategy","value":null},
-			{"op":"add","path":"/spec/updateStrategy/scatterStrategy","value":[{"key":"app","value":"*"}]}]`
+		scatter = `[{"key":"app","value":"*"}]`
 	}
-	return `[{"op":"add","path":"/spec/updateStrategy/priorityStrategy","value":null},{"op":"add","path":"/spec/updateStrategy/scatterStrategy","value":null}]`
+	return []string{strategy("priorityStrategy", priority), strategy("scatterStrategy", scatter)}
 }
 
-func image(set, tag string) string {
-	return fmt.Sprintf(`[{"op":"replace","path":"/spec/containers/0/image","value":"side-%s:%s"}]`, set, tag)
+// image, container and strategy return an operation of a JSON patch. value is JSON.
+func image(set, tag string) string { return container("image", fmt.Sprintf(`"side-%s:%s"`, set, tag)) }
+
+func container(field, value string) string {
+	return fmt.Sprintf(`{"op":"add","path":"/spec/containers/0/%s","value":%s}`, field, value)
 }
 
 func strategy(field, value string) string {
-	return fmt.Sprintf(`[{"op":"add","path":"/spec/updateStrategy/%s","value":%s}]`, field, value)
+	return fmt.Sprintf(`{"op":"add","path":"/spec/updateStrategy/%s","value":%s}`, field, value)
 }
 
 // number returns a number or a percentage as JSON.
@@ -82,20 +80,35 @@ func number(value string) string {
 	return value
 }
 
+func (w *fixture) get(ctx context.Context, name string) (*v1alpha1.SidecarSet, error) {
+	set := &v1alpha1.SidecarSet{}
+	return set, w.Kube.Get(ctx, types.NamespacedName{Name: name}, set)
+}
+
+// patch applies the operations of a JSON patch to a SidecarSet.
+func (w *fixture) patch(ctx context.Context, set string, operations ...string) error {
+	return w.Kube.Patch(ctx, newSet(set, ""), client.RawPatch(types.JSONPatchType, []byte("["+strings.Join(operations, ",")+"]")))
+}
+
 // edit patches a SidecarSet. edit retries after each error, because another fault may have deleted the
 // SidecarSet for a while.
-func (w *fixture) edit(ctx context.Context, set, patch string) error {
-	return w.insist(ctx, func(ctx context.Context) error {
-		return w.Kube.Patch(ctx, newSet(set, ""), client.RawPatch(types.JSONPatchType, []byte(patch)))
-	})
+func (w *fixture) edit(ctx context.Context, set string, operations ...string) error {
+	return w.insist(ctx, func(ctx context.Context) error { return w.patch(ctx, set, operations...) })
+}
+
+// editFor applies one operation at the start of a fault, and another operation at the end.
+func (w *fixture) editFor(ctx context.Context, f Fault, begin, end string) error {
+	err := w.edit(ctx, f.Target, begin)
+	last(ctx, f)
+	return errors.Join(err, w.edit(ctx, f.Target, end))
 }
 
 // remake deletes a SidecarSet and recreates the SidecarSet with the same content. The pods of the SidecarSet
 // are not deleted.
 func (w *fixture) remake(ctx context.Context, f Fault) error {
-	set := &v1alpha1.SidecarSet{}
-	err := w.insist(ctx, func(ctx context.Context) error {
-		if err := w.Kube.Get(ctx, types.NamespacedName{Name: f.Target}, set); err != nil {
+	var set *v1alpha1.SidecarSet
+	err := w.insist(ctx, func(ctx context.Context) (err error) {
+		if set, err = w.get(ctx, f.Target); err != nil {
 			return err
 		}
 		return w.Kube.Delete(ctx, set.DeepCopy())
@@ -112,11 +125,7 @@ func (w *fixture) remake(ctx context.Context, f Fault) error {
 // create creates set, unless a SidecarSet with the same name exists.
 func (w *fixture) create(ctx context.Context, set *v1alpha1.SidecarSet) error {
 	return w.insist(ctx, func(ctx context.Context) error {
-		err := w.Kube.Create(ctx, set.DeepCopy())
-		if apierrors.IsAlreadyExists(err) {
-			return nil
-		}
-		return err
+		return client.IgnoreAlreadyExists(w.Kube.Create(ctx, set.DeepCopy()))
 	})
 }
 
@@ -124,10 +133,12 @@ func (w *fixture) create(ctx context.Context, set *v1alpha1.SidecarSet) error {
 // the pause, a batch in progress may continue for batchTime. After batchTime, the observer accepts no upgrade
 // of a pod.
 func (w *fixture) pauseRun(ctx context.Context, f Fault) error {
-	set := &v1alpha1.SidecarSet{}
-	if err := w.insist(ctx, func(ctx context.Context) error {
-		return w.Kube.Get(ctx, types.NamespacedName{Name: f.Target}, set)
-	}); err != nil {
+	var set *v1alpha1.SidecarSet
+	err := w.insist(ctx, func(ctx context.Context) (err error) {
+		set, err = w.get(ctx, f.Target)
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	await := func(until time.Time, done func(context.Context) bool) bool {
@@ -191,11 +202,11 @@ func (r *pausedRun) isOver(ctx context.Context) bool {
 // retries.
 func (w *fixture) resume(ctx context.Context, name string) error {
 	return w.insist(ctx, func(ctx context.Context) error {
-		set := &v1alpha1.SidecarSet{}
-		if err := w.Kube.Get(ctx, types.NamespacedName{Name: name}, set); err != nil {
+		set, err := w.get(ctx, name)
+		if err != nil {
 			return client.IgnoreNotFound(err)
 		}
-		err := w.Temporal.SignalWorkflow(ctx, protocol.WorkflowID(set.Name, set.UID), "", protocol.ResumeSignal, protocol.Pause{By: "chaos"})
+		err = w.Temporal.SignalWorkflow(ctx, protocol.WorkflowID(set.Name, set.UID), "", protocol.ResumeSignal, protocol.Pause{By: "chaos"})
 		if err != nil && !temporal.IsNotFound(err) {
 			return err
 		}
