@@ -95,10 +95,8 @@ func (h *health) check(ctx context.Context) time.Duration {
 	}
 	err := h.workersErr
 	found, known := h.judge(workers, err, h.runs.AwaitProbe(ctx), h.clock.Now())
-	if !known && !temporal.IsUnreachable(err) && (h.reported == nil || h.reported.Reason == v1alpha1.ReasonTemporalUnavailable) {
-		// Temporal responds to the probe. The zero value of found replaces the report of an outage.
-		known = h.reportsOutage(ctx)
-	}
+	// If Temporal responds to the probe, the zero value of found replaces the report of an outage.
+	known = known || !temporal.IsUnreachable(err) && h.reportsOutage(ctx)
 	if found != workers || temporal.IsUnreachable(err) || temporal.IsNotFound(err) {
 		h.checkedAt = time.Time{} // The workers may still reconnect, so the next check queries the workers again.
 	}
@@ -124,6 +122,9 @@ func (h *health) due(found runs.Fault) bool {
 // reportsOutage reports whether the Lease contains the report of an outage of Temporal. The former leader may
 // have written this report.
 func (h *health) reportsOutage(ctx context.Context) bool {
+	if h.reported != nil && h.reported.Reason != v1alpha1.ReasonTemporalUnavailable {
+		return false
+	}
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	lease := h.lease.DeepCopy()

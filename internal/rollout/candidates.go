@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/outrigger/outrigger/api/protocol"
-	"github.com/outrigger/outrigger/internal/podstate"
 )
 
 // candidates returns the pods that the rollout upgrades: pods that are not updated, are upgradable, and match
@@ -33,11 +32,8 @@ func (p *planner) candidates() ([]candidate, error) {
 		p.plan.addCondition(pod)
 		switch {
 		case pod.Updated:
-		case !pod.Upgradable && podstate.RunsToCompletion(pod.Pod):
-			p.plan.OfJobs++
 		case !pod.Upgradable:
-			p.plan.Counts.NotUpgradable++
-			p.plan.NotUpgradable = append(p.plan.NotUpgradable, pod.Reference())
+			p.plan.addNotUpgradable(pod)
 		default:
 			if pod.Waits() {
 				p.waiting++

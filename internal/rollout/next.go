@@ -143,7 +143,8 @@ func (p *planner) migrates() bool {
 func (p *planner) migratesToVersion() bool {
 	ends := p.strategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType
 	return p.plan.Counts.Migrating > 0 && slices.ContainsFunc(p.pods, func(pod Pod) bool {
-		return pod.Migrating && pod.Updated && (pod.Migrated || !pod.UnavailableBefore && !(ends && pod.Failed))
+		stuck := pod.UnavailableBefore || ends && pod.Failed
+		return pod.Migrating && pod.Updated && (pod.Migrated || !stuck)
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/internal/podstate"
 )
 
 // MaxBatch limits the pods of one plan that are upgraded at once. MaxQueued limits the queued pods of a plan.
@@ -92,29 +93,44 @@ func (p *Plan) count(pod *Pod) {
 	if pod.Migrated {
 		p.Counts.Migrated++
 	}
-	if pod.Resizing && pod.Updated && pod.UpgradedToVersion && !pod.UnavailableByUpgrade() {
-		p.converging(pod)
+	byUpgrade, current := pod.UnavailableByUpgrade(), pod.Updated && pod.UpgradedToVersion
+	switch {
+	case byUpgrade:
+		p.Counts.Unavailable++
+	case !pod.Ready && !pod.Migrating:
+		p.NotReady++
 	}
-	if !pod.UnavailableByUpgrade() {
-		if !pod.Ready && !pod.Migrating {
-			p.NotReady++
-		}
+	switch {
+	case current && (byUpgrade || pod.Resizing):
+		p.Counts.Converging++
+		p.Example = firstName(p.Example, pod)
+	case byUpgrade:
+		p.slotExample = firstName(p.slotExample, pod)
+	}
+}
+
+// firstName returns the first of two names of pods in the form namespace/name. known may be empty.
+func firstName(known string, pod *Pod) string {
+	if name := pod.Reference().String(); known == "" || name < known {
+		return name
+	}
+	return known
+}
+
+// addNotUpgradable counts a pod that needs an upgrade and is not upgradable.
+func (p *Plan) addNotUpgradable(pod *Pod) {
+	if podstate.RunsToCompletion(pod.Pod) {
+		p.OfJobs++
 		return
 	}
-	p.Counts.Unavailable++
-	if pod.Updated && pod.UpgradedToVersion {
-		p.converging(pod)
-	} else if name := pod.Reference().String(); p.slotExample == "" || name < p.slotExample {
-		p.slotExample = name
-	}
+	p.Counts.NotUpgradable++
+	p.NotUpgradable = append(p.NotUpgradable, pod.Reference())
 }
 
 // addLost counts a candidate on a node that does not respond.
 func (p *Plan) addLost(pod *Pod) {
 	p.NodesLost++
-	if name := pod.Reference().String(); p.LostExample == "" || name < p.LostExample {
-		p.LostExample = name
-	}
+	p.LostExample = firstName(p.LostExample, pod)
 }
 
 // lostNodes returns the part of the message about candidates on nodes that do not respond. The result is
@@ -124,13 +140,6 @@ func (p *Plan) lostNodes() string {
 		return ""
 	}
 	return fmt.Sprintf("; %d on nodes that do not respond, such as %s", p.NodesLost, p.LostExample)
-}
-
-func (p *Plan) converging(pod *Pod) {
-	p.Counts.Converging++
-	if name := pod.Reference().String(); p.Example == "" || name < p.Example {
-		p.Example = name
-	}
 }
 
 // Upgradable yields the pods that can be upgraded, now or once a slot opens.
