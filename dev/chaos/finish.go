@@ -200,9 +200,11 @@ func (w *fixture) converge(ctx context.Context, pods int) error {
 
 // rollouts returns the status and the run of each SidecarSet.
 func (w *fixture) rollouts(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, attemptTime)
+	defer cancel()
 	sets := &v1alpha1.SidecarSetList{}
 	if err := w.Kube.List(ctx, sets); err != nil {
-		return err.Error()
+		return "\n" + err.Error()
 	}
 	var text strings.Builder
 	for i := range sets.Items {

@@ -58,6 +58,9 @@ func (p *ports) of(use string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.uses[use] == 0 {
+		if p.next%blockSize == firstPort%blockSize {
+			panic("the cluster has no free port for " + use)
+		}
 		p.uses[use] = p.next
 		p.next++
 	}

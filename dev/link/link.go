@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// chunkBytes limits the bytes of one direction of a connection that are delayed together.
+// chunkBytes limits the bytes of one read. The bytes of each read are delayed together.
 const chunkBytes = 1 << 20
 
 // State describes how a link treats bytes. With the zero State, the link forwards bytes without
@@ -21,8 +21,7 @@ type State struct {
 	Cut bool
 	// Hold stops the forwarding of bytes in both directions. Connections stay open.
 	Hold bool
-	// Delay is the delay of the bytes in both directions. Bytes that arrive while earlier bytes wait are delayed for up
-	// to twice as long.
+	// Delay is the delay of each read, in both directions. The next read of a direction begins after the delay.
 	Delay time.Duration
 }
 

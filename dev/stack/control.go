@@ -31,13 +31,16 @@ type supervisor struct {
 // serve serves the methods of the supervisor until the socket is closed.
 func (s *supervisor) serve(socket net.Listener) error {
 	server := rpc.NewServer()
-	go func() {
-		// Server.Accept is not used, because Server.Accept logs the end of the socket.
-		for connection, err := socket.Accept(); err == nil; connection, err = socket.Accept() {
-			go server.ServeConn(connection)
-		}
-	}()
+	go accept(socket, server)
 	return server.RegisterName("Supervisor", s)
+}
+
+// accept serves the connections of a socket until the socket is closed. Server.Accept would log the end of the
+// socket.
+func accept(socket net.Listener, server *rpc.Server) {
+	for connection, err := socket.Accept(); err == nil; connection, err = socket.Accept() {
+		go server.ServeConn(connection)
+	}
 }
 
 // Summary waits until the stack is ready, and returns the description of the stack for users.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/rpc"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -56,6 +57,7 @@ func fleetDemoCommand(at *stateDir) *cobra.Command {
 			return err
 		}
 		defer func() { _ = socket.Close() }()
+		go accept(socket, rpc.NewServer()) // A control command gets an error instead of no answer.
 		defer d.shutdown()
 		if err = show(ctx, d.start, d.install, d.rollOut, d.stop); d.Cluster == nil {
 			return err // No cluster has started.

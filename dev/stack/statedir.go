@@ -23,12 +23,10 @@ type stateDir string
 func (d stateDir) envFile() string { return filepath.Join(string(d), "env") }
 func (d stateDir) logFile() string { return filepath.Join(string(d), "stack.log") }
 
-// socket creates the directory, and returns the name of its control socket. The socket is abstract: it has no
-// file, and the kernel removes the socket of a killed supervisor.
+// socket returns the name of the control socket of the directory. The socket is abstract: it has no file, and the
+// kernel removes the socket of a killed supervisor. Any local user may call a supervisor, as any local user may use
+// the etcd of the stack.
 func (d stateDir) socket() (string, error) {
-	if err := os.MkdirAll(string(d), 0o755); err != nil {
-		return "", fmt.Errorf("create the state directory: %w", err)
-	}
 	path, err := filepath.Abs(string(d))
 	if err == nil {
 		path, err = filepath.EvalSymlinks(path)
@@ -42,6 +40,9 @@ func (d stateDir) socket() (string, error) {
 // listen makes this process the supervisor until the returned socket is closed. If another supervisor runs,
 // listen returns errUp.
 func (d stateDir) listen(ctx context.Context) (net.Listener, error) {
+	if err := os.MkdirAll(string(d), 0o755); err != nil {
+		return nil, fmt.Errorf("create the state directory: %w", err)
+	}
 	name, err := d.socket()
 	if err != nil {
 		return nil, err
@@ -57,6 +58,9 @@ func (d stateDir) listen(ctx context.Context) (net.Listener, error) {
 // the stack is up.
 func (d stateDir) call(ctx context.Context, method string, argument, result any) error {
 	name, err := d.socket()
+	if errors.Is(err, os.ErrNotExist) {
+		return errDown
+	}
 	if err != nil {
 		return err
 	}
