@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
@@ -47,6 +48,22 @@ func TestTheAutoscalerSetsTheReplicasOfTheWebhook(t *testing.T) {
 	assert.Equal(t, "outrigger-webhook", hpa.Spec.ScaleTargetRef.Name)
 	assert.Equal(t, []int32{2, 9, 80}, []int32{*hpa.Spec.MinReplicas, hpa.Spec.MaxReplicas, *hpa.Spec.Metrics[0].Resource.Target.AverageUtilization})
 	assert.NotContains(t, rendered(t, "--set=webhook.autoscaling.enabled=true,webhook.autoscaling.minReplicas=1"), disruptions)
+}
+
+// With null, Helm removes a value. A Deployment with zero replicas of the webhook would reject new pods.
+func TestARoleWithoutReplicasKeepsItsNumberOfPods(t *testing.T) {
+	for _, role := range []string{"operator", "worker", "webhook"} {
+		spec, _, _ := deployed(t, rendered(t, "--set="+role+".replicas=null"), role)
+		assert.NotContains(t, spec, "replicas", role)
+	}
+}
+
+// The Service forwards to the port with the name webhook.
+func TestThePortOfTheWebhookIsThePortOfItsContainer(t *testing.T) {
+	for port, args := range map[int][]string{9443: nil, 10250: {"--set=webhook.args={--port=10250}"}} {
+		_, _, container := deployed(t, rendered(t, args...), "webhook")
+		assert.Contains(t, fmt.Sprint(container["ports"]), fmt.Sprintf("containerPort:%d name:webhook", port))
+	}
 }
 
 // kubectl scale writes the same subresource as the autoscaler.

@@ -161,7 +161,8 @@ Arguments: the values of the connection, and the prefix of the directories.
 {{- $template := $deployment.spec.template -}}
 {{- $pod := $template.spec -}}
 {{- $container := first $pod.containers -}}
-{{- if dig "autoscaling" "enabled" false $values -}}
+{{- /* Without replicas, such as with an autoscaler of the user, the Deployment keeps its number of pods. */ -}}
+{{- if or (dig "autoscaling" "enabled" false $values) (kindIs "invalid" $values.replicas) -}}
 {{- $_ := unset $deployment.spec "replicas" -}}
 {{- else -}}
 {{- $_ := set $deployment.spec "replicas" (int $values.replicas) -}}
@@ -189,6 +190,10 @@ Arguments: the values of the connection, and the prefix of the directories.
 {{- $_ := set $container "args" (append $container.args "--match-conditions") -}}
 {{- end -}}
 {{- $_ := set $container "args" (concat $container.args (include "outrigger.fleet.args" (list $root (index . 1)) | fromYamlArray) $values.args) -}}
+{{- /* The Service and the NetworkPolicy select the port by its name. */ -}}
+{{- range $arg := $container.args -}}{{- if hasPrefix "--port=" $arg -}}
+{{- range $container.ports -}}{{- if eq .name "webhook" -}}{{- $_ := set . "containerPort" (int (trimPrefix "--port=" $arg)) -}}{{- end -}}{{- end -}}
+{{- end -}}{{- end -}}
 {{- range $container.env -}}{{- if eq .name "GOMEMLIMIT" -}}{{- $_ := set . "value" $values.goMemLimit -}}{{- end -}}{{- end -}}
 {{- $_ := set $container "env" (concat $container.env $values.env) -}}
 {{- with $values.resources -}}{{- $_ := set $container "resources" . -}}{{- end -}}
