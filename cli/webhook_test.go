@@ -18,6 +18,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/cli/view"
+	"github.com/outrigger/outrigger/internal/match"
 	"github.com/outrigger/outrigger/kube"
 )
 
@@ -65,7 +66,7 @@ func TestPodsThatBypassTheInstalledWebhookAreNotMissing(t *testing.T) {
 	assert.Equal(t, map[string]string{"shop/plain": calledOff("shop", "plain")}, missing(func(w *admissionv1.MutatingWebhook) {
 		managedOnly(w)
 		w.ObjectSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "sidecars", Operator: "NotIn", Values: []string{"no"}}}}
-		w.MatchConditions = []admissionv1.MatchCondition{{Name: "not-system-critical", Expression: "true"}}
+		w.MatchConditions = []admissionv1.MatchCondition{match.CriticalCondition()}
 	}))
 	assert.Contains(t, missing(func(w *admissionv1.MutatingWebhook) {
 		w.MatchConditions = []admissionv1.MatchCondition{{Name: "ours", Expression: "true"}}

@@ -103,7 +103,7 @@ func TestARestartIsRejectedIfRecreatedPodsWouldNotGetTheNewestVersion(t *testing
 		"match conditions of the webhook of pods (ours) may leave out recreated pods": func(in *Input) {
 			scope, _ := match.NewScope(&in.Set.Spec)
 			followed := admissionv1.MatchCondition{Name: match.ConditionName, Expression: match.NewCondition(scope).Expression()}
-			in.Webhook.Installed.MatchConditions = []admissionv1.MatchCondition{{Name: "not-system-critical"}, followed, {Name: "ours"}}
+			in.Webhook.Installed.MatchConditions = []admissionv1.MatchCondition{match.CriticalCondition(), followed, {Name: "ours"}}
 		},
 		"SidecarSet logs: spec.updateStrategy.paused is true (kubectl sidecarset resume logs)": func(in *Input) { in.Set.Spec.UpdateStrategy.Paused = true },
 		"SidecarSet logs: the run is paused by ann: errors (kubectl sidecarset resume logs)": func(in *Input) {

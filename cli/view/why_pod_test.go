@@ -49,7 +49,7 @@ func TestTheRuleOfAnInjectionIsNamed(t *testing.T) {
 			in.Webhook.Installed = &admissionv1.MutatingWebhook{Rules: make([]admissionv1.RuleWithOperations, 1), NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "b"}}}
 		},
 		"leaves it out (ours)": func(in *PodWhyInput) {
-			in.Webhook.Installed = &admissionv1.MutatingWebhook{Rules: make([]admissionv1.RuleWithOperations, 1), MatchConditions: []admissionv1.MatchCondition{{Name: "not-system-critical"}, {Name: "ours"}}}
+			in.Webhook.Installed = &admissionv1.MutatingWebhook{Rules: make([]admissionv1.RuleWithOperations, 1), MatchConditions: []admissionv1.MatchCondition{match.CriticalCondition(), {Name: "ours"}}}
 		},
 		"leaves it out (selected-by-a-sidecarset)": func(in *PodWhyInput) {
 			in.Webhook.Installed = &admissionv1.MutatingWebhook{Rules: make([]admissionv1.RuleWithOperations, 1), MatchConditions: []admissionv1.MatchCondition{{Name: match.ConditionName, Expression: "false"}}}

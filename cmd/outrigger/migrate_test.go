@@ -29,6 +29,7 @@ func TestTheWebhookOfTheCheck(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			found, err := podWebhook(c.installed)
 			require.NoError(t, err)
+			assert.Empty(t, match.UnknownConditions(found, match.Scope{}))
 			webhook := match.NewWebhook(found, "kruise-system")
 			var called []string
 			for _, namespace := range []string{"web", "rook-ceph", "mesh"} {

@@ -1,6 +1,8 @@
 package match
 
 import (
+	"strings"
+
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,8 +60,14 @@ func ConditionOf(installed *admissionregistrationv1.MutatingWebhook) Condition {
 	return Condition{all: true}
 }
 
-// criticalCondition is the name of the match condition that excludes the pods for which Critical returns true.
-const criticalCondition = "not-system-critical"
+// CriticalCondition returns the shipped match condition, which excludes the pods for which Critical returns true.
+func CriticalCondition() admissionregistrationv1.MatchCondition {
+	return admissionregistrationv1.MatchCondition{
+		Name: "not-system-critical",
+		Expression: "request.namespace != 'kube-system' || !has(object.spec.priorityClassName) || " +
+			"!(object.spec.priorityClassName in ['system-node-critical', 'system-cluster-critical'])",
+	}
+}
 
 // UnknownConditions returns the names of the match conditions that may exclude pods of a scope. The result
 // includes ConditionName until a replica of the webhook has added the scope to this condition.
@@ -71,7 +79,9 @@ func UnknownConditions(installed *admissionregistrationv1.MutatingWebhook, scope
 		// An expression that ParseCondition cannot parse may exclude any pod.
 		parsed := ParseCondition(condition.Expression)
 		followed := condition.Name == ConditionName && !parsed.Everything() && parsed.Contains(scope)
-		if condition.Name != criticalCondition && !followed {
+		// An administrator may have replaced the expression of the shipped condition.
+		condition.Expression = strings.Join(strings.Fields(condition.Expression), " ")
+		if condition != CriticalCondition() && !followed {
 			names = append(names, condition.Name)
 		}
 	}

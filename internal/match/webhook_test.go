@@ -1,9 +1,11 @@
 package match
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,4 +58,19 @@ func TestSelectorsOfTheWebhookThatCannotBeReadLeaveNothingOut(t *testing.T) {
 	w := NewWebhook(&admissionregistrationv1.MutatingWebhook{NamespaceSelector: unreadable, ObjectSelector: unreadable}, "kruise-system")
 	assert.True(t, w.Namespace("web", nil))
 	assert.True(t, w.Pod(&corev1.Pod{}))
+}
+
+// An administrator may keep the name of the shipped condition and replace its expression.
+func TestSpec13_1_AReplacedConditionMayExcludePods(t *testing.T) {
+	scope, err := NewScope(&v1alpha1.SidecarSetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}})
+	require.NoError(t, err)
+	shipped := CriticalCondition()
+	for expression, want := range map[string][]string{
+		strings.ReplaceAll(shipped.Expression, " || ", " ||\n  "): nil,
+		"!has(object.spec.priorityClassName)":                     {shipped.Name},
+	} {
+		shipped.Expression = expression
+		installed := &admissionregistrationv1.MutatingWebhook{MatchConditions: []admissionregistrationv1.MatchCondition{shipped}}
+		assert.Equal(t, want, UnknownConditions(installed, scope), expression)
+	}
 }

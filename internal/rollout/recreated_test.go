@@ -23,7 +23,7 @@ func TestSpec13_RecreatedPodsGetTheNewestContent(t *testing.T) {
 		return admissionregistrationv1.MatchCondition{Name: match.ConditionName, Expression: match.NewCondition(scope).Expression()}
 	}
 	assert.Empty(t, OldWhenRecreated(set, nil))
-	assert.Empty(t, OldWhenRecreated(set, webhook(following(scope), admissionregistrationv1.MatchCondition{Name: "not-system-critical"})))
+	assert.Empty(t, OldWhenRecreated(set, webhook(following(scope), match.CriticalCondition())))
 	assert.Contains(t, OldWhenRecreated(set, webhook(following(other))), match.ConditionName+") may leave out")
 	assert.Contains(t, OldWhenRecreated(set, webhook(admissionregistrationv1.MatchCondition{Name: "ours"})), "(ours) may leave out")
 	for want, change := range map[string]func(*v1alpha1.SidecarSet){
