@@ -378,13 +378,13 @@ func (a *Activities) notEvictable(set *v1alpha1.SidecarSet, installed *admission
 // newest content, or an empty string.
 func staysOutdated(set *v1alpha1.SidecarSet) string {
 	strategy := &set.Spec.UpdateStrategy
-	partition := strategy.Partition != nil && strategy.Partition.String() != "0" && strategy.Partition.String() != "0%"
+	selects := strategy.Selector != nil && len(strategy.Selector.MatchLabels)+len(strategy.Selector.MatchExpressions) > 0
 	switch rolled := set.Status.Rollout; {
 	case strategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType:
 		return "upgrades of SidecarSet " + set.Name + " are off (updateStrategy.type NotUpdate)"
 	case strategy.Paused || rolled != nil && rolled.Pause != nil:
 		return "SidecarSet " + set.Name + " is paused"
-	case partition || strategy.Selector != nil:
+	case rollout.KeepsPods(strategy) || selects:
 		return "updateStrategy.partition or updateStrategy.selector of SidecarSet " + set.Name + " keeps pods at an older version"
 	case stage.QuarantineOf(set) != nil:
 		return "SidecarSet " + set.Name + " is rolled back"

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -188,9 +187,8 @@ func limitsOf(set *v1alpha1.SidecarSet, plan *rollout.Plan) Limits {
 	if limit := set.Spec.UpdateStrategy.MaxUnavailable; limit != nil {
 		limits.MaxUnavailable = limit.String()
 	}
-	kept := set.Spec.UpdateStrategy.Partition
-	if kept != nil && *kept != intstr.FromInt32(0) && *kept != intstr.FromString("0%") && set.Spec.UpdateStrategy.Selector == nil {
-		limits.Partition = kept.String()
+	if rollout.KeepsPods(&set.Spec.UpdateStrategy) {
+		limits.Partition = set.Spec.UpdateStrategy.Partition.String()
 	}
 	return limits
 }

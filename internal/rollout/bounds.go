@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"math"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -23,6 +24,13 @@ func Partition(strategy *v1alpha1.SidecarSetUpdateStrategy, matched int) (int, e
 		kept = min(kept, matched-1)
 	}
 	return min(kept, matched), nil
+}
+
+// KeepsPods reports whether the partition keeps pods of a large SidecarSet at the old version. An invalid partition
+// keeps pods.
+func KeepsPods(strategy *v1alpha1.SidecarSetUpdateStrategy) bool {
+	kept, err := Partition(strategy, math.MaxInt16)
+	return err != nil || kept > 0
 }
 
 // MaxUnavailable returns the number of pods that upgrades may make unavailable (SPEC §7.5). The default is 1.

@@ -302,6 +302,16 @@ func TestSpec7_5_RefillCountsTheSlotsAtTheWrite(t *testing.T) {
 	}
 }
 
+func TestSpec7_4_WhichPartitionsKeepPods(t *testing.T) {
+	for partition, want := range map[intstr.IntOrString]bool{
+		intstr.FromInt32(0): false, intstr.FromString("0%"): false, intstr.FromString("00%"): false, intstr.FromString("-5%"): false,
+		intstr.FromInt32(1): true, intstr.FromString("1%"): true, intstr.FromString("100%"): true, intstr.FromString("many"): true,
+	} {
+		assert.Equal(t, want, KeepsPods(&v1alpha1.SidecarSetUpdateStrategy{Partition: &partition}), partition.String())
+	}
+	assert.False(t, KeepsPods(&v1alpha1.SidecarSetUpdateStrategy{}))
+}
+
 func TestSpec7_4_RefillHeedsThePartition(t *testing.T) {
 	whole, err := Next(unavailable(intstr.FromInt32(4)), matched(old, old, old, old), nil)
 	require.NoError(t, err)
