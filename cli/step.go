@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -63,7 +64,7 @@ func (s *shared) requests(update, shownBy string, cmd *cobra.Command) *cobra.Com
 // request sends update to the run of the SidecarSet name, or creates a RolloutAction if the flag
 // --via-cluster is set. request returns the answer.
 func (s *shared) request(ctx context.Context, c *cluster, name, update string, request stepRequest) (model, error) {
-	if request.number < 0 {
+	if request.number < 0 || request.number > math.MaxInt32 {
 		return nil, errors.New("--step must be positive, or 0 for the current step")
 	}
 	if request.viaCluster {

@@ -48,7 +48,9 @@ func TestARolloutWithoutACurrentStepHasNothingToApprove(t *testing.T) {
 	require.ErrorContains(t, err, "it has no steps")
 	s := newTestCluster(t, sidecarSet(t, "logs"))
 	require.EqualError(t, s.run("approve", "mesh").err, `there is no SidecarSet "mesh"; SidecarSets: logs`)
-	require.EqualError(t, s.run("promote", "logs", "--step=-1").err, "--step must be positive, or 0 for the current step")
+	for _, step := range []string{"-1", "4294967297"} {
+		require.EqualError(t, s.run("promote", "logs", "--step="+step).err, "--step must be positive, or 0 for the current step")
+	}
 }
 
 func TestTheErrorOfAnApprovalHasItsRemedy(t *testing.T) {

@@ -35,6 +35,9 @@ import (
 // sets this default if the API server cannot validate the policy.
 const defaultPrecedence = 1000
 
+// defaultDomains is the default of maxUnavailableDomains in the definition of RolloutPolicies.
+const defaultDomains = 1
+
 // readPolicy reads a RolloutPolicy from a file, or from in if file is "-". An unknown field is an error.
 func readPolicy(file string, in io.Reader) (*outriggerv1.RolloutPolicy, error) {
 	var data []byte
@@ -171,6 +174,9 @@ func (s simulationSource) validated(ctx context.Context, policy *outriggerv1.Rol
 	stored.Name = policy.Name
 	if policy.Spec.MatchingPrecedence == 0 {
 		policy.Spec.MatchingPrecedence = defaultPrecedence
+	}
+	if domains := policy.Spec.Domains; domains != nil && domains.MaxUnavailableDomains == 0 {
+		domains.MaxUnavailableDomains = defaultDomains
 	}
 	switch status := apierrors.APIStatus(nil); {
 	case err == nil:

@@ -247,9 +247,14 @@ func (s *simulation) awaitPods(plan *rollout.Plan) {
 	s.stop(reason)
 }
 
-// awaitThaw continues at the end of a freeze, or when a window opens. If until is nil, the simulation ends.
+// longest is the longest duration of a simulated rollout. A window without a duration opens again and again, and the
+// rollout would never end.
+const longest = 10 * 366 * 24 * time.Hour
+
+// awaitThaw continues at the end of a freeze, or when a window opens. If until is nil, or if the rollout has taken
+// longer than longest, the simulation ends.
 func (s *simulation) awaitThaw(plan *rollout.Plan, until *time.Time) {
-	if until == nil {
+	if until == nil || until.Sub(s.in.Begin) > longest {
 		s.stop(plan.Frozen)
 		return
 	}

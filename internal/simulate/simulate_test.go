@@ -176,6 +176,9 @@ func TestSimulationsThatCannotGoOnEndWithTheReason(t *testing.T) {
 		"no window opens": {func(in *Input) {
 			in.Policy.Spec.Windows = []outriggerv1.RolloutWindow{{Schedule: "0 0 30 2 *", Duration: metav1.Duration{Duration: time.Hour}}}
 		}, "step 1 of 3 does not end: outside the windows of RolloutPolicy canary, none of which opens again"},
+		"windows without a duration": {func(in *Input) {
+			in.Policy.Spec.Windows = []outriggerv1.RolloutWindow{{Schedule: "0 0 1 1 *"}}
+		}, "step 1 of 3 does not end: outside the windows of RolloutPolicy canary until 2037-01-01T00:00:00Z"},
 		"failed pods": {func(in *Input) { in.Fail = 1 }, "step 1 of 2 does not end: 1 of 20 pods updated, 0 of them ready; 19 to go, 1 unavailable of 4 allowed; waiting for pods such as default/web-000"},
 		"a slow restart": {func(in *Input) {
 			in.ColdRestart = time.Hour
