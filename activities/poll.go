@@ -62,10 +62,17 @@ func (a *Activities) await(ctx context.Context, set string, atMost time.Duration
 	}
 }
 
+// sleep waits for d. If the worker of the activity stops first, sleep returns errStopping.
 func (a *Activities) sleep(ctx context.Context, d time.Duration) error {
+	var stopping <-chan struct{}
+	if activity.IsActivity(ctx) {
+		stopping = activity.GetWorkerStopChannel(ctx)
+	}
 	select {
 	case <-a.Clock.After(d):
 		return nil
+	case <-stopping:
+		return errStopping
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -55,6 +55,7 @@ func NewNodeLabels(reader client.Reader, clock clock.PassiveClock) *NodeLabels {
 // needs.
 func (n *NodeLabels) Values(ctx context.Context, label string, needed iter.Seq[string]) (func(node string) string, error) {
 	known := n.known(label)
+	// A list that was already in progress may lack a new node, so a caller that joins the list may need another list.
 	for began := n.clock.Now(); known.listedAt.Before(began) && known.outdated(n.clock, needed); known = n.known(label) {
 		// Concurrent callers share one list, even if the first caller is canceled.
 		answer := n.listing.DoChan(label, func() (any, error) { return nil, n.refresh(context.WithoutCancel(ctx), label) })
@@ -92,8 +93,7 @@ func (n *NodeLabels) refresh(ctx context.Context, label string) error {
 	return nil
 }
 
-// outdated reports whether the list is too old, or lacks a needed node. A list that was already in progress when a
-// caller joined the list may lack a new node.
+// outdated reports whether the list is too old, or lacks a needed node.
 func (v nodeValues) outdated(clock clock.PassiveClock, needed iter.Seq[string]) bool {
 	age := clock.Since(v.listedAt)
 	return age >= nodesAge || age >= unknownNodesAge && !v.haveAll(needed)

@@ -167,7 +167,7 @@ func degraded(p *pass) condition {
 	case p.unreadable.Count > 0:
 		return yes(v1alpha1.ReasonUnreadablePods, fmt.Sprintf("%d pods are neither counted nor upgraded until their annotations are corrected or they are recreated, such as %s (%s); list them: kubectl sidecarset list --outdated",
 			p.unreadable.Count, p.unreadable.Example, protocol.Shortened(fmt.Sprint(p.unreadable.Cause), maxQuoted)))
-	case p.plan.Phase != protocol.PhaseNotUpdate && p.plan.Phase != protocol.PhasePartitionReached && counts.NotUpgradable > 0:
+	case p.plan.Phase != protocol.PhaseNotUpdate && counts.NotUpgradable > 0:
 		return notUpgradable(p)
 	case p.outdatedHashes:
 		return yes(v1alpha1.ReasonOutdatedHashes, "no webhook was called when the SidecarSet was stored: the content was not validated, and the hash annotations do not match the content; "+

@@ -95,8 +95,9 @@ func (h *health) check(ctx context.Context) time.Duration {
 	}
 	err := h.workersErr
 	found, known := h.judge(workers, err, h.runs.AwaitProbe(ctx), h.clock.Now())
-	// If Temporal responds to the probe, the zero value of found replaces the report of an outage.
-	known = known || !temporal.IsUnreachable(err) && h.reportsOutage(ctx)
+	// Once Temporal has responded to all probes of reconnectTime, the zero value of found replaces the report of an
+	// outage.
+	known = known || h.clock.Since(h.unavailableAt) >= reconnectTime && h.reportsOutage(ctx)
 	if found != workers || temporal.IsUnreachable(err) || temporal.IsNotFound(err) {
 		h.checkedAt = time.Time{} // The workers may still reconnect, so the next check queries the workers again.
 	}
@@ -120,7 +121,7 @@ func (h *health) due(found runs.Fault) bool {
 }
 
 // reportsOutage reports whether the Lease contains the report of an outage of Temporal. The former leader may
-// have written this report.
+// have written this report. After a report of another kind by this operator, reportsOutage does not read the Lease.
 func (h *health) reportsOutage(ctx context.Context) bool {
 	if h.reported != nil && h.reported.Reason != v1alpha1.ReasonTemporalUnavailable {
 		return false
@@ -135,8 +136,8 @@ func (h *health) reportsOutage(ctx context.Context) bool {
 }
 
 // judge returns the fault to report. unavailable is the result of the probe of Temporal. If known is
-// false, Temporal responds to the probe, but the query of the workers failed with err. In this case, the last
-// report stays, unless this report is an outage of Temporal.
+// false, Temporal responds to the probe, but the query of the workers failed with err. In this case, check decides
+// whether the last report stays.
 func (h *health) judge(workers runs.Fault, err, unavailable error, now time.Time) (found runs.Fault, known bool) {
 	switch {
 	case unavailable != nil && !runs.IsThrottled(unavailable):

@@ -101,7 +101,8 @@ func (s *revisionStep) register(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// isRejection reports whether the API server rejected a write, and a retry without a change by a user may not help.
+// isRejection reports whether the API server rejected a request, and a retry without a change by a user may not
+// help.
 func isRejection(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsInternalError(err)
 }

@@ -20,8 +20,8 @@ func (r *run) stopFailing(ctx workflow.Context, failure *protocol.Failure) error
 	case failure.Quarantine == nil && failed.Aborted != nil:
 		by := failed.Aborted.By
 		failed.Aborted, r.progress.Stage = nil, &failed
-		if err := r.recordStage(ctx); err != nil || r.paused != nil {
-			return err // a pause that arrived after the abort stays
+		if err := r.recordStage(ctx); err != nil {
+			return err
 		}
 		return r.pause(ctx, protocol.Pause{By: by, Reason: failure.Reason})
 	case failure.Quarantine == nil:

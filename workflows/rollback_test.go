@@ -166,9 +166,8 @@ func (s *stageSuite) TestSpec11_12_AnAbortBeforeAPauseIsQuarantinedDuringThePaus
 	s.continued()
 }
 
-// The pause of a user stays if there is no revision for the rollback. Otherwise, a retry of the fleet, which resumes
-// only pauses of the fleet, would end the pause.
-func (s *stageSuite) TestSpec11_12_AnAbortWithoutARevisionKeepsALaterPause() {
+// If there is no revision for the rollback, the pause names the user of the abort and the failure.
+func (s *stageSuite) TestSpec11_12_AnAbortWithoutARevisionShowsTheFailureDuringAPause() {
 	s.script = nil
 	s.abortThenPause()
 	s.script = append(s.script, func(_ context.Context, input protocol.NextBatchInput) (protocol.NextBatchResult, error) {
@@ -176,7 +175,7 @@ func (s *stageSuite) TestSpec11_12_AnAbortWithoutARevisionKeepsALaterPause() {
 	}, s.pausedPlan)
 	s.env.RegisterDelayedCallback(func() {
 		s.Empty(s.script)
-		s.Equal("bob", s.query().Pause.By)
+		s.Equal("ann: no earlier revision", s.query().Pause.By+": "+s.query().Pause.Reason)
 		s.Nil(s.query().Stage.Aborted)
 		s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 2})
 	}, 3*time.Minute)

@@ -139,11 +139,11 @@ func (p *planner) migrates() bool {
 
 // migratesToVersion reports whether a pod is in a hot upgrade to the version. A pod that was unavailable
 // before its upgrade may never migrate, so such a pod counts only if its standby twin can be reset. With
-// NotUpdate, the same is true of a pod whose new twin cannot start (SPEC 7.7.6).
+// NotUpdate, the same is true of a pod whose new twin cannot start or crashes (SPEC 7.7.6).
 func (p *planner) migratesToVersion() bool {
 	ends := p.strategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType
 	return p.plan.Counts.Migrating > 0 && slices.ContainsFunc(p.pods, func(pod Pod) bool {
-		stuck := pod.UnavailableBefore || ends && pod.Failed
+		stuck := pod.UnavailableBefore || ends && (pod.Failed || pod.Crashes > 0)
 		return pod.Migrating && pod.Updated && (pod.Migrated || !stuck)
 	})
 }

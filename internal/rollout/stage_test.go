@@ -167,7 +167,11 @@ func TestSpec7_7_NotUpdateDoesNotWaitForATwinThatCannotStart(t *testing.T) {
 	plan, err := NextInStage(set, matched(migrating, updated), nil, nil)
 	require.NoError(t, err)
 	assert.Equal(t, protocol.PhaseNotUpdate, plan.Phase)
-	migrating.Failed = false
+	migrating.Failed, migrating.Crashes = false, 1
+	plan, err = NextInStage(set, matched(migrating, updated), nil, nil)
+	require.NoError(t, err)
+	assert.Equal(t, protocol.PhaseNotUpdate, plan.Phase, "the new twin has crashed")
+	migrating.Crashes = 0
 	plan, err = NextInStage(set, matched(migrating, updated), nil, nil)
 	require.NoError(t, err)
 	assert.Equal(t, protocol.PhaseWaiting, plan.Phase, "the new twin is starting")

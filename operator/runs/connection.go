@@ -195,9 +195,7 @@ func callNow[Request, Response any](ctx context.Context, c *connection, name str
 	defer cancel()
 	response, err := do(short, request)
 	c.metrics.calls.WithLabelValues(name, resultOf(err)).Inc()
-	switch {
-	case ctx.Err() != nil, name == listCall && IsThrottled(err):
-	default:
+	if ctx.Err() == nil && (name != listCall || !IsThrottled(err)) {
 		c.recordAnswer(err)
 	}
 	return response, err
