@@ -63,8 +63,8 @@ type EvictionState struct {
 	// Last is the owner that was chosen last. The next plan begins with the owner that follows Last.
 	Last string `json:"last,omitempty"`
 	// RejectedReady and RejectedUnready contain pods whose evictions were rejected while the pods were ready or
-	// unready, the oldest rejection first. A plan keeps only the last rejected pod of each owner, and tries the
-	// pods of the owner whose names follow the name of this pod first.
+	// unready, the oldest rejection first. A plan keeps only the last rejected pod of each owner, and first tries
+	// the pods of the owner with later names.
 	RejectedReady   Fingerprints `json:"rejectedReady,omitempty"`
 	RejectedUnready Fingerprints `json:"rejectedUnready,omitempty"`
 }

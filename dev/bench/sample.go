@@ -33,8 +33,8 @@ const (
 	heartbeats = "heartbeats"
 )
 
-// sample contains what the processes of a cluster have used of each resource until a time, by the names of the
-// resource and the process.
+// sample contains the amount of each resource that the processes of a cluster have used until a time, by the names
+// of the resource and the process.
 type sample struct {
 	at time.Time
 	of map[string]map[string]float64

@@ -123,7 +123,7 @@ func metadataConflicts(spec *v1alpha1.SidecarSetSpec, other content) []conflict 
 	return found
 }
 
-// annotationPatch is what one SidecarSet writes into an annotation.
+// annotationPatch is the policy and the value with which one SidecarSet writes an annotation.
 type annotationPatch struct {
 	policy v1alpha1.SidecarSetPatchPolicyType
 	value  string

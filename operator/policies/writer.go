@@ -49,7 +49,7 @@ type Writer struct {
 	woken map[types.UID]wakeReasons
 }
 
-// wakeReasons are a generation of a policy, and SidecarSets with outdated pods.
+// wakeReasons contains a generation of a policy, and the SidecarSets with outdated pods.
 type wakeReasons struct {
 	generation int64
 	outdated   []types.UID

@@ -70,7 +70,7 @@ func TestSpec13_5_TheFaultOfARunOfEvictionsIsKnown(t *testing.T) {
 	assert.Len(t, c.evictions, 1, "the diagnosis of a deleted policy is dropped")
 }
 
-// signalled drops signals with a known request id, as Temporal does.
+// signalled records the signals by their request ids, because Temporal drops a signal with a known request id.
 type signalled struct {
 	describing
 	requests map[string]string
