@@ -415,10 +415,10 @@ func TestSpec13_2_ASidecarSetThatWaits(t *testing.T) {
 }
 
 func TestSpec13_4_Deadline(t *testing.T) {
-	assert.Equal(t, 14*24*time.Hour, Deadline("14d"))
-	assert.Equal(t, 36*time.Hour, Deadline("36h"))
+	assert.Equal(t, 14*24*time.Hour, deadlineOf("14d"))
+	assert.Equal(t, 36*time.Hour, deadlineOf("36h"))
 	for _, invalid := range []string{"", "d", "0d", "-1d", "14", "14m"} {
-		assert.Zero(t, Deadline(invalid), invalid)
+		assert.Zero(t, deadlineOf(invalid), invalid)
 	}
 	c := newCluster(1)
 	c.addOld("a", 1)

@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
@@ -35,8 +36,7 @@ func (p *planner) plan() protocol.EvictionPlan {
 		}
 		plan.Wait = min(plan.Wait, max(InFlightWait, p.Now.Sub(e.Since)/2), maxInFlightWait)
 	}
-	deadline := Deadline(p.Policy.Spec.NotUpgradable.Deadline)
-	plan.Overdue = deadline > 0 && !s.Since.IsZero() && p.Now.Sub(s.Since) >= deadline
+	plan.Overdue = Overdue(p.Policy, s.Since, p.Now)
 	plan.Message = p.message(plan.Overdue)
 	return plan
 }
@@ -112,8 +112,15 @@ func counted(n int, one, many string) string {
 	return strconv.Itoa(n) + " " + many
 }
 
-// Deadline parses a deadline such as 14d or 36h. Deadline returns 0 if text is not a valid deadline.
-func Deadline(text string) time.Duration {
+// Overdue reports whether the deadline of policy, which counts from since, has passed (SPEC §13.4.1). A zero since
+// means that no pod may be evicted.
+func Overdue(policy *outriggerv1.RolloutPolicy, since, now time.Time) bool {
+	deadline := deadlineOf(policy.Spec.NotUpgradable.Deadline)
+	return deadline > 0 && !since.IsZero() && now.Sub(since) >= deadline
+}
+
+// deadlineOf parses a deadline such as 14d or 36h. deadlineOf returns 0 if text is not a valid deadline.
+func deadlineOf(text string) time.Duration {
 	if len(text) < 2 {
 		return 0
 	}

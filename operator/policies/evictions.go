@@ -102,15 +102,9 @@ func (w *Writer) evictionsOf(ctx context.Context, policy *outriggerv1.RolloutPol
 	}
 	if status != nil {
 		// The view is old while the run does not plan, or cannot be read.
-		status.Overdue = overdue(policy, status.Since, now)
+		status.Overdue = status.Since != nil && eviction.Overdue(policy, status.Since.Time, now)
 	}
 	return status, err
-}
-
-// overdue reports whether the deadline of policy, which counts from since, has passed.
-func overdue(policy *outriggerv1.RolloutPolicy, since *metav1.Time, now time.Time) bool {
-	deadline := eviction.Deadline(policy.Spec.NotUpgradable.Deadline)
-	return deadline > 0 && since != nil && now.Sub(since.Time) >= deadline
 }
 
 func workflowOf(policy *outriggerv1.RolloutPolicy) string {
