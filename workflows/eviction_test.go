@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/suite"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/converter"
@@ -229,6 +230,18 @@ func (s *evictionSuite) TestSpec13_5_APauseStopsEvictionsUntilTheResume() {
 	s.env.RegisterDelayedCallback(func() { s.Equal(s.begin.Add(24*time.Hour), s.view().PauseChanged) }, 24*time.Hour+time.Minute)
 	s.execute()
 	s.Zero(s.outdated())
+}
+
+// The operator compares the time of the last resume in the memo with the time of the pause in status.
+func (s *evictionSuite) TestSpec13_5_TheMemoShowsAResumeWithoutAPause() {
+	var shown []time.Time
+	s.env.OnUpsertMemo(mock.Anything).Run(func(args mock.Arguments) {
+		shown = append(shown, args.Get(0).(map[string]any)[protocol.EvictionMemo].(protocol.EvictionView).PauseChanged)
+	}).Return(nil)
+	s.env.RegisterDelayedCallback(func() { s.env.SignalWorkflow(protocol.ResumeSignal, protocol.Pause{By: "ann"}) }, time.Minute)
+	s.env.RegisterDelayedCallback(func() { s.Equal([]time.Time{s.begin, s.begin.Add(time.Minute)}, shown) }, 2*time.Minute)
+	s.endAfter(time.Hour)
+	s.execute()
 }
 
 func (s *evictionSuite) TestSpec13_5_TheOperatorWakesTheRun() {
