@@ -5,12 +5,14 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -92,4 +94,36 @@ func TestSpec11_10_AListOfNodesBlocksNoOtherCaller(t *testing.T) {
 	close(answer)
 	require.NoError(t, <-errs)
 	require.NoError(t, <-errs)
+}
+
+// A list begins, a node is created, and a caller that needs the node joins the list. Without the label of the node,
+// the limit of domains would not apply to its pods.
+func TestSpec11_10_AListInProgressIsRepeatedForANewNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const zone = corev1.LabelTopologyZone
+		lists := 0
+		calls := interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			lists++
+			err := c.List(ctx, list, options...)
+			time.Sleep(2 * unknownNodesAge)
+			return err
+		}}
+		scheme, err := NewScheme()
+		require.NoError(t, err)
+		server := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(calls).Build()
+		nodes := NewNodeLabels(server, clock.RealClock{})
+		first := make(chan error)
+		go func() {
+			_, err := nodes.Values(t.Context(), zone, slices.Values([]string{"a"}))
+			first <- err
+		}()
+		synctest.Wait()
+		time.Sleep(time.Second)
+		require.NoError(t, server.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "c", Labels: map[string]string{zone: "y"}}}))
+		of, err := nodes.Values(t.Context(), zone, slices.Values([]string{"c"}))
+		require.NoError(t, err)
+		assert.Equal(t, "y", of("c"))
+		assert.Equal(t, 2, lists)
+		require.NoError(t, <-first)
+	})
 }
