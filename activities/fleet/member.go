@@ -206,8 +206,8 @@ func (m *Member) Rollback(ctx context.Context, input protocol.FleetRolloutInput)
 // rollback is the progress of Rollback.
 type rollback struct {
 	protocol.FleetRolloutInput
-	// aborted is set before the first abort is sent to the run. signalled is the time of the newest signal to
-	// the run. pausedAt is the time of the pause of the run before the newest of these requests, if any.
+	// aborted is set once the run has accepted an abort. signalled is the time of the newest signal to the run.
+	// pausedAt is the time of the pause of the run before the newest of these requests, if any.
 	aborted   bool
 	signalled time.Time
 	pausedAt  time.Time
@@ -228,10 +228,10 @@ func (r *rollback) endsPause(local *localRun) bool {
 }
 
 // failed reports whether the run has paused after the abort of the member. The run pauses if there is no
-// earlier revision.
+// earlier revision. A user may have replaced this pause, and another abort would end the pause of the user.
 func (r *rollback) failed(local *localRun) bool {
 	pause := local.status.Pause
-	return r.aborted && pause != nil && pause.By == byFleet && !pause.At.Equal(r.pausedAt)
+	return r.aborted && pause != nil && !pause.At.Equal(r.pausedAt)
 }
 
 // recordPause records the time of the current pause of the run before a request, or the zero time.
@@ -264,9 +264,10 @@ func (m *Member) rollBack(ctx context.Context, local *localRun, input *rollback)
 		// After an abort, an open run rolls back only content whose rollout has not ended before.
 		return m.startRollback(ctx, local, input)
 	}
-	input.aborted = true
 	input.recordPause(local)
-	return result, m.update(ctx, local, protocol.AbortUpdate, m.request(local, protocol.Approval{By: byFleet, Reason: input.Reason}))
+	err = m.update(ctx, local, protocol.AbortUpdate, m.request(local, protocol.Approval{By: byFleet, Reason: input.Reason}))
+	input.aborted = err == nil
+	return result, err
 }
 
 // startRollback rolls back content whose rollout has ended before. startRollback starts a run, or signals the

@@ -500,6 +500,34 @@ func TestSpec12_4_AnAbortIsRepeatedUntilTheRunHasAnswered(t *testing.T) {
 	}
 }
 
+// The run found no earlier revision and paused, and a user replaced the pause before the member read the run.
+func TestSpec12_4_AnAcceptedAbortIsNotRepeatedAfterAPauseOfAUser(t *testing.T) {
+	attempt := &rollback{FleetRolloutInput: protocol.FleetRolloutInput{Set: "envoy"}}
+	for _, step := range []struct {
+		pause   *protocol.Pause
+		result  protocol.FleetClusterState
+		updates []string
+	}{
+		{nil, "", []string{protocol.AbortUpdate}},
+		{&protocol.Pause{By: "ann", At: time.Unix(2000, 0), Reason: "incident"}, protocol.ClusterFailed, nil},
+	} {
+		c := newCluster(t)
+		c.reachable(nil)
+		attempt.Permit.Hash = c.hash
+		c.run(&protocol.RolloutStatus{Generation: 3, Phase: protocol.PhaseProgressing, Pause: step.pause})
+		c.do(func(ctx context.Context) error {
+			local, err := c.read(ctx, "envoy")
+			if err != nil {
+				return err
+			}
+			result, err := c.rollBack(ctx, local, attempt)
+			assert.Equal(t, step.result, result.State)
+			return err
+		})
+		assert.Equal(t, step.updates, c.updates)
+	}
+}
+
 // A quarantine in a signal does not end a pause, so the member resumes the run. A pause that began during the
 // rollback stays.
 func TestSpec12_4_ARollbackEndsThePauseBeforeIt(t *testing.T) {
