@@ -20,9 +20,9 @@ const (
 	dialTimeout = 2 * time.Second
 )
 
-// setConnectionTimeouts makes client-go close dead connections within seconds instead of 45 s. client-go
-// reads the ping timeouts only from environment variables. Therefore, setConnectionTimeouts sets these
-// variables for the process, unless the variables have a value.
+// setConnectionTimeouts makes client-go close dead connections within seconds instead of 45 s. client-go reads
+// the ping timeouts only from environment variables. Therefore, setConnectionTimeouts sets each of these
+// variables that is empty.
 func setConnectionTimeouts(config *rest.Config) error {
 	for name, after := range map[string]time.Duration{
 		"HTTP2_READ_IDLE_TIMEOUT_SECONDS": readIdleTimeout,

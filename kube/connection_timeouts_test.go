@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// frozen starts a proxy that forwards bytes to the address to. frozen returns the address of the proxy, and a
-// function that makes the proxy drop all bytes, as a broken network does.
+// frozen starts a proxy for the server at the address in to, and returns the address of the proxy. The returned
+// function makes the proxy drop all bytes, as a broken network does.
 func frozen(t *testing.T, to string) (address string, freeze func()) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -54,7 +54,7 @@ func frozen(t *testing.T, to string) (address string, freeze func()) {
 
 func TestADeadConnectionIsClosed(t *testing.T) {
 	for _, name := range []string{"HTTP2_READ_IDLE_TIMEOUT_SECONDS", "HTTP2_PING_TIMEOUT_SECONDS"} {
-		t.Setenv(name, "") // restored at the end
+		t.Setenv(name, "") // t.Setenv restores the variable after the test.
 	}
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).Flush()

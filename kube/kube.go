@@ -43,7 +43,7 @@ type Options struct {
 	// Kubeconfig is the path of a kubeconfig file. If Kubeconfig is empty, $KUBECONFIG,
 	// ~/.kube/config and the in-cluster configuration are tried in this order.
 	Kubeconfig string
-	// SystemNamespace contains revisions, configuration and Leases.
+	// SystemNamespace is the namespace of revisions, configuration and Leases.
 	SystemNamespace string
 	// QPS and Burst limit the requests of each client to the API server, for each kind of object. The
 	// renewals of a Lease therefore do not wait for the writes of pods.
@@ -197,7 +197,7 @@ func synced(ctx context.Context, mgr manager.Manager, timeout time.Duration) boo
 	return mgr.GetCache().WaitForCacheSync(short)
 }
 
-// AddChecks adds the health and readiness checks of a role that decides from caches.
+// AddChecks adds the health check and the readiness check of a role that reads caches.
 func (m *Manager) AddChecks() error {
 	cachesSynced := func(r *http.Request) error {
 		if !synced(r.Context(), m, time.Second) {

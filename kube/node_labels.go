@@ -30,10 +30,10 @@ type NodeLabels struct {
 	reader client.Reader
 	clock  clock.PassiveClock
 
-	// listing shares the requests for a label.
+	// listing merges concurrent lists for the same label.
 	listing singleflight.Group
 	mu      sync.Mutex
-	// lists contains a list for each label.
+	// lists maps each label to the latest list.
 	lists map[string]nodeValues
 }
 
@@ -50,9 +50,8 @@ func NewNodeLabels(reader client.Reader, clock clock.PassiveClock) *NodeLabels {
 	return &NodeLabels{reader: reader, clock: clock, lists: map[string]nodeValues{}}
 }
 
-// Values returns a function that returns the value of a label of a node by the name of the node. The value is
-// empty if the node lacks the label or does not exist. needed contains the names of the nodes that the caller
-// needs.
+// Values returns a function that maps the name of a node to the value of the label. The value is empty if the
+// node lacks the label or does not exist. needed contains the names of the nodes that the caller needs.
 func (n *NodeLabels) Values(ctx context.Context, label string, needed iter.Seq[string]) (func(node string) string, error) {
 	known := n.known(label)
 	// A list that was already in progress may lack a new node, so a caller that joins the list may need another list.

@@ -61,7 +61,8 @@ func TestSpec11_10_NodesAreListedAgainForNewNodes(t *testing.T) {
 	require.EqualError(t, err, "list nodes for the domains of label topology.kubernetes.io/zone: forbidden (apply config/rbac if the permission is missing)")
 }
 
-// An API server that does not answer delays no canceled caller, and no caller for another label.
+// While the API server does not respond to a list, a canceled caller returns, and a list for another label is
+// not blocked.
 func TestSpec11_10_AListOfNodesBlocksNoOtherCaller(t *testing.T) {
 	const zone, rack = corev1.LabelTopologyZone, "rack"
 	listing, answer := make(chan context.Context), make(chan struct{})

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// These are the names of the webhook of pods and of its configuration, as in config/webhook.
+// The webhook of pods and its configuration have these names in config/webhook.
 const (
 	WebhookConfigurationName = "outrigger"
 	PodWebhookName           = "pods.outrigger.io"
@@ -28,7 +28,8 @@ func PodWebhook(ctx context.Context, reader client.Reader) (*admissionregistrati
 	return WebhookNamed(&configuration, PodWebhookName), nil
 }
 
-// WebhookNamed returns the webhook with a name, or nil.
+// WebhookNamed returns the webhook with the given name. If the configuration has no webhook with this name,
+// WebhookNamed returns nil.
 func WebhookNamed(configuration *admissionregistrationv1.MutatingWebhookConfiguration, name string) *admissionregistrationv1.MutatingWebhook {
 	for i := range configuration.Webhooks {
 		if configuration.Webhooks[i].Name == name {

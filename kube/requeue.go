@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	// FirstRetry is the time to the first retry of a reconcile that failed. The time doubles with each further
+	// FirstRetry is the delay before the first retry of a failed reconcile. The delay doubles with each further
 	// failure, up to LastRetry.
 	FirstRetry = 100 * time.Millisecond
-	// LastRetry is the longest time to a retry. The default of controller-runtime is 1000 seconds, so an object
-	// would wait for minutes after an outage of the API server.
+	// LastRetry is the maximum delay before a retry. With the default of controller-runtime, 1000 seconds, an
+	// object could wait for many minutes after an outage of the API server.
 	LastRetry = 15 * time.Second
 )
 

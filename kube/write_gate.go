@@ -96,7 +96,7 @@ func (g writeGate) RoundTrip(request *http.Request) (*http.Response, error) {
 }
 
 // guard returns a request whose body is read only after another check. The second check is necessary because
-// the opening of a connection may take seconds, and because the HTTP/2 transport retries some requests.
+// opening a connection may take seconds, and because the HTTP/2 transport retries some requests.
 func (w *guardedWrite) guard(request *http.Request) *http.Request {
 	if request.Body == nil || request.Body == http.NoBody {
 		return request

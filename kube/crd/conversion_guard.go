@@ -20,23 +20,23 @@ import (
 const (
 	// checkInterval is the time between two checks of the watch of SidecarSets.
 	checkInterval = time.Second
-	// propagationDelay is the time until all API servers observe a changed definition.
+	// propagationDelay is the time within which all API servers observe a changed definition.
 	propagationDelay = 2 * time.Second
-	// startGracePeriod is short, because a process cannot work before the first list of SidecarSets. After the
+	// startGracePeriod is short, because a role is not ready before the first list of SidecarSets. After the
 	// start, minGracePeriod gives the webhook time to restart. Each suspension doubles the grace period, up to
 	// maxGracePeriod. Otherwise, two replicas that disagree on whether the conversion works would patch the
 	// CustomResourceDefinition every few seconds.
 	startGracePeriod = 3 * time.Second
 	minGracePeriod   = 20 * time.Second
 	maxGracePeriod   = 5 * time.Minute
-	// readTimeout limits a request whose conversion webhook may not respond.
+	// readTimeout limits each list of SidecarSets, because the conversion webhook may not respond.
 	readTimeout = 10 * time.Second
 )
 
 // ConversionGuard keeps SidecarSets readable while the conversion webhook does not respond. Every role must
 // read SidecarSets at the start, and the webhook role must read SidecarSets before the role can convert
-// SidecarSets. Only the webhook role runs the guard. The webhook role already controls the conversion, so the
-// permission to patch the CustomResourceDefinition adds no power.
+// SidecarSets. Only the webhook role runs the guard, because this role needs the permission to patch the
+// CustomResourceDefinition anyway.
 type ConversionGuard struct {
 	// client bypasses the cache, because the cache cannot sync without conversion.
 	client client.Client
@@ -115,8 +115,8 @@ func (g *ConversionGuard) suspendIfUnconverted(ctx context.Context) bool {
 	return changed
 }
 
-// newReadSets returns a function that lists the SidecarSets without retries. With retries, a list would take
-// long while the API server cannot fill the watch cache of SidecarSets.
+// newReadSets returns a function that lists the SidecarSets without retries. Retries would delay the result
+// while the API server cannot fill the watch cache of SidecarSets.
 func newReadSets(config *rest.Config, transport *http.Client) (func(context.Context) error, error) {
 	lister, err := discovery.NewDiscoveryClientForConfigAndClient(config, transport)
 	if err != nil {
@@ -131,7 +131,7 @@ func newReadSets(config *rest.Config, transport *http.Client) (func(context.Cont
 }
 
 // unconverted reports whether err is caused by a failed conversion. unconverted searches the message of the
-// error, because the API server returns no reason.
+// error, because the API server returns no specific reason for a failed conversion.
 func unconverted(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "conversion webhook for "+v1alpha1.GroupVersion.Group+"/")
 }

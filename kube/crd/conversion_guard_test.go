@@ -28,7 +28,7 @@ func newScheme(t *testing.T) *runtime.Scheme {
 	return scheme
 }
 
-// defined returns an API server with the definition of another installation.
+// defined returns a client of a cluster with the CustomResourceDefinition of another installation.
 func defined(t *testing.T, strategy apiextensionsv1.ConversionStrategyType) client.Client {
 	t.Helper()
 	version := func(name string, fields ...string) apiextensionsv1.CustomResourceDefinitionVersion {
@@ -49,7 +49,7 @@ func defined(t *testing.T, strategy apiextensionsv1.ConversionStrategyType) clie
 	return fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(definition).Build()
 }
 
-// fieldsOf returns the fields of each version with their descriptions.
+// fieldsOf returns the conversion strategy, and the descriptions of the fields of spec by version and field.
 func fieldsOf(t *testing.T, c client.Client) (strategy apiextensionsv1.ConversionStrategyType, fields map[string]map[string]string) {
 	t.Helper()
 	definition, err := Get(t.Context(), c)
@@ -131,7 +131,7 @@ func newStuck(t *testing.T, cause error) *stuck {
 	return s
 }
 
-// pass advances the clock, and returns after the check of each second.
+// pass advances the clock in steps of one second, and waits for the check of the guard after each step.
 func (s *stuck) pass(seconds int) {
 	for range seconds {
 		s.clock.Step(time.Second)

@@ -19,24 +19,25 @@ import (
 const webhookService = "outrigger-webhook"
 
 const (
-	// deletionInterval is the time between two checks for a deleted object.
+	// deletionInterval is the time between two checks whether an object is deleted.
 	deletionInterval = 500 * time.Millisecond
-	// deletionTimeout is the time to wait for the pods of the roles. Pods on a node that does not respond are
-	// never deleted.
+	// deletionTimeout limits the wait for the deletion of an object and its pods, because pods on a node that
+	// does not respond are not deleted.
 	deletionTimeout = time.Minute
 )
 
 // Uninstallation removes the roles in an order in which the API server never calls a missing webhook.
-// SidecarSets, the CustomResourceDefinition and revisions stay. A missing object is not an error.
+// Uninstallation does not delete SidecarSets, the CustomResourceDefinition and revisions. A missing object is
+// not an error.
 type Uninstallation struct {
 	Client          client.Client
 	SystemNamespace string
 	Out             io.Writer
 }
 
-// Run removes the webhook configurations and the Deployments, and then suspends the conversion. Run returns
-// once all objects and their pods are deleted. Run waits at most deletionTimeout for the pods, so that the
-// conversion is suspended although a node does not respond.
+// Run deletes the webhook configurations and then the Deployments, and waits at most deletionTimeout for the
+// deletion of each object. Run then suspends the conversion, even if a pod is not deleted because its node does
+// not respond.
 func (u Uninstallation) Run(ctx context.Context) error {
 	configurations := []*metav1.PartialObjectMetadata{
 		named("admissionregistration.k8s.io", "ValidatingWebhookConfiguration", "", "outrigger"),
@@ -61,8 +62,8 @@ func named(group, kind, namespace, name string) *metav1.PartialObjectMetadata {
 	return object
 }
 
-// remove deletes the objects, and waits until the objects and their dependents are gone. remove waits because
-// a running webhook role would claim the conversion again.
+// remove deletes the objects, and waits until the objects and their dependents are deleted, or until
+// deletionTimeout. remove waits because a running webhook role would claim the conversion again.
 func (u Uninstallation) remove(ctx context.Context, objects []*metav1.PartialObjectMetadata) error {
 	for _, object := range objects {
 		err := u.Client.Delete(ctx, object, client.PropagationPolicy(metav1.DeletePropagationForeground))

@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// installed is a client of a cluster whose SidecarSets a Service converts. asked records the deletions and
-// patches.
+// installed is a client of a cluster in which the webhook of a Service converts SidecarSets. asked records the
+// deletions and patches.
 type installed struct {
 	client.Client
 	asked []string
@@ -89,7 +89,8 @@ func TestUninstallationOfNothing(t *testing.T) {
 	in.uninstall(t)
 }
 
-// A pod on a node that does not respond is never deleted, so a deletion in the foreground does not end.
+// A pod on a node that does not respond is never deleted, so the foreground deletion of its Deployment does not
+// complete.
 func TestUninstallationSuspendsTheConversionAlthoughADeploymentIsNotDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := newInstalled(t, "outrigger-webhook")

@@ -112,7 +112,7 @@ func rejection(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err)
 }
 
-// watch records the start and the end of the watch.
+// watch opens a watch, and records the start and the end of the watch.
 func (w *monitoredListWatch) watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	opened, err := w.lists.WatchWithContext(ctx, options)
 	if err != nil {

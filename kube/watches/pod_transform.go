@@ -27,8 +27,8 @@ type podTransform struct {
 	// reported replaces the resources that a kubelet reports. All cached pods share reported, so reported is
 	// immutable.
 	reported corev1.ResourceRequirements
-	// ended replaces the termination of a container in the same way, because Outrigger reads only whether a
-	// container has ended.
+	// ended replaces the state of each terminated container, because roles read only whether a container has
+	// ended. All cached pods share ended, so ended is immutable.
 	ended corev1.ContainerStateTerminated
 }
 
@@ -71,8 +71,8 @@ func (t *podTransform) strip(o any) (any, error) {
 	return pod, nil
 }
 
-// windows returns the operating system of a pod of Windows, because a kubelet cannot resize such a pod, and
-// nil for other pods.
+// windows returns the operating system of a Windows pod, because a kubelet cannot resize a Windows pod. For
+// other pods, windows returns nil.
 func windows(pod *corev1.Pod) *corev1.PodOS {
 	if podstate.Windows(pod) {
 		return &corev1.PodOS{Name: corev1.Windows}
@@ -113,7 +113,7 @@ func (t *podTransform) conditions(pod *corev1.Pod) (kept []corev1.PodCondition) 
 				kept = append(kept, t.condition(condition, ""))
 			}
 		case v1alpha1.UpgradableCondition:
-			// The message maps SidecarSets to whether the pod is upgradable.
+			// The message states for each SidecarSet whether the pod is upgradable.
 			kept = append(kept, t.condition(condition, condition.Message))
 		case corev1.PodResizePending, corev1.PodResizeInProgress:
 			resize := t.condition(condition, "")

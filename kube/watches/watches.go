@@ -84,7 +84,7 @@ func (w *Watches) Current(objects ...client.Object) error {
 	return nil
 }
 
-// StaleError reports a watch that is down.
+// StaleError is the error about a cache whose watch is down.
 type StaleError struct {
 	Kind string
 	Down time.Duration
@@ -122,7 +122,8 @@ func worst(watches []*monitoredListWatch) (longest time.Duration, cause error) {
 	return longest, cause
 }
 
-// kind returns the name of a type in the scheme, or its Go name.
+// kind returns the kind of object in the scheme. If the scheme lacks the type, kind returns the name of the Go
+// type.
 func (w *Watches) kind(object runtime.Object) string {
 	kind, err := apiutil.GVKForObject(object, w.scheme)
 	if err != nil {

@@ -215,7 +215,8 @@ func TestAPermanentRejectionIsRetriedWithBackoff(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, error(forbidden), <-ask(t.Context()), "the next refusal is a new one")
 
-	// An accepted watch ends the rejection, because a watch that streams the initial list needs no list.
+	// An accepted watch ends the rejection, because an informer that streams the initial list sends no list
+	// request.
 	opened := s.open(watch.NewFake(), false)
 	defer opened.Stop()
 	s.clock.Step(rejectionGracePeriod)
