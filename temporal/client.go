@@ -26,7 +26,7 @@ import (
 type Options struct {
 	// Address is host:port of the frontend.
 	Address string
-	// Namespace must exist.
+	// Namespace is an existing Temporal namespace.
 	Namespace string
 	// Identity is the name of this process in histories and among pollers. If Identity is empty, the SDK uses
 	// a default.
@@ -45,14 +45,14 @@ type Options struct {
 	Metrics client.MetricsHandler
 	// Codec encrypts payloads. If Codec is nil, payloads are not encrypted.
 	Codec *codec.Codec
-	// HostsWorkflows is set in a process that runs workflows. In such a process, a payload that cannot be
-	// decoded fails the workflow task. See codec.Codec.WorkflowDataConverter.
+	// HostsWorkflows is set in a process that runs workflows. In this process, a payload that cannot be decoded
+	// fails the workflow task. See codec.Codec.WorkflowDataConverter.
 	HostsWorkflows bool
 	// Tracer creates the spans of the SDK. If Tracer is nil, the SDK creates no spans.
 	Tracer trace.Tracer
 }
 
-// SpanTracer returns the Tracer, or a tracer without spans.
+// SpanTracer returns Tracer. If Tracer is nil, SpanTracer returns a tracer that creates no spans.
 func (o Options) SpanTracer() trace.Tracer {
 	if o.Tracer == nil {
 		return noop.Tracer{}

@@ -20,17 +20,15 @@ func IsLate(err error) bool {
 	return late || errors.Is(err, context.DeadlineExceeded)
 }
 
-// IsNotFound reports whether a call failed because Temporal has no such workflow, or no open run of the
-// workflow.
+// IsNotFound reports whether a call failed because the workflow does not exist, or has no open run.
 func IsNotFound(err error) bool {
 	_, none := errors.AsType[*serviceerror.NotFound](err)
 	return none
 }
 
 // IsSilent reports whether a query with context ctx failed because no worker responds for the run. Temporal
-// rejects queries soon after the last poll of a worker, and after failed attempts of the workflow task.
-// Temporal cancels a query whose worker stops. IsSilent also returns true for a timeout and for an
-// unreachable server.
+// rejects a query if no worker has polled recently, and after failed attempts of the workflow task. Temporal
+// cancels a query whose worker stops. IsSilent also returns true for a timeout and for an unreachable server.
 func IsSilent(ctx context.Context, err error) bool {
 	_, unpolled := errors.AsType[*serviceerror.FailedPrecondition](err)
 	_, failing := errors.AsType[*serviceerror.WorkflowNotReady](err)
@@ -38,8 +36,8 @@ func IsSilent(ctx context.Context, err error) bool {
 	return unpolled || failing || stopped && ctx.Err() == nil || IsUnreachable(err)
 }
 
-// NoWorker returns the message about a task queue whose workers do not respond while Temporal responds. does
-// names the missing action of the workers, such as "polls".
+// NoWorker returns the message about a task queue whose workers do not respond although Temporal responds. does
+// is the action that no worker takes, such as "polls".
 func NoWorker(does, queue, address, namespace string) string {
 	return fmt.Sprintf("Temporal responds, but no worker %s task queue %s (Temporal at %s, namespace %s)", does, queue, address, namespace)
 }

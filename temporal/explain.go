@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// These are causes that Explain returns.
+// ExplainFleet compares these causes with the result of Explain.
 const (
 	unknownNamespace = "the namespace does not exist"
 	permissionDenied = "permission denied"
@@ -17,8 +17,8 @@ const (
 )
 
 // Explain returns the cause of a failed call to Temporal, and a remedy. The texts are the same for each attempt
-// and contain no secrets, so conditions can show the texts. cause and remedy are empty if err is nil, an
-// outage, or unknown.
+// and contain no secrets, so conditions can show the texts. cause and remedy are empty if err is nil or
+// unknown, or if err reports an outage.
 func Explain(err error) (cause, remedy string) {
 	if err == nil {
 		return "", ""

@@ -6,7 +6,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 )
 
-// These are the reasons that ExplainFleet returns.
+// ExplainFleet returns one of these reasons.
 const (
 	FleetFile           = "file"
 	FleetNamespace      = "namespace"

@@ -188,7 +188,7 @@ func (f *Flags) headers(inherited map[string]string) (map[string]string, error) 
 	return headers, nil
 }
 
-// tls returns the inherited configuration, overridden by the flags. If no flag of TLS is set, tls returns the
+// tls returns the inherited configuration, overridden by the flags. If no TLS flag is set, tls returns the
 // inherited configuration, which may be nil.
 func (f *Flags) tls(inherited *envconfig.ClientConfigTLS) *envconfig.ClientConfigTLS {
 	named := f.CertPath != "" || f.KeyPath != "" || f.CAPath != "" || f.ServerName != "" || f.DisableHostVerification != nil

@@ -68,7 +68,7 @@ func FleetRollouts(ctx context.Context, c client.Client) ([]protocol.FleetState,
 }
 
 // FleetRollout returns the rollout of a SidecarSet in the fleet. If no member has reported the SidecarSet,
-// IsNotFound returns true for the error.
+// IsNotFound(err) is true.
 func FleetRollout(ctx context.Context, c client.Client, set string) (protocol.FleetState, error) {
 	return readRollout(ctx, c, protocol.FleetWorkflowID(set))
 }

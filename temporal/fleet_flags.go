@@ -37,14 +37,14 @@ func (f *FleetFlags) Given() bool {
 	return f.connection.Address+f.connection.Namespace != "" || f.secured() || f.keys != codec.Options{}
 }
 
-// secured reports whether the flags set an API key or an option of TLS.
+// secured reports whether the flags set an API key or a TLS option.
 func (f *FleetFlags) secured() bool {
 	return f.connection.APIKeyFile != "" || f.connection.tls(nil) != nil
 }
 
-// Options returns the connection to the fleet. The options of the cluster replace empty flags. If the flags
-// set an API key or an option of TLS, the TLS, API key, headers and authority of the cluster do not apply.
-// Therefore, the fleet does not receive credentials of the cluster.
+// Options returns the options of the connection to the fleet. The options of the cluster replace empty flags.
+// If the flags set an API key or a TLS option, the TLS, API key, headers and authority of the cluster do not
+// apply. Therefore, the fleet does not receive credentials of the cluster.
 func (f *FleetFlags) Options(cluster Options) (Options, error) {
 	options, c := cluster, &f.connection
 	options.Address, options.Namespace = cmp.Or(c.Address, cluster.Address), cmp.Or(c.Namespace, cluster.Namespace)

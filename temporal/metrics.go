@@ -19,8 +19,8 @@ type sdkMetric struct {
 
 // sdkMetrics registers the exported metrics, and returns the metrics by their names in the SDK. In Prometheus,
 // counters have the suffix _total and timers have the suffix _seconds, as in the dashboards of Temporal. All
-// other tags of the SDK are dropped, because such a tag is constant in a process, or has an unlimited number of
-// values.
+// other tags of the SDK are dropped, because the values of these tags are constant in a process, or unlimited
+// in number.
 func sdkMetrics(registerer prometheus.Registerer) map[string]sdkMetric {
 	factory, all := promauto.With(registerer), map[string]sdkMetric{}
 	counter := func(name, help string, labels ...string) {

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// authority signs certificates.
+// authority is a certificate authority.
 type authority struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
@@ -58,8 +58,8 @@ func (a *authority) sign(t *testing.T, name string, valid time.Duration) (certif
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: encoded})
 }
 
-// serverConfig returns the configuration of a server, which requires client certificates of the authority
-// clients unless clients is nil.
+// serverConfig returns the configuration of a server. Unless clients is nil, the server requires client
+// certificates that the authority in clients has signed.
 func (a *authority) serverConfig(t *testing.T, name string, valid time.Duration, clients *authority) *tls.Config {
 	pair, err := tls.X509KeyPair(a.sign(t, name, valid))
 	require.NoError(t, err)
@@ -78,8 +78,8 @@ func newIdentityFiles(t *testing.T) identityFiles {
 	return identityFiles{filepath.Join(dir, "ca.crt"), filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")}
 }
 
-// write replaces the files. The CA file contains the certificate of server. The authority client signs the
-// certificate for name.
+// write replaces the files. The CA file contains the certificate of the authority in server. The authority in
+// client signs the certificate for name.
 func (f identityFiles) write(t *testing.T, server, client *authority, name string) {
 	cert, key := client.sign(t, name, time.Hour)
 	for path, data := range map[string][]byte{f.ca: server.pem, f.cert: cert, f.key: key} {

@@ -19,7 +19,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// completedPage is the number of the newest completed runs from which CompletedRun selects one.
+// completedPage is the number of completed runs, the newest first, from which CompletedRun selects a run.
 const completedPage = 50
 
 // RunReader contains the calls that read a run. A workflowservice.WorkflowServiceClient is a RunReader.
@@ -29,10 +29,10 @@ type RunReader interface {
 	QueryWorkflow(context.Context, *workflowservice.QueryWorkflowRequest, ...grpc.CallOption) (*workflowservice.QueryWorkflowResponse, error)
 }
 
-// CompletedRun returns a completed run whose query any worker of the task queue can answer, or nil.
-// CompletedRun selects the run with the shortest history, because a worker replays the history for each
-// query. CompletedRun skips runs that are pinned to a version, because the workers of this version may have
-// ended (SPEC §8.10.2).
+// CompletedRun returns a completed run that any worker of the task queue can replay for a query, or nil.
+// CompletedRun selects the run with the shortest history, because a worker replays the history for each query.
+// CompletedRun skips runs that are pinned to a version, because the workers of this version may have stopped
+// (SPEC §8.10.2).
 func CompletedRun(ctx context.Context, reader RunReader, namespace, taskQueue string) (*common.WorkflowExecution, error) {
 	answer, err := reader.ListWorkflowExecutions(ctx, &workflowservice.ListWorkflowExecutionsRequest{
 		Namespace: namespace, PageSize: completedPage,
@@ -58,8 +58,8 @@ func CompletedRun(ctx context.Context, reader RunReader, namespace, taskQueue st
 	return nil, nil
 }
 
-// RunResponds reports whether a worker answers a query of a run. An error, for example of a run that was
-// deleted, does not show whether workers respond.
+// RunResponds reports whether a worker answers a query of a run. If RunResponds returns an error, for example
+// about a deleted run, the state of the workers is unknown.
 func RunResponds(ctx context.Context, reader RunReader, namespace string, run *common.WorkflowExecution) (bool, error) {
 	_, err := reader.QueryWorkflow(ctx, &workflowservice.QueryWorkflowRequest{
 		Namespace: namespace, Execution: run, Query: &query.WorkflowQuery{QueryType: protocol.StatusQuery},

@@ -20,7 +20,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// The workers of the pinned run have ended. Therefore, only the run that is not pinned shows whether workers
+// The workers of the pinned run have stopped. Therefore, only the run that is not pinned shows whether workers
 // respond.
 func TestSpec8_10_ARunThatIsPinnedToAVersionIsNotQueried(t *testing.T) {
 	c := connect(t, &Flags{Address: startTemporal(t)})
@@ -65,7 +65,7 @@ func startVersion(t *testing.T, c client.Client, queue, build string, behavior w
 	}})
 	w.RegisterWorkflowWithOptions(func(workflow.Context) error { return nil }, workflow.RegisterOptions{Name: protocol.RolloutWorkflow})
 	require.NoError(t, w.Start())
-	retry(t, func(ctx context.Context) error { // until the server has the pollers
+	retry(t, func(ctx context.Context) error { // The server registers pollers with a delay.
 		_, err := c.WorkerDeploymentClient().GetHandle(name).SetCurrentVersion(ctx, client.WorkerDeploymentSetCurrentVersionOptions{BuildID: build})
 		return err
 	})

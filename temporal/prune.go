@@ -19,7 +19,7 @@ import (
 	"github.com/outrigger/outrigger/output"
 )
 
-// pruneReason is the reason of each terminated run.
+// pruneReason is the reason of each termination.
 const pruneReason = "outrigger temporal prune: its cluster is gone"
 
 // Prune terminates the open runs of a deleted cluster. Without workers, these runs would stay

@@ -18,7 +18,7 @@ type lastThrottling = atomic.Pointer[serviceerror.ResourceExhausted]
 type throttlingKey struct{}
 
 // NoteThrottling returns a context for a call, and a function that replaces the error of the call. The SDK
-// retries throttled calls until the deadline, and then returns only an exceeded deadline. If Temporal
+// retries throttled calls until the deadline, and then returns only a DeadlineExceeded error. If Temporal
 // throttled the last attempt, the function returns the ResourceExhausted error of Temporal instead.
 func NoteThrottling(ctx context.Context) (context.Context, func(error) error) {
 	last := &lastThrottling{}
@@ -36,7 +36,7 @@ func ofOneRun(cause enums.ResourceExhaustedCause) bool {
 }
 
 // noteThrottling is a gRPC interceptor, which records whether Temporal throttled the attempt. An attempt
-// without an answer does not change the record.
+// without a response does not change the record.
 func noteThrottling(ctx context.Context, method string, request, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
 	err := invoke(ctx, method, request, answer, conn, options...)
 	last, ok := ctx.Value(throttlingKey{}).(*lastThrottling)

@@ -23,7 +23,7 @@ const alertTimeout = time.Second
 // TLS contains the options of TLS connections. The files are read again at each handshake, so that new
 // connections use replaced files. Open connections stay open.
 type TLS struct {
-	// ServerName replaces the host of the address in the verification.
+	// ServerName replaces the host of the address in the verification of the certificate.
 	ServerName string
 	// DisableHostVerification accepts any certificate of the server.
 	DisableHostVerification bool
@@ -76,8 +76,8 @@ func (t *TLS) config() (*tls.Config, error) {
 		if err != nil {
 			return nil, err
 		}
-		// The client sends the certificate even if the server requests certificates of other CAs. Then the
-		// alert of the server names the fault of the certificate. Without a certificate, the alert would only
+		// The client sends the certificate even if the server requests certificates of other CAs. The alert of
+		// the server then describes the problem of the certificate. Without a certificate, the alert would only
 		// state that a certificate is missing.
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return certificate, nil }
 	}
@@ -139,7 +139,7 @@ func (c *transportCredentials) Clone() credentials.TransportCredentials {
 // completed the handshake. Therefore, gRPC may write to the connection before gRPC reads the alert.
 type alertConn struct {
 	net.Conn
-	// read is set once the server has sent data. Afterwards, Write must not take data from the reader of gRPC.
+	// read is set once the server has sent data. Afterwards, Write must not consume data that gRPC reads.
 	read atomic.Bool
 }
 
@@ -158,7 +158,8 @@ func (c *alertConn) Write(data []byte) (int, error) {
 	if err == nil || c.read.Load() {
 		return n, err
 	}
-	// The connection contains no other data. The reader of gRPC fails with the same error.
+	// The server has sent no data, so this Read does not consume data that gRPC needs. After an alert, later
+	// reads by gRPC return the same error.
 	_ = c.SetReadDeadline(time.Now().Add(alertTimeout))
 	var alert *net.OpError
 	if _, reason := c.Read(make([]byte, 1)); errors.As(reason, &alert) && alert.Op == "remote error" {

@@ -86,7 +86,7 @@ func (p *TLSProxy) serve(ctx context.Context, listener net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var connections sync.WaitGroup
 	defer connections.Wait()
-	defer cancel() // also after an error, so that the process ends
+	defer cancel() // forward returns when the context ends, so Wait returns after any error
 	limited := netutil.LimitListener(listener, maxProxied)
 	defer func() { _ = limited.Close() }() // the next serve listens on the same address
 	context.AfterFunc(ctx, func() { _ = limited.Close() })

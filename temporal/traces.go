@@ -30,8 +30,8 @@ func newTracingInterceptor(tracer trace.Tracer) (interceptor.Interceptor, error)
 	return traces, nil
 }
 
-// startSpan starts a span that records the failure of an operation, but not the error. The error may contain
-// credentials that a server quotes.
+// startSpan starts a span that records whether an operation failed, but not the error, because a server may
+// quote credentials in the error.
 func startSpan(ctx context.Context, tracer trace.Tracer, name string, options ...trace.SpanStartOption) trace.Span {
 	_, span := tracer.Start(ctx, name, options...)
 	return spanWithoutErrors{span}

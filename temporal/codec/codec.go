@@ -22,12 +22,12 @@ const (
 const (
 	// readInterval is the age at which keys are read again.
 	readInterval = 10 * time.Second
-	// minReadInterval limits the reads that payloads with unknown keys cause.
+	// minReadInterval is the age at which a payload with an unknown key id causes another read of the keys.
 	minReadInterval = time.Second
 )
 
-// Codec encrypts payloads with AES-256-GCM and one of several keys, and decrypts payloads of all these keys.
-// Codec implements converter.PayloadCodec.
+// Codec encrypts payloads with AES-256-GCM and one key, and decrypts payloads with any of several keys. Codec
+// implements converter.PayloadCodec.
 type Codec struct {
 	// Log receives a message when the key for encryption changes, and when the keys cannot be read again. Set
 	// Log before the first use of the Codec.
@@ -134,7 +134,8 @@ func (c *Codec) key(id string) (cipher.AEAD, error) {
 	return nil, fmt.Errorf("a payload is encrypted with key %.64q, which is not in %s (found: %s): add its file, no restart is needed", id, c.options.KeyDir, keys.ids())
 }
 
-// keysOf returns keys that were read at most maxAge ago, or the latest readable keys.
+// keysOf returns the keys, and reads the keys again if the last read is older than maxAge. If the read fails,
+// keysOf returns the previous keys.
 func (c *Codec) keysOf(maxAge time.Duration) *keyring {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,8 +159,8 @@ func (c *Codec) keysOf(maxAge time.Duration) *keyring {
 	return keys
 }
 
-// DataConverter returns a data converter for clients and activities. A payload that cannot be
-// decoded is an error. For a nil codec, DataConverter returns the default converter of the SDK.
+// DataConverter returns a data converter for clients and activities. For a payload that cannot be decoded, the
+// data converter returns an error. For a nil codec, DataConverter returns the default converter of the SDK.
 func (c *Codec) DataConverter() converter.DataConverter {
 	if c == nil {
 		return converter.GetDefaultDataConverter()
@@ -169,7 +170,7 @@ func (c *Codec) DataConverter() converter.DataConverter {
 
 // WorkflowDataConverter returns a data converter for workers and replayers. A payload that cannot be decoded
 // causes a panic. The panic fails the workflow task, and Temporal retries the task. If decoding returned an
-// error, the workflow would get the error as the result of a call. In addition, the SDK drops signals that
+// error, the workflow would receive the error as the result of a call. In addition, the SDK drops signals that
 // cannot be decoded.
 func (c *Codec) WorkflowDataConverter() converter.DataConverter {
 	if c == nil {

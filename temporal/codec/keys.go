@@ -19,7 +19,7 @@ import (
 // keySize is the key size of AES-256, in bytes.
 const keySize = 32
 
-// These environment variables set the options. The variables exist only in Outrigger.
+// These environment variables replace empty options. The temporal CLI does not read these variables.
 const (
 	keyDirVariable    = "TEMPORAL_PAYLOAD_KEY_DIR"
 	keyIDVariable     = "TEMPORAL_PAYLOAD_KEY_ID"
