@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Confirm writes a question to out, and reports whether the next line of in is "yes". An empty input is not an
-// error.
+// Confirm writes a question to out, and reports whether the next line of in is "yes". If in is empty, Confirm
+// returns false and no error.
 func Confirm(in io.Reader, out io.Writer, question string) (bool, error) {
 	_, _ = fmt.Fprint(out, question+" (yes or no) ")
 	answer, err := bufio.NewReader(in).ReadString('\n')

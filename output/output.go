@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// These are the formats of the flag.
+// Flag.Format has one of these values.
 const (
 	Text = ""
 	Wide = "wide"

@@ -20,7 +20,7 @@ type need struct{ group, resource string }
 type guard func(next http.Handler, needs ...need) http.Handler
 
 // localOnly rejects requests whose host is not localhost or a loopback address. Otherwise, a foreign web page
-// whose name resolves to 127.0.0.1 could read the pages in the browser of a user (DNS rebinding).
+// whose host name resolves to 127.0.0.1 could read the pages in the browser of a user (DNS rebinding).
 func localOnly(next http.Handler, _ ...need) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host
@@ -36,7 +36,7 @@ func localOnly(next http.Handler, _ ...need) http.Handler {
 	})
 }
 
-// access asks the API server for the identity and the permissions of a user.
+// access reads the identity and the permissions of a user from the API server.
 type access struct{ live client.Client }
 
 // guard rejects requests without a valid bearer token, and requests of users without the permissions in needs.

@@ -39,7 +39,7 @@ type site struct {
 type page struct {
 	Title string
 	Now   time.Time
-	// Fleet is set if the site has a page about the fleet.
+	// Fleet is true if the site has a page about the fleet.
 	Fleet bool
 	Body  any
 }

@@ -113,7 +113,7 @@ func TestPagesOnlyAnswerReads(t *testing.T) {
 	assert.NotContains(t, policy, "unsafe")
 }
 
-// The name of a foreign site may resolve to 127.0.0.1 in the browser of a user.
+// The host name of a foreign site may resolve to 127.0.0.1 in the browser of a user.
 func TestLoopbackAnswersOnlyItsOwnNames(t *testing.T) {
 	handler := (&site{log: logr.Discard()}).handler(localOnly)
 	for host, code := range map[string]int{

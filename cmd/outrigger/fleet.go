@@ -55,7 +55,8 @@ type fleetCommand struct {
 	// end contains the flags of freeze for the end of the freeze. until is the resulting time.
 	end   cli.FreezeEnd
 	until *time.Time
-	// watch and timeout are flags of status. content is a flag of status and of the commands of request.
+	// watch and timeout are flags of status. content is a flag of status, and of the subcommands that request
+	// returns.
 	watch   bool
 	content string
 	timeout time.Duration
@@ -124,7 +125,8 @@ func (f *fleetCommand) sub(use, short string, args cobra.PositionalArgs, do func
 	}}
 }
 
-// request returns the command that sends the update of the same name to a rollout.
+// request returns the subcommand that sends an update to a rollout. The subcommand and the update have the same
+// name.
 func (f *fleetCommand) request(update, short string) *cobra.Command {
 	cmd := f.sub(update+" NAME", short, cobra.ExactArgs(1), func(ctx context.Context, c client.Client, args []string, out io.Writer) error {
 		by := protocol.Approval{By: os.Getenv("USER"), Reason: f.by.Reason}

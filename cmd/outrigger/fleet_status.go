@@ -92,7 +92,7 @@ func (f *fleetCommand) print(out io.Writer, states []protocol.FleetState) error 
 	return nil
 }
 
-// printState prints a rollout with one line for each cluster, the worst first.
+// printState prints a rollout with one line for each cluster. Failed clusters come first.
 func printState(out io.Writer, s *protocol.FleetState) error {
 	if s.Phase == "" {
 		_, err := fmt.Fprintf(out, "%s: %s\n", s.Set, view.OneLine(s.Message))
@@ -115,7 +115,8 @@ func timeOf(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// rolloutError is an error that Temporal did not cause, with the exit code of the command.
+// rolloutError is an error of a fleet command that is not about the connection to Temporal. code is the exit
+// code of the command.
 type rolloutError struct {
 	message string
 	code    int
@@ -219,7 +220,7 @@ func (w *fleetWatch) lines(out io.Writer, lines ...string) error {
 	return nil
 }
 
-// ending returns the error of a rollout that has ended, or nil if the content is through all stages.
+// ending returns the error of a rollout that has ended, or nil if the content has passed all stages.
 func ending(s *protocol.FleetState, content string, phase protocol.FleetPhase) error {
 	switch {
 	case phase == protocol.FleetThrough:

@@ -251,7 +251,8 @@ func TestTheEndOfAFreezeOfTheFleetIsAFutureTime(t *testing.T) {
 	}
 }
 
-// The second document would be lost without a message, and its SidecarSets would roll out without stages.
+// Without this error, the second FleetPolicy would be ignored, and its SidecarSets would roll out without
+// stages.
 func TestSpec12_1_AFileWithSeveralFleetPoliciesIsRejected(t *testing.T) {
 	document := "apiVersion: outrigger.io/v1alpha1\nkind: FleetPolicy\nmetadata: {name: edge}\nspec: {sidecarSets: {matchNames: [edge-*]}, stages: [{name: all}]}\n"
 	f := &fleetCommand{file: "-"}

@@ -2,7 +2,7 @@ package main
 
 import "github.com/go-logr/logr"
 
-// logFilter changes the level of messages of controller-runtime that need no attention.
+// logFilter lowers the severity of messages of controller-runtime that need no user action.
 type logFilter struct {
 	logr.LogSink
 	// demotion is added to the level of messages.
@@ -17,8 +17,8 @@ func (f logFilter) Info(level int, message string, pairs ...any) {
 	f.LogSink.Info(level+f.demotion, message, pairs...)
 }
 
-// WithName demotes messages about failed readiness probes to level debug. The kubelet receives the result of
-// each probe, and every probe fails until the process is ready.
+// WithName demotes messages about failed readiness probes to level debug, because every probe fails until the
+// process is ready, and the kubelet reports failed probes.
 func (f logFilter) WithName(name string) logr.LogSink {
 	f.LogSink = f.LogSink.WithName(name)
 	if name == "healthz" {

@@ -22,7 +22,7 @@ import (
 	"github.com/outrigger/outrigger/subcommand"
 )
 
-// podPage is the page size of lists of pods. The pages limit the memory in large clusters.
+// podPage is the page size of lists of pods. Pagination limits the memory use in large clusters.
 const podPage = 500
 
 func newMigrate(shared *flags) *cobra.Command {
@@ -52,7 +52,7 @@ func newMigrateCheck(shared *flags) *cobra.Command {
 			if o.Structured() {
 				err = o.Write(cmd.OutOrStdout(), report)
 			} else {
-				// Names and reasons of objects must not forge lines of the report.
+				// Line breaks in names and reasons must not add lines to the report.
 				for i := range report.Findings {
 					report.Findings[i].Message = view.OneLine(report.Findings[i].Message)
 				}
@@ -93,7 +93,7 @@ func checkCluster(ctx context.Context, options kube.Options) (*switchover.Report
 	}
 }
 
-// readFacts reads everything except pods.
+// readFacts reads all objects of the check, except pods.
 func readFacts(ctx context.Context, reader client.Reader, system string) (facts switchover.Facts, err error) {
 	sets, namespaces := &v1alpha1.SidecarSetList{}, &corev1.NamespaceList{}
 	mutating, validating := &admissionregistrationv1.MutatingWebhookConfigurationList{}, &admissionregistrationv1.ValidatingWebhookConfigurationList{}

@@ -47,7 +47,7 @@ func TestCommandsWithoutTemporal(t *testing.T) {
 	require.EqualError(t, err, `--versioning-behavior "pin": use auto-upgrade or pinned`)
 }
 
-// The error of a wrong flag or file does not name Temporal.
+// An error about an invalid flag or file does not mention Temporal.
 func TestFleetCommandsNameWrongFlagsAndFiles(t *testing.T) {
 	unreachable := "--temporal-address=127.0.0.1:1"
 	_, err := runCommand(t, "fleet", "freeze", unreachable, "--reason=incident", "--until=tomorrow")

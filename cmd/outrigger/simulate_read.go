@@ -38,7 +38,8 @@ const defaultPrecedence = 1000
 // defaultDomains is the default of maxUnavailableDomains in the definition of RolloutPolicies.
 const defaultDomains = 1
 
-// readPolicy reads a RolloutPolicy from a file, or from in if file is "-". An unknown field is an error.
+// readPolicy reads a RolloutPolicy from a file, or from in if file is "-". For an unknown field, readPolicy
+// returns an error.
 func readPolicy(file string, in io.Reader) (*outriggerv1.RolloutPolicy, error) {
 	var data []byte
 	var err error
@@ -86,8 +87,8 @@ func parsePolicy(data []byte) (*outriggerv1.RolloutPolicy, error) {
 	return policy, nil
 }
 
-// onlyDocument returns the only document of data that is not empty, or nil. Several such documents are an
-// error.
+// onlyDocument returns the document of data that is not empty, or nil if all documents are empty. If several
+// documents are not empty, onlyDocument returns an error.
 func onlyDocument(data []byte) (document []byte, err error) {
 	for documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data))); ; {
 		next, err := documents.Read()
@@ -105,7 +106,7 @@ func onlyDocument(data []byte) (document []byte, err error) {
 	}
 }
 
-// onlyComments reports whether a document has no content.
+// onlyComments reports whether a document contains only comments, separators and empty lines.
 func onlyComments(document []byte) bool {
 	for line := range bytes.Lines(document) {
 		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' && !bytes.Equal(line, []byte("---")) {

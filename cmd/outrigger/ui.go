@@ -26,7 +26,7 @@ func newUI(shared *flags) *cobra.Command {
 			if o.Options, err = shared.options(args); err != nil {
 				return err
 			}
-			// By default, the UI runs on the machine of a user, where nothing reads metrics or probes.
+			// By default, the UI runs on the machine of a user, where no client reads metrics or probes.
 			if !cmd.Flags().Changed("metrics-bind-address") {
 				o.MetricsAddress = "0"
 			}

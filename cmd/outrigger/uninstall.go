@@ -48,7 +48,7 @@ func newUninstall(shared *flags) *cobra.Command {
 	return cmd
 }
 
-// confirmUninstall asks for confirmation. Every answer except yes is an error.
+// confirmUninstall asks for confirmation, and returns an error unless the answer is yes.
 func confirmUninstall(in io.Reader, out io.Writer, server, namespace string) error {
 	agreed, err := output.Confirm(in, out, fmt.Sprintf("Remove Outrigger from the cluster at %s, namespace %s?", server, namespace))
 	if err == nil && !agreed {
