@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// aSidecarSet names the first argument of a command about one SidecarSet in error messages.
+// aSidecarSet is the name, in error messages, of the first argument of a command about one SidecarSet.
 const aSidecarSet = "a SidecarSet"
 
 // takes returns an argument check that accepts from len(required) to most arguments. required contains the

@@ -147,8 +147,8 @@ type unknownError struct{ cause string }
 
 func (e unknownError) Error() string { return e.cause }
 
-// failure explains err, which is the error of reading a part. If the user may not read the part, the state of
-// the part is unknown.
+// failure returns the error of a check that cannot read a part. If the user has no permission to read the part,
+// failure returns an unknownError.
 func (i *installation) failure(err error, action string) error {
 	if apierrors.IsForbidden(err) {
 		return unknownError{action + ": not allowed"}
@@ -235,9 +235,9 @@ func (i *installation) policies(ctx context.Context) (string, error) {
 	return fmt.Sprintf("RolloutPolicies are installed (%d)", len(all.Items)) + i.freezesWithoutEffect(ctx), nil
 }
 
-// freezesWithoutEffect names the RolloutFreezes that have ended or that select no SidecarSet. The API server
-// accepts such a RolloutFreeze, because a user may apply a manifest again after the end of the freeze. If the
-// RolloutFreezes cannot be read, freezesWithoutEffect returns an empty string.
+// freezesWithoutEffect returns notes about the RolloutFreezes that have ended or that select no SidecarSet. The
+// API server accepts these RolloutFreezes, because a user may apply a manifest again after the end of the
+// freeze. If the RolloutFreezes cannot be read, freezesWithoutEffect returns an empty string.
 func (i *installation) freezesWithoutEffect(ctx context.Context) (notes string) {
 	var all outriggerv1.RolloutFreezeList
 	if i.List(ctx, &all) != nil {
@@ -289,9 +289,9 @@ func (i *installation) temporalServer(ctx context.Context) (string, error) {
 	return r.endpoint() + " answers", nil
 }
 
-// unreachedTemporal explains that this command does not reach Temporal. If the operator reports no outage,
-// the address of this command may be wrong. late is set if the call timed out. In this case, the report of
-// the operator is not used, because the operator takes longer to report a Temporal that accepts connections
+// unreachedTemporal returns the error of a command that cannot connect to Temporal. If the operator reports no
+// outage, the address of this command may be wrong. late is set if the call timed out. In this case, the report
+// of the operator is not used, because the operator takes longer to report a Temporal that accepts connections
 // but does not respond.
 func (i *installation) unreachedTemporal(ctx context.Context, err error, late bool) error {
 	var fault view.Fault

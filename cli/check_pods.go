@@ -69,8 +69,8 @@ func localName(role string) string {
 	return role
 }
 
-// temporalNext returns the next command while Temporal does not respond. If the cluster has no Deployment of
-// the operator, temporalNext assumes that Temporal runs outside of the cluster, too.
+// temporalNext returns the command that a user runs next if Temporal does not respond. If the cluster has no
+// Deployment of the operator, temporalNext assumes that Temporal runs outside of the cluster, too.
 func (c *cluster) temporalNext(ctx context.Context) string {
 	const after = "rollouts continue by themselves once it responds; "
 	if deployments, err := c.deploymentsOf(ctx, "operator"); err == nil && len(deployments) == 0 {

@@ -199,7 +199,7 @@ func TestCheckWaitsForASignOfLifeOfTheOperator(t *testing.T) {
 	got = part(t, "operator", interceptor.Funcs{}, lease, observed)
 	assert.Equal(t, view.CheckFailed, got.State)
 	assert.Regexp(t, "^the operator does not respond, and status may be old: the operator has not renewed Lease kruise-system/outrigger-operator for .*: namespace kruise-system has no Deployment of the operator: ", got.Message)
-	// The operator may have ended immediately after a renewal of the Lease.
+	// The operator may have stopped immediately after a renewal of the Lease.
 	ended := lease.DeepCopy()
 	ended.Spec.RenewTime = &metav1.MicroTime{Time: noon}
 	assert.Equal(t, view.CheckFailed, part(t, "operator", interceptor.Funcs{}, ended, observed).State)

@@ -49,8 +49,8 @@ func (i *installation) webhook(ctx context.Context) (string, error) {
 	return "answers for pods of namespace " + namespace, nil
 }
 
-// called returns an error if the API server could admit the pod without an answer of the webhook. called sets
-// labels of pod with which the match condition of the webhook includes the pod.
+// called returns an error if the API server could admit the pod without a call of the webhook. called sets
+// labels of pod for which the match condition of the webhook is true.
 func (i *installation) called(ctx context.Context, installed *admissionregistrationv1.MutatingWebhook, pod *corev1.Pod) error {
 	switch {
 	case installed == nil:

@@ -21,7 +21,7 @@ import (
 const pollTime = 70 * time.Second
 
 // workers checks that workers poll for workflow tasks, for tasks of activities that select pods, and for tasks
-// of activities that patch pods. Temporal also lists the pollers of workers that ended recently, so workers
+// of activities that patch pods. Temporal also lists the pollers of workers that stopped recently, so workers
 // also queries a run.
 func (i *installation) workers(ctx context.Context) (string, error) {
 	queue, err := kube.TaskQueue(ctx, i, i.taskQueue)
@@ -91,7 +91,8 @@ const (
 )
 
 // ask queries up to two open runs of a task queue, and a completed run if there is no open run. ask queries two
-// runs, because a run in the cache of a worker that just ended may not respond although other workers run.
+// runs, because a run in the cache of a worker that stopped recently may not respond although other workers
+// run.
 func (r *runs) ask(ctx context.Context, queue string) (answer, error) {
 	open, err := r.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
 		Namespace: r.options.Namespace, PageSize: 2,
@@ -121,7 +122,7 @@ func (r *runs) ask(ctx context.Context, queue string) (answer, error) {
 	return r.query(ctx, completed)
 }
 
-// query queries a run. If the run has been removed meanwhile, query returns noRuns.
+// query queries a run. If the run was deleted in the meantime, query returns noRuns.
 func (r *runs) query(ctx context.Context, run *common.WorkflowExecution) (answer, error) {
 	short, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()

@@ -39,7 +39,7 @@ const (
 // cluster contains the clients and the settings with which commands access the cluster.
 type cluster struct {
 	client.Reader
-	// live writes, and reads from the API server instead of the cache of a watch.
+	// live is the client for writes, and for reads that must not use the cache of a watch.
 	live            client.Client
 	config          *rest.Config
 	systemNamespace string
@@ -197,8 +197,8 @@ func (c *cluster) input(ctx context.Context, set *v1alpha1.SidecarSet, namespace
 	return in, nil
 }
 
-// listPods lists pods in pages. A page of zero lists all pods at once, because a cache does not accept continue
-// tokens.
+// listPods lists pods in pages. If page is 0, listPods lists all pods at once, because a cache does not accept
+// continue tokens.
 func listPods(ctx context.Context, reader client.Reader, page int64, options ...client.ListOption) ([]*corev1.Pod, error) {
 	var pods []*corev1.Pod
 	for next := ""; ; {
@@ -339,8 +339,8 @@ func explain(err error, action string) error {
 	return fmt.Errorf("%s: %w", action, failed.Err)
 }
 
-// answered reports whether an API server returned the error. Such an error may quote a connection error between
-// the API server and a webhook.
+// answered reports whether an API server returned the error. The error of an API server may quote a connection
+// error between the API server and a webhook.
 func answered(err error) bool {
 	_, ok := errors.AsType[*apierrors.StatusError](err)
 	return ok

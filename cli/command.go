@@ -31,7 +31,7 @@ type shared struct {
 	keys            codec.Options
 	systemNamespace string
 	now             func() time.Time
-	// cluster returns the cluster that the flags name.
+	// cluster returns the cluster that the flags select.
 	cluster func() (*cluster, error)
 }
 

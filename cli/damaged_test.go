@@ -74,8 +74,8 @@ func TestADamagedSidecarSetDoesNotPreventTheExplanationOfOthers(t *testing.T) {
 	}
 }
 
-// Commands about a valid SidecarSet work although other SidecarSets are damaged. The errors about damaged
-// SidecarSets name the field.
+// Commands about a valid SidecarSet succeed although other SidecarSets are invalid. The error about an invalid
+// SidecarSet names the field.
 func TestCommandsWorkBesideDamagedSidecarSets(t *testing.T) {
 	s, stored := damagedCluster(t)
 	for _, set := range []string{"a-namespaces", "a-unreadable", "fine"} {

@@ -37,8 +37,8 @@ type lease struct {
 	silence time.Duration
 }
 
-// fault returns the part of the installation that does not respond, according to the Lease of the operator.
-// If the Lease does not exist or cannot be read, fault returns no fault.
+// fault returns the part of the installation that does not respond, according to the Lease of the operator. If
+// the Lease does not exist or cannot be read, fault returns an empty Fault.
 func (c *cluster) fault(ctx context.Context, now time.Time) view.Fault {
 	read, err := c.operatorLease(ctx, now, lateRenewal, lateRenewal)
 	if err != nil {
@@ -77,7 +77,7 @@ func (c *cluster) webhookFault(ctx context.Context, fault view.Fault, sets ...v1
 	return view.Fault{}
 }
 
-// correct corrects fault with the answers of runs, because the answers are newer than the Lease
+// correct replaces fault if the answers of runs contradict fault, because the answers are newer than the Lease
 // (SPEC 8.10.5).
 func (c *cluster) correct(ctx context.Context, fault view.Fault, runs ...view.RunInput) view.Fault {
 	answered := slices.ContainsFunc(runs, func(run view.RunInput) bool { return run.Status != nil })
@@ -99,8 +99,8 @@ func (c *cluster) operatorFault(ctx context.Context, silence time.Duration) view
 }
 
 // operatorLease reads the Lease of the operator. Because the clocks of the cluster and of this machine may
-// differ, operatorLease observes a Lease that looks older than trusted. If the Lease is not renewed within
-// patience, silence is set.
+// differ, operatorLease observes a Lease whose renewal time differs from now by trusted or more. If the Lease
+// is not renewed within patience, silence is set.
 func (c *cluster) operatorLease(ctx context.Context, now time.Time, trusted, patience time.Duration) (lease, error) {
 	read := func() (*coordinationv1.Lease, error) {
 		found := &coordinationv1.Lease{}
@@ -138,9 +138,9 @@ func (c *cluster) reportOfTemporal(ctx context.Context) (fault view.Fault, known
 	}
 }
 
-// observe calls read every interval until read is done or returns an error, and returns the error. After
-// limit, observe does not call read again. A read that is in progress at the limit is not cancelled, so that
-// the result of the read counts.
+// observe calls read every interval until read is done or returns an error, and returns the error. After limit,
+// observe does not call read again. A read that is in progress at the limit is not cancelled, and observe uses
+// the result of this read.
 func observe(limit, interval time.Duration, read func() (done bool, err error)) error {
 	for end := time.Now().Add(limit); ; time.Sleep(interval) {
 		if done, err := read(); done || err != nil || !time.Now().Before(end) {

@@ -7,7 +7,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// newGet returns the command get, which runs list or status, because users of kubectl expect the name get.
+// newGet returns the command get, which runs list or status, because users of kubectl expect a command with the
+// name get.
 func newGet(s *shared) *cobra.Command {
 	list, status := newList(s), s.checksTemporalFlags(newStatus(s))
 	cmd := &cobra.Command{
@@ -46,7 +47,7 @@ func newGet(s *shared) *cobra.Command {
 	return cmd
 }
 
-// noSuchFlag returns the error about a flag that only the other form of get has.
+// noSuchFlag returns the error about a flag that list or status lacks. listed is true if get runs list.
 func noSuchFlag(flag string, listed bool) error {
 	if listed {
 		return fmt.Errorf("get without NAME is list, which has no flag --%s: name a SidecarSet, or leave out the flag", flag)

@@ -12,7 +12,7 @@ import (
 	"github.com/outrigger/outrigger/temporal"
 )
 
-// Models reads the models that the commands list and status print, for programs with another output.
+// Models reads the models that the commands list and status print, so that the UI can show the same data.
 type Models struct {
 	cluster    *cluster
 	runs       *runs
@@ -55,8 +55,8 @@ func (m *Models) List(ctx context.Context, now time.Time) (view.Summaries, error
 }
 
 // Status returns the rollout of a SidecarSet, and the URL of the newest run in the Temporal UI. The URL is
-// empty if no UI is known. If Temporal does not respond, the rollout contains the reason why the run is
-// unknown.
+// empty if neither Sources nor the status contains a URL. If Temporal does not respond, the rollout contains
+// the reason why the run is unknown.
 func (m *Models) Status(ctx context.Context, name string, now time.Time) (*view.Rollout, string, error) {
 	set, err := m.cluster.set(ctx, name)
 	if err != nil {

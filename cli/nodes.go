@@ -101,7 +101,7 @@ func (c *cluster) lostNodes(ctx context.Context, all []v1alpha1.SidecarSet, now 
 }
 
 // podsOfLostNodes lists the pods that run on a node that is not ready or does not exist. A field selector
-// excludes the other pods, because there may be many.
+// excludes the other pods, because a cluster may have many pods.
 func (c *cluster) podsOfLostNodes(ctx context.Context) ([]*corev1.Pod, error) {
 	nodes, all, err := c.listNodes(ctx)
 	if err != nil || !all {

@@ -36,7 +36,7 @@ func newOpen(s *shared) *cobra.Command {
 				return err
 			}
 			browser.Stdout, browser.Stderr = s.ErrOut, s.ErrOut
-			// Without a browser, the printed URL is enough.
+			// The error is ignored, because the URL is also printed.
 			_ = browser.OpenURL(address)
 			return nil
 		},

@@ -224,7 +224,7 @@ func (r *runs) explainUpdate(of *v1alpha1.SidecarSet, update string, err error) 
 var errNoOpenRun = errors.New("no open run")
 
 // noOpenRun returns the error of an update of a SidecarSet without an open run. If the status shows an
-// unfinished rollout, the error first says that the operator may use another Temporal.
+// unfinished rollout, the error first states that the operator may use another Temporal.
 func (r *runs) noOpenRun(set *v1alpha1.SidecarSet, next string) error {
 	text := fmt.Sprintf("no run is open, because no pod is left to upgrade; %s; if the operator uses another Temporal than %s, %s", next, strings.TrimPrefix(r.endpoint(), "Temporal at "), otherTemporal)
 	if view.Unfinished(set) {

@@ -220,8 +220,8 @@ func convertSet(object map[string]any) (*v1alpha1.SidecarSet, []string, error) {
 	return set, unknown, err
 }
 
-// pace returns the pace of the newest completed run that upgraded pods, among the newest runs. If there is no
-// such run, pace returns nil.
+// pace returns the pace of the newest completed run that upgraded pods. If none of the recent runs has upgraded
+// pods, pace returns nil.
 func (s *shared) pace(ctx context.Context, set *v1alpha1.SidecarSet) (*view.Pace, error) {
 	r, err := s.connect()
 	if err != nil {

@@ -78,8 +78,8 @@ func TestRestartRetriesEvictionsThatADisruptionBudgetRejects(t *testing.T) {
 	})
 }
 
-// A PodDisruptionBudget that rejects each eviction must not cause thousands of requests every two seconds, and must
-// not keep the last pod from its eviction.
+// A PodDisruptionBudget that rejects each eviction must not cause thousands of requests every two seconds, and
+// must not prevent the eviction of the last pod.
 func TestRestartReadsThePodsAgainAfterSomeRejections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var pods []client.Object

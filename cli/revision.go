@@ -42,7 +42,7 @@ func (v versions) recorded() error {
 		v.namespace, v.set.Name)
 }
 
-// find returns the revision with reference as number, name or custom version. find compares numbers first,
+// find returns the revision whose number, name or custom version is reference. find compares numbers first,
 // then names, then custom versions, because a custom version may be equal to a number or a name. find compares
 // former custom versions last. If several revisions match, find returns an error.
 func (v versions) find(reference string) (*appsv1.ControllerRevision, error) {
@@ -108,7 +108,7 @@ func labelsOf(sorted []*appsv1.ControllerRevision) string {
 }
 
 // contentOf returns the five fields of spec in a revision. Unset fields are nil. contentOf keeps fields of
-// containers that this program does not know.
+// containers that are not in the Go types of this program.
 func contentOf(r *appsv1.ControllerRevision) (map[string]any, error) {
 	var content struct {
 		Spec map[string]any `json:"spec"`

@@ -35,7 +35,7 @@ const (
 	needsKeys = "if the run is encrypted, name the keys with --temporal-payload-key-dir"
 )
 
-// errUnread is the error of an update that was sent, and that the run did not confirm.
+// errUnread is the error of an update that Temporal may have received, but that the run did not confirm.
 var errUnread = errors.New("not confirmed: " + protocol.NoAnswer)
 
 // errNotResponding is the error of a query that no worker answers although Temporal is available.
@@ -222,9 +222,9 @@ func (r *runs) rejected(ctx context.Context, set *v1alpha1.SidecarSet) ([]protoc
 	return rejected, err
 }
 
-// update sends pause as a signal, and then as an update with the same name, whose result the caller gets. The
-// signal comes first, because Temporal keeps the order of signals even if clients do not wait for the result
-// (SPEC §7.1).
+// update sends pause as a signal, and then as an update with the same name, and returns the result of the
+// update. The signal comes first, because Temporal keeps the order of signals even if clients do not wait for
+// the result (SPEC §7.1).
 func (r *runs) update(ctx context.Context, set *v1alpha1.SidecarSet, name string, pause protocol.Pause) (protocol.PauseResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, updateTimeout)
 	defer cancel()
@@ -242,7 +242,7 @@ func (r *runs) update(ctx context.Context, set *v1alpha1.SidecarSet, name string
 	return result, err
 }
 
-// await sends an update, and waits for the result of the update. If the run may have received the update, the
+// await sends an update, and waits for the result of the update. If the run may still receive the update, the
 // error is errUnread.
 func (r *runs) await(ctx context.Context, options sdk.UpdateWorkflowOptions, result any) error {
 	ctx, cause := temporal.NoteThrottling(ctx)

@@ -131,7 +131,7 @@ func (s *shared) showPause(ctx context.Context, set *v1alpha1.SidecarSet) {
 	}
 }
 
-// patchDoesNotApply reports whether an operation of a JSON patch failed. For such a failure, the API server
+// patchDoesNotApply reports whether an operation of a JSON patch failed. For this failure, the API server
 // returns only a general message. A rejection by validation or by a webhook contains the cause.
 func patchDoesNotApply(err error) bool {
 	var status apierrors.APIStatus
@@ -188,8 +188,8 @@ func setImages(set *v1alpha1.SidecarSet, images []string) ([]imageChange, error)
 	return changes, nil
 }
 
-// checkImage rejects frequent errors in an image that no node can pull. checkImage does not detect all
-// errors, because admission accepts every image.
+// checkImage returns an error for common mistakes in an image reference, because admission accepts every image
+// reference. checkImage does not detect all mistakes.
 func checkImage(image string) error {
 	if strings.ContainsFunc(image, unicode.IsSpace) {
 		return errors.New("the image contains whitespace, so no node can pull it: remove the whitespace; for several containers, give CONTAINER=IMAGE several times")
@@ -222,7 +222,7 @@ func checkImage(image string) error {
 }
 
 // imagePatch returns a patch that sets the images of changes. The patch fails if a container is at another
-// place of the spec. If reason is empty, the patch removes the reason of the previous content.
+// index of the list of containers. If reason is empty, the patch removes the reason of the previous content.
 func imagePatch(set *v1alpha1.SidecarSet, changes []imageChange, reason string) []jsonpatch.Operation {
 	var patch []jsonpatch.Operation
 	for _, change := range changes {

@@ -135,8 +135,8 @@ func TestSetImageAcceptsEachImageThatNodesPull(t *testing.T) {
 	}
 }
 
-// If containers are reordered between the read and the patch, the patch fails, so that no container gets the
-// image of another container.
+// If containers are reordered between the read and the patch, the patch fails, so that no container receives
+// the image of another container.
 func TestSetImageFailsIfTheContainersChangedPlaces(t *testing.T) {
 	swapped := false
 	s := newInterceptedCluster(t, interceptor.Funcs{

@@ -76,8 +76,8 @@ type reads struct {
 	now   time.Time
 }
 
-// reads reads the run and, at the same time, the Lease of the operator, because a run that does not respond
-// delays the result.
+// reads reads the run and the Lease of the operator concurrently, because the query of a run that does not
+// respond takes several seconds.
 func (c *cluster) reads(ctx context.Context, set *v1alpha1.SidecarSet, readRun func(context.Context, *v1alpha1.SidecarSet) view.RunInput, now time.Time) reads {
 	also := reads{nodes: c.nodes(ctx, now), now: now}
 	var asked sync.WaitGroup

@@ -75,7 +75,7 @@ func (s *shared) undo(ctx context.Context, c *cluster, name, reference, dryRun s
 	if err != nil {
 		return nil, err
 	}
-	set := &unstructured.Unstructured{} // set keeps fields that this program does not know.
+	set := &unstructured.Unstructured{} // set keeps fields that are not in the Go types of this program.
 	set.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(revision.OwnerKind))
 	if err := c.live.Get(ctx, client.ObjectKeyFromObject(v.set), set); err != nil {
 		return nil, explain(err, "get SidecarSet "+v.set.Name)
@@ -100,7 +100,7 @@ func (s *shared) undo(ctx context.Context, c *cluster, name, reference, dryRun s
 }
 
 // nextOfRollout returns the next command after a change of a SidecarSet. If the rollout is paused or frozen,
-// nextOfRollout returns the pauses and the freeze instead.
+// nextOfRollout returns lines about the pauses and the freeze instead.
 func nextOfRollout(set *v1alpha1.SidecarSet) []string {
 	var paused []string
 	if set.Spec.UpdateStrategy.Paused {
@@ -215,7 +215,8 @@ func customVersionOf(found *appsv1.ControllerRevision, reference string) string 
 }
 
 // patch writes the changes from before to set. If the generation, the labels or the annotations of the
-// SidecarSet have changed since read, patch returns an error. A change of only the status is no conflict.
+// SidecarSet have changed since read, patch returns an error. If only the status has changed, patch retries the
+// write.
 func (c *cluster) patch(ctx context.Context, read *v1alpha1.SidecarSet, before, set *unstructured.Unstructured, dryRun string) error {
 	options := []client.PatchOption{client.FieldOwner(name)}
 	switch dryRun {

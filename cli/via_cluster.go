@@ -33,8 +33,8 @@ func addViaCluster(cmd *cobra.Command, via *bool) {
 	cmd.Flags().BoolVar(via, "via-cluster", false, "create a RolloutAction, which the operator carries out, and do not connect to Temporal")
 }
 
-// viaCluster returns the remedy for a command that does not reach Temporal: the operator may reach Temporal,
-// and carries out the command.
+// viaCluster returns the remedy for a command that cannot connect to Temporal. With --via-cluster, the operator
+// carries out the command with its own connection to Temporal.
 func viaCluster(command string) string {
 	return "through the operator: kubectl sidecarset " + command + " --via-cluster"
 }
@@ -71,8 +71,8 @@ func (s *shared) act(ctx context.Context, c *cluster, name string, spec outrigge
 	return stepAnswer{Name: set.Name, StepResult: protocol.StepResult{Message: a.Status.Message}, next: next}, nil
 }
 
-// endsPause reports whether an action with verb ends the pause that status shows. A promotion ends a pause only
-// if a gate of the step caused the pause.
+// endsPause reports whether an action with verb ends the pause in the status of set. A promotion ends a pause
+// only if a gate of the step caused the pause.
 func endsPause(verb outriggerv1.RolloutVerb, set *v1alpha1.SidecarSet) bool {
 	if verb != outriggerv1.VerbPromote {
 		return verb == outriggerv1.VerbResume || verb == outriggerv1.VerbAbort
@@ -105,12 +105,12 @@ func (c *cluster) awaitAction(ctx context.Context, a *outriggerv1.RolloutAction)
 	return nil
 }
 
-// withdraw deletes the RolloutAction a, and returns an error. If a ended meanwhile, withdraw returns nil.
+// withdraw deletes the RolloutAction a, and returns an error. If a ended in the meantime, withdraw returns nil.
 func (c *cluster) withdraw(ctx context.Context, a *outriggerv1.RolloutAction, cause error) error {
 	for {
 		err := c.live.Delete(ctx, a, client.Preconditions{UID: &a.UID, ResourceVersion: &a.ResourceVersion})
 		switch {
-		case apierrors.IsConflict(err): // The operator wrote the status meanwhile.
+		case apierrors.IsConflict(err): // The operator has written the status since the last read.
 			if err := c.live.Get(ctx, client.ObjectKeyFromObject(a), a); err != nil {
 				return explain(err, "get RolloutAction "+a.Name)
 			}

@@ -39,7 +39,7 @@ const (
 )
 
 var (
-	// errInterrupted is the error of a watch that the user ended.
+	// errInterrupted is the error of a watch that the user interrupted.
 	errInterrupted = errors.New("interrupted; the rollout continues")
 	// errScopeChanged is the error of a watch if the SidecarSet selects other pods than at the start of the
 	// watch.
@@ -156,7 +156,7 @@ func (c *cluster) followScope(ctx context.Context, from *v1alpha1.SidecarSet, re
 		case <-ctx.Done():
 			return watchError(ctx, from, ctx.Err())
 		case <-changed:
-			time.Sleep(showInterval) // Changes that follow each other quickly are shown together.
+			time.Sleep(showInterval) // Changes within showInterval are shown together.
 		case <-next:
 		}
 	}
@@ -179,7 +179,7 @@ func (e degradedError) Error() string {
 	return fmt.Sprintf("SidecarSet %s is degraded: %s: %s", e.set, e.reason, e.message)
 }
 
-// ExitCode returns the exit code of a command with this error.
+// ExitCode returns the exit code of a command that failed with err.
 func ExitCode(err error) int {
 	if _, degraded := errors.AsType[degradedError](err); degraded {
 		return 2

@@ -83,7 +83,7 @@ func workloadKinds() []string {
 		"job", "jobs", "cronjob", "cronjobs", "cj", "node", "nodes"}
 }
 
-// noPod returns the error about a pod that does not exist in the namespace of -n.
+// noPod returns the error about a pod that does not exist in a namespace.
 func (c *cluster) noPod(ctx context.Context, namespace, name string) error {
 	if c.lacksNamespace(ctx, namespace) {
 		return fmt.Errorf("there is no pod %s: %w", name, noNamespace(namespace))
@@ -129,7 +129,7 @@ func (s *shared) whyPod(ctx context.Context, c *cluster, key client.ObjectKey) (
 	now := s.now()
 	in.Webhook, in.Nodes, in.Fault = s.webhook(ctx, c), c.nodes(ctx, now), c.webhookFault(ctx, c.fault(ctx, now), in.Sets...)
 	in.Revisions = func(set *v1alpha1.SidecarSet) []*appsv1.ControllerRevision {
-		found, _ := c.revisions(ctx, set) // Without revisions, the output says that the changed field is unknown.
+		found, _ := c.revisions(ctx, set) // Without revisions, the output states that the changed field is unknown.
 		return found
 	}
 	return view.NewPodWhy(in), nil

@@ -88,7 +88,7 @@ func TestOnlyADialOrATimeoutIsAnUnreachableAPIServer(t *testing.T) {
 	require.EqualError(t, explain(reset, "list SidecarSets"), "list SidecarSets: read: connection reset by peer")
 }
 
-// Each error is one line with cause and remedy. Commands do not wait for a server that does not exist.
+// Each error is one line with the cause and a remedy. Commands do not wait for a server that does not exist.
 func TestWrongAddressesNameCauseAndRemedy(t *testing.T) {
 	const (
 		contexts = " (name one with --context or --kubeconfig; kubectl config get-contexts lists the contexts)"

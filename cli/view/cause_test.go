@@ -12,7 +12,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// blocked sets an image of the app container that cannot be pulled.
+// blocked sets the image of the app container to an image that cannot be pulled.
 func blocked(p *corev1.Pod) {
 	p.Spec.Containers[0].Image = "nginx:bad"
 	p.Status.Conditions[0].Status = corev1.ConditionFalse

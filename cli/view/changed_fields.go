@@ -12,7 +12,7 @@ import (
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
-// ChangedFields returns the paths of the fields, except images, in which from and to differ. These
+// ChangedFields returns the paths of the fields, except images, that differ between from and to. The
 // differences prevent an upgrade in place (SPEC §2, hash without images).
 func ChangedFields(from, to *v1alpha1.SidecarSetSpec) []string {
 	found := changedFields("containers", from.Containers, to.Containers)

@@ -5,7 +5,7 @@ import "strings"
 // CheckState is the result of a check.
 type CheckState string
 
-// The results of a check.
+// CheckState has one of these values.
 const (
 	CheckOK     CheckState = "ok"
 	CheckFailed CheckState = "failed"
@@ -21,7 +21,7 @@ type Check struct {
 	Message string `json:"message"`
 }
 
-// Checks contains the checks of an installation. A check comes after the checks on which it depends.
+// Checks contains the checks of an installation. Each check follows the checks on which the check depends.
 type Checks []Check
 
 // Failed returns the names of the parts that failed.
@@ -42,7 +42,8 @@ func (all Checks) Text(s Style) string {
 	for i := range all {
 		rows = append(rows, []string{all[i].Part, string(all[i].State), strings.ReplaceAll(all[i].Message, "\n", " ")})
 	}
-	// The states are painted after the columns are aligned, because a table counts colour codes as characters.
+	// The states are coloured after the columns are aligned, because table counts colour codes as part of the
+	// width of a cell.
 	lines := strings.SplitAfter(table(rows), "\n")
 	from := strings.Index(lines[0], state)
 	tones := map[CheckState]Tone{CheckOK: Good, CheckFailed: Bad, CheckUnknown: Busy}

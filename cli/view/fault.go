@@ -21,7 +21,7 @@ type Fault struct {
 	Message string `json:"message"`
 }
 
-// These are the names of the parts of an installation.
+// The method part returns one of these names.
 const (
 	operatorPart = "Operator"
 	temporalPart = "Temporal"
@@ -29,7 +29,7 @@ const (
 	webhookPart  = "Webhook"
 )
 
-// part returns the name of the part of the installation, or an empty string without a fault.
+// part returns the name of the part that does not respond. For the zero Fault, part returns an empty string.
 func (f Fault) part() string {
 	switch f.Reason {
 	case "":
@@ -44,7 +44,8 @@ func (f Fault) part() string {
 	return operatorPart
 }
 
-// Line returns the line below a list, or an empty string without a fault.
+// Line returns the line about the fault that commands print below a list. For the zero Fault, Line returns an
+// empty string.
 func (f Fault) Line() string {
 	if f == (Fault{}) {
 		return ""

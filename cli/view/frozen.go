@@ -28,8 +28,8 @@ func (r *Rollout) frozen() {
 	}
 }
 
-// frozenBy returns the freeze of a frozen rollout, without the counts of the plan in the message. If the
-// rollout is not frozen, frozenBy returns an empty string.
+// frozenBy returns the description of the freeze in the message of a frozen rollout, without the counts of the
+// plan. If the rollout is not frozen, frozenBy returns an empty string.
 func (r *Rollout) frozenBy() string {
 	if r.Phase != protocol.PhaseFrozen {
 		return ""
@@ -37,7 +37,7 @@ func (r *Rollout) frozenBy() string {
 	return freezeIn(r.Message)
 }
 
-// freezeIn returns the freeze in the message of a frozen rollout.
+// freezeIn returns the description of the freeze in the message of a frozen rollout.
 func freezeIn(by string) string {
 	if counts := strings.LastIndex(by, " pods updated, "); counts >= 0 {
 		by = by[:max(strings.LastIndex(by[:counts], "; "), 0)]
@@ -70,8 +70,8 @@ func withUnfreeze(by string) string {
 	return "frozen " + by
 }
 
-// Frozen returns the freeze that the status shows, with the command that ends the freeze. If the status shows
-// no freeze, Frozen returns an empty string.
+// Frozen returns the description of the freeze in the status, with the command that ends the freeze. If the
+// status shows no freeze, Frozen returns an empty string.
 func Frozen(set *v1alpha1.SidecarSet) string {
 	c := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionProgressing)
 	if c == nil || !isFrozen(c.Reason) {

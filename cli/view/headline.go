@@ -19,7 +19,8 @@ const (
 	headlinePending = "Pending"
 	headlineNoPods  = "nothing to do: no pod matches"
 	notResponding   = "the run does not respond"
-	// unreachableHere replaces Progressing. The rollout may continue, because the worker may reach Temporal.
+	// unreachableHere replaces the headline Progressing if this command cannot connect to Temporal. The rollout
+	// continues if the worker is connected to Temporal.
 	unreachableHere = "Progressing (Temporal does not respond to this command)"
 )
 
@@ -142,8 +143,7 @@ func podsIn(message string) int {
 	return pods
 }
 
-// stalled returns the headline of a rollout that cannot end until a user changes something, as in the
-// condition Stalled.
+// stalled returns the headline of a rollout that cannot end without a user action, as in the condition Stalled.
 func stalled(reason string) string { return "Stalled (" + reason + ")" }
 
 func waits(reason string) string { return "Waiting (" + reason + ")" }
@@ -158,12 +158,13 @@ func isOutage(reason string) bool {
 	return false
 }
 
-// isFault reports whether a reason of Progressing means that the rollout stops until a user acts.
+// isFault reports whether a reason of Progressing means that the rollout cannot continue without a user action.
 func isFault(reason string) bool {
 	return reason == v1alpha1.ReasonRolloutFailing || reason == v1alpha1.ReasonRunUnreadable
 }
 
-// Unfinished reports whether the status of a SidecarSet shows pods that an open run upgrades or will upgrade.
+// Unfinished reports whether the status of a SidecarSet shows a rollout with an open run and with pods left to
+// upgrade.
 func Unfinished(set *v1alpha1.SidecarSet) bool {
 	c := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionProgressing)
 	if c == nil || set.Spec.UpdateStrategy.Paused || set.Status.UpdatedPods >= set.Status.MatchedPods {
@@ -222,9 +223,9 @@ func (r *Rollout) facts() facts {
 	return f
 }
 
-// answered reports whether a condition says that Temporal does not respond to the operator although the run
-// has answered the command. In this case, the condition is older than the answer, or the operator uses
-// another Temporal.
+// answered reports whether a condition states that Temporal does not respond to the operator although the run
+// has answered the command. In this case, the condition is older than the answer, or the operator uses another
+// Temporal.
 func (r *Rollout) answered(c *Condition) bool {
 	return r.Run != nil && c.Reason == v1alpha1.ReasonTemporalUnavailable
 }

@@ -15,16 +15,16 @@ import (
 // lateAfter is the duration of an upgrade in progress after which the pod needs attention.
 const lateAfter = 30 * time.Second
 
-// LatePod is a pod that holds a slot, and whose upgrade has been in progress for too long.
+// LatePod is a pod that uses a slot, and whose upgrade has been in progress for longer than lateAfter.
 type LatePod struct {
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
 	Since     time.Time `json:"since"`
 }
 
-// late reports whether the pod holds a slot and the upgrade of the pod has been in progress for longer than
-// lateAfter. A pod in phase PodMigrating is never late, because the pod serves requests, and a hot upgrade
-// may take long.
+// late reports whether the pod uses a slot and the upgrade of the pod has been in progress for longer than
+// lateAfter. A pod in phase PodMigrating is never late, because the pod serves requests, and a hot upgrade may
+// take a long time.
 func (p *Pod) late(now time.Time) bool {
 	return p.Since != nil && (p.Phase == PodUpgrading || p.Phase == PodWaiting) && now.Sub(*p.Since) > lateAfter
 }
@@ -115,8 +115,8 @@ func (r *Rollout) unreadyReasons(now time.Time) (found []string) {
 	return append(found, back)
 }
 
-// logsCommand returns the command that shows the log of the container that is not ready. If no such container
-// has a log, or if p is nil, logsCommand returns an empty string.
+// logsCommand returns the command that shows the log of a container that has started and is not ready. If the
+// pod has no such container, or if p is nil, logsCommand returns an empty string.
 func (p *Pod) logsCommand() string {
 	if p == nil || p.unreadyContainer == "" {
 		return ""

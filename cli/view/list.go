@@ -40,7 +40,7 @@ type Summary struct {
 	Message    string     `json:"message,omitempty"`
 	Degraded   string     `json:"degraded,omitempty"`
 	Missing    bool       `json:"missing,omitempty"`
-	// Injected is the reason why pods are not injected, or why new pods will not be injected.
+	// Injected is the reason why pods lack the sidecars, or why new pods are not injected.
 	Injected string `json:"injected,omitempty"`
 	// Attention lists the problems that require a user action.
 	Attention []string        `json:"attention,omitempty"`
@@ -249,9 +249,9 @@ func (s *Summary) urgentNote(now time.Time) string {
 	return s.lost
 }
 
-// otherNote returns the next command for a problem that is neither a pause nor a lost node. If there is no such
-// problem, if the line of a fault of the installation follows, or if the only problem is a generation that is
-// not observed, otherNote returns an empty string.
+// otherNote returns the next command for a problem that is neither a pause nor a lost node. If the SidecarSet
+// has no other problem, if a line about a fault of the installation follows, or if the only problem is a
+// generation that is not observed, otherNote returns an empty string.
 func (s *Summary) otherNote() string {
 	switch {
 	case slices.Contains(s.Attention, temporalNotResponding):
@@ -338,7 +338,7 @@ func Missing(in *Input) (BehindPods, error) {
 		return nil, err
 	}
 	pods, err := rollout.Uninjected(in.Set, in.Pods, match.NewWebhook(in.Webhook.Installed, in.SystemNamespace), in.NamespaceLabels)
-	// A pod that remains in a removed namespace does not hide other pods.
+	// A NotFound error is ignored, because Uninjected also returns the pods of the existing namespaces.
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, err
 	}

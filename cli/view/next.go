@@ -23,7 +23,7 @@ func PatchStrategy(set, field, value string) string {
 	return fmt.Sprintf(`kubectl patch sidecarset %s --type=merge -p '{"spec":{"updateStrategy":{"%s":%s}}}'`, set, field, value)
 }
 
-// resumeInjection returns the command after which new pods get the sidecars of a SidecarSet again.
+// resumeInjection returns the command that resumes the injection of a SidecarSet into new pods.
 func resumeInjection(set string) string {
 	return "kubectl patch sidecarset " + set + ` --type=merge -p '{"spec":{"injectionStrategy":{"paused":false}}}'`
 }

@@ -205,7 +205,7 @@ func TestTemporalThatDoesNotAnswerIsNamedAtOnce(t *testing.T) {
 
 func TestAPodDoesNotLookWrittenBeforeItsRun(t *testing.T) {
 	in := input(t)
-	// Pods record whole seconds.
+	// The annotation of a pod contains the time of the upgrade in whole seconds.
 	in.Pods = []*corev1.Pod{pod(t, "a", "agent:v2", written(t, 3*time.Second, ""))}
 	in.Run.Status = &protocol.RolloutStatus{Generation: 2, Phase: protocol.PhaseWaiting, Batches: 1, Upgraded: 1, Since: noon.Add(-2500 * time.Millisecond)}
 	shown := newRollout(t, in).Text(Style{Now: noon})

@@ -7,7 +7,7 @@ import (
 	"github.com/outrigger/outrigger/internal/match"
 )
 
-// noPods describes where a SidecarSet that matches no pod looks for pods.
+// noPods contains the commands with which a user finds out why a SidecarSet matches no pod.
 type noPods struct {
 	// missingNamespace is spec.namespace if this namespace does not exist.
 	missingNamespace string
@@ -48,7 +48,7 @@ func (w *noPods) next() []string {
 	return append(w.find, w.edit)
 }
 
-// reason returns the answer of the command why.
+// reason returns the reason that the command why shows.
 func (w *noPods) reason() string {
 	switch {
 	case w.missingNamespace != "":

@@ -29,7 +29,7 @@ const maxNotReadyNodes = 3
 
 // onNotReadyNodes returns lines about the nodes that are not ready and have pods of the SidecarSet, at most
 // maxNotReadyNodes lines. A node is omitted if the line of a pod names the node. The pods of a node that is not
-// ready may still count as ready, because Kubernetes marks these pods later.
+// ready may still be ready, because Kubernetes marks these pods as not ready later.
 func (r *Rollout) onNotReadyNodes(nodes Nodes) (found []string) {
 	if nodes.NotReady == nil {
 		return nil
@@ -162,8 +162,8 @@ func (n Nodes) lost(pods []*Pod) []*Pod {
 	return slices.DeleteFunc(pods, func(pod *Pod) bool { return pod.Node == "" || known.Has(pod.Node) || !n.missing(pod.Node) })
 }
 
-// addLostPods finds the pods that are ready in the API server although their nodes do not exist. These pods
-// do not count as ready.
+// addLostPods finds the pods that are ready in the API server although their nodes do not exist. addLostPods
+// marks these pods as not ready.
 func (r *Rollout) addLostPods(nodes Nodes) {
 	var ready []*Pod
 	for _, pod := range r.pods() {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The methods in this file are for the UI, which renders its own tables.
+// The templates of the UI call the methods in this file.
 
 // State returns the headline with the remaining bake time.
 func (s *Summary) State(now time.Time) string { return withTimeLeft(s.Headline, s.BakesUntil, now) }

@@ -45,7 +45,7 @@ type Pace struct {
 	Took time.Duration `json:"took"`
 }
 
-// Plan is the effect that the rollout of a version would have on the present pods.
+// Plan is the effect that the rollout of a version would have on the existing pods.
 type Plan struct {
 	Name     string          `json:"name"`
 	Rejected []string        `json:"refused,omitempty"`

@@ -16,7 +16,7 @@ import (
 // PodPhase is the phase of a pod in the rollout of a SidecarSet.
 type PodPhase string
 
-// Phases of a pod.
+// PodPhase has one of these values.
 const (
 	// PodUpdated means that the pod has the newest version and has converged.
 	PodUpdated PodPhase = "Updated"
@@ -26,7 +26,8 @@ const (
 	PodMigrating PodPhase = "Migrating"
 	// PodFailing means that a sidecar of the pod cannot start.
 	PodFailing PodPhase = "Failing"
-	// PodUnready means that the pod has the newest version and is not ready for another reason than the upgrade.
+	// PodUnready means that the pod has the newest version, and is not ready for a reason other than the
+	// upgrade.
 	PodUnready PodPhase = "NotReady"
 	// PodRejected means that the pod is old because the API server rejected the upgrade.
 	PodRejected PodPhase = "Refused"
@@ -66,7 +67,7 @@ type Pod struct {
 	unreadyContainer string
 }
 
-// counted reports whether the output counts the pod and does not list it.
+// counted reports whether the output only counts the pod, and does not list the pod.
 func (p *Pod) counted() bool { return (p.Phase == PodUpdated || p.Phase == PodOld) && !p.lost }
 
 // settled reports whether no upgrade of the pod is in progress.
@@ -116,8 +117,8 @@ func newPod(pod *rollout.Pod, version *podstate.Version, rejection string) Pod {
 	return p
 }
 
-// waitsForNode reports whether a pod waits only until its node responds. For such a pod, the time of an earlier
-// upgrade is not the start of the wait.
+// waitsForNode reports whether a pod waits only until its node responds. The time of an earlier upgrade is not
+// the start of this wait.
 func waitsForNode(pod *rollout.Pod) bool { return pod.NodeLost && pod.Consistent && !pod.Updated }
 
 // updatedPhase returns the phase and the reason of an updated pod that has not converged.
@@ -131,7 +132,7 @@ func updatedPhase(pod *rollout.Pod, version *podstate.Version) (phase PodPhase, 
 	return PodUnready, cmp.Or(notReady(pod.Pod), "not ready")
 }
 
-// inPlace reports whether a pod has the newest content, or can get it by an upgrade in place.
+// inPlace reports whether a pod has the newest content, or can get the newest content by an upgrade in place.
 func inPlace(pod *rollout.Pod) bool { return pod.Updated || pod.Upgradable }
 
 // waitsFor describes the event for which an upgrade in progress waits.

@@ -49,7 +49,7 @@ func TestSpec7_9_WhyNamesTheReasonOfADeferredResize(t *testing.T) {
 	assert.Equal(t, "Upgrading: PodResizePending: Deferred (kubectl describe pod p -n default)", why)
 }
 
-// The kubelets defer the resize to the stored version. The plan of the next content upgrades all pods.
+// The kubelets defer the resize to the stored version. A plan for other content upgrades all pods.
 func TestSpec7_9_APlanOfTheNextContentDoesNotWaitForResizes(t *testing.T) {
 	set, sorted := logs(t)
 	set.Status.Rollout = nil

@@ -25,7 +25,7 @@ type Restart struct {
 	Name string
 	// Evict contains the pods that a controller recreates after an eviction.
 	Evict BehindPods
-	// Keep contains the pods that are not evicted. The reason of such a pod names the remedy.
+	// Keep contains the pods that are not evicted. The reason of each pod names the remedy.
 	Keep BehindPods
 	// slots is maxUnavailable as a number of pods.
 	slots  int
@@ -229,7 +229,7 @@ func NewEvictions(start *Restart) *Evictions {
 	return e
 }
 
-// Owners returns the owners that may lack pods.
+// Owners returns the owners whose evicted pods may not have ready replacements yet.
 func (e *Evictions) Owners() []Workload { return slices.Collect(maps.Keys(e.owners)) }
 
 // Pods returns the number of active pods of an owner.
@@ -242,8 +242,8 @@ func (e *Evictions) Limit(owner Workload, replicas int) {
 	before.pods, before.ready = min(before.pods, replicas), min(before.ready, replicas)
 }
 
-// Next returns the pods that are left, and the number of pods that may be evicted now. Each pod that an owner
-// lacks uses a slot.
+// Next returns the pods that are not evicted yet, and the number of pods that may be evicted now. Each evicted
+// pod without a ready replacement uses a slot.
 func (e *Evictions) Next(now *Restart) (left BehindPods, open int) {
 	open = now.slots
 	for owner, replaced := range e.owners {
@@ -274,7 +274,7 @@ func (e *Evictions) Evicted(now *Restart, pod *BehindPod) {
 	e.Done++
 }
 
-// Failed records that a pod will not be evicted.
+// Failed removes a pod from the pods to evict.
 func (e *Evictions) Failed(pod *BehindPod) { delete(e.left, pod.pod.UID) }
 
 // Waiting describes the owners that lacked ready pods at the last call of Next, and the owners of the pods

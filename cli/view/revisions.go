@@ -79,7 +79,7 @@ func (r *revisions) describe(name string) *Revision {
 	return described
 }
 
-// whyNotInPlace names the fields that prevent an upgrade in place of a pod to the spec to.
+// whyNotInPlace returns the reason why a pod cannot be upgraded in place to the spec in to.
 func (r *revisions) whyNotInPlace(pod *corev1.Pod, to *v1alpha1.SidecarSetSpec) string {
 	if podstate.CountsRestarts(pod) {
 		return notInPlace + ": " + countsRestarts

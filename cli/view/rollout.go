@@ -24,7 +24,7 @@ type Rollout struct {
 	Generation int64  `json:"generation"`
 	// Observed reports whether the operator has observed this generation.
 	Observed bool `json:"observed"`
-	// Headline is the state in a phrase.
+	// Headline is a short phrase for the state of the rollout.
 	Headline string `json:"headline"`
 	// Phase is the phase of the plan. Between two steps, Phase is Baking, GateRunning or AwaitingApproval.
 	// While the run is paused, Phase is Paused.
@@ -45,7 +45,7 @@ type Rollout struct {
 	RunUnknown string `json:"runUnknown,omitempty"`
 	// Temporal is the address of Temporal and the namespace of the runs.
 	Temporal string `json:"runWhere,omitempty"`
-	// Policy is the RolloutPolicy of a rollout that has pods left.
+	// Policy is the RolloutPolicy of a rollout that has pods left to upgrade.
 	Policy    string     `json:"policy,omitempty"`
 	Steps     []Step     `json:"steps,omitempty"`
 	Revisions []Revision `json:"revisions,omitempty"`
@@ -79,10 +79,10 @@ type Limits struct {
 	// Slots is MaxUnavailable as a number of pods. Open is the number of unused slots.
 	Slots int `json:"slots"`
 	Open  int `json:"free"`
-	// NotReady is the number of pods that are not ready for another reason than an upgrade. These pods use no
+	// NotReady is the number of pods that are not ready for a reason other than an upgrade. These pods use no
 	// slots.
 	NotReady int `json:"notReady,omitempty"`
-	// Partition is empty if no pod is kept old.
+	// Partition is empty if the partition keeps no pod old.
 	Partition string `json:"partition,omitempty"`
 }
 
@@ -311,8 +311,8 @@ func (r *Rollout) Done() (bool, error) {
 // RunEnds reports whether the run is open and ends without a user action after the pods have converged.
 func (r *Rollout) RunEnds() bool { return r.Run != nil && r.Pause == nil && !r.quarantined() }
 
-// quarantined reports whether all pods of a rollout are rolled back. The run of such a rollout stays open for
-// a retry.
+// quarantined reports whether all pods of a rollout are rolled back. The run of the rollout stays open for a
+// retry.
 func (r *Rollout) quarantined() bool { return r.Headline == v1alpha1.ReasonQuarantined && !r.retried }
 
 // Degraded returns the condition Degraded if the condition is True for the newest generation, or nil.

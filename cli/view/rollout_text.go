@@ -31,7 +31,7 @@ func (r *Rollout) head(s Style) []string {
 	return lines
 }
 
-// Fact is a named text about a rollout, such as its status.
+// Fact is a text about a rollout, with a name such as Status.
 type Fact struct{ Name, Text string }
 
 // Facts returns the facts about the rollout, except the pods. The fact Step has a line for each step.
@@ -76,7 +76,7 @@ func (r *Rollout) Facts(s Style) []Fact {
 	return facts
 }
 
-// cannotStart reports whether a reason of Degraded is about the images of an observed generation.
+// cannotStart reports whether a reason of Degraded means that a container cannot start.
 func cannotStart(reason string) bool {
 	return reason == podstate.ImagePullBackOff || reason == v1alpha1.ReasonContainerCannotStart
 }
@@ -118,7 +118,7 @@ func (r *Rollout) slotsLine() string {
 	if more := r.Counts.Unavailable - used; more > 0 {
 		line += fmt.Sprintf(", %d more unavailable", more)
 	}
-	if r.Limits.NotReady > 0 { // These pods are not ready for another reason than an upgrade.
+	if r.Limits.NotReady > 0 { // These pods are not ready for a reason other than an upgrade.
 		line += fmt.Sprintf(", %s not ready (uses no slot)", rollout.Count(r.Limits.NotReady, "more pod"))
 	}
 	if r.Limits.Partition != "" {
@@ -178,8 +178,8 @@ func (r *Rollout) runLine(s Style) string {
 	return line
 }
 
-// waitingLine returns the line about the pod whose upgrade has been in progress the longest. If there is no
-// such pod, the line is about the first updated pod that is not ready. If there is no such pod either, or if
+// waitingLine returns the line about the pod whose upgrade has been in progress the longest. If no upgrade is
+// in progress, the line is about the first updated pod that is not ready. If all updated pods are ready, or if
 // the run does not respond, waitingLine returns an empty string.
 func (r *Rollout) waitingLine(s Style) string {
 	longest := r.longest()
@@ -199,8 +199,8 @@ func (r *Rollout) longest() *Pod {
 	return r.longestOf(func(pod *Pod) bool { return pod.Since != nil })
 }
 
-// longestOf returns the first pod by the start of the upgrade among the pods for which in is true, or nil. These
-// pods must have a start.
+// longestOf returns the pod with the earliest Since among the pods for which in returns true, or nil. For a pod
+// without Since, in must return false.
 func (r *Rollout) longestOf(in func(*Pod) bool) *Pod {
 	var longest *Pod
 	for _, pod := range r.pods() {

@@ -18,7 +18,7 @@ import (
 // StepState is the state of a step of a rollout.
 type StepState string
 
-// States of a step.
+// StepState has one of these values.
 const (
 	StepEnded            StepState = "Ended"
 	StepUpgrading        StepState = "Upgrading"
@@ -70,8 +70,7 @@ func (r *Rollout) reached(now time.Time) {
 	r.Message = r.waits + "; " + r.Message
 }
 
-// stepTitle returns the name of the current step in a headline. Without steps, stepTitle returns an empty
-// string.
+// stepTitle returns the name of the current step in a headline. If s is nil, stepTitle returns an empty string.
 func stepTitle(s *protocol.Stage) string {
 	if s == nil {
 		return ""
@@ -101,8 +100,8 @@ func timeLeft(until, now time.Time) string {
 	return duration.HumanDuration(max(until.Sub(now), 0)) + " left"
 }
 
-// addSteps adds the steps of a rollout that has pods left. Without policy, addSteps adds only the current
-// step.
+// addSteps adds the steps of a rollout that has pods left to upgrade. If policy is nil, addSteps adds only the
+// current step.
 func (r *Rollout) addSteps(policy *outriggerv1.RolloutPolicy, now time.Time) {
 	s := r.stage
 	if s == nil || r.Phase.Ended() || r.rollback != "" {
@@ -206,8 +205,8 @@ func (r *Rollout) stepLines(s Style) []string {
 	return lines
 }
 
-// waitForLimits sets the phase and the message of the run if the run waits for the limits of a policy. The
-// plan of a view cannot know these limits, because the plan does not read the nodes and the
+// waitForLimits sets the phase and the message of the run if the run waits for the limits of a policy. The plan
+// of a view does not apply these limits, because a view reads neither the labels of nodes nor the
 // PodDisruptionBudgets.
 func (r *Rollout) waitForLimits(run *protocol.RolloutStatus) {
 	if run != nil && run.Generation == r.Generation && run.Phase == protocol.PhaseWaiting && r.Phase == protocol.PhaseProgressing && stage.LimitsUnavailable(r.stage) {
@@ -215,7 +214,7 @@ func (r *Rollout) waitForLimits(run *protocol.RolloutStatus) {
 	}
 }
 
-// limitsText describes the limits of unavailable pods.
+// limitsText describes the limits that a step sets for unavailable pods.
 func limitsText(step *protocol.Step) (text string) {
 	if step.MaxPerOwner > 0 {
 		text += fmt.Sprintf(", at most %d unavailable of each owner", step.MaxPerOwner)

@@ -185,7 +185,7 @@ func TestAfterTheLastStepTheRemainingPodsAreUpgraded(t *testing.T) {
 	assert.NotContains(t, newRollout(t, in).Text(Style{Now: noon}), "Step:", "the rollout has ended")
 }
 
-// The run knows an approval before the operator writes the approval into the status.
+// The run receives an approval before the operator writes the approval into the status.
 func TestTheStageOfTheRunIsNewerThanStatus(t *testing.T) {
 	in := staged(t, 1, time.Minute)
 	in.Run.Status = &protocol.RolloutStatus{Generation: 2, Phase: protocol.PhaseProgressing, Stage: &protocol.Stage{Generation: 2, Policy: "edge", Steps: 4, Index: 2}}
@@ -237,7 +237,8 @@ func TestSpec11_11_StatusShowsTheLimitThatTheRunWaitsFor(t *testing.T) {
 	assert.Equal(t, protocol.PhaseProgressing, newRollout(t, in).Phase, "a run of another generation")
 }
 
-// The plan of a view does not read nodes and PodDisruptionBudgets, but the plan of the run does.
+// A view computes its plan without nodes and PodDisruptionBudgets. Therefore, the output contains the message
+// of the run.
 func TestALimitOfThePolicyIsNamedByTheRun(t *testing.T) {
 	const message = "1 of 4 pods updated, 1 of them ready; 3 to go, 0 unavailable of 1 allowed; waiting for PodDisruptionBudget web (3 healthy, 3 needed)"
 	in := staged(t, 0, -1)

@@ -21,7 +21,7 @@ type Style struct {
 // Tone is the meaning of a word. The colour of the word shows the tone.
 type Tone int
 
-// Tones of words.
+// Tone has one of these values.
 const (
 	Plain Tone = iota
 	Good
@@ -42,8 +42,8 @@ func (p Paint) in(tone Tone, word string) string {
 }
 
 // age returns the time since then in the format of kubectl, or a dash if then is zero. then is truncated to
-// seconds, because pods record whole seconds. Without truncation, a pod could seem to be written before the
-// run began.
+// seconds, because the annotations of pods contain times in whole seconds. Without truncation, a pod could seem
+// to be written before the run began.
 func age(now, then time.Time) string {
 	if then.IsZero() {
 		return "-"
@@ -51,7 +51,7 @@ func age(now, then time.Time) string {
 	return duration.HumanDuration(max(now.Sub(then.Truncate(time.Second)), 0))
 }
 
-// table aligns rows in columns. The first row is the heading. Empty cells become dashes.
+// table aligns rows in columns. The first row is the heading. table replaces empty cells with dashes.
 func table(rows [][]string) string {
 	var out strings.Builder
 	w := tabwriter.NewWriter(&out, 0, 8, 3, ' ', 0)

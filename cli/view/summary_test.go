@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// Otherwise, list --watch would print a line each second, because the ages grow.
+// If summaries with different ages were not equal, list --watch would print a line each second.
 func TestSummariesWithAnotherAgeAreEqual(t *testing.T) {
 	paused := Summary{Name: "logs", Headline: "Paused", pausedBy: ", whose last write was 7s ago", lost: "node a is NotReady for 3m7s"}
 	later := paused

@@ -47,11 +47,11 @@ type PodWhy struct {
 	Fault Fault `json:"fault,omitzero"`
 }
 
-// SetWhy is the decision about one SidecarSet.
+// SetWhy explains the injection and the upgrade of a pod for one SidecarSet.
 type SetWhy struct {
 	Set      string `json:"sidecarSet"`
 	Injected bool   `json:"injected"`
-	// Reason describes the rule that decided.
+	// Reason describes the rule that decided about the injection.
 	Reason string `json:"why"`
 	// Upgrade is the phase of an injected pod, with its reason.
 	Upgrade string `json:"upgrade,omitempty"`
@@ -101,8 +101,8 @@ func (i *injection) reason() string {
 
 func (i *injection) recreate() string { return recreate(i.Pod, i.set.Name) }
 
-// recreateWithoutRecord returns the remedy for a pod whose record cannot be read. A copy of such a pod would
-// contain the same record.
+// recreateWithoutRecord returns the remedy for a pod whose record cannot be read. A copy of the pod would
+// contain the unreadable record.
 func (i *injection) recreateWithoutRecord() string {
 	if podstate.Controlled(i.Pod) {
 		return i.recreate()
@@ -125,13 +125,13 @@ func recreate(pod *corev1.Pod, set string) string {
 	return fmt.Sprintf(" (no controller recreates it: kubectl get pod %s -n %s -o yaml | kubectl replace --force -f -)", pod.Name, pod.Namespace)
 }
 
-// uninjected is the reason of a pod that was not injected although no current rule excludes the pod, and
-// whose labels have not changed.
+// uninjected is the reason for a pod that was not injected, although no current rule excludes the pod and the
+// labels of the pod have not changed.
 const uninjected = "it was created without the sidecars, and matches now: since then, the SidecarSet's selector or the labels of its namespace " +
 	"(such as outrigger.io/injection=disabled) have changed, injection was resumed, or the webhook was installed"
 
-// relabelled returns the reason of an uninjected pod whose labels were written after the creation of the pod,
-// with the writer. For other pods, relabelled returns an empty string.
+// relabelled returns the reason for an uninjected pod whose labels were written after the creation of the pod.
+// The reason names the field manager. For other pods, relabelled returns an empty string.
 func (i *injection) relabelled() string {
 	for _, entry := range i.Pod.ManagedFields {
 		if entry.Subresource == "" && entry.Time != nil && entry.Time.After(i.Pod.CreationTimestamp.Time) && entry.FieldsV1 != nil && strings.Contains(entry.FieldsV1.GetRawString(), `"f:labels"`) {
@@ -257,7 +257,7 @@ func (i *injection) upgrade() string {
 	return string(pod.Phase) + ": " + pod.Reason
 }
 
-// failingNext describes how a failing pod gets another image.
+// failingNext returns the next step for a pod whose sidecar cannot start.
 func (i *injection) failingNext(pod *Pod) string {
 	switch {
 	case !pod.inPlace:
@@ -271,7 +271,7 @@ func (i *injection) failingNext(pod *Pod) string {
 	return " (kubectl sidecarset undo " + i.set.Name + ")"
 }
 
-// difference names the fields that prevent an upgrade in place.
+// difference returns a text with the fields that prevent an upgrade in place.
 func (i *injection) difference() string {
 	if i.Revisions == nil || podstate.CountsRestarts(i.Pod) {
 		return ""
@@ -280,9 +280,9 @@ func (i *injection) difference() string {
 	return strings.TrimPrefix(known.whyNotInPlace(i.Pod, &i.set.Spec), notInPlace)
 }
 
-// seeEvents returns the command that shows the events of a pod that is not ready. If the node explains the
-// state of the pod, seeEvents returns an empty string. During an outage, seeEvents returns the outage,
-// because the outage may stop the upgrade.
+// seeEvents returns the command that shows the events of a pod that is not ready. If the node of the pod is
+// lost, seeEvents returns an empty string. During an outage, seeEvents returns the reason of the outage
+// instead, because the outage may stop the upgrade.
 func (i *injection) seeEvents(pod *Pod) string {
 	if i.nodeProblem() != "" {
 		return ""

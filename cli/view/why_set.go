@@ -12,10 +12,10 @@ import (
 	"github.com/outrigger/outrigger/internal/rollout"
 )
 
-// RolloutWhy explains why the rollout of a SidecarSet makes no progress. The decisive reason comes first.
+// RolloutWhy explains why the rollout of a SidecarSet makes no progress. The main reason comes first.
 type RolloutWhy struct {
 	Name string `json:"name"`
-	// Headline is the state in a phrase.
+	// Headline is a short phrase for the state of the rollout.
 	Headline string         `json:"headline"`
 	Phase    protocol.Phase `json:"phase"`
 	Message  string         `json:"message"`
@@ -258,8 +258,8 @@ func (r *Rollout) notUpgradable(in *Input) []string {
 	return found
 }
 
-// end returns the reason why nothing is left to do. If something is left to do, or if all pods are among the
-// leftOut pods, end returns an empty string.
+// end explains a rollout without pods to upgrade: no pod matches, or a setting excludes pods. If no such reason
+// applies, or if only leftOut pods are injected, end returns an empty string.
 func (r *Rollout) end(in *Input, leftOut int) string {
 	switch {
 	case r.Counts.Matched == 0 && leftOut > 0:
