@@ -21,7 +21,7 @@ const (
 
 // calls contains the calls to Temporal that reconciles have started, at most one call for each SidecarSet. A
 // slow call continues after the end of the reconcile, and requeues the SidecarSet when the call ends. Slow
-// calls therefore do not block the few goroutines that reconcile.
+// calls therefore do not block the few reconcile workers.
 type calls struct {
 	// ended receives the SidecarSet of a call that ended after its reconcile.
 	ended chan event.GenericEvent
@@ -54,7 +54,7 @@ func newCalls() *calls {
 	}
 }
 
-// of returns the call for set, or nil. A call that has ended is returned until take removes the call.
+// of returns the call for set, or nil. of also returns a call that has ended, until take removes the call.
 func (c *calls) of(set string) *call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,8 +97,8 @@ func (c *calls) run(ctx context.Context, started *call, do func() (outcome, erro
 	}
 }
 
-// take removes the call started and returns true if the call has ended. Otherwise, take returns false, and
-// the end of the call requeues the SidecarSet.
+// take removes started and returns true if started has ended. Otherwise, take returns false, and the end of
+// the call requeues the SidecarSet.
 func (c *calls) take(started *call) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -131,7 +131,7 @@ func (c *calls) forget(set string) {
 	delete(c.unanswered, set)
 }
 
-// about reports whether the call was made for this uid and generation of the SidecarSet.
+// about reports whether the call was started for the UID and the generation of set.
 func (c *call) about(set *v1alpha1.SidecarSet) bool {
 	return c.set.UID == set.UID && c.set.Generation == set.Generation
 }

@@ -52,8 +52,8 @@ func setConditions(p *pass) {
 	set(v1alpha1.ConditionStalled, stalled)
 }
 
-// progressing returns the condition Progressing, which tells whether pods are upgraded to the newest
-// version.
+// progressing returns the condition Progressing, which is true while pods are being upgraded to the newest
+// content.
 func progressing(p *pass) condition {
 	andPlan := func(reason, message string) condition { return no(reason, message+"; "+p.plan.Message) }
 	switch {
@@ -103,9 +103,9 @@ func progressOf(p *pass) condition {
 	return yes(v1alpha1.ReasonRolloutProgress, p.plan.Message)
 }
 
-// pausedBySignal reports whether a pause by signal, and not only the spec, prevents upgrades. A pause by a
-// policy is also reported while the rollout only waits for the last upgraded pods, because the policy
-// paused the rollout when upgraded pods failed (SPEC §11.6).
+// pausedBySignal reports whether a pause by signal prevents upgrades. A pause by a policy also counts while
+// the rollout only waits for upgraded pods, because a policy pauses the rollout when upgraded pods fail (SPEC
+// §11.6).
 func pausedBySignal(p *pass) bool {
 	if p.pause == nil || !p.unfinished() {
 		return false
@@ -187,14 +187,14 @@ func notUpgradable(p *pass) condition {
 		counts.NotUpgradable, counts.Matched, p.plan.NotUpgradable[0], recreateCommand(p)))
 }
 
-// leavesPods reports whether the rollout has ended, and has left more pods that cannot be upgraded in place
-// than the partition keeps (SPEC 7.4.2).
+// leavesPods reports whether the rollout has ended, and the number of pods that cannot be upgraded in place
+// exceeds the partition (SPEC 7.4.2).
 func (p *pass) leavesPods() bool {
 	return p.plan.Phase == protocol.PhaseComplete && p.plan.Counts.NotUpgradable > 0 && !p.unfinished()
 }
 
-// brokenNext returns a text with the next command if sidecars cannot start. The text suggests an undo only if a
-// broken pod has the newest content.
+// brokenNext returns the next command for a message about sidecars that cannot start. brokenNext suggests an
+// undo only if a broken pod has the newest content.
 func brokenNext(p *pass) string {
 	if p.broken.Newest == 0 {
 		return "; none of them has the newest content yet: kubectl sidecarset why " + p.set.Name
@@ -202,8 +202,8 @@ func brokenNext(p *pass) string {
 	return "; go back: kubectl sidecarset undo " + p.set.Name
 }
 
-// rolledBack returns a text about a rollback. ended is set after the end of the rollback. The reason of the
-// quarantine says whether the rollout failed or was aborted.
+// rolledBack returns a message about a rollback. ended is set after the end of the rollback. The reason of the
+// quarantine explains whether the rollout failed or was aborted.
 func rolledBack(quarantine *v1alpha1.RolloutQuarantine, ended bool) string {
 	verb := "are being"
 	if ended {
@@ -212,8 +212,8 @@ func rolledBack(quarantine *v1alpha1.RolloutQuarantine, ended bool) string {
 	return fmt.Sprintf("the pods %s rolled back to revision %s: %s", verb, quarantine.Revision, quarantine.Reason)
 }
 
-// faultNext returns a text with the next command, which degraded appends to the message of a fault. faultOf
-// removes this text when a restarted operator reads the fault from status.
+// faultNext returns the next command, which degraded appends to the message of a fault. After a restart of the
+// operator, faultOf reads the fault from status, and removes this command from the message.
 func faultNext(set, reason, message string) string {
 	if policy := stage.InvalidPolicy(message); policy != "" {
 		return "; correct RolloutPolicy " + policy + ": kubectl edit rolloutpolicy " + policy
@@ -224,8 +224,8 @@ func faultNext(set, reason, message string) string {
 	return "; check it: kubectl sidecarset check"
 }
 
-// recreateCommand returns a text with the next command for pods that cannot be upgraded in place. If recreated
-// pods would get the last good revision, because the fleet has not permitted the newest content, the command
+// recreateCommand returns the next command for pods that cannot be upgraded in place. If the fleet has not
+// permitted the newest content, recreated pods would get the last good revision. In this case, the command
 // permits the newest content. Otherwise, the command recreates the pods, or explains the first pod if no
 // controller would recreate that pod.
 func recreateCommand(p *pass) string {
@@ -243,8 +243,8 @@ func recreateCommand(p *pass) string {
 	return "see the field and the command: kubectl sidecarset why " + p.set.Name
 }
 
-// injected returns the condition Injected, which tells whether every matching pod was injected, and
-// whether new pods will be injected.
+// injected returns the condition Injected, which is true if no matching pod lacks the sidecars, and the
+// webhook injects new pods.
 func injected(p *pass) condition {
 	switch {
 	case p.invalid != nil:
@@ -279,7 +279,7 @@ func temporalReason(p *pass) string {
 }
 
 // rejectsPods returns a message if the webhook rejects new pods because the selectors cannot be parsed.
-// Otherwise, the message is empty.
+// Otherwise, rejectsPods returns "".
 func rejectsPods(p *pass) string {
 	if _, err := match.NewScope(&p.set.Spec); err == nil || p.set.Spec.InjectionStrategy.Paused {
 		return ""

@@ -20,8 +20,8 @@ import (
 
 const generation = 3
 
-// setAt returns a SidecarSet of generation 3 with a rollout of the generation started. If started is zero, the
-// SidecarSet has no rollout.
+// setAt returns a SidecarSet of generation 3. If started is not zero, status contains a rollout of generation
+// started.
 func setAt(started int64) *v1alpha1.SidecarSet {
 	set := &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: "mesh", UID: "set-uid", Generation: generation}}
 	if started > 0 {

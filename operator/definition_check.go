@@ -14,8 +14,8 @@ import (
 )
 
 // definitionInterval is the time between two reads of the CustomResourceDefinition of SidecarSets while the
-// definition loses fields. keptInterval is the time between two reads while the definition keeps all fields. A
-// user may replace the definition later, so the reads continue.
+// definition lacks fields. keptInterval is the time between two reads afterwards. The reads continue, because
+// a user may replace the definition.
 const (
 	definitionInterval = time.Second
 	keptInterval       = time.Minute
@@ -23,9 +23,9 @@ const (
 
 var errLosesFields = errors.New("the CustomResourceDefinition of SidecarSets may lack fields of one version, which a write of status would lose")
 
-// definitionCheck prevents writes of SidecarSets by the operator while the definition of SidecarSets loses
-// fields. If a user has suspended the conversion, the definition may lack fields of one version. The
-// webhook role, which may patch the definition, adds these fields.
+// definitionCheck prevents writes of SidecarSets by the operator while the CustomResourceDefinition of
+// SidecarSets lacks fields, because the API server drops unknown fields. The definition may lack fields of one
+// version if a user has disabled the conversion. The webhook role adds these fields.
 type definitionCheck struct {
 	reader                 client.Reader
 	interval, keptInterval time.Duration
@@ -33,8 +33,8 @@ type definitionCheck struct {
 }
 
 // Start implements manager.Runnable. If the operator has no permission to read the definition, Start assumes
-// that the definition keeps all fields, as the shipped definition does. After the first answer, this assumption
-// does not apply, because a starting API server rejects reads until its cache of roles is filled.
+// that the definition has all fields, as in config/crd. After the first successful read, Start ignores
+// Forbidden errors, because an API server that is starting rejects requests until its RBAC caches are synced.
 func (d *definitionCheck) Start(ctx context.Context) error {
 	for read := false; ; {
 		switch definition, err := crd.Get(ctx, d.reader); {
@@ -58,7 +58,8 @@ func (d *definitionCheck) Start(ctx context.Context) error {
 	}
 }
 
-// losesFields returns an error while a write of status may lose fields that the definition lacks.
+// losesFields returns an error while the definition may lack fields, because a write of status may lose these
+// fields.
 func (d *definitionCheck) losesFields() error {
 	if d.kept.Load() {
 		return nil

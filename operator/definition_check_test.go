@@ -74,7 +74,7 @@ func TestSpec1_NoStatusIsWrittenBeforeTheDefinitionKeepsAllFields(t *testing.T) 
 	require.True(t, changed)
 	require.Eventually(t, func() bool { return check.losesFields() == nil }, soon, time.Millisecond)
 
-	// A user applies the other definition again.
+	// A user applies the definition without these fields again.
 	require.NoError(t, c.Delete(ctx, losing()))
 	require.NoError(t, c.Create(ctx, losing()))
 	require.Eventually(t, func() bool { return errors.Is(check.losesFields(), errLosesFields) }, soon, time.Millisecond)

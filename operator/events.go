@@ -32,15 +32,15 @@ const (
 	maxNoteLength = 1024
 )
 
-// rolloutEvent is an event that is yet to be recorded on a SidecarSet.
+// rolloutEvent is an event that the status step records on a SidecarSet.
 type rolloutEvent struct {
 	kind, reason, note string
 }
 
-// eventsFor returns the events for a change of status. Only the statuses of before and after decide which
-// events are recorded, so that an operator that restarts does not record an event twice. resumed is the
-// resume that ended the last pause, or nil if the resume is not known. notUpgradable is the number of pods
-// that cannot be upgraded in place.
+// eventsFor returns the events for a change of status. eventsFor compares only the statuses of before and
+// after, so that a restarted operator does not record an event twice. resumed is the resume that ended the
+// last pause, or nil if the resume is not known. notUpgradable is the number of pods that cannot be upgraded
+// in place.
 func eventsFor(before, after *v1alpha1.SidecarSet, resumed *protocol.Pause, notUpgradable int) []rolloutEvent {
 	var events []rolloutEvent
 	was, is := reasonAndMessage(before, v1alpha1.ConditionProgressing), reasonAndMessage(after, v1alpha1.ConditionProgressing)
@@ -56,8 +56,8 @@ func eventsFor(before, after *v1alpha1.SidecarSet, resumed *protocol.Pause, notU
 	}
 	was, is = reasonAndMessage(before, v1alpha1.ConditionDegraded), reasonAndMessage(after, v1alpha1.ConditionDegraded)
 	newRound := before.Status.ObservedGeneration != after.Status.ObservedGeneration
-	// The message begins with the number of pods that are not upgradable. A change of only the rest of the
-	// message causes no event.
+	// The message begins with the number of pods that are not upgradable. Other changes of the message cause
+	// no event.
 	number, _, _ := strings.Cut(is.message, " ")
 	sameNumber := was.reason == is.reason && strings.HasPrefix(was.message, number+" ")
 	if is.reason == v1alpha1.ReasonNotUpgradablePods && (!sameNumber || newRound) {
@@ -68,8 +68,8 @@ func eventsFor(before, after *v1alpha1.SidecarSet, resumed *protocol.Pause, notU
 	return append(events, faultEvents(was, is)...)
 }
 
-// startNote returns the note of the event about the start of a rollout. pause is the pause with which the
-// rollout starts, or nil.
+// startNote returns the note of the event about the start of a rollout. pause is the initial pause of the
+// rollout, or nil.
 func startNote(set *v1alpha1.SidecarSet, plan *rollout.Plan, pause *v1alpha1.RolloutPause) string {
 	note := fmt.Sprintf("Rolling out generation %d (%s)", set.Generation, strings.Join(imagesOf(&set.Spec), ", "))
 	pods := plan.Counts.Remaining
@@ -94,8 +94,8 @@ func startNote(set *v1alpha1.SidecarSet, plan *rollout.Plan, pause *v1alpha1.Rol
 	return note
 }
 
-// pauseBegan reports whether a pause began. A pause by another user, or with another reason, counts as a
-// new pause. A pause that is the same before and after an outage of Temporal does not count as a new pause.
+// pauseBegan reports whether a pause began. A pause with another user or another reason is a new pause. A
+// pause that continues after an outage of Temporal is not a new pause.
 func pauseBegan(before, after *v1alpha1.SidecarSet, was, is string) bool {
 	earlier, pause := pauseIn(before), pauseIn(after)
 	switch {
@@ -108,10 +108,10 @@ func pauseBegan(before, after *v1alpha1.SidecarSet, was, is string) bool {
 	}
 }
 
-// pauseEnded reports whether a pause ended, even if status shows the end of the pause only after an
-// outage of Temporal.
+// pauseEnded reports whether a pause ended. During an outage of Temporal, status does not show the end of a
+// pause. In this case, pauseEnded returns true after the outage.
 func pauseEnded(before, after *v1alpha1.SidecarSet, was, is string) bool {
-	// While no pod has to be upgraded, the reason of Progressing does not show a pause that continues.
+	// If no pod needs an upgrade, the reason of Progressing does not show the current pause.
 	if isPauseReason(is) || isTemporalReason(is) || pauseIn(after) != nil || after.Spec.UpdateStrategy.Paused {
 		return false
 	}

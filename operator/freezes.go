@@ -28,8 +28,8 @@ type freezes struct {
 	served atomic.Bool
 }
 
-// watch adds the watch of RolloutFreezes to c once the operator can list RolloutFreezes. An earlier watch would
-// never sync, and the operator would not start.
+// watch adds the watch of RolloutFreezes to c once the operator can list RolloutFreezes. Before that, the
+// watch would never sync, and the operator would not start.
 func (f *freezes) watch(ctx context.Context, mgr *kube.Manager, c controller.Controller, sets *setLister) error {
 	err := mgr.Direct.List(ctx, &outriggerv1.RolloutFreezeList{}, client.Limit(1))
 	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {

@@ -44,8 +44,8 @@ func TestSpec11_7_TheEndOfAFreezeRequeuesTheSidecarSet(t *testing.T) {
 	}
 }
 
-// The counts do not change during a freeze, so the last wake before the freeze must not prevent a wake after
-// the freeze.
+// The counts do not change during a freeze. The run must be woken after the freeze even if the run was woken
+// for the same counts before the freeze.
 func TestSpec11_7_ARunIsWokenOnceAfterEachFreeze(t *testing.T) {
 	now := time.Unix(1000, 0)
 	var state runState

@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	// healthInterval is the time from the end of a check to the next check. A check reads the last probe of
-	// Temporal. recheckInterval is the time to the next check if Temporal was unreachable during the check of
-	// the workers. The failed call triggers a probe of Temporal, and the next check reads the result of the
+	// healthInterval is the time from the end of a check to the next check. A check uses the result of the
+	// last probe of Temporal. recheckInterval is the time to the next check if Temporal was unreachable during
+	// the check of the workers. The failed call triggers a probe, and the next check uses the result of this
 	// probe.
 	healthInterval  = time.Second
 	recheckInterval = 500 * time.Millisecond
@@ -58,8 +58,8 @@ type health struct {
 	// the time of the last check of the workers.
 	workerInterval time.Duration
 	checkedAt      time.Time
-	// workersErr is the error of the last query of the workers, or nil. Until the next query, the state of
-	// the workers is not known.
+	// workersErr is the error of the last query of the workers, or nil. After an error, the state of the
+	// workers is unknown until the next query.
 	workersErr error
 	// unavailableAt is the time at which Temporal was last unavailable.
 	unavailableAt time.Time
@@ -84,8 +84,8 @@ func (h *health) Start(ctx context.Context) error {
 	}
 }
 
-// check checks Temporal and the workers, reports the result if a report is due, and returns the time to the
-// next check.
+// check determines the fault of Temporal or of the workers, reports the fault if a report is due, and returns
+// the time to the next check.
 func (h *health) check(ctx context.Context) time.Duration {
 	var workers runs.Fault
 	healthy := h.reported != nil && *h.reported == (runs.Fault{})
@@ -95,8 +95,8 @@ func (h *health) check(ctx context.Context) time.Duration {
 	}
 	err := h.workersErr
 	found, known := h.judge(workers, err, h.runs.AwaitProbe(ctx), h.clock.Now())
-	// Once Temporal has responded to all probes of reconnectTime, the zero value of found replaces the report of an
-	// outage.
+	// After Temporal has responded to all probes for reconnectTime, the report of an outage is replaced by
+	// found, which is the zero value.
 	known = known || h.clock.Since(h.unavailableAt) >= reconnectTime && h.reportsOutage(ctx)
 	if found != workers || temporal.IsUnreachable(err) || temporal.IsNotFound(err) {
 		h.checkedAt = time.Time{} // The workers may still reconnect, so the next check queries the workers again.
@@ -120,8 +120,9 @@ func (h *health) due(found runs.Fault) bool {
 	return h.reported == nil || *h.reported != found || h.clock.Since(h.reportedAt) >= repeatInterval
 }
 
-// reportsOutage reports whether the Lease contains the report of an outage of Temporal. The former leader may
-// have written this report. After a report of another kind by this operator, reportsOutage does not read the Lease.
+// reportsOutage reports whether the Lease contains the report of an outage of Temporal, which the former
+// leader may have written. If the last report of this operator is not about an outage, reportsOutage returns
+// false without a read of the Lease.
 func (h *health) reportsOutage(ctx context.Context) bool {
 	if h.reported != nil && h.reported.Reason != v1alpha1.ReasonTemporalUnavailable {
 		return false
@@ -135,9 +136,9 @@ func (h *health) reportsOutage(ctx context.Context) bool {
 	return strings.HasPrefix(lease.Annotations[v1alpha1.FaultAnnotation], v1alpha1.ReasonTemporalUnavailable+": ")
 }
 
-// judge returns the fault to report. unavailable is the result of the probe of Temporal. If known is
-// false, Temporal responds to the probe, but the query of the workers failed with err. In this case, check decides
-// whether the last report stays.
+// judge returns the fault to report. unavailable is the result of the probe of Temporal. If known is false,
+// Temporal responds to the probe, but the query of the workers failed with err. In this case, check decides
+// whether to keep the last report.
 func (h *health) judge(workers runs.Fault, err, unavailable error, now time.Time) (found runs.Fault, known bool) {
 	switch {
 	case unavailable != nil && !runs.IsThrottled(unavailable):
@@ -159,7 +160,7 @@ func retryInterval(err error) time.Duration {
 	return healthInterval
 }
 
-// report writes found, a fault, into an annotation of the Lease. If found is the zero value, report removes
+// report writes the fault found into an annotation of the Lease. If found is the zero value, report removes
 // the annotation.
 func (h *health) report(ctx context.Context, found runs.Fault) error {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)

@@ -20,14 +20,14 @@ import (
 	"github.com/outrigger/outrigger/operator/runs"
 )
 
-// Without the permission to patch the Lease, the operator retries only once per forbiddenInterval.
+// Without permission to patch the Lease, the operator retries only once per forbiddenInterval.
 func TestSpec8_10_AReportIsRetriedRarelyWithoutTheRight(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}, "outrigger-operator", errors.New("no right"))
 	assert.Equal(t, time.Minute, retryInterval(fmt.Errorf("patch Lease: %w", forbidden)))
 	assert.Equal(t, time.Second, retryInterval(errors.New("connection refused")))
 }
 
-// A failed query does not show the state of the workers, so a reported fault stays.
+// A failed query does not show the state of the workers, so the report does not change.
 func TestSpec8_10_AQueryThatFailsIsNoReport(t *testing.T) {
 	now := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	silent := runs.Fault{Reason: v1alpha1.ReasonWorkerUnavailable, Message: "no worker polls"}
@@ -55,8 +55,8 @@ func TestSpec8_10_AQueryThatFailsIsNoReport(t *testing.T) {
 	}
 }
 
-// The former leader may have reported an outage of Temporal. The frontend responds again, but Temporal cannot
-// list runs.
+// The former leader may have reported an outage of Temporal. The frontend responds again, but calls that list
+// runs still fail.
 func TestSpec8_10_AReportedOutageEndsOnceTheProbeSucceeds(t *testing.T) {
 	for fault, kept := range map[string]bool{
 		v1alpha1.ReasonTemporalUnavailable + ": Temporal does not respond": false,

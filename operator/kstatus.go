@@ -7,15 +7,16 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// stalled returns the condition Stalled, which tells whether the rollout can end only after a user changes
-// something (SPEC 8.8). An outage of Temporal or of the workers does not count, because the rollout
-// continues after the outage.
+// stalled returns the condition Stalled, which is true if the rollout cannot end without a change by a user
+// (SPEC 8.8). Stalled is false during an outage of Temporal or of the workers, because the rollout continues
+// after the outage.
 func stalled(p *pass, degraded condition) condition {
 	switch degraded.reason {
 	case v1alpha1.ReasonInvalid, v1alpha1.ReasonRolloutFailing, v1alpha1.ReasonRunUnreadable:
 		return yes(degraded.reason, degraded.message)
 	}
-	// Degraded shows only the most severe problem, which may hide the problems below.
+	// Degraded reports only the most severe problem, so other problems that stall the rollout are checked
+	// here.
 	switch {
 	case p.rollsBack():
 		return quarantined(p)
@@ -27,9 +28,9 @@ func stalled(p *pass, degraded condition) condition {
 	return no(v1alpha1.ReasonAsExpected, "")
 }
 
-// stuck reports whether the rollout waits only for broken pods, which have sidecars that cannot start.
-// While the rollout may upgrade further pods, the rollout is stuck if broken pods use all slots. Otherwise, the
-// rollout is stuck if only broken pods have not converged.
+// stuck reports whether the rollout waits only for broken pods, which are pods with sidecars that cannot
+// start. If the current step has more pods to upgrade, the rollout is stuck while broken pods use all slots.
+// Otherwise, the rollout is stuck if only broken pods have not converged.
 func (p *pass) stuck() bool {
 	counts := &p.plan.Counts
 	if p.broken.UsingSlots == 0 || p.plan.Phase != protocol.PhaseWaiting {
@@ -41,7 +42,7 @@ func (p *pass) stuck() bool {
 	return p.broken.UsingSlots >= counts.Converging
 }
 
-// ready returns the condition Ready, which tells whether the rollout of the generation has ended (SPEC 8.8).
+// ready returns the condition Ready, which is true if the rollout of the generation has ended (SPEC 8.8).
 func ready(progressing, stalled condition) condition {
 	if stalled.status == metav1.ConditionTrue {
 		return no(stalled.reason, stalled.message)

@@ -26,7 +26,8 @@ import (
 	"github.com/outrigger/outrigger/operator/runs"
 )
 
-// The cache may not have a new namespace yet. A namespace that was removed without its pods stays missing.
+// The cache may not contain a new namespace yet. A namespace may also be missing permanently, if the namespace
+// was removed without its pods.
 func TestANamespaceThatTheCacheLacksIsNoInvalidSidecarSetForAWhile(t *testing.T) {
 	var missing missingNamespaces
 	lacks := fmt.Errorf("look up namespace shop: %w", apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "shop"))
@@ -41,7 +42,7 @@ func TestANamespaceThatTheCacheLacksIsNoInvalidSidecarSetForAWhile(t *testing.T)
 		assert.Equal(t, c.requeue, missing.check(p) != nil)
 		assert.Equal(t, c.invalid, p.invalid, "a missing namespace of an injected pod is shown")
 	}
-	// The pod without sidecars in a removed namespace stops no rollout.
+	// A pod without sidecars in a removed namespace does not stop the rollout.
 	p.invalid = lacks
 	require.ErrorIs(t, missing.ignore(p), lacks)
 	p.now = p.now.Add(missingTimeout)

@@ -15,8 +15,8 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// TestMain also runs the test binary as bin/outrigger, so the operator under test is a separate
-// process with its own permissions.
+// TestMain runs the operator instead of the tests if the test binary is named outrigger. The operator under
+// test is therefore a separate process with its own permissions.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "outrigger" {
 		if err := playOperator(os.Args[2:]); err != nil {

@@ -18,8 +18,8 @@ type metrics struct {
 	evictions      *policies.Metrics
 }
 
-// RegisterMetrics registers the metrics of the operator, but runs no operator. A test uses RegisterMetrics
-// to check that the metrics are documented.
+// RegisterMetrics registers the metrics of the operator. A test uses RegisterMetrics to check that the metrics
+// are documented.
 func RegisterMetrics(registerer prometheus.Registerer) { newMetrics(registerer) }
 
 func newMetrics(registerer prometheus.Registerer) *metrics {

@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	// name is the name of the Lease, of the reporter of events, and of the client of Temporal.
+	// name is the name of the Lease, of the event recorder, and of the Temporal client.
 	name = "outrigger-operator"
 	// concurrency is the number of SidecarSets that are reconciled at once.
 	concurrency = 4
@@ -98,9 +98,9 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-// indexed adds the indexes of pods and revisions, and the informer of SidecarSets. The process is ready after
-// this informer has synced. Without GetInformer, the controller would start the informer only after the process
-// is ready.
+// indexed adds the indexes of pods and revisions, and the informer of SidecarSets, so that the process is
+// ready only after this informer has synced. Without GetInformer, the controller would start the informer
+// after the process is ready.
 func indexed(ctx context.Context, mgr *kube.Manager) (*watches.Pods, error) {
 	pods, err := watches.IndexPods(ctx, mgr.GetCache())
 	if err != nil {

@@ -52,8 +52,8 @@ type testEnv struct {
 	taskQueue string
 }
 
-// TestOperator tests the life cycle of several SidecarSets in one cluster, because starting
-// several clusters is slow.
+// TestOperator tests the life cycle of several SidecarSets in one cluster, because the start of a cluster is
+// slow.
 func TestOperator(t *testing.T) {
 	e := newTestEnv(t)
 	for _, part := range []struct {
@@ -77,7 +77,7 @@ func TestOperator(t *testing.T) {
 		{"Spec6_DeletedSetsLeaveNothing", e.testDeletion},
 		{"Spec11_7_AnInstallationWithoutFreezesWorks", e.testWithoutDefinition},
 	} {
-		// Later parts depend on the objects of earlier parts.
+		// Later parts depend on the objects of earlier parts, so the first failure ends the test.
 		if !t.Run(part.name, part.test) {
 			return
 		}

@@ -43,7 +43,7 @@ type pass struct {
 	ended  bool
 }
 
-// end ends the pass, and requeues the SidecarSet.
+// end ends the pass, and requeues the SidecarSet after the given time.
 func (p *pass) end(requeueAfter time.Duration) {
 	p.ended, p.result.RequeueAfter = true, requeueAfter
 }
@@ -63,7 +63,7 @@ func (p *pass) requeue() reconcile.Result {
 	return p.result
 }
 
-// requeueAt requeues the SidecarSet at the time at, unless the pass requeues the SidecarSet earlier.
+// requeueAt requeues the SidecarSet at the given time, unless the pass requeues the SidecarSet earlier.
 func (p *pass) requeueAt(at time.Time) {
 	left := max(at.Sub(p.now), time.Millisecond)
 	if p.result.RequeueAfter == 0 || left < p.result.RequeueAfter {
@@ -77,10 +77,10 @@ func (p *pass) generation() protocol.GenerationInput {
 	return protocol.GenerationInput{Generation: p.set.Generation, Images: protocol.Summary(images)}
 }
 
-// start returns the request to start or to signal the run of the generation. pause is the pause of a new
-// run, or nil. The request contains the stage of the last run of the generation, because status may not
-// show this stage yet. If status has a quarantine, the request contains the stage in status instead,
-// because Temporal may have been restored from a backup.
+// start returns the request to start or to signal the run of the generation. pause is the pause of a new run,
+// or nil. The request contains the stage of the last run of the generation, because status may not show this
+// stage yet. If status shows a quarantine, the request contains the stage in status instead, because Temporal
+// may have been restored from a backup.
 func (p *pass) start(pause *v1alpha1.RolloutPause) runs.Start {
 	current := stage.ForStart(p.set)
 	if run := p.run; run != nil && run.Stage != nil && run.Stage.Generation == p.set.Generation && stage.QuarantineOf(p.set) == nil {
@@ -96,8 +96,7 @@ func (p *pass) start(pause *v1alpha1.RolloutPause) runs.Start {
 
 // observation is the state of a SidecarSet that its status reports.
 type observation struct {
-	// invalid is the error if the pods of the SidecarSet cannot be determined. In this case, plan
-	// is empty.
+	// invalid is set if the pods of the SidecarSet cannot be determined. In this case, plan is empty.
 	invalid error
 	plan    rollout.Plan
 	broken  rollout.BrokenPods
@@ -107,10 +106,11 @@ type observation struct {
 	frozenUntil  *time.Time
 	// failure is the reason to pause or to roll back the rollout, or nil if the rollout has not failed.
 	failure *protocol.Failure
-	// unhealthy is set while upgraded pods have not converged, and may count as failed after some time.
+	// unhealthy is set while upgraded pods have not converged. After some time, these pods may count as
+	// failed.
 	unhealthy bool
-	// endToRecord is set while the pods show the end of the rollout, and status does not record the end
-	// yet. Status records the end after the run has ended.
+	// endToRecord is set while the pods show that the rollout has ended, but status does not record this end
+	// yet. Status records the end only after the run has ended.
 	endToRecord bool
 	// unreadable describes the pods that do not count as matched, because annotations of the pods are
 	// damaged.
@@ -122,10 +122,10 @@ type observation struct {
 	webhookFault string
 	// pause is set while the run is paused by signal, as of the last check.
 	pause *v1alpha1.RolloutPause
-	// fault is the fault of the workers, or the fault of reading the run.
+	// fault is the fault of the workers, or the failure to read the run.
 	fault runs.Fault
-	// evicts is set while the pods that cannot be upgraded are evicted, or while it is not known whether these
-	// pods are evicted.
+	// evicts is set while the pods that cannot be upgraded are evicted. evicts is also set before the operator
+	// has read whether these pods are evicted.
 	evicts bool
 	// outdatedHashes is set while the hashes in the annotations do not match the content.
 	outdatedHashes bool
@@ -142,8 +142,8 @@ type uninjectedPods struct {
 	example string
 }
 
-// hasWork reports whether the plan has pods to upgrade, standby twins to reset, or a failure that pauses
-// the rollout or causes a rollback.
+// hasWork reports whether the plan has pods to upgrade, standby twins to reset, or a failure that requires a
+// pause or a rollback.
 func (o *observation) hasWork() bool {
 	return len(o.plan.Pods) > 0 || o.plan.Counts.Migrated > 0 || o.failure != nil
 }
@@ -154,8 +154,8 @@ func (o *observation) hasWorkFor(run *runs.Run) bool {
 	return run.Pause == nil && (len(o.plan.Pods) > 0 || o.failure != nil || o.endsWaitOf(run)) || o.plan.Counts.Migrated > 0 && !run.Resets()
 }
 
-// measuresFailuresOf reports whether a run that upgrades no pods has to measure for how long upgraded pods
-// are not ready (SPEC 11.6.7). The worker measures this time each time that the run plans.
+// measuresFailuresOf reports whether a run that upgrades no pods has to measure how long upgraded pods are not
+// ready (SPEC 11.6.7). The worker measures this time during each plan of the run.
 func (o *observation) measuresFailuresOf(run *runs.Run) bool {
 	if run.Pause != nil {
 		return false
@@ -168,9 +168,9 @@ func (o *observation) measuresFailuresOf(run *runs.Run) bool {
 }
 
 // mayWake reports whether to wake a run that waits for a signal, and if so, records the wake. Pods that
-// repeatedly become ready and unready wake the run at most once per minWakeInterval, because each wake
-// cancels the measurement of a gate. While a pod may count as failed, the run plans every minute without a
-// wake.
+// repeatedly become ready and unready wake the run at most once per minWakeInterval, because each wake cancels
+// the measurement of a gate. While a pod may count as failed, the run plans every minute without a wake-up
+// signal.
 func (p *pass) mayWake(now time.Time) bool {
 	measures := p.measuresFailuresOf(p.run) && now.Sub(p.state.wokenAt) >= minWakeInterval
 	return (measures || p.hasWorkFor(p.run)) && p.state.mayWake(p.plan.Counts, respectsBudgets(p.run), now)
@@ -201,7 +201,7 @@ func (o *observation) endsWaitOf(run *runs.Run) bool {
 	return waits && o.planEnds()
 }
 
-// awaitsStep reports whether pods are left for a later step. Only a run begins the later step.
+// awaitsStep reports whether pods are left for a later step. Only the run can begin that step.
 func (o *observation) awaitsStep() bool {
 	return o.plan.Phase == protocol.PhaseStepReached && o.plan.Counts.Remaining > 0
 }
@@ -217,13 +217,14 @@ func (p *pass) rollsBack() bool { return p.target != nil }
 // frozen reports whether a RolloutFreeze, or the windows of a RolloutPolicy, prevent upgrades.
 func (o *observation) frozen() bool { return o.plan.Phase == protocol.PhaseFrozen }
 
-// awaitsPermit reports whether the rollout waits for a permit of the fleet, which only a run receives.
+// awaitsPermit reports whether the rollout waits for a permit of the fleet. Only the run can receive the
+// permit.
 func (o *observation) awaitsPermit() bool {
 	return o.frozen() && o.frozenReason == v1alpha1.ReasonAwaitingPermit
 }
 
-// unfinished reports whether the rollout is unfinished, so that the run has to be checked. A pause by
-// signal alone requires no check, because pods that wait for the end of the pause count as in progress.
+// unfinished reports whether the rollout has not ended, and the operator has to check the run. A pause by
+// signal is not checked here, because the plan of such a rollout is in progress.
 func (o *observation) unfinished() bool {
 	return o.inProgress() || o.plan.Phase == protocol.PhasePaused || o.frozen()
 }
@@ -252,7 +253,8 @@ type outcome struct {
 	// resumed is the resume that ended the last pause, if the run contains the resume.
 	resumed *protocol.Pause
 	fault   runs.Fault
-	// waits is the message of a run that waits for a slot of a domain or of a PodDisruptionBudget.
+	// waits is the message of a run that waits because of a limit per domain, or because of a
+	// PodDisruptionBudget.
 	waits string
 	// fleetFault is the reason why the workers cannot receive a permit of the fleet.
 	fleetFault string

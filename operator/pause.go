@@ -47,9 +47,9 @@ func pauseLost(set *v1alpha1.SidecarSet, run *runs.Run) bool {
 }
 
 // quarantineLost reports whether the run of the generation has lost the quarantine in status, because Temporal
-// was restored from a backup. A quarantine that a user has ended by a retry is not lost. A retry of a later
+// was restored from a backup. A quarantine that a user has ended by a retry is not lost. The retry of a later
 // rollback also ends the quarantine. A stage without a hash was written by an older worker, and does not show
-// retries, so quarantineLost returns false for such a stage.
+// retries, so quarantineLost returns false for a stage without a hash.
 func quarantineLost(set *v1alpha1.SidecarSet, run *runs.Run) bool {
 	q := stage.QuarantineOf(set)
 	if q == nil || set.Status.Rollout.Generation != set.Generation || run.GenerationMismatch(set) {
@@ -65,14 +65,14 @@ func signalOf(pause *v1alpha1.RolloutPause) protocol.Pause {
 	return protocol.Pause{By: pause.By, Reason: pause.Reason}
 }
 
-// lastPause returns the result of pauseOf for run, which has the generation in status or a later
+// lastPause returns the result of pauseOf for run, whose generation is the generation in status or a later
 // generation. If run was started after the last write of status, run may have the current generation.
 func lastPause(set *v1alpha1.SidecarSet, run *runs.Run) (pause *v1alpha1.RolloutPause, known bool) {
 	at := set.DeepCopy()
 	at.Generation = max(set.Status.Rollout.Generation, min(run.Generation, set.Generation))
 	if run.Pause == nil && run.Phase == protocol.PhasePaused && !run.GenerationMismatch(at) {
-		// The spec was paused in the generation of the run, so PhasePaused does not mean a pause by signal.
-		// Only a resume changes the pause in status.
+		// The spec was paused in the generation of the run, so PhasePaused does not indicate a pause by
+		// signal. Only a resume changes the pause in status.
 		return nil, run.Resumed != nil
 	}
 	return pauseOf(at, run)

@@ -13,7 +13,7 @@ func permitOf(p *pass) *protocol.Permit {
 	return p.run.Permit
 }
 
-// recordPermit copies the permit of the run to status, so that the permit is kept if the run is lost
+// recordPermit copies the permit of the run to status, so that the permit remains known if the run is lost
 // (SPEC 12.5.3). recordPermit ignores a permit for other content.
 func recordPermit(p *pass) {
 	permit := p.out.permit

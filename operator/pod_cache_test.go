@@ -21,7 +21,7 @@ func statusOf(t *testing.T, version *podstate.Version, pod *corev1.Pod) []any {
 	return []any{state, version.FailedStart(pod)}
 }
 
-// If the cache drops a field on which status depends, only this test fails.
+// Only this test fails if the cache drops a field on which status depends.
 func TestStatusOfCachedAndWholePodsIsEqual(t *testing.T) {
 	transform, broken, changes := watches.NewPodTransform(), 0, 0
 	cached := func(pod *corev1.Pod) *corev1.Pod {

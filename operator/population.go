@@ -17,16 +17,17 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// missingTimeout is the time after which status shows that the cache lacks the namespace of a pod.
+// missingTimeout is the time for which the cache may lack the namespace of a pod before status reports the
+// namespace.
 const missingTimeout = time.Minute
 
-// missingNamespaces maps the names of SidecarSets to the time since which the cache lacks a namespace of
-// their pods.
+// missingNamespaces maps the name of a SidecarSet to the time at which the cache first lacked a namespace of
+// its pods.
 type missingNamespaces struct{ sync.Map }
 
 // check returns an error while the cache lacks a namespace for less than missingTimeout. The error requeues
 // the SidecarSet without a change of status, because the cache usually receives a new namespace soon. After
-// missingTimeout, check returns nil, so that status shows the missing namespace.
+// missingTimeout, check returns nil, so that status reports the missing namespace.
 func (m *missingNamespaces) check(p *pass) error {
 	if !apierrors.IsNotFound(p.invalid) {
 		m.Delete(p.set.Name)
@@ -149,8 +150,8 @@ func (s *populationStep) freeze(ctx context.Context, p *pass, current *protocol.
 }
 
 // findEnd reports whether the pods show the end of a rollout that status does not record yet. findEnd also
-// considers pods that no longer match. findEnd ignores pods that have become unavailable after the
-// end of the run, because an app may fail before the end is recorded, or while the operator is stopped.
+// considers pods that no longer match. findEnd ignores pods that became unavailable after the end of the run,
+// because an app may fail before the end is recorded, or while the operator is stopped.
 func (s *populationStep) findEnd(p *pass, version *podstate.Version, matched []rollout.Pod) (bool, error) {
 	if !rollout.EndToRecord(p.set, version, &p.plan, matched) {
 		return false, nil

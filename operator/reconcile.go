@@ -86,7 +86,7 @@ func (r *reconciler) begin(ctx context.Context, name string) (*pass, error) {
 		return nil, fmt.Errorf("read SidecarSet %s: %w", name, err)
 	}
 	if set.DeletionTimestamp != nil {
-		// A finalizer may keep the SidecarSet for a long time, and the SidecarSet no longer has a rollout.
+		// The state is removed now, because a finalizer may keep the SidecarSet for a long time.
 		r.forget(name)
 		return nil, nil
 	}

@@ -16,8 +16,9 @@ import (
 )
 
 const (
-	// restartGracePeriod is the time between the completion of a run and the start of another run for pods
-	// that wait. After this time, the cache contains all changes from before the end of the completed run.
+	// restartGracePeriod is the time from the completion of a run to the start of another run for the
+	// remaining pods. After this time, the cache contains all changes from before the end of the completed
+	// run.
 	restartGracePeriod = 5 * time.Second
 	// busyRetryInterval is the delay before the retry of a signal to a run that was completing. After this
 	// delay, another run can be started.
@@ -213,8 +214,8 @@ func (s *runStep) reconcileOpenRun(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// readWait records the reason why a sleeping run waits, if the pods do not show the reason. If the
-// run does not respond, the condition shows the plan of the operator.
+// readWait records the reason why a sleeping run waits, if the pods do not show the reason. If the run does
+// not respond, the condition shows the plan of the operator instead.
 func (s *runStep) readWait(ctx context.Context, p *pass) {
 	p.state.waits = ""
 	limited := p.run.Phase == protocol.PhaseWaiting && p.run.Stage.Limits() && (p.run.Stage.Step.Domains != nil || respectsBudgets(p.run))
@@ -258,7 +259,7 @@ func stageOf(p *pass) *protocol.Stage {
 	return p.run.Stage
 }
 
-// restoreRun signals the lost pause and the lost quarantine from status to the run.
+// restoreRun sends the pause and the quarantine in status to a run that has lost them.
 func (s *runStep) restoreRun(ctx context.Context, p *pass) error {
 	if !p.state.mayCorrect(s.clock.Now()) {
 		return nil
@@ -284,7 +285,7 @@ func (s *runStep) correctGeneration(ctx context.Context, p *pass) error {
 		return nil
 	}
 	if pause := p.pause; pause != nil && p.run.Pause == nil {
-		// The pause was set after the start of this run, so the run does not know the pause.
+		// The run does not have the pause in status.
 		if _, err := s.client.Signal(ctx, runs.Reference(p.set), protocol.PauseSignal, signalOf(pause)); err != nil {
 			return err
 		}
@@ -297,7 +298,7 @@ func (s *runStep) correctGeneration(ctx context.Context, p *pass) error {
 	return err
 }
 
-// wake signals a sleeping run to plan immediately. If the run has ended, wake does nothing and returns nil.
+// wake sends a signal that causes a sleeping run to plan immediately. If the run has ended, wake returns nil.
 // After an error, the next pass wakes the run again.
 func (s *runStep) wake(ctx context.Context, p *pass) error {
 	_, err := s.client.Signal(ctx, runs.Reference(p.set), protocol.GenerationSignal, protocol.GenerationInput{Generation: p.set.Generation})
@@ -307,7 +308,7 @@ func (s *runStep) wake(ctx context.Context, p *pass) error {
 	return err
 }
 
-// restartRun starts another run if the last run was lost, or if pods wait for a run.
+// restartRun starts another run if the last run was lost, or if the rollout needs a run again.
 func (s *runStep) restartRun(ctx context.Context, p *pass) error {
 	done := p.run.Completed() && !p.run.GenerationMismatch(p.set) && !quarantineLost(p.set, p.run)
 	lost := !done && p.state.finished != p.set.Generation

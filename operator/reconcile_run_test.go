@@ -98,8 +98,7 @@ func TestSpec11_12_AQuarantineIsLostOnlyIfNoRetryEndedIt(t *testing.T) {
 	}
 }
 
-// The operator stopped after the start of the run, and before the operator removed the ended pause from
-// status.
+// The operator was stopped after the start of the run, before status showed the end of the pause.
 func TestSpec8_2_AResumedRolloutThatIsStartedAgainStaysResumed(t *testing.T) {
 	plain, pause := converter.GetDefaultDataConverter(), &v1alpha1.RolloutPause{By: "ann"}
 	set := setAt(generation)
@@ -284,7 +283,7 @@ func TestSpec8_1_AfterARestoreOfEtcdTheNextGenerationIsStarted(t *testing.T) {
 	assert.Zero(t, states.of(set).started)
 }
 
-// If old pods appear after the end of a rollout, the operator starts another run, which may also be lost.
+// If old pods appear after the end of a rollout, the operator starts another run. This run may also be lost.
 func TestSpec8_3_ALostRunIsRestartedAfterAnEarlierRunOfTheGenerationCompleted(t *testing.T) {
 	env, state := newSlowEnv(t), &runState{}
 	state.recordFinished(generation)

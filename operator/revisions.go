@@ -46,9 +46,10 @@ func (s *revisionStep) reconcile(ctx context.Context, p *pass) error {
 	return err
 }
 
-// register registers the current content as the newest revision, and writes the name of the revision to
-// status (SPEC §6). If a revision already has this content, that revision gets the newest number. The rollout
-// does not depend on writes of other revisions, so p.revisionsErr contains the errors of these writes.
+// register registers the current content as the newest revision, and writes the name of the revision to status
+// (SPEC §6). If a revision already has this content, register assigns the highest revision number to this
+// revision. The rollout does not depend on writes of other revisions, so p.revisionsErr contains the errors of
+// these writes.
 func (s *revisionStep) register(ctx context.Context, p *pass) error {
 	set := p.set
 	sorted, err := s.revisionsOf(ctx, set)
@@ -101,8 +102,8 @@ func (s *revisionStep) register(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// isRejection reports whether the API server rejected a request, and a retry without a change by a user may not
-// help.
+// isRejection reports whether the API server rejected a request for a reason that may persist until a user
+// changes something.
 func isRejection(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsInternalError(err)
 }
@@ -181,9 +182,9 @@ func (s *revisionStep) revisionsOf(ctx context.Context, set *v1alpha1.SidecarSet
 	return slices.DeleteFunc(revision.Of(set, listed), func(r *appsv1.ControllerRevision) bool { return r.DeletionTimestamp != nil }), nil
 }
 
-// createRevision creates the revision of new content. If a revision with the same name and content exists,
+// createRevision creates the revision for new content. If a revision with the same name and content exists,
 // createRevision returns the existing revision. If a revision with the same name has other content,
-// createRevision counts the collision and tries another name.
+// createRevision increases the collision count and tries another name.
 func (s *revisionStep) createRevision(ctx context.Context, set *v1alpha1.SidecarSet, data []byte, number int64) (*appsv1.ControllerRevision, error) {
 	for {
 		built, err := revision.New(set, s.namespace, number)
@@ -197,7 +198,7 @@ func (s *revisionStep) createRevision(ctx context.Context, set *v1alpha1.Sidecar
 		if !apierrors.IsAlreadyExists(err) {
 			return nil, fmt.Errorf("create ControllerRevision %s/%s: %w", s.namespace, built.Name, err)
 		}
-		// The cache may not show the last write of this process yet.
+		// The cache may not contain the last write of this process yet.
 		var existing appsv1.ControllerRevision
 		if err := s.live.Get(ctx, client.ObjectKeyFromObject(built), &existing); err != nil {
 			return nil, fmt.Errorf("read ControllerRevision %s/%s: %w", s.namespace, built.Name, err)
@@ -211,8 +212,8 @@ func (s *revisionStep) createRevision(ctx context.Context, set *v1alpha1.Sidecar
 	}
 }
 
-// countCollision increases the count of collisions and writes the count immediately, because the webhook
-// derives the name of the revision from the count.
+// countCollision increases the collision count and writes the count immediately, because the webhook derives
+// the name of the revision from the count.
 func (s *revisionStep) countCollision(ctx context.Context, set *v1alpha1.SidecarSet) error {
 	before := set.DeepCopy()
 	var count int32
@@ -227,7 +228,7 @@ func (s *revisionStep) updateRevision(ctx context.Context, cached, wanted *appsv
 	if cached.Revision == wanted.Revision && equality.Semantic.DeepEqual(&cached.ObjectMeta, &wanted.ObjectMeta) {
 		return nil
 	}
-	// Update writes the response into its argument. The cache owns the content of wanted, so Update gets a
+	// Update writes the response into its argument. The cache owns the content of wanted, so Update receives a
 	// copy.
 	if err := s.client.Update(ctx, wanted.DeepCopy()); err != nil {
 		return fmt.Errorf("update ControllerRevision %s/%s: %w", wanted.Namespace, wanted.Name, err)

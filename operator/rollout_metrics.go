@@ -138,7 +138,7 @@ func (m *rolloutMetrics) totals() rolloutTotals {
 	return t
 }
 
-// only returns the counts of the given keys. Missing counts are zero.
+// only returns a map with the counts of the given keys. A missing count is zero.
 func only[Key ~string](counts map[string]int, keys ...Key) map[string]int {
 	found := map[string]int{}
 	for _, key := range keys {

@@ -20,10 +20,9 @@ const (
 	reportedUnanswered = 2
 )
 
-// runStep reconciles the run of a SidecarSet with its generation. A slow call to Temporal
-// continues in parallel with reconciles. In this case, status is written twice. The first write,
-// after statusTimeout, lacks the outcome of the call. The second write, after the call, contains
-// the outcome.
+// runStep reconciles the run of a SidecarSet with its generation. A slow call to Temporal continues after the
+// reconcile. In this case, status is written twice. The first write, after statusTimeout, lacks the outcome of
+// the call. The second write, after the call, contains the outcome.
 type runStep struct {
 	client *runs.Client
 	calls  *calls
@@ -78,8 +77,7 @@ func (s *runStep) reconcile(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// start starts a call with a copy of the pass, because the call may take longer than the
-// reconcile.
+// start starts a call with a copy of the pass, because the call may outlive the reconcile.
 func (s *runStep) start(ctx context.Context, p *pass) *call {
 	asked := *p
 	asked.set = p.set.DeepCopy()
@@ -95,7 +93,7 @@ func (s *runStep) start(ctx context.Context, p *pass) *call {
 
 // finish adds the outcome of an ended call to the pass.
 func (s *runStep) finish(ctx context.Context, p *pass, call *call, started bool) {
-	// The call no longer uses the state.
+	// The call has ended, so only this reconcile uses the state.
 	p.out, p.state, p.temporal = call.out, s.states.of(p.set), s.unavailable(ctx, p.set.Name)
 	switch p.out.err = call.err; {
 	case started:

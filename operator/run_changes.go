@@ -20,8 +20,8 @@ import (
 // operator reads each further run at the next check of the run.
 const maxRunChanges = 1024
 
-// runChanges are the SidecarSets whose run has changed. The operator reads such a run immediately, and does not
-// wait for the next check.
+// runChanges contains the SidecarSets whose run has changed. The operator reads such a run immediately,
+// instead of at the next periodic check.
 type runChanges struct {
 	requeues chan event.GenericEvent
 	names    sync.Map
@@ -46,8 +46,8 @@ func (c *runChanges) take(set string) bool {
 	return changed
 }
 
-// watch adds each SidecarSet for which a worker reports a new stage in the Lease of the run. Without the
-// permission to watch Leases, the operator reads the stage at the next check of the run.
+// watch adds each SidecarSet for which a worker reports a new stage in the Lease of the run. Without
+// permission to watch Leases, the operator reads the stage at the next periodic check of the run.
 func (c *runChanges) watch(ctx context.Context, mgr *kube.Manager, namespace string) error {
 	watched, err := kube.OptionalCache(mgr, coordinationv1.SchemeGroupVersion.WithKind("Lease"), namespace)
 	if err != nil {

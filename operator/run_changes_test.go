@@ -47,7 +47,7 @@ func TestSpec11_12_AReportedStageRequeuesItsSidecarSet(t *testing.T) {
 	assert.False(t, changes.take("logs"), "one event lets the operator read the run once")
 }
 
-// The clock does not move, so the next periodic check of the run is never due.
+// The clock does not advance, so the next periodic check of the run is never due.
 func TestSpec11_12_AReportedStageIsReadBeforeTheNextCheck(t *testing.T) {
 	set := named("logs")
 	e := newSlowEnv(t, set)

@@ -18,7 +18,7 @@ import (
 const (
 	// minCheckInterval is the shortest interval, which applies while the counts change.
 	minCheckInterval = time.Second
-	// stuckCheckInterval is the longest interval while the run has work and nothing changes.
+	// stuckCheckInterval is the longest interval while the run has work and the counts do not change.
 	stuckCheckInterval = 8 * time.Second
 	// faultCheckInterval is the longest interval while there is a fault, or may be a fault.
 	faultCheckInterval = 4 * time.Second
@@ -27,8 +27,8 @@ const (
 	pausedCheckInterval = 5 * time.Second
 	// idleCheckInterval is the interval for all other runs without work.
 	idleCheckInterval = 12 * time.Second
-	// endCheckInterval is the interval between the two checks of the run of a finished
-	// SidecarSet. A run that is not sleeping notices the end without a signal.
+	// endCheckInterval is the interval between the two checks of the run of a finished SidecarSet. A run that
+	// is not sleeping detects the end of the rollout without a signal.
 	endCheckInterval = 6 * time.Second
 	endChecks        = 2
 	// endWakes is the maximum number of checks of a finished SidecarSet that wake a sleeping run. A single
@@ -37,8 +37,8 @@ const (
 	// pausedEndCheckInterval is the interval for the paused run of a finished SidecarSet, which
 	// may be resumed.
 	pausedEndCheckInterval = 5 * time.Minute
-	// A run whose end is to be recorded is checked after minEndInterval. The interval doubles
-	// with each check, up to maxEndInterval.
+	// If status does not record the end of the rollout yet, the operator checks the run after minEndInterval.
+	// The interval doubles with each check, up to maxEndInterval.
 	minEndInterval = time.Second
 	maxEndInterval = 5 * time.Minute
 	// lostRunGrace is the time from the end of a run that did not complete until status records the end of
@@ -47,19 +47,20 @@ const (
 )
 
 const (
-	// A run that does not work on the generation of the SidecarSet is signalled again after
-	// minCorrectionBackoff. The backoff doubles with each signal, up to maxCorrectionBackoff.
+	// If the generation of a run differs from the generation of the SidecarSet, the operator signals the
+	// generation again after minCorrectionBackoff. The backoff doubles with each signal, up to
+	// maxCorrectionBackoff.
 	minCorrectionBackoff = 5 * time.Second
 	maxCorrectionBackoff = 5 * time.Minute
-	// minWakeInterval is the shortest time between two wakes of a run that has made no progress
-	// since the first wake. The writes of such a run may be rejected.
+	// minWakeInterval is the shortest time between two wakes of a run that has made no progress since the
+	// first wake. For example, the API server may reject the writes of such a run.
 	minWakeInterval = time.Minute
 	// minMessageAge is the minimum time between two changes of the message about a failure.
 	minMessageAge = time.Minute
 )
 
-// runStates contains the state of the run of each SidecarSet, by name. The states are lost when the process
-// ends. The loss is harmless, because a second start of the same generation changes nothing.
+// runStates contains the state of the run of each SidecarSet, by name. A restart of the process loses the
+// states. The loss is harmless, because a second start of the same generation changes nothing.
 type runStates struct{ sync.Map }
 
 // of returns the state of the run of a SidecarSet. Only the reconcile of the same SidecarSet uses the
@@ -91,8 +92,8 @@ type runState struct {
 	observedAt time.Time
 	// finished is the newest generation whose rollout was finished.
 	finished int64
-	// ended is the newest finished generation whose run needs no further checks, unless the end
-	// is to be recorded.
+	// ended is the newest finished generation whose run needs no further checks after status has recorded the
+	// end.
 	ended int64
 	end   endCheck
 	// checkedAt is the time of the last check of the run. checkedCounts contains the counts at
@@ -110,25 +111,26 @@ type runState struct {
 	needChanged bool
 	// frozen is set while the plan is frozen.
 	frozen bool
-	// endedAt is the time at which the operator first observed that the run has ended although
-	// pods wait.
+	// endedAt is the time at which the operator first observed that the run has ended although the rollout
+	// still needs a run.
 	endedAt time.Time
-	// mismatched is set from the time at which Orphans found the run at another generation until the next
-	// read of the run.
+	// mismatched is set after Orphans has found that the run works on another generation, until the next read
+	// of the run.
 	mismatched bool
 	// correctedAt is the time at which the generation was last signalled to the run.
 	// correctionBackoff is the time to the next signal.
 	correctedAt       time.Time
 	correctionBackoff runs.Backoff
-	// freezeBackoff is the time to the next wake of a frozen run whose freeze the operator does not know.
+	// freezeBackoff is the time to the next wake of a frozen run if the operator cannot read the freeze.
 	freezeBackoff runs.Backoff
-	// fault is the fault that stops the run, recorded at faultAt. faultMayChange is set while the
-	// operator is not sure about the fault, and while there is a fault.
+	// fault is the fault that stops the run, recorded at faultAt. faultMayChange is set while there is a
+	// fault, and while the operator cannot determine whether there is a fault.
 	fault          runs.Fault
 	faultAt        time.Time
 	faultMayChange bool
-	// waits is the message of a run that waits for a slot of a domain or of a PodDisruptionBudget. The
-	// operator reads neither nodes nor budgets, so the plan of the operator does not show this wait.
+	// waits is the message of a run that waits because of a limit per domain, or because of a
+	// PodDisruptionBudget. The operator reads neither nodes nor PodDisruptionBudgets, so the plan of the
+	// operator does not contain this reason.
 	waits string
 	// fleetFault is the reason why the workers cannot receive a permit of the fleet. The operator has
 	// no connection to the fleet.
@@ -163,8 +165,8 @@ func (s *runState) observeGeneration(generation int64, now time.Time) {
 	s.observed, s.observedAt = generation, now
 }
 
-// readRunAgain causes the next pass of a finished SidecarSet to read the run again. readRunAgain is called
-// if status does not show the result of the last read.
+// readRunAgain causes the next pass of a finished SidecarSet to read the run again, because the run has
+// changed, or because the write of the last result into status failed.
 func (s *runState) readRunAgain(now time.Time) { s.ended, s.end.nextAt = 0, now }
 
 func (s *runState) recordStart(generation int64, now time.Time) {
@@ -189,9 +191,9 @@ func (s *runState) untilEndCheck(generation int64, toRecord bool, now time.Time)
 	return s.end.nextAt.Sub(now), s.ended != generation || toRecord
 }
 
-// recordEndCheck records a check of the run of a finished SidecarSet, and reports whether the run has
-// ended. Status may record the end only if ended is true. Status records the end before another run begins,
-// so each pod that a later run upgrades contains a later resourceVersion of the SidecarSet.
+// recordEndCheck records a check of the run of a finished SidecarSet, and reports whether the run has ended.
+// Status may record the end only if ended is true. Status records the end before another run begins, so that
+// each pod that a later run upgrades contains a later resourceVersion of the SidecarSet.
 func (s *runState) recordEndCheck(set *v1alpha1.SidecarSet, run *runs.Run, toRecord bool, now time.Time) (ended bool) {
 	check := &s.end
 	check.done++
@@ -251,24 +253,22 @@ func (s *runState) recordCheck(o *observation, now time.Time) {
 // stuck reports whether nothing has changed between the last two checks although the run has work.
 func (s *runState) stuck() bool { return s.hadWork && s.checkInterval > runs.Backoff(minCheckInterval) }
 
-// runCounts returns the counts that only the run changes. The other counts also change because of pods that
-// the run does not upgrade.
+// runCounts returns the counts that only the run changes. The other counts also change because of other pods.
 func runCounts(c protocol.Counts) [4]int {
 	return [4]int{c.Remaining, c.Converging, c.Migrating, c.Migrated}
 }
 
-// recordNeed records the reasons to wake the run.
 func (s *runState) recordNeed(needs need) {
 	if needs != s.needs {
 		s.needs, s.needChanged = needs, true
 	}
 }
 
-// mayWake reports whether to wake a run that waits for a signal, and if so, records the wake. The same counts
-// wake the run only once, because the run also plans when the timer of the run expires. A change of only the
-// unavailable pods or of the reasons to wake the run wakes the run at most once per minWakeInterval. For
-// example, the last wake may have found no slot, because another pod had just become unavailable. If budgets is
-// set, the same limit applies to a change of only the ready pods.
+// mayWake reports whether to wake a run that waits for a signal, and if so, records the wake. Unchanged counts
+// do not wake the run again, because the run also plans at its next timer. If only the number of unavailable
+// pods or the reasons to wake the run have changed, the run is woken at most once per minWakeInterval. For
+// example, the last wake may have found no slot, because another pod had just become unavailable. If budgets
+// is set, the same interval applies if only the number of ready pods has changed.
 func (s *runState) mayWake(counts protocol.Counts, budgets bool, now time.Time) bool {
 	changed := s.needChanged || counts.Unavailable != s.wokenFor.Unavailable || budgets && counts.Ready != s.wokenFor.Ready
 	again := changed && now.Sub(s.wokenAt) >= minWakeInterval
@@ -279,8 +279,8 @@ func (s *runState) mayWake(counts protocol.Counts, budgets bool, now time.Time) 
 	return true
 }
 
-// recordFrozen records whether the plan is frozen. After the start or the end of a freeze, the run is
-// checked and woken immediately, although the counts have not changed.
+// recordFrozen records whether the plan is frozen. At the start and at the end of a freeze, the run is checked
+// and woken immediately, although the counts have not changed.
 func (s *runState) recordFrozen(frozen bool) {
 	if s.frozen != frozen {
 		s.hadWork, s.wokenAt, s.frozen, s.freezeBackoff = false, time.Time{}, frozen, 0
@@ -315,8 +315,8 @@ func (s *runState) recordReading(run *runs.Run, now time.Time) {
 	}
 }
 
-// recordFault records the fault that stops the run. The message about a failure stays for minMessageAge,
-// because each attempt may fail with another cause.
+// recordFault records the fault that stops the run. The message about a failure changes at most once per
+// minMessageAge, because each attempt may fail for another reason.
 func (s *runState) recordFault(found runs.Fault, sure bool, now time.Time) {
 	s.faultMayChange = !sure || found != runs.Fault{}
 	switch {
@@ -327,7 +327,7 @@ func (s *runState) recordFault(found runs.Fault, sure bool, now time.Time) {
 	}
 }
 
-// faultOf reads the fault from the status of a SidecarSet. faultOf ignores a failing rollout of an earlier
+// faultOf reads the fault from the status of a SidecarSet. faultOf ignores reason RolloutFailing of an earlier
 // generation.
 func faultOf(set *v1alpha1.SidecarSet) runs.Fault {
 	switch degraded := reasonAndMessage(set, v1alpha1.ConditionDegraded); degraded.reason {

@@ -273,7 +273,8 @@ func TestSpec8_5_ARejectedStartIsReportedByItsSetAlone(t *testing.T) {
 	assert.Equal(t, int64(generation), damaged.Status.Rollout.Generation)
 }
 
-// Orphans reports the run of a finished SidecarSet at another generation once. The first read of the run fails.
+// Orphans reports once that the run of a finished SidecarSet works on another generation. The first read of
+// the run fails.
 func TestSpec8_2_AMismatchIsCorrectedAlsoAfterAFailedRead(t *testing.T) {
 	env, set := newSlowEnv(t), setAt(generation)
 	attribute, err := converter.GetDefaultDataConverter().ToPayload(generation - 1)
@@ -306,7 +307,7 @@ func TestSpec8_5_ARunThatCannotBeReadIsReportedByItsSetAlone(t *testing.T) {
 	assert.Equal(t, v1alpha1.ReasonRolloutProgress, reasonAndMessage(damaged, v1alpha1.ConditionProgressing).reason)
 }
 
-// Between two attempts, status continues to report that a run of another generation cannot be signalled.
+// Between two attempts, status continues to report that the run of another generation cannot be signalled.
 func TestSpec8_5_ARejectedCorrectionIsReportedUntilItSucceeds(t *testing.T) {
 	env, set := newSlowEnv(t), setAt(generation)
 	attribute, err := converter.GetDefaultDataConverter().ToPayload(generation - 1)
@@ -361,8 +362,8 @@ func TestSpec8_1_APausedSidecarSetWithNothingLeftToDoCostsFewCalls(t *testing.T)
 	}
 }
 
-// A pause that has ended must not return, even if the write of status is rejected and the run has
-// not read the new generation for seconds.
+// A pause that has ended must not be restored, even if the write of status is rejected and the run does not
+// process the new generation for several seconds.
 func TestSpec8_2_ARunThatWasResumedIsNotPausedAgainByAnOlderStatus(t *testing.T) {
 	plain := converter.GetDefaultDataConverter()
 	env, set := newSlowEnv(t), setAt(generation)
@@ -412,8 +413,8 @@ func TestSpec8_2_AResumeIsMirroredAlsoWhenNothingIsLeftToDo(t *testing.T) {
 	assert.Zero(t, out.requeueAfter)
 }
 
-// The workload was scaled to zero during the bake time, so the run completed. Later, pods of the old
-// version exist again, and only a further step upgrades them.
+// The workload was scaled to zero during the bake time, so the run completed. Later, the workload has pods of
+// the old version again, which only a further step upgrades.
 func TestSpec11_4_ARunThatCompletedInAStepIsStartedAgainInThisStep(t *testing.T) {
 	plain := converter.GetDefaultDataConverter()
 	attribute, err := plain.ToPayload(generation)

@@ -165,7 +165,8 @@ func (e *testEnv) testPauseUnseen(t *testing.T) {
 	}
 }
 
-// A pause by updateStrategy.paused must not become a pause by signal in the run of the next generation.
+// A pause by updateStrategy.paused must not be converted to a pause by signal in the run of the next
+// generation.
 func (e *testEnv) testPausedBySet(t *testing.T) {
 	set := newSet(t, suspend, "proxy:v1")
 	require.NoError(t, e.Create(t.Context(), set))
@@ -263,7 +264,7 @@ func (e *testEnv) testFinished(t *testing.T) {
 	assert.NotContains(t, body, `outrigger_temporal_calls_total{operation="SignalW`)
 }
 
-// awaitMatchingRuns waits until every open run has the generation of its SidecarSet. At the start, the
+// awaitMatchingRuns waits until every open run has the generation of its SidecarSet, because a starting
 // operator checks each run that has another generation.
 func (e *testEnv) awaitMatchingRuns(t *testing.T) {
 	t.Helper()

@@ -97,8 +97,8 @@ const coversNoUpgrade = "1"
 
 // recordFormerRevision records the end of the rollout of the previous generation, if status showed this end,
 // but the SidecarSet changed before the run ended. Without this record, a rollback of the new generation would
-// skip the previous revision. The run may have upgraded a pod after status showed the end, so the record covers
-// no upgrade (SPEC 7.5.6).
+// skip the previous revision. The run may have upgraded a pod after status showed the end, so the record
+// contains coversNoUpgrade (SPEC 7.5.6).
 func recordFormerRevision(p *pass) {
 	was := &p.before.Status
 	if p.former == nil || was.ObservedGeneration == p.set.Generation || was.UpdatedReadyPods == 0 {
@@ -142,8 +142,8 @@ func recordGoodRevision(p *pass) {
 }
 
 // describe writes the observation into status. The pods of an invalid SidecarSet are not known, so the counts
-// stay. Only the counts of updated pods become zero, because no pod is updated to an invalid generation (SPEC
-// 1.17.1).
+// do not change. Only the counts of updated pods are set to zero, because no pod is updated to an invalid
+// generation (SPEC 1.17.1).
 func describe(p *pass) {
 	status := &p.set.Status
 	newGeneration := status.ObservedGeneration != p.set.Generation

@@ -44,7 +44,7 @@ func (e *testEnv) workAs(t *testing.T, build string) {
 	require.NoError(t, e.worker.Start())
 }
 
-// setCurrent waits until the server knows a build, and makes the build current. An empty build
+// setCurrent waits until the server has registered a build, and makes the build current. An empty build
 // selects unversioned workers.
 func (e *testEnv) setCurrent(t *testing.T, build string) {
 	t.Helper()
@@ -81,8 +81,7 @@ func stubRollout(ctx workflow.Context, input protocol.RolloutInput) error {
 		panic("code that does not fit")
 	}
 	if stub.is(fails3) {
-		// As in production, the timeout is short, so an attempt that a stopping worker loses ends within
-		// seconds.
+		// As in production, the timeout is short, so an attempt on a stopped worker times out within seconds.
 		failing := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: 5 * time.Second,
 			RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 1}})
 		workflow.Go(ctx, func(workflow.Context) {

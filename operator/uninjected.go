@@ -203,7 +203,7 @@ func (w *podWebhook) reread(ctx context.Context) *admissionregistrationv1.Mutati
 }
 
 // sameSelection reports whether two webhooks have the same rules and selectors. sameSelection ignores match
-// conditions, because match conditions follow the SidecarSets and do not change the counts.
+// conditions, because match conditions are derived from the SidecarSets and do not affect the counts.
 func sameSelection(a, b *admissionregistrationv1.MutatingWebhook) bool {
 	if a == nil || b == nil {
 		return a == b

@@ -54,8 +54,8 @@ func TestPodsAreScannedAgainOnlyAfterRelevantChanges(t *testing.T) {
 	assert.Equal(t, 6, find())
 }
 
-// Events of pods use the old selector until the index has the new selector. A scan with the new selector
-// may have ended before the index has the new selector.
+// The handlers of pod events use the old selector until the index contains the new selector. A scan with the
+// new selector may end earlier.
 func TestPodsAreScannedAgainOnceASidecarSetIsIndexedAgain(t *testing.T) {
 	sets, set := &setLister{limiter: newEnqueueLimiter(clock.RealClock{}), uninjected: newUninjectedCache(), reported: &reports{}}, fixture.SidecarSet("one")
 	sets.index(set)
@@ -144,7 +144,7 @@ func newSetLister(t *testing.T, cached ...client.Object) *setLister {
 	}
 }
 
-// Each team has one SidecarSet, which selects a namespace by name or by label.
+// Each of many teams has one SidecarSet, which selects a namespace by name or by label.
 func TestOnePodEventEnqueuesTheSetOfItsNamespaceAlone(t *testing.T) {
 	objects, specs := []client.Object{}, map[string]v1alpha1.SidecarSetSpec{}
 	for i := range 500 {

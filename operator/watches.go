@@ -29,8 +29,8 @@ import (
 	"github.com/outrigger/outrigger/operator/runs"
 )
 
-// minReconcileInterval is the minimum time between a reconcile of a SidecarSet and the next reconcile that is
-// caused by events of pods, namespaces and revisions, or by a change of only the status. Each reconcile reads
+// minReconcileInterval is the minimum time between two reconciles of a SidecarSet if events of pods,
+// namespaces and revisions, or a change of only the status, cause the second reconcile. Each reconcile reads
 // all pods of the SidecarSet, and each write of status is an event for every watch of SidecarSets.
 const minReconcileInterval = time.Second
 
@@ -115,8 +115,8 @@ func podEvents(sets *setLister) handler.TypedFuncs[*corev1.Pod, reconcile.Reques
 	}
 }
 
-// affectsUninjected reports whether a change of a pod can change the SidecarSets that the pod
-// matches without being injected.
+// affectsUninjected reports whether a change of a pod can change the SidecarSets that match the pod but are
+// not injected.
 func affectsUninjected(before, after *corev1.Pod) bool {
 	return before.UID != after.UID || match.Active(before) != match.Active(after) || !maps.Equal(before.Labels, after.Labels) ||
 		before.Annotations[v1alpha1.InjectedListAnnotation] != after.Annotations[v1alpha1.InjectedListAnnotation]
@@ -234,8 +234,7 @@ type scopedSet struct {
 }
 
 // index indexes a SidecarSet by its selector. A selector that cannot be parsed selects nothing. index
-// invalidates the cached scan, because events about pods that only the new selector selects did not
-// invalidate the scan.
+// invalidates the cached scan, because earlier events about newly selected pods did not invalidate the scan.
 func (l *setLister) index(set *v1alpha1.SidecarSet) {
 	defer l.uninjected.invalidate(set.Name)
 	scope, err := match.NewScope(&set.Spec)

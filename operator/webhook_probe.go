@@ -27,9 +27,8 @@ const (
 	// probeInterval is the time between two probes of the webhook. probeTimeout limits each probe.
 	probeInterval = 2 * time.Second
 	probeTimeout  = 2 * time.Second
-	// equalProbes is the number of consecutive probes with the same result before status changes.
-	// Without this threshold, the restart of one replica would update the status of every
-	// SidecarSet.
+	// equalProbes is the number of consecutive probes with the same result before status changes. Otherwise,
+	// the restart of one replica would change the status of every SidecarSet.
 	equalProbes = 2
 )
 
@@ -48,7 +47,7 @@ type webhookProbe struct {
 	// probes with this result.
 	last  string
 	equal int
-	// decided is set once fault is known. fault is empty if the webhook responds.
+	// decided is set once the probes have determined fault. fault is empty if the webhook responds.
 	decided bool
 	fault   string
 	// selection is the result of podWebhook.selection at the last probe.
@@ -95,8 +94,8 @@ func (p *webhookProbe) check(ctx context.Context) {
 }
 
 // describe returns a text with the address, the cause and the effect of a failed probe. If err is nil, the
-// text is empty. The cause is the innermost error, which contains neither the port of the client nor a
-// time, so that the text stays the same while the fault stays the same.
+// text is empty. The cause is the innermost error, which contains neither the port of the client nor a time,
+// so that each probe of the same fault returns the same text.
 func (p *webhookProbe) describe(installed *admissionregistrationv1.MutatingWebhook, err error) string {
 	if err == nil || installed == nil {
 		return ""
@@ -117,9 +116,9 @@ func (p *webhookProbe) describe(installed *admissionregistrationv1.MutatingWebho
 		address, err, effect, v1alpha1.FindPods, p.webhook.namespace)
 }
 
-// record records the fault that a probe found. fault is empty if the webhook responded. record reports whether
-// status changes. While probes alternate between different causes, for example because the probes connect to
-// different replicas, status keeps the first cause.
+// record records the fault that a probe found, or "" if the webhook responded. record reports whether status
+// changes. If the cause alternates between probes, for example because the probes connect to different
+// replicas, status keeps the first cause.
 func (p *webhookProbe) record(fault string) (changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -141,8 +140,8 @@ func (p *webhookProbe) record(fault string) (changed bool) {
 	return changed
 }
 
-// unavailable returns the fault of the webhook, or "" if the webhook responds. Before the first decision,
-// unavailable returns the fault in status.
+// unavailable returns the fault of the webhook, or "" if the webhook responds. Until the probes have
+// determined the fault, unavailable returns the fault in status.
 func (p *webhookProbe) unavailable(set *v1alpha1.SidecarSet) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -78,7 +78,7 @@ func TestSpec8_AWebhookThatDoesNotAnswerIsUnavailable(t *testing.T) {
 	assert.Contains(t, check(), "new pods get no sidecars (failurePolicy Ignore)")
 	assert.True(t, requeued(), "the effect is another one")
 
-	// Another replica serves another certificate. The configuration has the CA of the other certificate.
+	// Another replica serves another certificate. The configuration contains only the CA of that certificate.
 	other := httptest.NewTLSServer(nil)
 	defer other.Close()
 	require.NoError(t, live.Delete(t.Context(), configuration))

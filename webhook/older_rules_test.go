@@ -19,8 +19,8 @@ import (
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
-// olderRules contains, by the name of a rule, a spec that violates the rule because the spec was stored
-// before the rule existed, and a change that violates the rule again.
+// olderRules maps the name of a rule to a spec and a change. The spec violates the rule, because the spec was
+// stored before the rule existed. The change violates the rule again.
 var olderRules = map[string]struct{ spec, worse string }{
 	"selector":    {`{selector: {matchLabels: {app: selector}, matchExpressions: [{key: a, operator: Is}]}, containers: [{name: a, image: b}]}`, `{selector: {matchExpressions: [{key: a, operator: Was}]}}`},
 	"namespace":   {`{selector: {matchLabels: {app: namespace}}, namespace: A_B, containers: [{name: a, image: b}]}`, `{namespace: A_C}`},
@@ -87,8 +87,8 @@ func (s *environment) storeOlderSets(t *testing.T) {
 	require.Equal(t, before, s.storedSpecs(t), "a schema changes nothing that is stored")
 }
 
-// storedSpecs returns the stored specs by the name of the SidecarSet. In a decoded spec, null is the same
-// as a missing value.
+// storedSpecs returns the stored specs by the name of the SidecarSet. The specs are decoded, so null is equal
+// to a missing value.
 func (s *environment) storedSpecs(t *testing.T) map[string]v1alpha1.SidecarSetSpec {
 	var sets v1alpha1.SidecarSetList
 	require.NoError(t, s.admin.List(s.ctx, &sets))
@@ -100,8 +100,8 @@ func (s *environment) storedSpecs(t *testing.T) map[string]v1alpha1.SidecarSetSp
 	return specs
 }
 
-// outdatedHashes applies an empty patch to each SidecarSet that was stored without a webhook. The condition of
-// such a SidecarSet names this remedy.
+// outdatedHashes applies an empty patch to each SidecarSet that was stored without a webhook, as condition
+// Degraded recommends.
 func (s *environment) outdatedHashes(t *testing.T) {
 	for name := range olderRules {
 		set := &v1alpha1.SidecarSet{}

@@ -15,7 +15,7 @@ import (
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
-// The webhook has started without the definition of RolloutPolicies.
+// The webhook was started without the definition of RolloutPolicies.
 func (s *environment) policiesAppear(t *testing.T) {
 	set := sidecarSet("staged", "staged", "side")
 	require.NoError(t, s.admin.Create(s.ctx, set))
@@ -44,7 +44,7 @@ func (s *environment) policiesAppear(t *testing.T) {
 	s.getsImage(t, "side:v2")
 }
 
-// getsImage waits until a new pod gets a sidecar with the image.
+// getsImage waits until a sidecar with the image is injected into a new pod.
 func (s *environment) getsImage(t *testing.T, image string) {
 	t.Helper()
 	await(t, s.ctx, func() (bool, error) {

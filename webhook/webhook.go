@@ -52,14 +52,14 @@ type Options struct {
 	// empty, the server answers every client.
 	ClientCAFile string
 	// ShutdownDelay is the time between SIGTERM and the end of the server. The delay is necessary because
-	// nodes remove their routes to the server late.
+	// nodes continue to route requests to the server for some time.
 	ShutdownDelay time.Duration
 	// FeatureGates relax the validation of SidecarSets.
 	FeatureGates sidecarsets.FeatureGates
 	// Tracer starts a span for each edit of a SidecarSet. If Tracer is nil, no span is started.
 	Tracer trace.Tracer
-	// Fleet is set in a member of a fleet. Until the newest content has a permit, new pods get the last good
-	// revision, if there is one.
+	// Fleet is set in a member of a fleet. Until the newest content has a permit, the last good revision, if
+	// any, is injected into new pods.
 	Fleet bool
 }
 
@@ -135,7 +135,7 @@ func (o Options) addTo(mgr *kube.Manager, reconciler *registration.Reconciler, a
 	return nil
 }
 
-// maxConcurrentValidations limits concurrent validations, which call the API server.
+// maxConcurrentValidations limits concurrent validations, because each validation calls the API server.
 const maxConcurrentValidations = 16
 
 // addHandlers registers the handlers. The returned function reports whether the caches of the handlers are

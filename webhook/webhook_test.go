@@ -298,7 +298,7 @@ func (s *environment) newNamespace(t *testing.T) {
 
 func (s *environment) createNamespace(t *testing.T, name string, labels map[string]string) {
 	require.NoError(t, s.admin.Create(s.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}))
-	// The API server rejects pods of a namespace without its service account.
+	// The API server rejects a pod if the namespace lacks the default service account.
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: name}}
 	if err := s.admin.Create(s.ctx, account); !apierrors.IsAlreadyExists(err) {
 		require.NoError(t, err)
@@ -338,8 +338,8 @@ func (s *environment) configurationsShared(t *testing.T) {
 	s.injected(t, metav1.NamespaceDefault, "inject", "a", "b", "app")
 }
 
-// An outage of the API server affects all replicas. If the replicas became unready, pods would be rejected for
-// some time after the outage.
+// An outage of the API server affects all replicas. If an outage made the replicas unready, pods would be
+// rejected for some time after the outage.
 func (s *environment) apiServerAway(t *testing.T) {
 	const outage = 12 // seconds
 	require.NoError(t, s.cluster.Kill(cluster.APIServer))

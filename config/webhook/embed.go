@@ -1,5 +1,4 @@
-// Package webhook embeds the webhook configurations. Installations use them to replace the
-// Service by a URL.
+// Package webhook embeds the webhook configurations for the program and for development clusters.
 package webhook
 
 import _ "embed"

@@ -1,5 +1,5 @@
-// Package actions carries out RolloutActions. The Controller sends each action to the run of the
-// SidecarSet, and writes the answer of the run into the status of the action (SPEC 11.13).
+// Package actions executes RolloutActions. The Controller sends each action to the run of the SidecarSet, and
+// writes the answer of the run into the status of the action (SPEC 11.13).
 package actions
 
 import (
@@ -34,8 +34,8 @@ import (
 	"github.com/outrigger/outrigger/operator/runs"
 )
 
-// concurrency is the number of actions that are carried out at once. A reconcile may wait some seconds for
-// the answer of a run.
+// concurrency is the maximum number of concurrent reconciles. A reconcile may wait several seconds for the
+// answer of a run, and must not delay other actions.
 const concurrency = 8
 
 // Runs reads runs, and sends updates to runs. runs.Client implements Runs.
@@ -45,18 +45,18 @@ type Runs interface {
 	AnswerTo(ctx context.Context, set protocol.SetReference, id string) (runs.Answer, error)
 }
 
-// Controller carries out actions. Client reads from the API server, not from a cache, so that an action
-// that was deleted a moment ago is not carried out.
+// Controller executes actions. Client reads from the API server instead of a cache, so that a deleted action
+// is not executed.
 type Controller struct {
 	Client client.Client
 	Runs   Runs
-	// Changed is called with the name of the SidecarSet of each action that the run has answered.
+	// Changed is called with the name of the SidecarSet after the run has answered an action.
 	Changed func(set string)
 	Clock   clock.PassiveClock
 }
 
-// AddTo adds the controller to a manager. In a cluster without the definition of RolloutActions, AddTo
-// adds the controller once the definition is installed.
+// AddTo adds the controller to a manager. If the CustomResourceDefinition of RolloutActions is not installed,
+// the controller is added after the installation.
 func (c *Controller) AddTo(mgr manager.Manager) error {
 	installed, err := kube.WhenInstalled(mgr, outriggerv1.GroupVersion.WithKind("RolloutAction"), func(watched cache.Cache) error {
 		return c.start(mgr, watched)
@@ -81,9 +81,9 @@ func (c *Controller) start(mgr manager.Manager, watched cache.Cache) error {
 	return nil
 }
 
-// reopened returns a predicate that accepts each new action, and each ended action that is open again,
-// because such an action comes from a restored backup. The predicate ignores deletions and all other
-// updates, such as the writes of the controller.
+// reopened returns a predicate that accepts each new action, and each update that reopens an ended action. A
+// restore from a backup reopens an ended action. The predicate ignores deletions and all other updates, such
+// as the writes of the controller.
 func reopened() predicate.TypedPredicate[*outriggerv1.RolloutAction] {
 	return predicate.TypedFuncs[*outriggerv1.RolloutAction]{
 		UpdateFunc: func(e event.TypedUpdateEvent[*outriggerv1.RolloutAction]) bool {
@@ -125,8 +125,8 @@ func (c *Controller) clean(ctx context.Context, a *outriggerv1.RolloutAction) (r
 	return reconcile.Result{}, nil
 }
 
-// carryOut tries once to carry out the RolloutAction a. read is the time at which the reconcile read a. The run
-// rejects the request a minute after read, because a may be deleted in the meantime.
+// carryOut makes one attempt to execute the action a. read is the time at which the reconcile read a. The run
+// rejects a request that arrives more than a minute after read, because a may be deleted in the meantime.
 func (c *Controller) carryOut(ctx context.Context, a *outriggerv1.RolloutAction, read time.Time) error {
 	set := &v1alpha1.SidecarSet{}
 	switch err := c.Client.Get(ctx, client.ObjectKey{Name: a.Spec.SidecarSet}, set); {
@@ -139,13 +139,13 @@ func (c *Controller) carryOut(ctx context.Context, a *outriggerv1.RolloutAction,
 	if set == nil || a.Spec.RequestedBy == "" {
 		return c.record(ctx, a, outriggerv1.ActionRejected, refused)
 	}
-	// Status may be lost or outdated, but the run keeps the answers to the actions.
+	// The answer is read from the run, because the status of the action may be lost or outdated.
 	answer, err := c.Runs.AnswerTo(ctx, runs.Reference(set), action.UpdateID(a))
 	switch {
 	case err == nil:
 		return c.answered(ctx, a, set, answer)
 	case refused != "" && a.Status.Target != nil && !errors.Is(err, runs.ErrNoRun) && !action.Expired(a, c.Clock.Now()):
-		// The run may still accept the update that was sent for the target.
+		// An earlier attempt may have sent the update, and the run may still accept the update.
 		return c.wait(ctx, a, err.Error())
 	case refused != "":
 		return c.record(ctx, a, outriggerv1.ActionRejected, refused)
@@ -161,8 +161,8 @@ func (c *Controller) carryOut(ctx context.Context, a *outriggerv1.RolloutAction,
 	return c.send(ctx, a, set, read)
 }
 
-// choose writes the target of a into status. If a cannot be sent now, ready is false, and choose writes the
-// reason into status.
+// choose selects the target of the action a, and writes the target into status. If the action cannot be sent
+// yet, choose writes the reason into status, and ready is false.
 func (c *Controller) choose(ctx context.Context, a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet) (ready bool, err error) {
 	unconfirmed, err := c.unconfirmedUser(ctx, a)
 	if err != nil {
@@ -186,7 +186,8 @@ func (c *Controller) choose(ctx context.Context, a *outriggerv1.RolloutAction, s
 	return true, c.wait(ctx, a, "sent to the run")
 }
 
-// unconfirmedUser returns the reason why the user of an action may be wrong, or "".
+// unconfirmedUser returns the reason why spec.requestedBy may be wrong, or "" if the webhook has set
+// spec.requestedBy.
 func (c *Controller) unconfirmedUser(ctx context.Context, a *outriggerv1.RolloutAction) (string, error) {
 	var configuration admissionregistrationv1.MutatingWebhookConfiguration
 	err := c.Client.Get(ctx, client.ObjectKey{Name: kube.WebhookConfigurationName}, &configuration)
@@ -196,8 +197,8 @@ func (c *Controller) unconfirmedUser(ctx context.Context, a *outriggerv1.Rollout
 	return action.UnconfirmedUser(a, &configuration), nil
 }
 
-// send sends the action to the run of set, and records the answer. The target of the action must be set. read
-// is the time at which a was read.
+// send sends the action a to the run of set, and records the answer. The status of a must contain the target.
+// read is the time at which the reconcile read a.
 func (c *Controller) send(ctx context.Context, a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet, read time.Time) error {
 	completed, err := revision.Completed(set)
 	if err != nil {

@@ -28,8 +28,8 @@ func NewEvicting(changes chan<- event.GenericEvent) *Evicting {
 	return &Evicting{changes: changes}
 }
 
-// Evicts reports whether the outdated pods of set are evicted. evicts is false while the evictions are
-// paused or have failed. known is false before the policies and their evictions were read.
+// Evicts reports whether the outdated pods of set are evicted. evicts is false while the evictions are paused
+// or have failed. known is false until the policies and their evictions have been read.
 func (e *Evicting) Evicts(set string) (evicts, known bool) {
 	sets := e.sets.Load()
 	if sets == nil {

@@ -81,8 +81,9 @@ func (w *Writer) evictionsOf(ctx context.Context, policy *outriggerv1.RolloutPol
 	isNew := func(set types.UID) bool { return !slices.Contains(woken.outdated, set) }
 	start := startOf(policy)
 	view, fault, err := w.evictions.Evictions(ctx, start, func(view *protocol.EvictionView) bool {
-		// The run may wait for pods of other SidecarSets that are never evicted. The first outdated pods of a
-		// SidecarSet therefore wake the run. A change of the policy permits another attempt.
+		// The run may wait for pods of other SidecarSets that are never evicted, so the first outdated pods of
+		// a SidecarSet wake the run. A change of the policy also wakes the run, because the run then retries
+		// failed evictions.
 		return woken.generation != policy.Generation || len(sets.outdated) > 0 && view.Remaining == 0 || slices.ContainsFunc(sets.outdated, isNew)
 	})
 	status := known.DeepCopy()
@@ -101,7 +102,8 @@ func (w *Writer) evictionsOf(ctx context.Context, policy *outriggerv1.RolloutPol
 		status.Message = fault
 	}
 	if status != nil {
-		// The view is old while the run does not plan, or cannot be read.
+		// Overdue is computed from status, because the view is outdated while the run does not plan or cannot
+		// be read.
 		status.Overdue = status.Since != nil && eviction.Overdue(policy, status.Since.Time, now)
 	}
 	return status, err
@@ -111,8 +113,8 @@ func workflowOf(policy *outriggerv1.RolloutPolicy) string {
 	return protocol.EvictionWorkflowID(policy.Name, policy.UID)
 }
 
-// statusOf returns the status that shows view. known is the pause in the status of policy, or nil. The result
-// keeps known if the run has lost this pause.
+// statusOf returns the status for view. known is the pause in the status of policy, or nil. If the run has
+// lost this pause, the result contains known.
 func statusOf(policy *outriggerv1.RolloutPolicy, view *protocol.EvictionView, known *protocol.Pause) *outriggerv1.EvictionStatus {
 	status := &outriggerv1.EvictionStatus{
 		WorkflowID: workflowOf(policy),
@@ -134,8 +136,8 @@ func statusOf(policy *outriggerv1.RolloutPolicy, view *protocol.EvictionView, kn
 	return status
 }
 
-// appliedSets tells whether a policy applies to at least one SidecarSet, and names the SidecarSets whose
-// status shows outdated pods.
+// appliedSets contains whether a policy applies to at least one SidecarSet, and the SidecarSets whose status
+// shows outdated pods.
 type appliedSets struct {
 	any      bool
 	outdated []types.UID

@@ -130,8 +130,8 @@ func TestSpec13_4_TheDeadlineAlsoPassesWhileTheRunDoesNotPlan(t *testing.T) {
 	}
 }
 
-// A restored Temporal returns the run as it was before the pause. A resume is later than the pause in status. An
-// older worker does not report the time of the resume.
+// After a restore of Temporal, the view is older than the pause in status. After a resume, the view is newer
+// than the pause in status. An older worker does not report the time of the resume.
 func TestSpec13_5_ARestoredTemporalDoesNotEndAPause(t *testing.T) {
 	for name, test := range map[string]struct {
 		changed time.Time
@@ -187,7 +187,7 @@ func TestSpec13_5_OutdatedPodsWakeTheRun(t *testing.T) {
 	}
 }
 
-// The view counts a pod that is never evicted as remaining. Such a pod must not prevent the wake for another
+// The view counts a pod that is never evicted as remaining. The run must still be woken for another
 // SidecarSet.
 func TestSpec13_5_TheFirstOutdatedPodsOfASidecarSetWakeTheRun(t *testing.T) {
 	r := &recorded{view: &protocol.EvictionView{Remaining: 1}}

@@ -31,7 +31,7 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// interval is the time from an event to the next reconcile. All events within interval cause one reconcile.
+// interval is the time from an event to the next reconcile. All events during interval cause one reconcile.
 const interval = time.Second
 
 // Writer records in the status of each RolloutPolicy the SidecarSets to which the policy applies. A change of
@@ -45,7 +45,7 @@ type Writer struct {
 	// left contains, for each policy whose evictions were read, the names of the SidecarSets whose outdated pods
 	// are never evicted.
 	left map[types.UID][]string
-	// woken contains, for each policy, the reasons for which the run was woken.
+	// woken contains, for each policy, the reasons of the last wake of the run.
 	woken map[types.UID]wakeReasons
 }
 
@@ -55,8 +55,8 @@ type wakeReasons struct {
 	outdated   []types.UID
 }
 
-// AddTo adds a Writer to a manager. In a cluster without the definition of RolloutPolicies, AddTo adds
-// the Writer once the definition is installed.
+// AddTo adds a Writer to a manager. If the CustomResourceDefinition of RolloutPolicies is not installed, the
+// Writer is added after the installation.
 func AddTo(mgr manager.Manager, direct client.Client, evictions Evictions, metrics *Metrics, evicting *Evicting) error {
 	w := &Writer{sets: mgr.GetClient(), writer: direct, evictions: evictions, metrics: metrics, evicting: evicting, left: map[types.UID][]string{}, woken: map[types.UID]wakeReasons{}}
 	installed, err := kube.WhenInstalled(mgr, outriggerv1.GroupVersion.WithKind("RolloutPolicy"), func(policies cache.Cache) error {
@@ -77,7 +77,7 @@ func (w *Writer) start(mgr manager.Manager, policies cache.Cache) error {
 	if err != nil {
 		return fmt.Errorf("set up the status of RolloutPolicies: %w", err)
 	}
-	// A recreated policy may have the generation of the deleted policy.
+	// The UIDs are also compared, because a recreated policy may have the generation of the deleted policy.
 	changed := predicate.TypedFuncs[*outriggerv1.RolloutPolicy]{UpdateFunc: func(e event.TypedUpdateEvent[*outriggerv1.RolloutPolicy]) bool {
 		return e.ObjectOld.UID != e.ObjectNew.UID || e.ObjectOld.Generation != e.ObjectNew.Generation
 	}}
@@ -115,8 +115,7 @@ func (w *Writer) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 	}
 	statuses, err := stage.Statuses(sets.Items, policies.Items)
 	if err != nil {
-		// A retry does not help. A change of the policy is an event, which causes the next
-		// reconcile.
+		// A retry would fail again. The next change of a policy causes another reconcile.
 		return reconcile.Result{}, reconcile.TerminalError(err)
 	}
 	applied, err := applied(sets.Items, policies.Items)

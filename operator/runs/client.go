@@ -77,9 +77,9 @@ func NewClient(client sdk.Client, o Options, metrics *Metrics) *Client {
 type Start struct {
 	SidecarSet protocol.SetReference
 	Generation protocol.GenerationInput
-	// Pause is the pause of a new run, or nil. Stage is the position within the steps of a RolloutPolicy
-	// from which a new run, or an open run of another generation, continues. Resumed is the resume that
-	// ended the pause in status.
+	// Pause is the pause of a new run, or nil. Stage is the position within the steps of a RolloutPolicy from
+	// which a new run, or an open run of another generation, continues. Resumed is the resume that ended the
+	// pause in status.
 	Pause   *v1alpha1.RolloutPause
 	Resumed *protocol.Pause
 	Stage   *protocol.Stage
@@ -95,7 +95,7 @@ type Start struct {
 func (c *Client) StartOrSignal(ctx context.Context, start Start) (runID string, err error) {
 	set, generation := start.SidecarSet, start.Generation
 	// The webhook exports the span of the edit. tracer.Start returns a span with the same ids and the same
-	// sampling, which only serves as the parent and is never ended.
+	// sampling decision. This span only serves as the parent, and is never ended.
 	ctx, _ = c.tracer.Start(tracing.WithEdit(ctx, string(set.UID), generation.Generation), tracing.EditSpan)
 	ctx, span := c.tracer.Start(ctx, "StartRollout", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
 		attribute.String("outrigger.sidecarset", set.Name), attribute.Int64("outrigger.generation", generation.Generation)))
@@ -252,8 +252,8 @@ func (c *Client) startRequest(start Start) (*workflowservice.SignalWithStartWork
 	}, nil
 }
 
-// memoOf returns the memo of a new run. With this memo, a run shows the pause before the first workflow
-// task, and the stage before the first change of the stage.
+// memoOf returns the memo of a new run. The memo contains the pause before the first workflow task of the run,
+// and the stage before the first change of the stage.
 func (c *Client) memoOf(current *protocol.Stage, pause, resumed *protocol.Pause) (*common.Memo, error) {
 	values := map[string]any{}
 	if current != nil {

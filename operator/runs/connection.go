@@ -18,8 +18,8 @@ import (
 // callTimeout limits each call to Temporal.
 const callTimeout = 3 * time.Second
 
-// listCall is the call that lists runs. Temporal has a separate, low limit for this call, so a throttled
-// listCall delays no other calls.
+// listCall is the call that lists runs. Temporal has a separate, low rate limit for this call, so throttling
+// of listCall does not delay other calls.
 const listCall = "ListWorkflowExecutions"
 
 // connection makes calls to Temporal, and records whether Temporal accepts rollouts.
@@ -56,8 +56,8 @@ func newConnection(client sdk.Client, o Options, metrics *Metrics) *connection {
 	return c
 }
 
-// AwaitProbe waits for the first probe, so that an operator that has just started does not report an
-// unknown state. AwaitProbe returns an error if Temporal accepts no rollouts, or nil if ctx ends first.
+// AwaitProbe waits for the first probe, so that an operator does not report an unknown state after its start.
+// AwaitProbe returns an error if Temporal does not accept rollouts, or nil if ctx ends first.
 func (c *connection) AwaitProbe(ctx context.Context) error {
 	select {
 	case <-c.probed:
@@ -76,8 +76,8 @@ func (c *connection) Unreachable() bool {
 	return c.unreachableErr != nil
 }
 
-// Throttled returns the remaining time in which the operator makes no calls because Temporal throttles.
-// Without throttling, the result is zero or negative.
+// Throttled returns the remaining time of the backoff after Temporal has throttled a call. Without throttling,
+// the result is zero or negative.
 func (c *connection) Throttled() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -101,9 +101,9 @@ func (c *connection) answered() int {
 	return c.answers
 }
 
-// recordAnswer records the result of a call if the result applies to all calls. A single call
-// without an answer does not mean that Temporal is unreachable, because only the shard of one run
-// may be slow. The next probe decides.
+// recordAnswer records the result of a call if the result applies to all calls. A single unanswered call does
+// not mean that Temporal is unreachable, because only the shard of one run may be slow. The next probe
+// determines whether Temporal is reachable.
 func (c *connection) recordAnswer(err error) {
 	if temporal.IsUnreachable(err) {
 		c.log.V(1).Info("no answer from Temporal", "address", c.address, "cause", err.Error())
@@ -176,9 +176,9 @@ func (c *connection) update(change func()) {
 // method is a method of one of Temporal's services.
 type method[Request, Response any] = func(context.Context, Request, ...grpc.CallOption) (Response, error)
 
-// call makes one call to Temporal. While Temporal throttles, call returns a ThrottledError without a call.
-// call bypasses the retries of the SDK, because the SDK would retry a throttled call until the deadline,
-// and then return only the deadline as the error.
+// call makes one call to Temporal. During a backoff, call returns a ThrottledError instead. call bypasses the
+// retries of the SDK, because the SDK would retry a throttled call until the deadline, and then return only
+// the deadline as the error.
 func call[Request, Response any](ctx context.Context, c *connection, name string, do method[Request, Response], request Request) (response Response, err error) {
 	if c.Throttled() > 0 {
 		return response, ThrottledError{c.address, c.namespace}

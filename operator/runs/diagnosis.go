@@ -29,8 +29,8 @@ const (
 	// stopMargin is the time after the scheduling of a task in which a poll does not prove that the worker
 	// still runs. Temporal also records the end of a poll, and a worker that stops ends its poll.
 	stopMargin = 2 * time.Second
-	// attemptGracePeriod is the time that an attempt has to last, after several failed attempts,
-	// before the failure counts as over.
+	// attemptGracePeriod is the minimum duration of an attempt after several failed attempts. Only a longer
+	// attempt ends the failure.
 	attemptGracePeriod = 15 * time.Second
 	// failingAttempts is the number of the first attempt with which a task counts as failing.
 	failingAttempts = 3
@@ -44,7 +44,8 @@ type symptoms struct {
 	failing, cause string
 	// paused is an activity that a user or a rule of Temporal has paused.
 	paused *workflow.PendingActivityInfo
-	// unsure is set while it is too early to decide. idle is set if no task is pending.
+	// unsure is set while it is too early to determine whether there is a fault. idle is set if no task is
+	// pending.
 	unsure, idle bool
 }
 
@@ -150,8 +151,8 @@ type diagnoser struct {
 	selectErr  error
 }
 
-// Diagnose returns the fault of the workers that an open run shows. before is the last known
-// fault. sure is false while it is too early to decide.
+// Diagnose returns the fault of the workers that an open run shows. before is the last known fault. sure is
+// false while it is too early to determine whether there is a fault.
 func (d *diagnoser) Diagnose(ctx context.Context, r *Run, ages *TaskAges, before Fault) (found Fault, sure bool, err error) {
 	now := d.clock.Now()
 	seen := ages.examine(r, d.taskQueue, now)
@@ -201,7 +202,8 @@ func (d *diagnoser) faultOfWaiting(queue *taskQueue, waiting *task, pinned *vers
 	return Fault{}
 }
 
-// faultOfIdle returns the fault if no worker will receive the next task of a run.
+// faultOfIdle returns the fault of a run without pending tasks. The run has a fault if no worker that may
+// receive the next task polls the task queue.
 func (d *diagnoser) faultOfIdle(queue *taskQueue, pinned *version) Fault {
 	wanted := queue.wanted(pinned)
 	switch polling := queue.polledBy(time.Time{}); {

@@ -68,7 +68,7 @@ func (c *Client) signalEvictions(ctx context.Context, run *common.WorkflowExecut
 		if err != nil {
 			return fmt.Errorf("encode the pause of workflow %s: %w", run.WorkflowId, err)
 		}
-		// Temporal drops a second signal with the same request id, so that this signal ends no later resume.
+		// Temporal drops a second signal with the same request id, so a retry does not revert a later resume.
 		once := fmt.Sprintf("pause/%d", start.View.Pause.At.Unix())
 		if _, err := c.signalOnce(ctx, run, protocol.PauseSignal, pause, once); err != nil {
 			return fmt.Errorf("pause the evictions of RolloutPolicy %s: %w", start.Policy.Name, err)

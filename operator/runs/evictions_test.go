@@ -81,8 +81,8 @@ func (s *signalled) SignalWorkflowExecution(_ context.Context, r *workflowservic
 	return &workflowservice.SignalWorkflowExecutionResponse{}, nil
 }
 
-// The run may write the memo late, so the operator reads the lost pause again and again. A second signal would end a
-// resume that arrives meanwhile.
+// The run may write the memo late, so the operator may detect the lost pause several times. A second signal
+// would revert a resume that arrives in the meantime.
 func TestSpec13_5_ALostPauseIsSentOnce(t *testing.T) {
 	began := time.Unix(1000, 0)
 	memo, err := converter.GetDefaultDataConverter().ToPayload(protocol.EvictionView{PauseChanged: began.Add(-time.Hour)})

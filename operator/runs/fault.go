@@ -14,8 +14,8 @@ import (
 // maxCauseLength limits the quoted part of a failure, in characters.
 const maxCauseLength = 300
 
-// Fault is a fault of the workers of a run, or of reading the run. The zero value means no fault.
-// Reason is also the reason of the condition Degraded.
+// Fault describes a fault of the workers of a run, or a failure to read the run. The zero value means no
+// fault. Reason is also the reason of the condition Degraded.
 type Fault struct{ Reason, Message string }
 
 const failsRepeatedly = " fails repeatedly"

@@ -34,7 +34,6 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	return m
 }
 
-// resultOf returns the label of the result of a call.
 func resultOf(err error) string {
 	if err != nil {
 		return "error"

@@ -68,8 +68,8 @@ func (o *Orphans) Add(set *v1alpha1.SidecarSet) {
 	o.queue.Add(orphan{Reference(set), set.Generation})
 }
 
-// TakeMismatch reports whether, since the last call for set, Orphans has found the run of the SidecarSet at
-// another generation.
+// TakeMismatch reports whether Orphans has found, since the last call for set, that the run of the SidecarSet
+// works on another generation.
 func (o *Orphans) TakeMismatch(set string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -24,9 +24,8 @@ const (
 type prober struct {
 	*connection
 	once sync.Once
-	// late is set if the last probe timed out. attributesEnsured is set once the search
-	// attributes are registered, or cannot be registered. Only the goroutine of Start uses both
-	// fields.
+	// late is set if the last probe timed out. attributesEnsured is set once the search attributes are
+	// registered, or cannot be registered. Only the goroutine of Start uses these fields.
 	late, attributesEnsured bool
 }
 
@@ -86,8 +85,8 @@ func (p *prober) probe(ctx context.Context) {
 }
 
 // recordUnanswered records that Temporal is unreachable, unless Temporal has answered other calls since the
-// probe was sent. silent is set if Temporal has answered no other calls. After the first probe that timed
-// out, recordUnanswered only triggers a second probe, because a single probe may be slow.
+// probe was sent. silent is set if Temporal has answered no other calls. After the first timeout of a probe,
+// recordUnanswered only triggers a second probe, because a single probe may be slow.
 func (p *prober) recordUnanswered(err error, silent bool) {
 	again := temporal.IsLate(err) && !p.late && !p.Unreachable()
 	p.late = temporal.IsLate(err)

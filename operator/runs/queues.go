@@ -19,8 +19,7 @@ import (
 const (
 	// pollersTTL is the time that the description of a task queue is cached for all runs.
 	pollersTTL = 3 * time.Second
-	// pollTimeout is longer than one poll of an idle worker. Within this time, an idle worker
-	// polls again.
+	// pollTimeout is longer than one poll of an idle worker, so an idle worker polls again within pollTimeout.
 	pollTimeout = 70 * time.Second
 )
 
@@ -35,7 +34,7 @@ type taskQueue struct {
 	// pollers lists the workers that polled the queue in the last minutes, as reported by
 	// Temporal.
 	pollers []*taskqueue.PollerInfo
-	// routed lists the versions to which the tasks of runs without a pinned version go.
+	// routed lists the versions to which Temporal routes the tasks of runs without a pinned version.
 	routed []version
 }
 
@@ -62,7 +61,7 @@ func (d *diagnoser) describe(ctx context.Context, name string, kind enums.TaskQu
 	return &described, nil
 }
 
-// wanted returns the versions to which the tasks of a run go.
+// wanted returns the versions to which Temporal routes the tasks of a run.
 func (q *taskQueue) wanted(pinned *version) []version {
 	if pinned != nil {
 		return []version{*pinned}

@@ -18,7 +18,7 @@ const firstTask = 4
 
 // Run is the newest run of a SidecarSet, as Temporal describes it.
 type Run struct {
-	// Status is unspecified if Temporal knows no run of the SidecarSet.
+	// Status is unspecified if Temporal has no run of the SidecarSet.
 	Status enums.WorkflowExecutionStatus
 	// WorkflowID is the workflow id of the run.
 	WorkflowID string
@@ -50,9 +50,9 @@ func (r *Run) Open() bool { return r.Status == enums.WORKFLOW_EXECUTION_STATUS_R
 // returns false.
 func (r *Run) Completed() bool { return r.Status == enums.WORKFLOW_EXECUTION_STATUS_COMPLETED }
 
-// TaskPending reports whether a workflow task of the run is pending, after which the run plans again
-// without a signal. After a continue-as-new, the new run may wait a second for the first task. Before the
-// first task, the new run shows the phase of the old run.
+// TaskPending reports whether a workflow task of the run is pending. After this task, the run plans again
+// without a signal. After a continue-as-new, the first task of the new run may be delayed by a second. Before
+// this task, the new run shows the phase of the old run.
 func (r *Run) TaskPending() bool { return r.Task != nil || r.Events < firstTask }
 
 // WaitsForSignal reports whether the run sleeps until a signal or a timer. Resets of standby twins and
@@ -86,8 +86,8 @@ func (r *Run) GenerationMismatch(set *v1alpha1.SidecarSet) bool {
 	return r.Generation != 0 && r.Generation != set.Generation
 }
 
-// Read returns the Run of a description by Temporal. Search attributes are never encrypted. If a
-// payload is missing, the field keeps its zero value.
+// Read returns the Run that info describes. Search attributes are never encrypted. If a payload is missing,
+// the field keeps its zero value.
 func Read(payloads converter.DataConverter, info *workflow.WorkflowExecutionInfo) (*Run, error) {
 	r := &Run{Status: info.GetStatus(), WorkflowID: info.GetExecution().GetWorkflowId(), Events: info.GetHistoryLength(), pinned: pinnedVersion(info.GetVersioningInfo())}
 	fields, memo := info.GetSearchAttributes().GetIndexedFields(), info.GetMemo().GetFields()

@@ -22,8 +22,8 @@ func (t *throttle) extend(now time.Time) {
 	}
 }
 
-// succeeded records a successful call. If the last backoff ended longer ago than the backoff lasted,
-// succeeded resets the backoff.
+// succeeded records a successful call. succeeded resets the backoff if the time since the end of the last
+// backoff exceeds the length of this backoff.
 func (t *throttle) succeeded(now time.Time) {
 	if now.After(t.until.Add(time.Duration(t.backoff))) {
 		*t = throttle{}

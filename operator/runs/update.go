@@ -17,8 +17,8 @@ import (
 const updateTimeout = 5 * time.Second
 
 // These are the errors of an update without an answer. ErrNoRun means that the SidecarSet has no open run, or
-// that the run does not know the update. errLate means that the run received the update after the time NotAfter
-// of the update.
+// that the run has not received the update. errLate means that the run received the update after the time
+// NotAfter of the update.
 var (
 	ErrNoRun      = errors.New("the SidecarSet has no open run")
 	ErrUnanswered = errors.New(protocol.NoAnswer)
@@ -33,8 +33,8 @@ type Answer struct {
 }
 
 // Update sends an update to the open run of a SidecarSet, and waits at most updateTimeout for the answer. A
-// second update with the same id has no effect, and gets the same answer. An update that the run rejects as
-// late has no effect.
+// second update with the same id has no effect, and returns the answer to the first update. An update that the
+// run rejects as late has no effect.
 func (c *Client) Update(ctx context.Context, set protocol.SetReference, name, id string, payload any) (Answer, error) {
 	return c.await(ctx, "UpdateWorkflowExecution", func(ctx context.Context, result any) error {
 		return temporal.Update(ctx, c.client, sdk.UpdateWorkflowOptions{
@@ -79,8 +79,8 @@ func (c *Client) await(ctx context.Context, name string, call func(ctx context.C
 	return Answer{}, c.explainUpdate(ctx, err)
 }
 
-// explainUpdate returns the error for an update without an answer. After a timeout, the next probe decides
-// whether Temporal is unreachable, because a missing worker also causes a timeout.
+// explainUpdate returns the error for an update without an answer. A missing worker also causes a timeout, so
+// after a timeout the next probe determines whether Temporal is unreachable.
 func (c *Client) explainUpdate(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, errLate):

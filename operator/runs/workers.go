@@ -14,10 +14,10 @@ import (
 // selectInterval is the time between two searches for a completed run.
 const selectInterval = 10 * time.Second
 
-// Workers returns the fault of the workers, also while no rollout is in progress. Workers queries a
-// completed run, because any worker can answer the query. While there is no completed run, Workers only
-// reads the list of pollers, in which Temporal may keep a poller for five minutes after the end of the
-// worker. An error means that the state of the workers is not known.
+// Workers returns the fault of the workers, even while no rollout is in progress. Workers queries a completed
+// run, because any worker can answer the query. If there is no completed run, Workers only reads the list of
+// pollers, in which Temporal may keep a poller for five minutes after the worker has stopped. An error means
+// that the state of the workers is unknown.
 //
 // Only one goroutine may call Workers at a time.
 func (d *diagnoser) Workers(ctx context.Context) (Fault, error) {

@@ -32,8 +32,9 @@ import (
 	"github.com/outrigger/outrigger/kube/crd"
 )
 
-// propagationTime is how long the CustomResourceDefinition must be unchanged before the migration starts. By
-// then, all API servers have observed the definition. propagationTime is also the time between two attempts.
+// propagationTime is the time for which the CustomResourceDefinition must be unchanged before the migration
+// starts, so that all API servers observe the definition. propagationTime is also the time between two
+// attempts.
 const propagationTime = 10 * time.Second
 
 // Migrator stores every SidecarSet in the storage version of the definition, and then removes all other
@@ -42,7 +43,7 @@ const propagationTime = 10 * time.Second
 type Migrator struct {
 	// Client reads from the API server, not from a cache.
 	Client client.Client
-	// Clock measures for how long the definition is unchanged.
+	// Clock measures the time for which the definition is unchanged.
 	Clock clock.PassiveClock
 	// seen is the definition of the last reconcile, and since is the time of the first reconcile with this
 	// definition.

@@ -31,7 +31,7 @@ type stores struct {
 	// errors of writes that fail.
 	written []string
 	reject  map[string]error
-	// meanwhile is called at every write.
+	// meanwhile is called during every write.
 	meanwhile func()
 	clock     *clocktesting.FakePassiveClock
 }
@@ -65,7 +65,7 @@ func (s *stores) definition() *apiextensionsv1.CustomResourceDefinition {
 	return definition
 }
 
-// pass lets propagationTime pass.
+// pass advances the clock by propagationTime.
 func (s *stores) pass() { s.clock.SetTime(s.clock.Now().Add(propagationTime)) }
 
 // reconcile returns the requeueAfter of the result.

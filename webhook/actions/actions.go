@@ -1,4 +1,4 @@
-// Package actions writes the user that creates a RolloutAction into the action.
+// Package actions implements the admission of RolloutActions, which sets the user of a RolloutAction.
 package actions
 
 import (

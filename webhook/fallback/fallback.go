@@ -17,7 +17,7 @@ const Timeout = 2 * time.Second
 
 // Reader reads objects of one type.
 type Reader struct {
-	// Cached is read while Stale returns nil. Otherwise, Live is read.
+	// Cached is read while Stale returns nil, and Live is read otherwise.
 	Cached, Live client.Reader
 	// Stale returns an error while the cache may be stale, and nil otherwise.
 	Stale func() error

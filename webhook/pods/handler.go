@@ -40,15 +40,15 @@ type Options struct {
 	// Sets reads SidecarSets, and Namespaces reads namespaces.
 	Sets, Namespaces fallback.Reader
 	Revisions        fallback.Revisions
-	// Registerer gets the metrics of admissions.
+	// Registerer registers the metrics of admissions.
 	Registerer prometheus.Registerer
-	// Fleet is set in a member of a fleet. Until the newest content has a permit, new pods get the last good
-	// revision, if there is one.
+	// Fleet is set in a member of a fleet. Until the newest content has a permit, the last good revision, if
+	// any, is injected into new pods.
 	Fleet bool
 }
 
-// Handler injects sidecars into new pods. While the caches are current, Handler reads from the caches,
-// except for a pinned revision that the cache lacks.
+// Handler injects sidecars into new pods. While the caches are current, Handler reads only from the caches,
+// except to find a pinned revision that the cache lacks.
 type Handler struct {
 	sets       *setSource
 	namespaces fallback.Reader
@@ -124,8 +124,8 @@ func (h *Handler) admit(ctx context.Context, index *setIndex, request *podReques
 	return review.Patched(injection.Patch()).WithWarnings(injection.Warnings()...)
 }
 
-// rejected counts a rejection, with the SidecarSet in err if err is an inject.SetError, and returns
-// response.
+// rejected counts a rejection, and returns response. If err is an inject.SetError, the rejection is counted
+// for the SidecarSet in err.
 func (h *Handler) rejected(sets []*compiledSet, err error, response admission.Response) admission.Response {
 	var cause inject.SetError
 	counter := h.metrics.rejected
@@ -147,9 +147,9 @@ func (h *Handler) injected(sets []*compiledSet, injection *inject.Injection) {
 	h.metrics.containers.Add(float64(injection.Containers()))
 }
 
-// matching returns the SidecarSets that select and inject the pod (SPEC §3). If the namespace cannot be read,
-// matching returns an error instead of treating the pod as not matched. In this case, the last returned
-// SidecarSet is the cause of the error.
+// matching returns the SidecarSets that match the pod and inject sidecars (SPEC §3). If the namespace cannot
+// be read, matching returns an error instead of treating the pod as not matched. In this case, the last
+// returned SidecarSet is the cause of the error.
 func (h *Handler) matching(ctx context.Context, index *setIndex, pod *corev1.Pod) (matching []*compiledSet, err error) {
 	var labels map[string]string
 	for _, candidate := range index.matching(pod.Labels) {

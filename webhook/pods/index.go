@@ -16,34 +16,34 @@ import (
 	"github.com/outrigger/outrigger/internal/stage"
 )
 
-// compiledSet is a SidecarSet, prepared for the admission of pods.
+// compiledSet is a SidecarSet that is prepared for the admission of pods.
 type compiledSet struct {
 	name  string
 	scope match.Scope
 	// declared belongs to the cache and must not be changed.
 	declared *v1alpha1.SidecarSet
 	newest   *inject.Set
-	// newestErr is the error because of which newest cannot be injected. Pods are rejected with
-	// this error.
+	// newestErr is set if newest cannot be injected. Pods are rejected with this error.
 	newestErr error
 	// scopeErr is a parse error of the selectors. The scope then contains all pods that
 	// the SidecarSet could match.
 	scopeErr error
-	// former is the revision that new pods get in place of the newest content. If all new pods get the
-	// newest content, former is nil.
+	// former is the revision that is injected into new pods instead of the newest content. If all new pods get
+	// the newest content, former is nil.
 	former *v1alpha1.GoodRevision
 	// complete is set if no pod of the current generation remains to be upgraded or recreated.
 	complete bool
 	// quarantined is set if no new pod gets the newest content, because the rollout of the newest content
 	// failed.
 	quarantined bool
-	// permitted is set if a member of a fleet may give the newest content to pods.
+	// permitted is set if a member of a fleet may inject the newest content.
 	permitted bool
-	// share is the share of the new pods that get the newest content, as of the last policies.
+	// share caches the share of the new pods that get the newest content.
 	share atomic.Pointer[stepShare]
-	// recorded caches the last injected revision, which is the pinned revision or the last good revision.
+	// recorded caches the last injected revision, which is either the pinned revision or the last good
+	// revision.
 	recorded atomic.Pointer[recordedSet]
-	// missed is the time of the last search in which the API server did not have the pinned revision. pin
+	// missed is the time of the last search that did not find the pinned revision on the API server. pin
 	// shares a search between concurrent requests.
 	missed  atomic.Pointer[time.Time]
 	pin     singleflight.Group

@@ -20,7 +20,7 @@ type metrics struct {
 	duration   prometheus.Histogram
 	containers prometheus.Counter
 	unmatched  prometheus.Counter
-	// rejected counts rejections without a SidecarSet as the cause.
+	// rejected counts rejections that no SidecarSet caused.
 	rejected prometheus.Counter
 }
 

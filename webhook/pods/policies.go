@@ -13,8 +13,8 @@ import (
 	"github.com/outrigger/outrigger/internal/stage"
 )
 
-// policies contains the RolloutPolicies from an informer. While the watch of the informer is down, the last
-// known policies apply. A step in progress does not depend on the watch, because the status of the
+// policies contains the RolloutPolicies from an informer. While the watch of the informer is interrupted, the
+// last observed policies apply. A step in progress does not depend on the watch, because the status of the
 // SidecarSet contains the step. The zero value is ready for concurrent use.
 type policies struct {
 	mu     sync.Mutex

@@ -33,8 +33,8 @@ func edited(t testing.TB) (set *v1alpha1.SidecarSet, good *appsv1.ControllerRevi
 	return editedSet(t, "s", "side", func(*v1alpha1.SidecarSet) {})
 }
 
-// editedSet returns the same as edited, for a SidecarSet with the name name and a container with the name
-// container. more adds content that only the good revision has.
+// editedSet is like edited, but with the given names of the SidecarSet and of the container. more adds content
+// that only the good revision has.
 func editedSet(t testing.TB, name, container string, more func(*v1alpha1.SidecarSet)) (set *v1alpha1.SidecarSet, good *appsv1.ControllerRevision) {
 	set = fixture.SidecarSet(name, fixture.Sidecar(container))
 	former := set.DeepCopy()
@@ -192,7 +192,7 @@ func TestSpec11_5_AFormerRevisionThatConflictsRejectsNoPod(t *testing.T) {
 	}
 }
 
-// A workload may delete its last old pod before the workload creates the next pod. Until then, the SidecarSet
+// A workload may delete its last old pod before the creation of the next pod. In between, the SidecarSet
 // matches no pod.
 func TestSpec11_5_WithoutPodsContentThatCannotBeUpgradedInPlaceIsNotWithheld(t *testing.T) {
 	withArgs := func(s *v1alpha1.SidecarSet) { s.Spec.Containers[0].Args = []string{"--old"} }

@@ -29,8 +29,8 @@ type podRequest struct {
 	specErr error
 }
 
-// partialPod has the fields of a pod that injection reads. Decoding all fields, above all managedFields,
-// would take longer. status and deletionTimestamp are omitted because the API server has not reset these
+// partialPod has the fields of a pod that injection reads. Decoding all fields, especially managedFields,
+// would take longer. status and deletionTimestamp are omitted, because the API server has not reset these
 // fields yet, so the values come from the client and have no meaning.
 type partialPod struct {
 	metav1.TypeMeta `json:",inline"`

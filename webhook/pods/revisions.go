@@ -22,18 +22,18 @@ import (
 // missedFor is the time between two searches for a missing pinned revision on the API server.
 const missedFor = time.Second
 
-// recordedSet is a SidecarSet, prepared with the content of a revision.
+// recordedSet is a SidecarSet that is prepared for injection with the content of a revision.
 type recordedSet struct {
 	name, resourceVersion string
 	set                   *inject.Set
 }
 
-// resolved contains the versions of SidecarSets that a pod gets.
+// resolved contains the versions of SidecarSets that are injected into a pod.
 type resolved struct {
 	versions []*inject.Set
-	// newest has the same indexes as versions. For a version that is the last good revision, newest contains
-	// the newest content, which may replace this version. All other entries are nil. The last good revision is
-	// never replaced by quarantined content.
+	// newest has the same indexes as versions. If a version is the last good revision, newest contains the
+	// newest content, which may replace this version. All other entries are nil. Quarantined content never
+	// replaces the last good revision.
 	newest []*inject.Set
 }
 
@@ -57,8 +57,8 @@ func (h *Handler) resolve(ctx context.Context, request types.UID, pod *corev1.Po
 }
 
 // inject injects the versions. A last good revision may conflict with content of another SidecarSet that was
-// validated later. In this case, inject replaces a single last good revision at a time with the newest content,
-// and finally all last good revisions, until the injection succeeds (SPEC 11.5.2).
+// validated later. In this case, inject retries with the newest content in place of one last good revision at
+// a time, and finally in place of all of them (SPEC 11.5.2).
 func (r resolved) inject(pod *corev1.Pod, now metav1.Time) (*inject.Injection, error) {
 	injection, err := inject.Pod(pod, r.versions, now)
 	if err == nil {
@@ -151,7 +151,7 @@ func (h *Handler) livePinned(ctx context.Context, set *compiledSet, missing erro
 // listed or read, former returns the newest content, because a policy must not stop the creation of pods.
 // former also returns the newest content if no pod remains to be upgraded or recreated, and the new pod could
 // not be upgraded in place or may end before its upgrade (SPEC 11.5.5). Otherwise, a workload that deletes its
-// last old pod before the workload creates the next pod would never get the newest content.
+// last old pod before the creation of the next pod would never get the newest content.
 func (h *Handler) former(ctx context.Context, set *compiledSet, pod *corev1.Pod) (*inject.Set, error) {
 	sorted, err := h.revisionsOf(ctx, set)
 	if err != nil {

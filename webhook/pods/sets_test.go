@@ -34,7 +34,7 @@ type stale struct {
 	clock *clocktesting.FakeClock
 	live  client.WithWatch
 	lists atomic.Int32
-	// away replaces the response of the API server to a list.
+	// away, if set, is called instead of a list of the API server.
 	away func(context.Context) error
 }
 

@@ -23,7 +23,7 @@ func Size() server.Size {
 	return server.Size{Bytes: 2 << 20, Values: 40_000, PerByte: 4, PerValue: 1000}
 }
 
-// Validate rejects a RolloutPolicy with errors that its CustomResourceDefinition cannot find (SPEC 11.1.6).
+// Validate rejects a RolloutPolicy with errors that the CustomResourceDefinition cannot detect (SPEC 11.1.6).
 // The response has status 422, like a rejection by the API server, and a cause for each field.
 func Validate(_ context.Context, req admission.Request) admission.Response {
 	written, stored := &outriggerv1.RolloutPolicy{}, (*outriggerv1.RolloutPolicy)(nil)

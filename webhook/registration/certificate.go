@@ -29,7 +29,7 @@ const (
 	// renewBefore is the remaining lifetime at which a certificate is replaced. API servers trust the
 	// replaced certificate until its expiry.
 	renewBefore = 90 * 24 * time.Hour
-	// backdated is the time from the start of the validity to the issue of a certificate. A certificate is
+	// backdated is the time from the start of the validity of a certificate to its issue. Certificates are
 	// backdated because the clock of the issuing replica may be ahead of other clocks.
 	backdated = 365 * 24 * time.Hour
 )
@@ -59,8 +59,8 @@ func newIssuer(service, namespace, address string) (issuer, error) {
 	return issuer{hosts: []string{host, inCluster}}, nil
 }
 
-// verify returns an error if the certificate of a Secret is not valid at each of the times.
-// API servers get the intermediate certificates from the server.
+// verify returns an error if the certificate of a Secret is not valid at each of the times. verify uses the
+// intermediate certificates in the Secret, because the server sends these certificates to API servers.
 func (i issuer) verify(data map[string][]byte, times ...time.Time) error {
 	pair, err := keyPair(data)
 	if err != nil {
@@ -87,8 +87,8 @@ func (i issuer) verifyPair(pair *tls.Certificate, ca []byte, times ...time.Time)
 	return nil
 }
 
-// issue returns the data of a Secret with a new certificate, and with the CAs in trusted as the previous
-// CAs.
+// issue returns the data of a Secret with a new certificate. The previous CAs in the Secret are the CAs in
+// trusted.
 func (i issuer) issue(now time.Time, trusted ...[]byte) (map[string][]byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -118,8 +118,9 @@ func (i issuer) issue(now time.Time, trusted ...[]byte) (map[string][]byte, erro
 	return data, nil
 }
 
-// bundle returns the CA of a Secret, the previous CAs of the Secret, and the CAs that are trusted already.
-// bundle omits expired previous and trusted CAs. Replicas may still serve certificates of previous CAs.
+// bundle returns the CA of a Secret, the previous CAs of the Secret, and the CAs that API servers already
+// trust. Replicas may still serve certificates of previous CAs. bundle omits previous and trusted CAs that
+// have expired.
 func bundle(data map[string][]byte, trusted []*x509.Certificate, now time.Time) []byte {
 	var result []byte
 	for _, ca := range certificates(data[caKey]) {
@@ -133,8 +134,8 @@ func bundle(data map[string][]byte, trusted []*x509.Certificate, now time.Time) 
 	return result
 }
 
-// certificates returns the certificates of PEM texts. Another controller may have written a text
-// with comments or without a final newline, so texts are not joined.
+// certificates returns the certificates of PEM texts. The texts are not joined, because another controller may
+// have written a text with comments or without a final newline.
 func certificates(texts ...[]byte) (all []*x509.Certificate) {
 	for _, rest := range texts {
 		for {

@@ -60,7 +60,7 @@ func (e endpoint) at(path string) *string {
 }
 
 // hook is one of this role's webhooks in an installed configuration. The pointers of hook point into the
-// configuration. All other fields, such as selectors and timeouts, belong to the installer.
+// configuration. Only the installer sets all other fields, such as selectors and timeouts.
 type hook struct {
 	name, path string
 	client     *admissionregistrationv1.WebhookClientConfig
@@ -99,8 +99,8 @@ func podRules() []admissionregistrationv1.RuleWithOperations {
 	}}
 }
 
-// write sets this role's fields of a webhook. A webhook with another kind of address (a Service
-// or a URL) is an error, because the installer chooses the kind.
+// write sets this role's fields of a webhook. write returns an error if the kind of address (a Service or a
+// URL) differs, because the installer chooses the kind.
 func (e endpoint) write(h hook, bundle []byte) error {
 	switch {
 	case e.url != "" && h.client.Service != nil:
@@ -134,7 +134,7 @@ func (r *Reconciler) writeConfiguration(ctx context.Context, live client.Object,
 	if equality.Semantic.DeepEqual(live, wanted) {
 		return wait, nil
 	}
-	// A strategic merge keeps fields that this program does not know.
+	// A strategic merge keeps fields that the Go types of this program lack.
 	patch := client.StrategicMergeFrom(live, client.MergeFromWithOptimisticLock{})
 	if err := r.client.Patch(ctx, wanted, patch, client.FieldOwner(fieldOwner)); err != nil {
 		return 0, fmt.Errorf("write %T %s: %w", live, live.GetName(), err)
@@ -142,7 +142,7 @@ func (r *Reconciler) writeConfiguration(ctx context.Context, live client.Object,
 	return wait, nil
 }
 
-// registered is the registration in the cache of this process.
+// registered contains the registration, as read from the cache of this process.
 type registered struct {
 	definition *apiextensionsv1.CustomResourceDefinition
 	// convertedByAnother is set if the definition names the conversion webhook of another controller.

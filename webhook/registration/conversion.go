@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// conversion returns the conversion for the CustomResourceDefinition. The manifest in config/crd
-// has no conversion, so that a second apply does not remove the written conversion.
+// conversion returns the conversion for the CustomResourceDefinition. The manifest in config/crd has no
+// conversion, so that another apply does not remove the conversion.
 func (e endpoint) conversion(bundle []byte) *apiextensionsv1.CustomResourceConversion {
 	config := &apiextensionsv1.WebhookClientConfig{URL: e.at(ConversionPath), CABundle: bundle}
 	if config.URL == nil {
@@ -26,11 +26,11 @@ func (e endpoint) conversion(bundle []byte) *apiextensionsv1.CustomResourceConve
 	}
 }
 
-// If another controller replaces the conversion, such as a running manager of OpenKruise, the reconciler writes
-// the conversion again after a delay. The delay doubles from minConversionDelay to maxConversionDelay with each
-// write, and starts again once no other controller has replaced the conversion for conversionKept. If a process
-// suspends the conversion, because no webhook converts SidecarSets, the delay is maxConversionDelay, so that
-// the caches of all roles fill (SPEC 1.4.1).
+// If another controller replaces the conversion, such as a running manager of OpenKruise, the reconciler
+// writes the conversion again after a delay. The delay doubles from minConversionDelay to maxConversionDelay
+// with each write, and is reset once no other controller has replaced the conversion for conversionKept. If a
+// process suspends the conversion, because no webhook converts SidecarSets, the delay is maxConversionDelay,
+// so that the caches of all roles can sync (SPEC 1.4.1).
 const (
 	minConversionDelay = time.Second
 	maxConversionDelay = time.Minute
@@ -47,8 +47,8 @@ func (e endpoint) ofAnother(conversion *apiextensionsv1.CustomResourceConversion
 	return !equality.Semantic.DeepEqual(config, e.conversion(nil).Webhook.ClientConfig)
 }
 
-// conversionDelay returns the time until the reconciler may replace the current conversion. Each write ends the
-// watches of SidecarSets, so two controllers must not replace each other's conversion in a loop.
+// conversionDelay returns the time until the reconciler may replace the current conversion. Each write ends
+// the watches of SidecarSets, so two controllers must not replace each other's conversion without a delay.
 func (r *Reconciler) conversionDelay(current *apiextensionsv1.CustomResourceConversion) time.Duration {
 	switch {
 	case r.conversionMissing && r.conversionClaimed:

@@ -83,7 +83,7 @@ func (r *fixture) external() *Reconciler {
 	return replica
 }
 
-// write stores data in the Secret, in place of another controller.
+// write stores data in the Secret, in the same way as another controller.
 func (r *fixture) write(data map[string][]byte) {
 	r.t.Helper()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: certificateSecret}, Type: corev1.SecretTypeTLS, Data: data}
@@ -120,7 +120,7 @@ func TestAnExternalCertificateIsNeverWritten(t *testing.T) {
 	require.NoError(t, replica.Registered(nil))
 }
 
-// The CA stays the same, so the new certificate is served immediately.
+// The CA does not change, so the new certificate is served immediately.
 func TestARenewedExternalCertificateIsServed(t *testing.T) {
 	r := installedFixture(t)
 	replica := r.external()
@@ -146,8 +146,8 @@ func withExpiredCA(t *testing.T) func([]byte) []byte {
 	}
 }
 
-// At each step, all replicas serve certificates that the configurations trust. A replica with an earlier
-// certificate stays trusted after a new replica writes the configurations.
+// At each step, all replicas serve certificates that the configurations trust. The certificate of an older
+// replica remains trusted after a new replica writes the configurations.
 func TestSpec4_14_TheChangeToAnotherCAIsSeamless(t *testing.T) {
 	external := func(r *fixture) (*Reconciler, *Reconciler) { return r.external(), r.external() }
 	own := func(r *fixture) (*Reconciler, *Reconciler) { return r.replica(""), r.external() }
@@ -201,8 +201,8 @@ func TestSpec4_14_TheChangeToAnotherCAIsSeamless(t *testing.T) {
 	}
 }
 
-// An external certificate without a final newline in ca.crt stays trusted after the change to the
-// webhook's own certificate.
+// The CA of an external certificate, in a ca.crt without a final newline, remains trusted after the change to
+// the webhook's own certificate.
 func TestSpec4_14_TheChangeToItsOwnCertificateIsSeamless(t *testing.T) {
 	r := installedFixture(t)
 	old, started := r.external(), r.replica("")

@@ -15,13 +15,13 @@ import (
 )
 
 // widenedAnnotation contains the time of the last widening by the admission of a SidecarSet. Each widening
-// changes the annotation, even if the match condition stays the same, so that the patch of a replica that
-// narrows the condition at the same time fails with a conflict.
+// changes the annotation, even if the match condition does not change. If a replica narrows the condition at
+// the same time, its patch therefore fails with a conflict.
 const widenedAnnotation = "outrigger.io/match-conditions-widened"
 
-// narrowDelay is the time for which the condition and the annotation must stay the same before a replica
-// narrows the condition. narrowDelay is longer than the timeout of a request to an API server. Therefore,
-// each admitted SidecarSet has been stored or rejected after narrowDelay.
+// narrowDelay is the time for which the condition and the annotation must be unchanged before a replica
+// narrows the condition. narrowDelay is longer than the timeout of a request to an API server. After
+// narrowDelay, each admitted SidecarSet has therefore been stored or rejected.
 const narrowDelay = 5 * time.Minute
 
 // observedCondition records a match condition with the value of widenedAnnotation, and the time at which this
@@ -32,8 +32,8 @@ type observedCondition struct {
 	since time.Time
 }
 
-// followSets makes the match condition of the pod webhook follow the SidecarSets. followSets returns the
-// time until the condition may be narrowed, or 0.
+// followSets updates the match condition of the pod webhook for the current SidecarSets. followSets returns
+// the time until the condition may be narrowed, or 0.
 func (r *Reconciler) followSets(ctx context.Context, configuration *admissionregistrationv1.MutatingWebhookConfiguration, activating bool) (time.Duration, error) {
 	pods := kube.WebhookNamed(configuration, podWebhook)
 	if pods == nil {
@@ -120,8 +120,8 @@ func isFollowed(condition admissionregistrationv1.MatchCondition) bool {
 	return condition.Name == match.ConditionName
 }
 
-// setCondition changes only the condition that follows the SidecarSets. Other conditions belong to the
-// installer. A condition that contains every pod is removed.
+// setCondition changes only the match condition that is derived from the SidecarSets. The installer owns other
+// match conditions. A condition that contains every pod is removed.
 func setCondition(pods *admissionregistrationv1.MutatingWebhook, condition match.Condition) {
 	i := slices.IndexFunc(pods.MatchConditions, isFollowed)
 	switch {

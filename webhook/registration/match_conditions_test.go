@@ -158,7 +158,8 @@ func TestSpec4_16_ALateCacheDoesNotNarrow(t *testing.T) {
 	replica.client = current
 }
 
-// An older replica, or a replica without the flag, must not cause alternating writes of the replicas.
+// Replicas with and without the flag, or of different versions, must not overwrite each other's condition
+// repeatedly.
 func TestSpec4_16_ReplicasWithAndWithoutTheFlagDoNotWriteInTurns(t *testing.T) {
 	r := installedFixture(t)
 	with, without := r.following(), r.replica("")
@@ -243,7 +244,7 @@ func TestSpec4_16_AConditionThatCannotBeWrittenIsAnErrorWithARemedy(t *testing.T
 	require.NoError(t, w.Widen(t.Context(), conditionFor(t, "a")), "without a configuration no webhook is called")
 }
 
-// A request that waits after a write must not count toward the limit of concurrent validations.
+// A request that waits after a write does not count toward the limit of concurrent validations.
 func TestSpec4_16_TheAnswerIsDelayedAfterAWrite(t *testing.T) {
 	r := installedFixture(t)
 	r.start(r.following())

@@ -35,7 +35,7 @@ outrigger_webhook_certificate_start_timestamp_seconds 1000
 `), "outrigger_webhook_certificate_start_timestamp_seconds"))
 }
 
-// The alert must not fire before a certificate is renewed on time.
+// A certificate that is renewed on time must not fire the alert.
 func TestTheAlertAboutTheCertificateFiresAfterTheRenewal(t *testing.T) {
 	rules, err := os.ReadFile("../../config/monitoring/rules.yaml")
 	require.NoError(t, err)

@@ -62,15 +62,15 @@ type Options struct {
 	// MatchConditions is true if API servers call the webhook only for pods that a SidecarSet can select.
 	MatchConditions bool
 	Log             logr.Logger
-	// Registerer gets the metrics of the registration.
+	// Registerer registers the metrics of the registration.
 	Registerer prometheus.Registerer
 }
 
-// Reconciler writes the certificate and the registration of the webhooks. Every replica runs a Reconciler.
-// If two replicas write at the same time, the replica whose write is rejected uses the result of the other
-// write. The pod webhook is activated only after a replica is reachable. After the activation, a replica
-// serves a new certificate only when the configurations trust the CA of the new certificate. Otherwise,
-// requests would fail because of an untrusted certificate.
+// Reconciler writes the certificate and the registration of the webhooks. Every replica runs a Reconciler. If
+// two replicas write at the same time, the replica whose write is rejected uses the result of the other write.
+// The pod webhook is activated only after a replica is reachable. After the activation, a replica serves a new
+// certificate only when the configurations trust the CA of this certificate. Otherwise, requests would fail
+// because of an untrusted certificate.
 type Reconciler struct {
 	// client reads from the cache, and live reads from the API server.
 	client   client.Client
@@ -97,26 +97,26 @@ type Reconciler struct {
 	// this CA since trustedSince.
 	trustedCA    []byte
 	trustedSince time.Time
-	// conversionWritten is the time of the last change of the conversion. watchLost is true once the watch
-	// of SidecarSets has been down after this change. conversionMissing is true if the definition had no
+	// conversionWritten is the time of the last change of the conversion. watchLost is true once the watch of
+	// SidecarSets has been interrupted after this change. conversionMissing is true if the definition had no
 	// conversion in the last step.
 	conversionWritten time.Time
 	watchLost         bool
 	conversionMissing bool
-	// conversionClaimed is set once the definition has had the conversion of this role. conversionLost is the
-	// time at which the definition lost its conversion.
+	// conversionClaimed is set once the definition has contained the conversion of this role. conversionLost
+	// is the time at which the definition lost its conversion.
 	conversionClaimed bool
 	conversionLost    time.Time
-	// conversionBackoff is the delay of the next write over the conversion of another controller.
+	// conversionBackoff is the delay before the next write that replaces the conversion of another controller.
 	conversionBackoff time.Duration
 	// watchDown returns the time for which the watch of SidecarSets has been down.
 	watchDown func() time.Duration
-	// matchConditions is set if the match condition follows the SidecarSets.
+	// matchConditions is set if the match condition is derived from the SidecarSets.
 	matchConditions bool
 	observed        observedCondition
 }
 
-// New returns a Reconciler. A URL without https or without a host name is an error.
+// New returns a Reconciler. New returns an error for a URL without https or without a host name.
 func New(o Options) (*Reconciler, error) {
 	issuer, err := newIssuer(o.ServiceName, o.SystemNamespace, o.URL)
 	if err != nil {
@@ -139,8 +139,7 @@ func New(o Options) (*Reconciler, error) {
 	return r, nil
 }
 
-// Registered is a readiness check for processes outside the cluster, to which no
-// Service routes.
+// Registered is a readiness check for a process outside the cluster, to which no Service routes requests.
 func (r *Reconciler) Registered(*http.Request) error {
 	if !r.registered.Load() {
 		return errNotRegistered
@@ -210,9 +209,9 @@ func (r *Reconciler) step(ctx context.Context) (wait time.Duration, err error) {
 	return min(next, cmp.Or(wait, next)), nil
 }
 
-// untilReachable returns the time until the rules of the pod webhook may be written. untilReachable starts
-// to serve the certificate, because a replica must serve to become reachable. No request fails because of
-// this certificate, because no configuration trusts another CA yet.
+// untilReachable returns the time until the rules of the pod webhook may be written. untilReachable serves the
+// certificate before that, because only a serving replica becomes reachable. No request fails because of this
+// certificate, because no configuration trusts another CA yet.
 func (r *Reconciler) untilReachable(ctx context.Context, secret *corev1.Secret) (time.Duration, error) {
 	if r.servedCA == nil {
 		if err := r.serve(secret); err != nil {

@@ -45,8 +45,8 @@ func TestTheFirstStepsIssueACertificateAndRegisterIt(t *testing.T) {
 	assert.Equal(t, before, r.mutating().ResourceVersion+r.secret().ResourceVersion, "in step, nothing is written")
 }
 
-// Selectors and timeouts belong to the installer, even after changes and after a second
-// installation.
+// The reconciler does not change selectors and timeouts, even if the installer changes these fields or
+// installs the configuration again.
 func TestOnlyTheCAAndTheRulesOfPodsAreWritten(t *testing.T) {
 	r := installedFixture(t)
 	shipped := r.mutating()
@@ -188,8 +188,8 @@ func TestAReplicaAwaitsTheRestartOfItsWatchAfterAnotherReplicaWroteTheConversion
 	assert.NotEmpty(t, r.mutating().Webhooks[0].Rules)
 }
 
-// A running manager of OpenKruise writes its conversion after each change of the definition. Two controllers that
-// replace each other's conversion must not end the watches of SidecarSets without end, and pods must get sidecars.
+// A running manager of OpenKruise writes its conversion after each change of the definition. The reconciler
+// must not interrupt the watches of SidecarSets repeatedly, and pods must get sidecars.
 func TestTheConversionOfARunningControllerIsReplacedWithADelay(t *testing.T) {
 	r := installedFixture(t)
 	replica := r.replica("")
@@ -224,8 +224,8 @@ func TestTheConversionOfARunningControllerIsReplacedWithADelay(t *testing.T) {
 	assert.Equal(t, "hook", r.conversion().ClientConfig.Service.Name, "without a delay")
 }
 
-// API servers cannot reach the webhook, so the conversion is suspended. The caches of all roles must fill before the
-// webhook claims the conversion again.
+// API servers cannot reach the webhook, so the conversion is suspended. The caches of all roles must sync
+// before the webhook writes the conversion again.
 func TestASuspendedConversionIsClaimedAgainAfterADelay(t *testing.T) {
 	r := installedFixture(t)
 	writer, replica := r.replica(""), r.replica("")
@@ -269,7 +269,7 @@ func TestARejectedWriteOfTheConversionIsRetriedWithoutADelay(t *testing.T) {
 	}
 	reconciles()
 
-	// The delay after a conversion of another controller has passed.
+	// The delay after the conversion of another controller has elapsed.
 	definition := &apiextensionsv1.CustomResourceDefinition{}
 	require.NoError(t, r.store.Get(t.Context(), client.ObjectKey{Name: definitionName}, definition))
 	definition.Spec.Conversion = endpoint{service: "other", namespace: "system"}.conversion(nil)

@@ -41,7 +41,7 @@ type Widener struct {
 	writing *semaphore.Weighted
 
 	mu sync.Mutex
-	// next is the write that waits for the current write to end, or nil.
+	// next is the write that starts after the current write, or nil.
 	next *sharedWrite
 }
 
@@ -61,9 +61,9 @@ func NewWidener(writer client.Client, live client.Reader, now clock.Clock) *Wide
 // writtenKey is the key of the context value that Widen sets to true after a write.
 type writtenKey struct{}
 
-// Await returns a responder that delays the answer of respond after a write, so that API servers have time
-// to observe the condition. The limits within respond do not include the delay. The responder also waits if
-// the condition already contained the pods, because another request may have just added the same pods.
+// Await returns a responder that delays the answer of respond after a write, so that API servers have time to
+// observe the condition. The limits within respond do not include the delay. The responder also waits if the
+// condition already contained the pods, because another request may have just added these pods.
 func (w *Widener) Await(respond server.Responder) server.Responder {
 	return func(ctx context.Context, buffers *server.Buffers) (status int, err error) {
 		var written atomic.Bool

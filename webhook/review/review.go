@@ -17,7 +17,7 @@ import (
 	"github.com/outrigger/outrigger/webhook/server"
 )
 
-// Decider decides about the review in the body of a request. An error means that the review is
+// Decider returns the response to the review in the body of a request. An error means that the review is
 // invalid, unless the error is an UndecidedError.
 type Decider func(context.Context, *server.Buffers) (*admissionv1.AdmissionResponse, error)
 

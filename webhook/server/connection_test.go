@@ -93,7 +93,7 @@ func TestRequestsInARowAreAllAnswered(t *testing.T) {
 	}
 }
 
-// A request in progress gets its response before the process ends.
+// A request in progress is answered before the process ends.
 func TestARequestInProgressIsAnsweredDuringShutdown(t *testing.T) {
 	began, goOn := make(chan struct{}), make(chan struct{})
 	s := newServed(t, func(s *Server) {

@@ -148,14 +148,14 @@ func TestAFloodTakesLimitedMemoryAndValidClientsGetResponses(t *testing.T) {
 	assert.Greater(t, honest, 5)
 }
 
-// used returns the memory that the process has from the system, in bytes.
+// used returns the memory that the process has obtained from the operating system, in bytes.
 func used() uint64 {
 	samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	metrics.Read(samples)
 	return samples[0].Value.Uint64() - samples[1].Value.Uint64()
 }
 
-// The estimate of the memory for decoding must not be far below the actual memory.
+// The estimated memory for decoding must not be far below the allocated memory.
 func TestWeightsCoverTheMemoryOfDecoding(t *testing.T) {
 	sizes, responders := routes(t)
 	for path, bodies := range hostile(t) {

@@ -24,7 +24,7 @@ const (
 	maxHeaderBytes = 32 << 10
 )
 
-// timeouts limit the time of a client. API servers need far less time.
+// timeouts limit the time of a client. API servers need much less time.
 type timeouts struct {
 	handshake, request, answer, idle time.Duration
 }
@@ -73,8 +73,8 @@ func (s *Server) Runnable(plain net.Listener) *manager.Server {
 	}
 }
 
-// tls offers only HTTP/1.1, the protocol of API servers for webhooks. One connection for
-// each request in flight spreads the load over the replicas.
+// tls offers only HTTP/1.1, which API servers use for webhooks. With HTTP/1.1, an API server opens one
+// connection for each request in flight, so the load is spread over the replicas.
 func (s *Server) tls() *tls.Config {
 	config := &tls.Config{GetCertificate: s.certificate, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
 	if s.clients != nil {
@@ -83,8 +83,8 @@ func (s *Server) tls() *tls.Config {
 	return config
 }
 
-// Listen opens the port before other parts of the process start, so that a port in use is an
-// immediate error.
+// Listen opens the port of the server. Run calls Listen before the start of the manager, so that a port in use
+// is an immediate error.
 func Listen(ctx context.Context, port int) (net.Listener, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort("", strconv.Itoa(port)))
 	if err != nil {

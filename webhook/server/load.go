@@ -10,13 +10,12 @@ import (
 )
 
 const (
-	// maxConnections limits idle connections. An idle connection takes about 100 KiB.
+	// maxConnections limits idle connections. An idle connection uses about 100 KiB.
 	maxConnections = 2000
-	// smallBody is the size up to which a body needs no reservation. One small body for each
-	// connection fits into memory.
+	// smallBody is the maximum size of a body that needs no reservation. One small body for each connection
+	// fits into memory.
 	smallBody = 64 << 10
-	// lightWeight is the weight up to which a request is light. Only hostile and very
-	// large requests are heavier.
+	// lightWeight is the maximum weight of a light request. Only hostile and very large requests are heavier.
 	lightWeight = 1 << 20
 )
 
@@ -33,8 +32,8 @@ func defaultLimits() limits {
 	return limits{requests: 1000, reading: 64 << 20, light: 128 << 20, heavy: 256 << 20, wait: time.Second}
 }
 
-// load counts the requests in flight and the memory for these requests. Heavy requests have their
-// own queue, so that many heavy requests do not delay the admission of pods.
+// load counts the requests in flight and the memory for these requests. Heavy requests wait in a separate
+// queue, so that many heavy requests do not delay the admission of pods.
 type load struct {
 	limits
 	inFlight, bodies, lightly, heavily *semaphore.Weighted
@@ -74,7 +73,7 @@ func (l *load) readBody(ctx context.Context, length, maxLength int64) (release f
 	return l.reserve(ctx, l.bodies, length, overloadError{"bytes of large requests", l.reading})
 }
 
-// decode reserves the memory that decoding a body takes.
+// decode reserves the memory that is needed to decode a body.
 func (l *load) decode(ctx context.Context, weight int64) (release func(), err error) {
 	if weight <= lightWeight {
 		return l.reserve(ctx, l.lightly, weight, overloadError{"bytes", l.light})

@@ -11,7 +11,7 @@ import (
 
 var errNotSynced = errors.New("the caches of the webhook are not synced yet")
 
-// WhenSynced answers with status 503 until the caches are synced.
+// WhenSynced returns a responder that answers with status 503 until the caches are synced.
 func WhenSynced(synced func() bool, respond Responder) Responder {
 	return func(ctx context.Context, buffers *Buffers) (status int, err error) {
 		if !synced() {

@@ -29,7 +29,7 @@ type Options struct {
 	// ClientCAFile contains the CA of the API servers' client certificates. If ClientCAFile is
 	// empty, the server answers every client.
 	ClientCAFile string
-	// Registerer gets the metrics of the server.
+	// Registerer registers the metrics of the server.
 	Registerer prometheus.Registerer
 }
 
@@ -44,11 +44,11 @@ type Server struct {
 	mux         http.ServeMux
 	// pool contains unused *Buffers.
 	pool sync.Pool
-	// shuttingDown is true once clients must connect to other replicas.
+	// shuttingDown is true once clients should connect to other replicas.
 	shuttingDown atomic.Bool
 }
 
-// New returns a server without routes. An invalid client CA file is an error.
+// New returns a server without routes. New returns an error if the client CA file is invalid.
 func New(o Options) (*Server, error) {
 	clients, err := newClientAuthority(o.ClientCAFile)
 	if err != nil {
@@ -71,8 +71,8 @@ type route struct {
 	requests *prometheus.CounterVec
 }
 
-// Register adds a route. The responder gets only requests that are within the size limit and have
-// the form of requests of API servers.
+// Register adds a route. The responder is called only for requests that are within the size limit and have the
+// form of requests of API servers.
 func (s *Server) Register(path string, size Size, respond Responder) {
 	r := route{respond, size, s.metrics.requests.MustCurryWith(prometheus.Labels{"path": path})}
 	s.mux.HandleFunc(path, func(w http.ResponseWriter, request *http.Request) {
@@ -187,7 +187,7 @@ func (s *Server) release(buffers *Buffers) {
 	s.pool.Put(buffers)
 }
 
-// lingerTimeout limits the time for the rest of a rejected request.
+// lingerTimeout limits the time to read the rest of a rejected request.
 const lingerTimeout = time.Second
 
 // reject answers with the error, and closes the connection. reject reads the rest of the body before the

@@ -106,8 +106,8 @@ func (s *served) NewClient() *http.Client {
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: s.clientTLS()}}
 }
 
-// Post sends body to path, and copies the body of the response to answer. Post returns the HTTP status, or
-// 0 without a response.
+// Post sends body to path, and copies the body of the response to answer. Post returns the HTTP status, or 0
+// if there is no response.
 func (s *served) Post(t *testing.T, client *http.Client, path string, body []byte, answer io.Writer) (status int) {
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+s.address+path, bytes.NewReader(body))
 	if err != nil {

@@ -19,9 +19,9 @@ const (
 	admittedPollInterval = 5 * time.Millisecond
 )
 
-// admittedSet is the last SidecarSet that this process admitted. If two SidecarSets are applied one after
-// the other, the validation of the second SidecarSet must find conflicts with the first SidecarSet although
-// the cache is not up to date.
+// admittedSet is the last SidecarSet that this process admitted. If two SidecarSets are applied in succession,
+// the validation of the second SidecarSet must detect conflicts with the first SidecarSet, even if the cache
+// is not up to date.
 type admittedSet struct {
 	mu         sync.Mutex
 	name       string

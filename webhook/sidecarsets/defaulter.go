@@ -35,8 +35,8 @@ func (d *Defaulter) Handle(_ context.Context, req admission.Request) admission.R
 	return review.Patched(operations).WithWarnings(unknownFields(req.Object.Raw)...)
 }
 
-// storedSet returns the object before an update, and nil for a creation. An update that corrects an object
-// that cannot be decoded is checked like a creation.
+// storedSet returns the object before an update, and nil for a creation. If the stored object cannot be
+// decoded, storedSet returns nil, so that the update is checked like a creation.
 func storedSet(decoder admission.Decoder, req *admission.Request) *v1alpha1.SidecarSet {
 	if req.Operation != admissionv1.Update {
 		return nil

@@ -78,8 +78,8 @@ func TestSpec5_OnlyPodValidationDecides(t *testing.T) {
 	}
 }
 
-// counted returns a podDryRun that counts the creations of pods in tries. The first creations get the
-// errors in answers. All later creations succeed. An applied object adds 100.
+// counted returns a podDryRun that counts the creations of pods in tries. The first creations return the
+// errors in answers. All later creations succeed. Each applied object adds 100 to tries.
 func counted(t *testing.T, tries *int, answers ...error) podDryRun {
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// value is a JSON value of a written object, with the Go type into which the value is decoded.
+// value is a JSON value in an object, with the Go type into which the value is decoded.
 type value struct {
 	raw json.RawMessage
 	// goType is nil for a field that the Go types do not have.

@@ -100,7 +100,8 @@ func decodeJSON(raw []byte) (decoded any, err error) {
 	return decoded, nil
 }
 
-// dropGuessedSources removes the emptyDir that the defaults add to a volume whose kind of source is unknown.
+// dropGuessedSources removes the emptyDir that the defaults add to a volume if the Go types lack the source of
+// the volume.
 func dropGuessedSources(spec, written any) {
 	known := fieldTypes(reflect.TypeFor[corev1.Volume]())
 	volumes, writtenVolumes := volumesOf(spec), volumesOf(written)

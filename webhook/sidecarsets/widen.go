@@ -10,7 +10,7 @@ import (
 )
 
 // widen makes API servers call the webhook for the pods of a valid SidecarSet before the SidecarSet is
-// accepted. A dry run has no side effects. An update that selects no further pods needs no write.
+// accepted. widen does not write in a dry run, or for an update that selects no further pods.
 func (v *Validator) widen(ctx context.Context, req *admission.Request, set, stored *v1alpha1.SidecarSet) error {
 	if v.Widen == nil || isDryRun(req) {
 		return nil
@@ -25,8 +25,8 @@ func (v *Validator) widen(ctx context.Context, req *admission.Request, set, stor
 	return v.Widen(ctx, added)
 }
 
-// selectedBy returns the pods that a SidecarSet could select. If the selectors cannot be parsed, the scope
-// contains all pods that the SidecarSet could match.
+// selectedBy returns the condition of the pods that a SidecarSet could select. If the selectors cannot be
+// parsed, the condition contains all pods that the SidecarSet could match.
 func selectedBy(set *v1alpha1.SidecarSet) match.Condition {
 	scope, _ := match.NewScope(&set.Spec)
 	return match.NewCondition(scope)
