@@ -14,8 +14,8 @@ import (
 )
 
 // definitionInterval is the time between two reads of the CustomResourceDefinition of SidecarSets while the
-// definition lacks fields. keptInterval is the time between two reads afterwards. The reads continue, because
-// a user may replace the definition.
+// definition lacks fields. keptInterval is the time between two reads while the definition has all fields. The
+// reads continue, because a user may replace the definition.
 const (
 	definitionInterval = time.Second
 	keptInterval       = time.Minute

@@ -20,8 +20,8 @@ import (
 	"github.com/outrigger/outrigger/kube/crd"
 )
 
-// losing returns a CustomResourceDefinition of another program. Each version lacks a field of the other
-// version, and a user has disabled the conversion.
+// losing returns a CustomResourceDefinition that another program has installed. Each version lacks a field of
+// the other version, and the conversion is disabled.
 func losing() *apiextensionsv1.CustomResourceDefinition {
 	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: crd.Name}}
 	definition.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}
@@ -74,7 +74,7 @@ func TestSpec1_NoStatusIsWrittenBeforeTheDefinitionKeepsAllFields(t *testing.T) 
 	require.True(t, changed)
 	require.Eventually(t, func() bool { return check.losesFields() == nil }, soon, time.Millisecond)
 
-	// A user applies the definition without these fields again.
+	// A user again applies the definition that lacks fields.
 	require.NoError(t, c.Delete(ctx, losing()))
 	require.NoError(t, c.Create(ctx, losing()))
 	require.Eventually(t, func() bool { return errors.Is(check.losesFields(), errLosesFields) }, soon, time.Millisecond)

@@ -13,7 +13,7 @@ import (
 	"github.com/outrigger/outrigger/internal/rollout"
 )
 
-// Reasons of events on a SidecarSet.
+// These are the reasons of events on a SidecarSet.
 const (
 	eventRolloutStarted = "RolloutStarted"
 	// A restart has a separate reason, because the event recorder merges events that differ only in the note.

@@ -78,7 +78,7 @@ func TestSpec11_7_ARunIsWokenOnceAfterEachFreeze(t *testing.T) {
 	assert.Equal(t, 1, wakes(600, resetting), "a standby twin whose reset is rejected")
 }
 
-// The operator may have no permission to list RolloutFreezes.
+// If the operator has no permission to list RolloutFreezes, the operator cannot determine when a freeze ends.
 func TestSpec11_7_ARunWithAnUnknownFreezeIsWokenWithABackoff(t *testing.T) {
 	now, woken := time.Unix(1000, 0), 0
 	var state runState

@@ -83,8 +83,7 @@ func TestSpec7_5_TheContentOfPodsBeforeTheFirstRolloutIsRecorded(t *testing.T) {
 	}
 }
 
-// An app crashes permanently after its upgrade, before the operator has recorded the end of the
-// rollout.
+// After its upgrade, an app crashes permanently before the operator records the end of the rollout.
 func TestSpec7_5_TheEndIsRecordedThoughAnAppFailsSince(t *testing.T) {
 	attribute, err := converter.GetDefaultDataConverter().ToPayload(generation)
 	require.NoError(t, err)

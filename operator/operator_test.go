@@ -364,7 +364,7 @@ func (e *testEnv) testPause(t *testing.T) {
 	e.awaitEvent(t, "pausing", "RolloutResumed", "0 of 1 pods updated")
 }
 
-// A SidecarSet is edited while the webhook is not called.
+// If a SidecarSet is edited while the webhook is not called, its hash annotations are outdated.
 func (e *testEnv) testOutdatedHashes(t *testing.T) {
 	set := newSet(t, "unadmitted", "proxy:v1")
 	require.NoError(t, revision.Complete(set, nil))

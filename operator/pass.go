@@ -88,7 +88,7 @@ func (p *pass) start(pause *v1alpha1.RolloutPause) runs.Start {
 	}
 	next := runs.Start{SidecarSet: runs.Reference(p.set), Generation: p.generation(), Pause: pause, Stage: current}
 	if pause == nil && p.pause != nil && p.run != nil {
-		// Status shows the ended pause until the next write of status.
+		// The resume ended the pause that status shows until the next write of status.
 		next.Resumed = p.run.Resumed
 	}
 	return next
@@ -134,9 +134,9 @@ type observation struct {
 	temporal error
 }
 
-// uninjectedPods are pods that match a SidecarSet but were not injected. For example, such a pod is older
-// than the SidecarSet, or was admitted while the API server did not call the webhook. No other count
-// includes these pods.
+// uninjectedPods are pods that match a SidecarSet but were not injected. For example, a pod is older than the
+// SidecarSet, or was admitted while the API server did not call the webhook. No other count includes these
+// pods.
 type uninjectedPods struct {
 	count   int
 	example string
@@ -224,7 +224,7 @@ func (o *observation) awaitsPermit() bool {
 }
 
 // unfinished reports whether the rollout has not ended, and the operator has to check the run. A pause by
-// signal is not checked here, because the plan of such a rollout is in progress.
+// signal is not checked here, because inProgress includes a rollout that is paused by signal.
 func (o *observation) unfinished() bool {
 	return o.inProgress() || o.plan.Phase == protocol.PhasePaused || o.frozen()
 }

@@ -25,8 +25,8 @@ func pauseOf(set *v1alpha1.SidecarSet, run *runs.Run) (pause *v1alpha1.RolloutPa
 	if run.Phase != protocol.PhasePaused {
 		return nil, true
 	}
-	// Runs of earlier versions have no memo with the pause. If such a run is paused although the spec is not
-	// paused, the run was paused by signal.
+	// Runs of earlier versions have no memo with the pause. If the run is paused and the spec is not paused,
+	// the run was paused by signal.
 	before := set.Status.Rollout.Pause
 	switch {
 	case set.Spec.UpdateStrategy.Paused:
@@ -56,7 +56,7 @@ func quarantineLost(set *v1alpha1.SidecarSet, run *runs.Run) bool {
 		return false
 	}
 	s := run.Stage
-	// Status records whole seconds.
+	// The time in status is truncated to seconds.
 	return s == nil || s.Quarantine == nil && s.Hash != "" && s.Retried.Truncate(time.Second).Before(q.Since.Time)
 }
 

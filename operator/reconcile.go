@@ -55,7 +55,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	result, err := r.reconcile(ctx, request.Name)
 	if apierrors.IsConflict(err) {
-		// The cache does not show the last write yet, so the SidecarSet is requeued.
+		// The cache does not contain the last write yet, so the SidecarSet is requeued.
 		return reconcile.Result{RequeueAfter: minReconcileInterval}, nil
 	}
 	return result, err

@@ -69,7 +69,7 @@ func TestPausesAreClearedOnlyByRunsThatShowIt(t *testing.T) {
 	}
 }
 
-// Temporal was restored to a time before the rollback.
+// Temporal has been restored from a backup that is older than the rollback.
 func TestSpec11_12_AQuarantineIsLostOnlyIfNoRetryEndedIt(t *testing.T) {
 	since := time.Date(2026, 1, 5, 9, 0, 0, 1234, time.UTC)
 	q := protocol.Quarantine{Hash: "bad", Revision: "s-1", Since: since}
@@ -98,7 +98,8 @@ func TestSpec11_12_AQuarantineIsLostOnlyIfNoRetryEndedIt(t *testing.T) {
 	}
 }
 
-// The operator was stopped after the start of the run, before status showed the end of the pause.
+// The operator was stopped after the start of the run, but before the operator removed the ended pause from
+// status.
 func TestSpec8_2_AResumedRolloutThatIsStartedAgainStaysResumed(t *testing.T) {
 	plain, pause := converter.GetDefaultDataConverter(), &v1alpha1.RolloutPause{By: "ann"}
 	set := setAt(generation)
@@ -237,7 +238,7 @@ func TestSpec7_2_CountsOfAGenerationFollowItsConditions(t *testing.T) {
 	assert.Zero(t, delay(seen), "written already")
 }
 
-// The user has corrected an image that an admission policy rejects.
+// A user has corrected an image that an admission policy rejected.
 func TestSpec8_4_AGenerationForgetsTheRejectionsOfTheFormerGeneration(t *testing.T) {
 	set := setAt(generation)
 	set.Status.ObservedGeneration = generation - 1

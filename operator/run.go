@@ -93,7 +93,7 @@ func (s *runStep) start(ctx context.Context, p *pass) *call {
 
 // finish adds the outcome of an ended call to the pass.
 func (s *runStep) finish(ctx context.Context, p *pass, call *call, started bool) {
-	// The call has ended, so only this reconcile uses the state.
+	// The call has ended, so the reconcile may use the state.
 	p.out, p.state, p.temporal = call.out, s.states.of(p.set), s.unavailable(ctx, p.set.Name)
 	switch p.out.err = call.err; {
 	case started:
@@ -102,7 +102,8 @@ func (s *runStep) finish(ctx context.Context, p *pass, call *call, started bool)
 		log.FromContext(ctx).Info("a call to Temporal failed; trying again", "cause", call.err.Error())
 		p.out.err, p.result.RequeueAfter = nil, min(time.Second<<min(s.calls.unansweredInARow(p.set.Name), 4), kube.LastRetry)
 	default:
-		// Changes since the start of the call may require another call.
+		// The SidecarSet or its pods may have changed since the start of the call, so another call may be
+		// necessary.
 		p.result.RequeueAfter = minReconcileInterval
 	}
 }

@@ -20,7 +20,7 @@ import (
 // operator reads each further run at the next check of the run.
 const maxRunChanges = 1024
 
-// runChanges contains the SidecarSets whose run has changed. The operator reads such a run immediately,
+// runChanges contains the SidecarSets whose run has changed. The operator reads a changed run immediately,
 // instead of at the next periodic check.
 type runChanges struct {
 	requeues chan event.GenericEvent
@@ -40,7 +40,7 @@ func (c *runChanges) add(set string) {
 	}
 }
 
-// take reports whether the run of a SidecarSet has changed since the last call.
+// take reports whether the run of a SidecarSet has changed since the last call of take.
 func (c *runChanges) take(set string) bool {
 	_, changed := c.names.LoadAndDelete(set)
 	return changed

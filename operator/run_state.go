@@ -53,7 +53,7 @@ const (
 	minCorrectionBackoff = 5 * time.Second
 	maxCorrectionBackoff = 5 * time.Minute
 	// minWakeInterval is the shortest time between two wakes of a run that has made no progress since the
-	// first wake. For example, the API server may reject the writes of such a run.
+	// first wake. For example, the API server may reject the writes of the run.
 	minWakeInterval = time.Minute
 	// minMessageAge is the minimum time between two changes of the message about a failure.
 	minMessageAge = time.Minute
@@ -63,9 +63,9 @@ const (
 // states. The loss is harmless, because a second start of the same generation changes nothing.
 type runStates struct{ sync.Map }
 
-// of returns the state of the run of a SidecarSet. Only the reconcile of the same SidecarSet uses the
-// state. If the generation of set has decreased, etcd was restored from a backup. The next generations may
-// then have other content than the generations that this process has started, so of returns a new state.
+// of returns the state of the run of a SidecarSet. Only reconciles of this SidecarSet use the state. If the
+// generation of set has decreased, etcd was restored from a backup. In this case, of returns a new state,
+// because later generations may have other content than the generations that this process has started.
 func (s *runStates) of(set *v1alpha1.SidecarSet) *runState {
 	if known, ok := s.Load(set.Name); ok && known.(*runState).uid == set.UID && known.(*runState).observed <= set.Generation {
 		return known.(*runState)
@@ -156,7 +156,7 @@ func (s *runState) observeGeneration(generation int64, now time.Time) {
 		return
 	}
 	if s.observed != 0 {
-		// Failures and waits of the previous generation do not concern this generation.
+		// Faults of the rollout of the previous generation do not apply to this generation.
 		s.waits, s.fleetFault = "", ""
 		if s.fault.Reason == v1alpha1.ReasonRolloutFailing {
 			s.fault, s.faultMayChange = runs.Fault{}, false

@@ -253,7 +253,7 @@ func TestSpec8_UnansweredCallsAreReportedByTheirSetAlone(t *testing.T) {
 	assert.Equal(t, v1alpha1.ReasonRolloutProgress, reasonAndMessage(slow, v1alpha1.ConditionProgressing).reason)
 }
 
-// The data of the last run of one SidecarSet is damaged.
+// Temporal rejects calls about one SidecarSet, because the data of the last run is damaged.
 func TestSpec8_5_ARejectedStartIsReportedByItsSetAlone(t *testing.T) {
 	env := newSlowEnv(t, named("damaged"), named("other"))
 	other, _ := env.observe(t, "other")
@@ -293,7 +293,8 @@ func TestSpec8_2_AMismatchIsCorrectedAlsoAfterAFailedRead(t *testing.T) {
 	assert.Equal(t, -1, reports)
 }
 
-// The operator reads the run of the earlier generation before the start of the next generation.
+// The operator reads the run of the earlier generation before the start of the next generation. This read
+// fails.
 func TestSpec8_5_ARunThatCannotBeReadIsReportedByItsSetAlone(t *testing.T) {
 	set := named("damaged")
 	set.Status.Rollout = &v1alpha1.RolloutStatus{Generation: generation - 1}
@@ -392,7 +393,7 @@ func TestSpec8_2_ARunThatWasResumedIsNotPausedAgainByAnOlderStatus(t *testing.T)
 	assert.NotContains(t, env.signals, protocol.PauseSignal)
 }
 
-// All pods are updated, but the run is still paused. A user resumes the run an hour later.
+// The run is still paused after all pods have been updated. A user resumes the run an hour later.
 func TestSpec8_2_AResumeIsMirroredAlsoWhenNothingIsLeftToDo(t *testing.T) {
 	pause, err := converter.GetDefaultDataConverter().ToPayload(protocol.Pause{By: "ann"})
 	require.NoError(t, err)
@@ -442,7 +443,7 @@ func TestSpec11_4_ARunThatCompletedInAStepIsStartedAgainInThisStep(t *testing.T)
 	assert.Equal(t, canary, signal.Stage, "a run of another generation continues in the step, too")
 }
 
-// The run was terminated before the operator recorded its last stage.
+// The run was terminated before the operator recorded the last stage of the run.
 func TestSpec11_12_ALostRunContinuesWithItsOwnQuarantine(t *testing.T) {
 	set := setAt(generation)
 	inStep := &protocol.Stage{Generation: set.Generation, Policy: "edge", Steps: 2, Step: &protocol.Step{UpTo: intstr.FromInt32(1)}}

@@ -295,7 +295,7 @@ func (e *testEnv) testDeletedRun(t *testing.T) {
 
 func (e *testEnv) testDeletedMeanwhile(t *testing.T) {
 	id := e.roll(t, leaving+"-2").Status.Rollout.WorkflowID
-	// The SidecarSet is deleted and recreated. The name alone does not identify the SidecarSet of a run.
+	// The SidecarSet is deleted and recreated, so the run is found by the name and the UID of the SidecarSet.
 	require.NoError(t, e.cluster.Stop(cluster.Operator))
 	require.NoError(t, e.Delete(t.Context(), &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: leaving + "-2"}}))
 	require.NoError(t, e.Create(t.Context(), newSet(t, leaving+"-2", "proxy:v1")))
@@ -359,7 +359,7 @@ func (e *testEnv) testOtherVersion(t *testing.T) {
 	e.setCurrent(t, "v1")
 	e.await(t, "versions", hasReason(v1alpha1.ConditionDegraded, "AsExpected"))
 
-	// Temporal still lists stopped workers for some minutes.
+	// Temporal lists stopped workers for several minutes.
 	e.worker.Stop()
 	e.workAs(t, "v2")
 	e.roll(t, "versions-2")
@@ -391,7 +391,7 @@ func (e *testEnv) awaitUnavailable(t *testing.T, name string, parts ...string) {
 	})
 }
 
-// The operator has no payload key.
+// The operator cannot decrypt the memo of the run, because the operator has no payload key.
 func (e *testEnv) testSealed(t *testing.T) {
 	id := e.roll(t, sealed).Status.Rollout.WorkflowID
 	e.signal(t, id, protocol.PauseSignal, protocol.Pause{By: "ann"})
@@ -410,7 +410,7 @@ func (e *testEnv) testSealed(t *testing.T) {
 	})
 }
 
-// Search attributes may be removed while Temporal is available.
+// A user may remove search attributes while Temporal is available.
 func (e *testEnv) testEmptied(t *testing.T) {
 	_, err := e.temporal.OperatorService().RemoveSearchAttributes(t.Context(), &operatorservice.RemoveSearchAttributesRequest{
 		Namespace: cluster.TemporalNamespace, SearchAttributes: []string{protocol.RolloutPhaseAttribute}})

@@ -35,8 +35,8 @@ type statusStep struct {
 	temporal *runs.Client
 	recorder events.EventRecorder
 	metrics  *rolloutMetrics
-	// evicts reports whether the outdated pods of a SidecarSet are evicted. known is false before the evictions
-	// of the SidecarSet were read.
+	// evicts reports whether the outdated pods of a SidecarSet are evicted. known is false until the evictions
+	// of the SidecarSet have been read.
 	evicts func(set string) (evicts, known bool)
 }
 

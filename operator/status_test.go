@@ -15,7 +15,7 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// The cache may still contain the deleted SidecarSet.
+// The cache may still contain a SidecarSet that has been deleted.
 func TestTheStatusOfADeletedSetIsNoError(t *testing.T) {
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)

@@ -168,7 +168,7 @@ func (s *stubRun) listen(ctx workflow.Context) error {
 		c.Receive(ctx, s.resumed)
 		ended = s.is(resumes)
 	})
-	// Signals that are not read before the run continues as new are lost.
+	// If the run continued as new before the signals are read, the signals would be lost.
 	for !ended && (next == nil || selector.HasPending()) {
 		selector.Select(ctx)
 		if err := s.show(ctx); err != nil {

@@ -211,7 +211,7 @@ func sameSelection(a, b *admissionregistrationv1.MutatingWebhook) bool {
 	return equality.Semantic.DeepEqual([]any{a.Rules, a.NamespaceSelector, a.ObjectSelector}, []any{b.Rules, b.NamespaceSelector, b.ObjectSelector})
 }
 
-// called returns the match.Webhook that decides for which pods the API server calls the webhook. Without a
+// called returns the match.Webhook that determines for which pods the API server calls the webhook. Without a
 // webhook configuration, the match.Webhook excludes only the namespaces that every installation excludes.
 func (w *podWebhook) called(ctx context.Context) match.Webhook {
 	return match.NewWebhook(w.installed(ctx), w.namespace)

@@ -207,7 +207,7 @@ func TestPodsAreScannedAgainOnceTheWebhookIsCalledForTheirNamespace(t *testing.T
 	}
 }
 
-// The cache may contain a pod before the cache contains the namespace of the pod. The scan of pods decides
+// The cache may contain a pod before the cache contains the namespace of the pod. The scan of pods determines
 // whether the SidecarSet matches, and is retried until the cache contains the namespace.
 func TestAnEventOfAPodWhoseNamespaceIsUnknownReachesTheSet(t *testing.T) {
 	sets := newSetLister(t)

@@ -89,7 +89,7 @@ func (p *webhookProbe) check(ctx context.Context) {
 	}
 	select {
 	case p.changes <- event.GenericEvent{Object: &v1alpha1.SidecarSet{}}:
-	default: // an event in the channel has the same effect
+	default: // an event that is already in the channel has the same effect
 	}
 }
 
@@ -154,8 +154,8 @@ func (p *webhookProbe) unavailable(set *v1alpha1.SidecarSet) string {
 	return ""
 }
 
-// connect returns an error if an API server could not connect to the webhook. connect returns nil for a
-// webhook that is not installed or has no rules, because API servers do not call such a webhook.
+// connect returns an error if an API server could not connect to the webhook. If the webhook is not installed
+// or has no rules, connect returns nil, because API servers do not call the webhook.
 func connect(ctx context.Context, webhook *admissionregistrationv1.MutatingWebhook) error {
 	if webhook == nil || len(webhook.Rules) == 0 {
 		return nil

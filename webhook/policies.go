@@ -37,7 +37,7 @@ type policyWatch struct {
 	mgr     *kube.Manager
 	handler *pods.Handler
 	// known is nil until a list of the policies has succeeded, or has shown that RolloutPolicies are not
-	// installed. Afterwards, known does not change, so that the webhook stays ready.
+	// installed. Afterwards, known does not change, so that the webhook remains ready.
 	known atomic.Pointer[toolscache.InformerSynced]
 }
 

@@ -373,7 +373,7 @@ func shortestWatchDown(t *testing.T) float64 {
 	return shortest
 }
 
-// Nodes can join a cluster without a running webhook.
+// A node must be able to join the cluster while no webhook is running.
 func (s *environment) criticalPods(t *testing.T) {
 	s.createNamespace(t, "kube-system-too", nil)
 	critical := func(namespace, class string) error {

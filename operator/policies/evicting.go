@@ -45,7 +45,7 @@ func (e *Evicting) store(sets map[string]bool) {
 	}
 	select {
 	case e.changes <- event.GenericEvent{Object: &v1alpha1.SidecarSet{}}:
-	default: // an event in the channel has the same effect
+	default: // an event that is already in the channel has the same effect
 	}
 }
 

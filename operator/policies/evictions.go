@@ -152,8 +152,8 @@ func applied(sets []v1alpha1.SidecarSet, policies []outriggerv1.RolloutPolicy) (
 			return nil, err
 		}
 		if policy != nil {
-			// The pods of a SidecarSet that is being deleted are not evicted. The operator does not update
-			// the status of such a SidecarSet.
+			// The pods of a terminating SidecarSet are not evicted. The operator does not update the status of
+			// a terminating SidecarSet.
 			outdated := byName[policy.Name].outdated
 			if sets[i].DeletionTimestamp == nil && hasOutdatedPods(&sets[i]) {
 				outdated = append(outdated, sets[i].UID)

@@ -187,8 +187,8 @@ func TestSpec13_5_OutdatedPodsWakeTheRun(t *testing.T) {
 	}
 }
 
-// The view counts a pod that is never evicted as remaining. The run must still be woken for another
-// SidecarSet.
+// The view counts a pod that is never evicted as remaining. Nevertheless, the first outdated pods of another
+// SidecarSet must wake the run.
 func TestSpec13_5_TheFirstOutdatedPodsOfASidecarSetWakeTheRun(t *testing.T) {
 	r := &recorded{view: &protocol.EvictionView{Remaining: 1}}
 	w := &Writer{evictions: r, left: map[types.UID][]string{}, woken: map[types.UID]wakeReasons{}}

@@ -138,7 +138,7 @@ func (w *Writer) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 		policy.Status = statuses[i]
 		switch err := w.writer.Status().Update(ctx, policy); {
 		case apierrors.IsConflict(err):
-			// The cache is not up to date yet.
+			// The cache does not contain the latest version of the policy yet.
 			result.RequeueAfter = interval
 		case client.IgnoreNotFound(err) != nil:
 			errs = append(errs, fmt.Errorf("write the status of RolloutPolicy %s: %w", policy.Name, err))
@@ -150,8 +150,8 @@ func (w *Writer) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 	return result, nil
 }
 
-// readEvictions adds the evictions to the statuses of the policies that evict pods. If there is such a
-// policy, result requeues the request after evictionInterval.
+// readEvictions adds the evictions to the statuses of the policies that evict pods. If at least one policy
+// evicts pods, result requeues the request after evictionInterval.
 func (w *Writer) readEvictions(ctx context.Context, applied map[string]appliedSets, policies []outriggerv1.RolloutPolicy, statuses []outriggerv1.RolloutPolicyStatus, now time.Time) (result reconcile.Result) {
 	w.forget(policies)
 	for i := range policies {

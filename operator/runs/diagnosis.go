@@ -144,8 +144,8 @@ type diagnoser struct {
 	// mu guards queues, which caches descriptions of task queues.
 	mu     sync.Mutex
 	queues map[queueKey]taskQueue
-	// completed is the run that Workers queries. selectedAt is the time of the last search for such a run, and
-	// selectErr is the error of the search.
+	// completed is the completed run that Workers queries. selectedAt is the time of the last search for a
+	// completed run, and selectErr is the error of this search.
 	completed  *common.WorkflowExecution
 	selectedAt time.Time
 	selectErr  error
@@ -166,7 +166,7 @@ func (d *diagnoser) Diagnose(ctx context.Context, r *Run, ages *TaskAges, before
 			return Fault{}, false, err
 		}
 		found := d.faultOfWaiting(queue, seen.waiting, r.pinned)
-		// Without a fault, the workers are only busy.
+		// Without a fault, the task waits because the workers are busy.
 		return found, found != Fault{}, nil
 	case seen.failing != "":
 		// The next attempt of a failed task may be waiting for a worker now.
@@ -243,9 +243,9 @@ type batchResult struct {
 	Rejected []protocol.RejectedPod `json:"failed"`
 }
 
-// faultOfWrites returns a fault if all writes of the newest batch were rejected. events lists the
-// newest event first. The activity of such a batch does not fail, because a rejected pod must not
-// stop the upgrade of other pods.
+// faultOfWrites returns a fault if all writes of the newest batch were rejected. events lists the newest event
+// first. The activity of the batch does not fail, because a rejected pod must not stop the upgrade of other
+// pods.
 func faultOfWrites(payloads converter.DataConverter, events []*history.HistoryEvent) Fault {
 	for _, event := range events {
 		var batch batchResult

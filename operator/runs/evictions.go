@@ -21,7 +21,7 @@ import (
 // read the run, for example because the policy was deleted.
 const diagnosisTTL = time.Hour
 
-// diagnosis is the last known fault of a run of evictions, which was read at the time at.
+// diagnosis is the last known fault of a run of evictions. at is the time of the last read of the run.
 type diagnosis struct {
 	tasks TaskAges
 	fault Fault
@@ -37,7 +37,7 @@ type diagnosis struct {
 // Only one goroutine may call Evictions at a time.
 func (c *Client) Evictions(ctx context.Context, start protocol.EvictionInput, wakes func(*protocol.EvictionView) bool) (view *protocol.EvictionView, fault string, err error) {
 	if c.Unreachable() {
-		// Without this check, the policies would wait one after another for the timeout of a call.
+		// Without this check, the call for each policy would time out in turn.
 		return nil, "", fmt.Errorf("ask for the evictions of RolloutPolicy %s: Temporal does not respond", start.Policy.Name)
 	}
 	id := protocol.EvictionWorkflowID(start.Policy.Name, start.Policy.UID)

@@ -128,7 +128,7 @@ func TestSpec8_AThrottledUpdateIsDistinguishedFromMissingWorkers(t *testing.T) {
 	_, err = connectTo(t, rollouts.address).Status(t.Context(), set)
 	require.True(t, IsThrottled(err), err)
 
-	// Without workers, the updates of one run reach a limit of the run.
+	// Without workers, a run reaches its limit of concurrent updates. This limit does not concern other runs.
 	rollouts = connectTo(t, throttlingFrontend(t, enums.RESOURCE_EXHAUSTED_CAUSE_CONCURRENT_LIMIT))
 	_, err = rollouts.Update(t.Context(), set, protocol.PauseUpdate, "id", protocol.Pause{})
 	require.ErrorIs(t, err, ErrUnanswered)

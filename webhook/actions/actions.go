@@ -21,7 +21,7 @@ func Size() server.Size {
 
 // SetUser sets spec.requestedBy to the user that the API server has authenticated (SPEC 11.13.2). SetUser
 // replaces any value that the client sent. SetUser does not change an action without a spec, because the
-// CustomResourceDefinition rejects such an action.
+// CustomResourceDefinition requires a spec.
 func SetUser(_ context.Context, req admission.Request) admission.Response {
 	var written struct {
 		Spec map[string]any `json:"spec"`

@@ -142,8 +142,8 @@ func unparsable(c *v1alpha1.SidecarContainer) {
 	c.ResourcesPolicy = &v1alpha1.ResourcesPolicy{TargetContainersMode: "sum", TargetContainersNameRegex: "("}
 }
 
-// The SidecarSet was edited without the webhook, so its annotations belong to the previous
-// content, and defaults are missing.
+// The SidecarSet was edited while the webhook was not called, so its annotations contain the hashes of the
+// previous content, and defaults are missing.
 func TestSpec2_APodGetsTheHashesOfTheInjectedContent(t *testing.T) {
 	set := fixture.SidecarSet("s", fixture.Sidecar("side"))
 	require.NoError(t, revision.Complete(set, nil))

@@ -20,7 +20,7 @@ import (
 type compiledSet struct {
 	name  string
 	scope match.Scope
-	// declared belongs to the cache and must not be changed.
+	// declared is an object of the cache, and must not be changed.
 	declared *v1alpha1.SidecarSet
 	newest   *inject.Set
 	// newestErr is set if newest cannot be injected. Pods are rejected with this error.
@@ -93,8 +93,8 @@ func (i *setIndex) matching(podLabels map[string]string) []*compiledSet {
 	return i.compiled.Matching(podLabels)
 }
 
-// put adds or replaces a SidecarSet. put removes a terminating SidecarSet, because finalizers may keep such
-// a SidecarSet for a long time.
+// put adds or replaces a SidecarSet. put removes a terminating SidecarSet, which finalizers may keep for a
+// long time.
 func (i *setIndex) put(set *v1alpha1.SidecarSet) {
 	if set.DeletionTimestamp != nil {
 		i.remove(set.Name)

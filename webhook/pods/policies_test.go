@@ -192,8 +192,8 @@ func TestSpec11_5_AFormerRevisionThatConflictsRejectsNoPod(t *testing.T) {
 	}
 }
 
-// A workload may delete its last old pod before the creation of the next pod. In between, the SidecarSet
-// matches no pod.
+// A workload may delete its last old pod before the creation of the next pod. Between the deletion and the
+// creation, the SidecarSet matches no pod.
 func TestSpec11_5_WithoutPodsContentThatCannotBeUpgradedInPlaceIsNotWithheld(t *testing.T) {
 	withArgs := func(s *v1alpha1.SidecarSet) { s.Spec.Containers[0].Args = []string{"--old"} }
 	complete := func(set *v1alpha1.SidecarSet, generation int64) {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The clock of the issuing replica may be wrong.
+// A certificate must be valid even if the clock of the issuing replica is wrong.
 func TestACertificateIsValidAtOnceWithAnyClockOfTheIssuer(t *testing.T) {
 	made, err := newIssuer("hook", "system", "")
 	require.NoError(t, err)
@@ -21,7 +21,7 @@ func TestACertificateIsValidAtOnceWithAnyClockOfTheIssuer(t *testing.T) {
 		require.NoError(t, err)
 		roots := x509.NewCertPool()
 		require.True(t, roots.AppendCertsFromPEM(data[caKey]))
-		// The clocks of API servers may be wrong, too.
+		// The clocks of API servers may also be wrong.
 		for _, server := range []time.Duration{-time.Hour, 0, time.Hour} {
 			_, err = pair.Leaf.Verify(x509.VerifyOptions{DNSName: "hook.system.svc", Roots: roots, CurrentTime: now.Add(server)})
 			assert.NoError(t, err, "issued %s ahead, checked %s ahead", ahead, server)

@@ -29,17 +29,17 @@ const (
 
 // These are the paths of the webhooks, as in config/webhook.
 const (
-	// PodPath injects sidecars into pods.
+	// PodPath is the path of the webhook that injects sidecars into pods.
 	PodPath = "/mutate-pod"
-	// DefaultingPath writes the defaults and hashes of SidecarSets.
+	// DefaultingPath is the path of the webhook that writes the defaults and hashes of SidecarSets.
 	DefaultingPath = "/mutate-sidecarset"
-	// ValidatingPath validates SidecarSets.
+	// ValidatingPath is the path of the webhook that validates SidecarSets.
 	ValidatingPath = "/validate-sidecarset"
-	// ActionPath writes the user into RolloutActions.
+	// ActionPath is the path of the webhook that writes the user into RolloutActions.
 	ActionPath = "/mutate-rolloutaction"
-	// PolicyPath validates RolloutPolicies.
+	// PolicyPath is the path of the webhook that validates RolloutPolicies.
 	PolicyPath = "/validate-rolloutpolicy"
-	// ConversionPath answers ConversionReviews.
+	// ConversionPath is the path of the webhook that converts SidecarSets between API versions.
 	ConversionPath = "/convert"
 )
 

@@ -66,8 +66,8 @@ func (r *Reconciler) AddTo(mgr *kube.Manager, serving healthz.Checker) error {
 		WatchesRawSource(atStart).
 		WithOptions(controller.Options{RateLimiter: kube.RateLimiter()})
 	if r.matchConditions {
-		// Changes of the status do not change the selectors. A recreated SidecarSet may have the generation
-		// of the deleted SidecarSet.
+		// A change of the status does not change the selectors. The UIDs are also compared, because a
+		// recreated SidecarSet may have the generation of the deleted SidecarSet.
 		recreated := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() }}
 		keeper.Watches(&v1alpha1.SidecarSet{}, toSecret, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, recreated)))
 	}

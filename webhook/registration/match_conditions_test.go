@@ -192,7 +192,7 @@ func TestSpec4_16_ConcurrentWideningsOfSeveralReplicasAreMerged(t *testing.T) {
 	assert.Equal(t, conditionFor(t, apps...).Expression(), r.followed())
 }
 
-// The changed expression excludes pods that a SidecarSet selects.
+// The expression of the other client excludes pods that a SidecarSet selects.
 func TestSpec4_16_AConditionThatAnotherClientChangedIsRemovedAtOnce(t *testing.T) {
 	r := installedFixture(t)
 	replica := r.following()

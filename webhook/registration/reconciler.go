@@ -160,7 +160,8 @@ func (r *Reconciler) Certificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
 // next reconcile.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	wait, err := r.step(ctx)
-	// Another replica wrote the object first. The write of that replica also causes a watch event.
+	// After a conflict, the write of the other replica causes a watch event, which triggers the next
+	// reconcile.
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		err = nil
 	}

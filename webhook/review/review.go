@@ -21,8 +21,8 @@ import (
 // invalid, unless the error is an UndecidedError.
 type Decider func(context.Context, *server.Buffers) (*admissionv1.AdmissionResponse, error)
 
-// UndecidedError means that there is no decision. The server answers with status 500, so that the
-// failurePolicy of the webhook decides.
+// UndecidedError means that the request can be neither allowed nor rejected. The server answers with status
+// 500, so that the API server applies the failurePolicy of the webhook.
 type UndecidedError struct{ Err error }
 
 func (e UndecidedError) Error() string { return e.Err.Error() }

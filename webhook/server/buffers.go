@@ -12,8 +12,8 @@ type Buffers struct {
 	Body, Answer bytes.Buffer
 }
 
-// maxPooledBuffer is the capacity up to which a buffer is reused. Typical requests fit into such
-// a buffer. The buffer of a huge request is freed.
+// maxPooledBuffer is the maximum capacity of a buffer that is reused. Typical requests fit into this capacity.
+// The buffer of a larger request is freed.
 const maxPooledBuffer = 64 << 10
 
 // read reads body into b. If body exceeds limit or cannot be read, read returns an error and its HTTP

@@ -170,7 +170,7 @@ func TestWeightsCoverTheMemoryOfDecoding(t *testing.T) {
 			runtime.ReadMemStats(&before)
 			_, _ = responders[path](t.Context(), buffers)
 			runtime.ReadMemStats(&after)
-			// TotalAlloc also counts memory that is garbage already.
+			// TotalAlloc also counts memory that is no longer in use.
 			took, weight := after.TotalAlloc-before.TotalAlloc, uint64(sizes[path].Weight(body))
 			t.Logf("%s %d: %s, %d MiB, took %d MiB, weighs %d MiB", path, i, summary(body), len(body)>>20, took>>20, weight>>20)
 			assert.Less(t, took, 5*weight)

@@ -38,8 +38,9 @@ func (s *Server) Ready(synced func() bool) healthz.Checker {
 	}
 }
 
-// DelayShutdown returns a context that ends when delay has passed after the end of ctx. During the delay,
-// the server is unready, but still answers requests, because nodes remove their routes to the server late.
+// DelayShutdown returns a context that ends when delay has elapsed after the end of ctx. During the delay, the
+// server is unready, but still answers requests, because nodes continue to route requests to the server for
+// some time.
 func (s *Server) DelayShutdown(ctx context.Context, delay time.Duration) (context.Context, context.CancelFunc) {
 	lasting, end := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {

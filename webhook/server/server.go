@@ -87,8 +87,7 @@ func (s *Server) serve(w http.ResponseWriter, request *http.Request, r *route) i
 		buffers = &Buffers{}
 	}
 	defer s.release(buffers)
-	// The memory for a large body stays reserved until the answer is sent, because clients may be
-	// slow.
+	// The memory for a large body remains reserved until the answer is sent, because clients may be slow.
 	status, release, err := s.answer(request, r, buffers)
 	if err != nil {
 		release()

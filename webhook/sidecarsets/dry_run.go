@@ -37,10 +37,10 @@ type podDryRun struct {
 	nested bool
 }
 
-// causes returns the causes for which the API server rejects a pod with the containers and volumes of a raw
-// SidecarSet. causes omits the causes in known. If the containers and volumes are the same as in before,
-// apart from defaults, causes skips the dry run. An error means that the dry run failed for another reason,
-// such as another admission check, missing permissions or an outage.
+// causes returns the causes if the API server rejects a pod with the containers and volumes of a raw
+// SidecarSet. causes omits the causes in known. If the containers and volumes differ from before only in
+// defaults, causes skips the dry run. An error means that the dry run failed for another reason, such as
+// another admission check, missing permissions or an outage.
 func (d podDryRun) causes(ctx context.Context, raw, before []byte, known []metav1.StatusCause) ([]metav1.StatusCause, error) {
 	pod, err := dryRunPodOf(raw)
 	if err != nil || pod == nil {

@@ -128,7 +128,7 @@ func (a *environment) lostNamespace() {
 	assert.Equal(a.t, "privileged", namespace.Labels["pod-security.kubernetes.io/enforce"])
 }
 
-// A rejection by a policy of the cluster is an error of the dry run, and does not make the SidecarSet invalid.
+// If a policy of the cluster rejects the pod, the dry run returns an error, and the SidecarSet is not invalid.
 func (a *environment) policies() {
 	var namespace corev1.Namespace
 	require.NoError(a.t, a.admin.client.Get(a.ctx, client.ObjectKey{Name: dryRunNamespace}, &namespace))

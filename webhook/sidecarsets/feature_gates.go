@@ -8,7 +8,7 @@ import (
 
 const patchPodMetadataGate = "SidecarSetPatchPodMetadataDefaultsAllowed"
 
-// FeatureGates is the value of a flag such as <gate>=true,<gate>=false.
+// FeatureGates is the value of a flag with a list of <gate>=<bool>, separated by commas.
 type FeatureGates struct {
 	// PatchPodMetadataDefaultsAllowed allows SidecarSets to patch every annotation of
 	// pods, regardless of the whitelist (SPEC §2).

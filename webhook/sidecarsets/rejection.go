@@ -51,9 +51,8 @@ func keepsSpec(req *admission.Request) bool {
 		json.Unmarshal(req.OldObject.Raw, &stored) == nil && reflect.DeepEqual(written, stored)
 }
 
-// unknownFields returns a warning for each unknown field. Such a field belongs to a newer
-// Kubernetes, or is misspelled. SidecarSets keep the field (SPEC §1), but pods do not get the
-// field.
+// unknownFields returns a warning for each unknown field. An unknown field exists only in a newer version of
+// Kubernetes, or is misspelled. SidecarSets keep the field (SPEC §1), but the field is not injected into pods.
 func unknownFields(raw []byte) []string {
 	var warnings []string
 	for _, path := range newValue(raw, reflect.TypeFor[v1alpha1.SidecarSet]()).unknown() {

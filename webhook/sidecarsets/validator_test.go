@@ -79,7 +79,8 @@ func TestSpec5_AnUnreadableWhitelistRejects(t *testing.T) {
 	require.ErrorContains(t, err, "system/"+v1alpha1.ConfigurationName)
 }
 
-// The conflicting container of the other SidecarSet is in its pinned revision, and not in its spec.
+// The container that causes the conflict is in the pinned revision of the other SidecarSet, and not in the
+// spec of that SidecarSet.
 func TestSpec5_PinnedRevisionsOfOtherSetsAreRead(t *testing.T) {
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)
@@ -198,7 +199,7 @@ func TestSpec5_ATerminatingSetIsValidated(t *testing.T) {
 	assert.False(t, v.Handle(t.Context(), req).Allowed, "a set must not become undecodable")
 }
 
-// The definition of the SidecarSets accepts values that no typed client can decode.
+// The CustomResourceDefinition of SidecarSets accepts values that typed clients cannot decode.
 func TestSpec5_AnUndecodableSetCanBeCorrected(t *testing.T) {
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)
