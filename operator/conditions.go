@@ -243,7 +243,7 @@ func recreateCommand(p *pass) string {
 	return "see the field and the command: kubectl sidecarset why " + p.set.Name
 }
 
-// injected returns the condition Injected, which is true if no matching pod lacks the sidecars, and the
+// injected returns the condition Injected, which is true if all matching pods have been injected, and the
 // webhook injects new pods.
 func injected(p *pass) condition {
 	switch {
