@@ -124,11 +124,19 @@ func (p *Pod) logsCommand() string {
 	return "kubectl logs " + p.Name + " -n " + p.Namespace + " -c " + p.unreadyContainer
 }
 
-// unreadyContainer returns the name of the first container that has started and is not ready, or an empty
-// string.
+// unreadyContainer returns the name of the first container or native sidecar that has started and is not
+// ready, or an empty string.
 func unreadyContainer(pod *corev1.Pod) string {
+	var statuses []*corev1.ContainerStatus
 	for i := range pod.Status.ContainerStatuses {
-		s := &pod.Status.ContainerStatuses[i]
+		statuses = append(statuses, &pod.Status.ContainerStatuses[i])
+	}
+	for _, status := range podstate.Natives(pod) {
+		if status != nil {
+			statuses = append(statuses, status)
+		}
+	}
+	for _, s := range statuses {
 		if started := s.State.Running != nil || s.LastTerminationState.Terminated != nil; started && !s.Ready {
 			return s.Name
 		}

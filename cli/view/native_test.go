@@ -42,6 +42,17 @@ func TestWhyNamesKubeletsThatDoNotRestartNativeSidecars(t *testing.T) {
 	}), "an ordinary init container has ended")
 }
 
+func TestTheLogOfANativeSidecarThatIsNotReady(t *testing.T) {
+	running := func(p *corev1.Pod) {
+		p.Status.ContainerStatuses[1].State.Running, p.Status.ContainerStatuses[1].Ready = &corev1.ContainerStateRunning{}, false
+	}
+	p := Pod{Namespace: "default", Name: "p", unreadyContainer: unreadyContainer(pod(t, "p", "agent:v2", running, meshed))}
+	assert.Equal(t, "kubectl logs p -n default -c agent", p.logsCommand())
+	notStarted := pod(t, "p", "agent:v2", meshed)
+	notStarted.Status.InitContainerStatuses = nil
+	assert.Empty(t, unreadyContainer(notStarted))
+}
+
 func TestAPlanNamesImagesThatOnlyNewPodsGet(t *testing.T) {
 	set, sorted := logs(t)
 	stored := mesh(set.DeepCopy())

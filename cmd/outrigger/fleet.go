@@ -47,6 +47,7 @@ type fleetCommand struct {
 	temporal temporal.Flags
 	keys     codec.Options
 	output   output.Flag
+	errOut   io.Writer
 	by       protocol.Approval
 	stage    string
 	// file is a flag of apply. policy is the content of the file.
@@ -114,6 +115,7 @@ func (f *fleetCommand) sub(use, short string, args cobra.PositionalArgs, do func
 			ctx, cancel = context.WithTimeout(ctx, time.Minute)
 		}
 		defer cancel()
+		f.errOut = cli.PrintableWriter(cmd.ErrOrStderr())
 		err = do(ctx, c, args, cli.PrintableWriter(cmd.OutOrStdout()))
 		if _, ended := errors.AsType[rolloutError](err); ended {
 			return err

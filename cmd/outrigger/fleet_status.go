@@ -136,8 +136,8 @@ type fleetWatch struct {
 }
 
 // follow prints each change of a rollout until the rollout ends. If the first read fails, follow returns the
-// error, because a flag may be wrong. With --content, follow waits for a missing workflow. After a successful
-// read, failed reads are retried, because a rollout may take days.
+// error, because a flag may be wrong. With --content, follow waits for a missing workflow. After the first answer
+// of Temporal, failed reads are retried, because a rollout may take days.
 func (f *fleetCommand) follow(ctx context.Context, out io.Writer, w *fleetWatch) error {
 	if f.timeout > 0 {
 		var cancel context.CancelFunc
@@ -161,12 +161,10 @@ func (f *fleetCommand) follow(ctx context.Context, out io.Writer, w *fleetWatch)
 			}
 		case first && !waits:
 			return err
-		case !f.output.Structured():
-			if failure := temporal.Explained(err).Error(); failure != w.failure {
-				w.failure = failure
-				if _, err := fmt.Fprintf(out, "%s: cannot be read now: %s\n", w.set, failure); err != nil {
-					return err
-				}
+		default:
+			first = false // Temporal has answered, so the flags are right.
+			if err := f.showFailure(out, w, temporal.Explained(err).Error()); err != nil {
+				return err
 			}
 		}
 		select {
@@ -203,6 +201,20 @@ func (f *fleetCommand) show(out io.Writer, w *fleetWatch, s *protocol.FleetState
 		return err
 	}
 	return f.output.Write(out, []protocol.FleetState{*s})
+}
+
+// showFailure prints the error of a read if it differs from the last error. With --output, the error goes to
+// stderr, so that stdout contains only documents.
+func (f *fleetCommand) showFailure(out io.Writer, w *fleetWatch, failure string) error {
+	if failure == w.failure {
+		return nil
+	}
+	w.failure = failure
+	if f.output.Structured() {
+		out = f.errOut
+	}
+	_, err := fmt.Fprintf(out, "%s: cannot be read now: %s\n", w.set, failure)
+	return err
 }
 
 // lines prints the lines that were not among the lines of the previous call.

@@ -195,6 +195,7 @@ func TestSpec12_8_AWatchEndsWithTheRollout(t *testing.T) {
 		"content not reported":     {content: "66dd", states: []any{serviceerror.NewNotFound("none"), exampleFleet()}, code: 1, says: "interrupted; the rollout of edge continues"},
 		"not found":                {states: []any{serviceerror.NewNotFound("none")}, code: 1, says: "none"},
 		"unreachable at the start": {states: []any{away}, code: 1, says: "away"},
+		"unreachable after none":   {content: "4b7f", states: []any{serviceerror.NewNotFound("none"), away, in(protocol.FleetThrough)}},
 		"unreachable later":        {states: []any{exampleFleet(), away, in(protocol.FleetThrough)}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -219,6 +220,12 @@ func TestSpec12_8_AWatchPrintsWhatChanged(t *testing.T) {
 	out, err = followed(t, &fleetCommand{output: output.Flag{Format: output.JSON}}, exampleFleet(), exampleFleet(), through)
 	require.NoError(t, err)
 	assert.Equal(t, 2, bytes.Count([]byte(out), []byte(`"set": "edge"`)), out)
+	var failures bytes.Buffer
+	away := errors.New("away")
+	out, err = followed(t, &fleetCommand{output: output.Flag{Format: output.JSON}, errOut: &failures}, exampleFleet(), away, away, through)
+	require.NoError(t, err)
+	assert.NotContains(t, out, "away")
+	assert.Equal(t, "edge: cannot be read now: away\n", failures.String())
 }
 
 func TestFlagsOfAWatchNeedEachOther(t *testing.T) {
