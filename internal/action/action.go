@@ -1,5 +1,5 @@
-// Package action decides about RolloutActions: which step an action is for, which update is sent to its
-// run, and when an action is rejected or deleted (SPEC 11.13).
+// Package action contains the rules for RolloutActions (SPEC 11.13): the step to which an action applies, the
+// update for the run, and the times of retries, rejection and deletion.
 package action
 
 import (
@@ -15,19 +15,20 @@ import (
 )
 
 const (
-	// lifetime is the age at which an action that is not carried out is rejected. kept is the time
-	// from the end of an action to its deletion.
+	// lifetime is the age at which a pending action is rejected. kept is the time between the end of an action
+	// and its deletion.
 	lifetime = 10 * time.Minute
 	kept     = time.Hour
-	// An attempt that fails is retried after half the age of the action, within these limits.
+	// firstRetry and lastRetry are the minimum and the maximum delay before the next attempt. Within these
+	// limits, the delay is half the age of the action.
 	firstRetry, lastRetry = time.Second, 30 * time.Second
-	// attempt is the time after which the run rejects the update of an attempt. The operator waits for the
-	// answer for five seconds. The rest allows for a difference between the clocks of the operator and of
-	// Temporal.
+	// attempt is the time after which the run rejects the update of an attempt. attempt is longer than the time
+	// for which the operator waits for the answer, because the clocks of the operator and of Temporal may
+	// differ.
 	attempt = time.Minute
 )
 
-// Webhook is the name of the webhook that writes the user into an action.
+// Webhook is the name of the webhook that writes the authenticated user into an action.
 const Webhook = "rolloutactions.outrigger.io"
 
 // Final reports whether the action has succeeded or was rejected.
@@ -49,13 +50,14 @@ func RetryAfter(a *outriggerv1.RolloutAction, now time.Time) time.Duration {
 	return min(max(age/2, firstRetry), lastRetry, max(lifetime-age, 0)+time.Second)
 }
 
-// UpdateID returns the id of the Temporal update for an action. Temporal answers a second update with the
-// same id with the answer to the first update.
+// UpdateID returns the id of the Temporal update for an action. Temporal deduplicates updates by their ids, so
+// a second update with the same id has no effect and returns the result of the first update.
 func UpdateID(a *outriggerv1.RolloutAction) string {
 	return protocol.ActionUpdatePrefix + string(a.UID)
 }
 
-// Expired reports whether an action is too old to be carried out. The run accepts no update of such an action.
+// Expired reports whether the age of an action has reached lifetime. The run rejects the update of an expired
+// action.
 func Expired(a *outriggerv1.RolloutAction, now time.Time) bool {
 	return now.Sub(a.CreationTimestamp.Time) >= lifetime
 }
@@ -84,8 +86,8 @@ func Refused(a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet, now time.Ti
 	return ""
 }
 
-// Run is the newest run of a SidecarSet. If Temporal knows no run, Run has its zero value. Completed is false for a
-// run that was terminated or has failed. Generation is 0 if the generation is unknown.
+// Run is the newest run of a SidecarSet. Without a run in Temporal, Run has its zero value. Completed is false
+// for a run that was terminated or has failed. Generation is 0 if the generation is unknown.
 type Run struct {
 	Open       bool
 	Completed  bool
@@ -93,14 +95,14 @@ type Run struct {
 	Stage      *protocol.Stage
 }
 
-// Target returns the generation and the step that an action is for. If the run is not ready for the action,
-// wait is the reason. If the action can never be carried out, rejected is the reason. Otherwise, both reasons
-// are empty.
+// Target returns the generation and the step to which an action applies. If the run is not ready for the
+// action, wait is the reason. If the action can never be carried out, rejected is the reason. Otherwise, both
+// reasons are empty.
 func Target(a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet, run Run) (target *outriggerv1.RolloutActionTarget, wait, rejected string) {
 	target = &outriggerv1.RolloutActionTarget{UID: set.UID, Generation: set.Generation}
 	switch pauses := a.Spec.Verb == outriggerv1.VerbPause || a.Spec.Verb == outriggerv1.VerbResume; {
 	case !run.Open && !pauses && hasEnded(set, run):
-		// The next run belongs to content that the user has not seen.
+		// The next run is for other content, which the user has not seen.
 		return nil, "", NoRun(a, set)
 	case !run.Open:
 		return nil, NoRun(a, set), ""
@@ -119,8 +121,8 @@ func Target(a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet, run Run) (ta
 	return target, wait, rejected
 }
 
-// hasEnded reports whether the rollout of the generation has ended, so that the operator starts no other run of the
-// generation. After the loss of a run in the middle of a rollout, the operator starts another run.
+// hasEnded reports whether the rollout of the current generation has ended. If Temporal loses a run before the
+// end of the rollout, the operator starts another run for this generation.
 func hasEnded(set *v1alpha1.SidecarSet, run Run) bool {
 	if rollout := set.Status.Rollout; rollout == nil || rollout.Generation != set.Generation {
 		return false
@@ -145,7 +147,7 @@ func needsPermit(set *v1alpha1.SidecarSet) (wait, rejected string) {
 	return "", "the rollout does not wait for a permit of a fleet" + seeStatus(set)
 }
 
-// stepOf returns the number of the current step, from 1. If the action cannot be for the current step, step
+// stepOf returns the number of the current step, from 1. If the action does not apply to the current step, step
 // is 0, and wait or rejected is the reason.
 func stepOf(a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet, s *protocol.Stage) (step int, wait, rejected string) {
 	switch {
@@ -175,9 +177,9 @@ func names(step intstr.IntOrString, s *protocol.Stage) bool {
 }
 
 // Request returns the name and the payload of the update for an action with a target. hash is the hash of the
-// content. The run rejects the update after a minute. By then, the operator has sent the update again. Without
-// this limit, Temporal would keep the update until a worker runs, and the update could take effect after the
-// action was deleted.
+// content. The payload contains the time after which the run rejects the update. Without this time, Temporal
+// would keep the update until a worker is available, and the update could take effect after the deletion of the
+// action.
 func Request(a *outriggerv1.RolloutAction, hash string, now time.Time) (update string, payload any) {
 	by, target, notAfter := a.Spec.RequestedBy, a.Status.Target, now.Add(attempt).UTC()
 	if expires := a.CreationTimestamp.Add(lifetime).UTC(); expires.Before(notAfter) {
@@ -196,7 +198,7 @@ func Request(a *outriggerv1.RolloutAction, hash string, now time.Time) (update s
 	}
 }
 
-// Answer returns message, the answer of a run, with commands that help the user. rejected is set if the run
+// Answer appends commands for the user to message, which is the answer of a run. rejected is set if the run
 // rejected the update.
 func Answer(a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet, message string, rejected bool) string {
 	if rejected {

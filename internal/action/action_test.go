@@ -119,12 +119,12 @@ func TestSpec11_13_AnActionIsForOneStepOfOneGeneration(t *testing.T) {
 	}
 }
 
-// After the end of a rollout, the next run would belong to content that the user has not seen. After the loss of a
-// run, the operator starts another run of the same content.
+// After a rollout has ended, the next run is for other content, which the user has not seen. If Temporal loses
+// a run, the operator starts another run for the same content.
 func TestSpec11_13_AnActionWaitsForALostRunAndNotForLaterContent(t *testing.T) {
 	const inProgress = v1alpha1.ReasonRolloutProgress
 	for name, c := range map[string]struct {
-		recorded int64 // the generation in status
+		recorded int64 // status.rollout.generation
 		reason   string
 		run      Run
 		rejected bool

@@ -9,9 +9,9 @@ import (
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 )
 
-// UnconfirmedUser returns the reason why the user of an action may be wrong, or "". The user is correct if the
-// webhook that writes the user was installed before the action was created, and the API server rejects actions
-// while the webhook does not respond.
+// UnconfirmedUser returns the reason why spec.requestedBy of an action may be wrong, or "". The field is
+// correct if the webhook that writes the field was installed before the action was created, and the API server
+// rejects actions while the webhook does not respond.
 func UnconfirmedUser(a *outriggerv1.RolloutAction, configuration *admissionregistrationv1.MutatingWebhookConfiguration) string {
 	const remedy = ", so spec.requestedBy may be wrong; apply config/webhook, and create the action again"
 	var hook *admissionregistrationv1.MutatingWebhook
@@ -31,9 +31,9 @@ func UnconfirmedUser(a *outriggerv1.RolloutAction, configuration *admissionregis
 	return ""
 }
 
-// installedAt returns a time at which the webhook of actions was part of a configuration. The webhook is at
-// least as old as each managed field that names the webhook. If no managed field names the webhook,
-// installedAt returns the time at which the configuration was created.
+// installedAt returns the earliest known time at which the configuration contained the webhook for actions. The
+// webhook is at least as old as each entry of managedFields that names the webhook. If no entry names the
+// webhook, installedAt returns the creation time of the configuration.
 func installedAt(configuration *admissionregistrationv1.MutatingWebhookConfiguration) time.Time {
 	var earliest time.Time
 	for _, fields := range configuration.ManagedFields {

@@ -1,5 +1,5 @@
-// Package conversion converts SidecarSets between the versions of their API. The package works on decoded
-// JSON, so that unknown fields survive. The versions differ in two places:
+// Package conversion converts SidecarSets between the versions of their API. The package works on decoded JSON,
+// so that unknown fields are preserved. The versions differ in two fields:
 //
 //	v1alpha1                                                    v1beta1
 //	spec.namespace                                              spec.namespaceSelector
@@ -35,7 +35,7 @@ func Convert(object map[string]any, toAPIVersion string) error {
 	}
 	object["apiVersion"] = toAPIVersion
 	if object["metadata"] == nil {
-		// The API server also converts objects without metadata, but expects metadata in the answer.
+		// The API server also converts objects without metadata, but requires metadata in the response.
 		object["metadata"] = map[string]any{}
 	}
 	return nil
@@ -51,8 +51,8 @@ func labelToCustomVersion(object map[string]any) {
 }
 
 // customVersionToLabel moves spec.customVersion to the label of v1alpha1. A custom version that is not a valid
-// value of a label stays. An existing label takes precedence: the conversion to v1beta1 removes the label, so a
-// client has set the label since, for example with kubectl label.
+// label value stays in spec. The conversion to v1beta1 removes the label, so an existing label is newer than
+// spec.customVersion, and takes precedence. For example, kubectl label adds the label to an object of v1beta1.
 func customVersionToLabel(object map[string]any) {
 	version, isString := child(object, "spec")["customVersion"].(string)
 	if !isString || len(validation.IsValidLabelValue(version)) > 0 {

@@ -164,8 +164,7 @@ func converted(t *testing.T, object map[string]any, to string) map[string]any {
 	return result
 }
 
-// generator creates SidecarSets. The fields that differ between the versions take all possible forms, and
-// the other fields are arbitrary.
+// generator creates random SidecarSets, including all forms of the fields that differ between the versions.
 type generator struct{ *rand.Rand }
 
 func (g generator) set(version string) map[string]any {

@@ -33,8 +33,8 @@ func scopeIn(spec map[string]any) scope {
 	return found
 }
 
-// selector returns the scope as one selector of namespaces, or nil for a scope of all namespaces. valid is
-// false if a field of the scope has a wrong type.
+// selector returns the scope as one namespaceSelector, or nil for a scope of all namespaces. valid is false if
+// a field of the scope has a wrong type.
 func (s scope) selector() (selector any, valid bool) {
 	written, present := s[selectorField]
 	object, isObject := written.(map[string]any)
@@ -54,8 +54,8 @@ func (s scope) selector() (selector any, valid bool) {
 	return narrowed(object, namespace)
 }
 
-// narrowed returns a copy of selector that selects only the given namespace. valid is false if matchExpressions
-// is not a list.
+// narrowed returns a copy of selector that also requires the given namespace. valid is false if
+// matchExpressions is not a list.
 func narrowed(selector map[string]any, namespace string) (narrow any, valid bool) {
 	written, present := selector[expressionsField]
 	expressions, isList := written.([]any)
@@ -69,8 +69,8 @@ func narrowed(selector map[string]any, namespace string) (narrow any, valid bool
 	return narrower, true
 }
 
-// scopeOf converts a selector of v1beta1 to the usual form in v1alpha1. A selector that only
-// names a namespace becomes spec.namespace.
+// scopeOf converts a namespaceSelector of v1beta1 to a scope of v1alpha1. A selector that only requires the
+// name of one namespace becomes spec.namespace.
 func scopeOf(selector any) scope {
 	if selector == nil {
 		return scope{}
@@ -84,15 +84,14 @@ func scopeOf(selector any) scope {
 	return scope{selectorField: selector}
 }
 
-// replaceIn replaces the scope of a spec.
 func (s scope) replaceIn(spec map[string]any) {
 	delete(spec, namespaceField)
 	delete(spec, selectorField)
 	maps.Copy(spec, s)
 }
 
-// namespaceToSelector replaces the scope with one selector. An annotation records the scope if
-// scopeOf does not convert the selector back to the same scope.
+// namespaceToSelector replaces the scope of v1alpha1 with one namespaceSelector. If scopeOf does not convert
+// the selector back to the same scope, an annotation records the scope.
 func namespaceToSelector(object map[string]any) {
 	remove(object, "metadata", "annotations", v1beta1.V1alpha1ScopeAnnotation)
 	spec := child(object, "spec")
@@ -114,9 +113,9 @@ func namespaceToSelector(object map[string]any) {
 	}
 }
 
-// selectorToNamespace replaces the selector with the scope. If the recorded scope does not give the selector, a
-// client has changed the selector since the scope was recorded, and the annotation is ignored. A client that
-// writes spec.namespace in v1beta1 replaces the namespace of the scope.
+// selectorToNamespace replaces the namespaceSelector of v1beta1 with a scope of v1alpha1. If the recorded scope
+// does not convert to the selector, a client has changed the selector after the conversion, and the annotation
+// is ignored. If a client writes spec.namespace in v1beta1, the value replaces the namespace of the scope.
 func selectorToNamespace(object map[string]any) {
 	annotation, _ := child(object, "metadata", "annotations")[v1beta1.V1alpha1ScopeAnnotation].(string)
 	remove(object, "metadata", "annotations", v1beta1.V1alpha1ScopeAnnotation)

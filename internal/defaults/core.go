@@ -122,8 +122,8 @@ func defaultItems(items []corev1.DownwardAPIVolumeFile) {
 	}
 }
 
-// PodProbes returns a copy of containers with the defaults that Kubernetes writes into a pod, but Write
-// does not write: the defaults of startup probes, and the service of gRPC probes.
+// PodProbes returns a copy of containers with the defaults of startup probes and the default service of gRPC
+// probes. Kubernetes writes these defaults into pods, but Write omits these defaults.
 func PodProbes(containers []v1alpha1.SidecarContainer) []v1alpha1.SidecarContainer {
 	containers = slices.Clone(containers)
 	for i := range containers {

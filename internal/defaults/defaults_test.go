@@ -49,7 +49,6 @@ volumes:
 	}
 }
 
-// read returns a SidecarSet from YAML.
 func read(t *testing.T, text string) *v1alpha1.SidecarSet {
 	t.Helper()
 	set := &v1alpha1.SidecarSet{}

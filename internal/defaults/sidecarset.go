@@ -1,6 +1,6 @@
-// Package defaults writes the defaults of a SidecarSet (SPEC §1). The defaults equal the defaults of
-// OpenKruise 1.9. Hashes cover the defaults, so the defaults must not change, even if Kubernetes writes
-// more defaults into pods.
+// Package defaults writes the defaults of a SidecarSet (SPEC §1). The defaults equal the defaults of OpenKruise
+// 1.9. Hashes include the defaults, so the defaults must not change, even if a later version of Kubernetes adds
+// defaults to pods.
 package defaults
 
 import (
@@ -18,7 +18,7 @@ const (
 	defaultTargets        = ".*"
 )
 
-// Write writes the defaults of a SidecarSet (SPEC §1). A second write changes nothing.
+// Write writes the defaults of a SidecarSet (SPEC §1). Write is idempotent.
 func Write(set *v1alpha1.SidecarSet) {
 	spec := &set.Spec
 	labelCustomVersion(set)
@@ -42,7 +42,7 @@ func Write(set *v1alpha1.SidecarSet) {
 }
 
 // labelCustomVersion moves spec.customVersion to the label of v1alpha1. An existing label takes precedence, as
-// in the conversion.
+// in package conversion.
 func labelCustomVersion(set *v1alpha1.SidecarSet) {
 	version := set.Spec.CustomVersion
 	set.Spec.CustomVersion = ""

@@ -19,10 +19,10 @@ import (
 const (
 	// maxInFlight limits the evictions that wait for a ready replacement, and therefore the size of the state.
 	maxInFlight = 20
-	// replacementTimeout is the time within which a replacement has to be ready. terminationTimeout applies
-	// instead while an evicted ready pod terminates, because the controller of a StatefulSet creates the
+	// replacementTimeout is the time limit for a ready replacement. While an evicted pod that was ready
+	// terminates, terminationTimeout applies instead, because the controller of a StatefulSet creates the
 	// replacement only after the evicted pod has ended. If a plan is late by more than outage, the workers,
-	// Temporal or the API server were down, and the delay does not count.
+	// Temporal or the API server were down, so the delay does not count against these limits.
 	replacementTimeout = 10 * time.Minute
 	terminationTimeout = time.Hour
 	outage             = 2 * time.Minute
@@ -30,19 +30,20 @@ const (
 	maxPodsPerEviction = 10
 	// maxFailed is the number of failed owners at which the evictions for a SidecarSet stop.
 	maxFailed = 5
-	// maxFailedOfAll limits the failed owners of all SidecarSets of a policy.
+	// maxFailedOfAll is the number of failed owners at which the evictions for all SidecarSets of a policy
+	// stop.
 	maxFailedOfAll = 100
-	// healthyRotations is the number of consecutive rotations after which an owner with unready pods may be
-	// the canary. In a rotation, the API server rejects the evictions of all owners.
+	// healthyRotations is the number of consecutive rotations after which an owner with unready pods may be the
+	// canary. A rotation is one pass over all owners in which the API server rejects every eviction.
 	healthyRotations = 3
 	statefulSet      = "StatefulSet"
 	daemonSet        = "DaemonSet"
 )
 
-// These are the times until the next plan. The time is InFlightWait after an eviction, and grows with the age
-// of the newest eviction in flight, up to maxInFlightWait. Without evictions in flight, the time is
-// remainingWait while pods can be evicted, and otherwise idleWait. After each rotation of rejected evictions,
-// the time doubles, up to idleWait.
+// These constants determine the time until the next plan. The time is InFlightWait after an eviction, and grows
+// with the age of the newest eviction in flight, up to maxInFlightWait. Without evictions in flight, the time
+// is remainingWait while pods can be evicted, and otherwise idleWait. After each rotation, the time doubles, up
+// to idleWait.
 const (
 	InFlightWait    = 2 * time.Second
 	maxInFlightWait = 20 * time.Second
@@ -56,22 +57,21 @@ type Pod struct {
 	Ready bool
 	// Outdated names the SidecarSets for which the pod has to be recreated, sorted by name.
 	Outdated []string
-	// Waits is the reason why an outdated pod is never evicted, or empty.
+	// Waits is the reason why an outdated pod must not be evicted, or empty.
 	Waits string
 }
 
-// Set is a SidecarSet of the policy.
+// Set is a SidecarSet to which the policy applies.
 type Set struct {
 	UID        types.UID
 	Generation int64
-	// Hash is the hash of the content. After a restore of etcd, other content may get the same generation.
+	// Hash is the hash of the content. After a restore of etcd, the same generation may have other content.
 	Hash string
 	// Waits is the reason why no pod may be evicted for the SidecarSet now, or empty. Unknown is set
 	// if the pods of the SidecarSet could not be read.
 	Waits   string
 	Unknown bool
-	// Restored is set if etcd was restored, so that the generations in the state may be newer than
-	// Generation.
+	// Restored is set if etcd was restored. The generations in the state may then be newer than Generation.
 	Restored bool
 	// MaxUnavailable is maxUnavailable as a number. Unavailable contains the owner of each pod that takes
 	// a slot.
@@ -79,8 +79,8 @@ type Set struct {
 	Unavailable    []protocol.Owner
 }
 
-// otherContent reports whether the SidecarSet has the given generation, but other content than hash. Without a
-// hash, which an older version did not record, otherContent returns false.
+// otherContent reports whether the SidecarSet has the given generation, but other content than hash. If hash is
+// empty, otherContent returns false, because older versions of Outrigger did not record the hash.
 func (s Set) otherContent(generation int64, hash string) bool {
 	return s.Generation == generation && hash != "" && s.Hash != hash
 }
@@ -96,8 +96,8 @@ type Input struct {
 	Terminating   map[types.UID]bool
 	TerminatingOf map[protocol.Owner]int
 	Stuck         map[protocol.Owner]bool
-	// Replicas contains the number of replicas of each owner that is late to replace an evicted pod. Owners
-	// with an unknown number of replicas are left out.
+	// Replicas contains the number of replicas of each owner whose replacements are late. Owners with an
+	// unknown number of replicas are omitted.
 	Replicas map[protocol.Owner]int
 	// ReadyOf contains the number of ready pods of each owner in Replicas, including pods that no SidecarSet
 	// selects.
@@ -105,14 +105,14 @@ type Input struct {
 	Now     time.Time
 }
 
-// IsStuck reports whether a pod still terminates long after the grace period of the pod, for example
-// because the node of the pod was lost.
+// IsStuck reports whether a pod is still terminating long after its grace period, for example because the node
+// of the pod was lost.
 func IsStuck(pod *corev1.Pod, now time.Time) bool {
 	return pod.DeletionTimestamp != nil && now.Sub(pod.DeletionTimestamp.Time) >= replacementTimeout
 }
 
-// Next returns the next evictions of a policy. Next first judges the evictions in flight by the pods that
-// have replaced the evicted pods.
+// Next returns the next evictions of a policy. Before that, Next determines which evictions in flight have
+// succeeded or failed.
 func Next(in Input) protocol.EvictionPlan {
 	p := &planner{Input: in, owners: ownersOf(in.Pods), waits: map[string]int{}}
 	p.order()
@@ -126,7 +126,7 @@ type planner struct {
 	Input
 	owners []*owner
 	evict  []protocol.Eviction
-	// remaining counts the pods that have to be recreated. left counts the remaining pods that are never
+	// remaining counts the pods that have to be recreated. left counts the remaining pods that must not be
 	// evicted.
 	remaining, left int
 	// candidates counts the pairs of an owner and a SidecarSet whose pods may be evicted in this rotation.
@@ -135,9 +135,9 @@ type planner struct {
 	waits map[string]int
 }
 
-// prune drops the parts of the state that no longer apply. A change of the policy, and a new generation of a
-// SidecarSet, permit another attempt. After an outage, prune adds the duration of the outage to the times of
-// the evictions in flight.
+// prune removes obsolete entries from the state. A change of the policy, or a new generation of a SidecarSet,
+// permits another attempt. After an outage, prune extends the time limits of the evictions in flight by the
+// duration of the outage.
 func (p *planner) prune() {
 	s := &p.State
 	s.InFlight, s.Failed = slices.Clone(s.InFlight), slices.Clone(s.Failed)
@@ -146,8 +146,8 @@ func (p *planner) prune() {
 		s.PolicyGeneration, s.Failed, s.Proven = p.Policy.Generation, nil, nil
 		before = -1
 	}
-	// The cache of the worker may be stale, so an entry of a newer generation is kept. After a restore of
-	// etcd, such an entry is dropped.
+	// The cache of the worker may be stale, so an entry of a newer generation is kept. After a restore of etcd,
+	// an entry of a newer generation is removed.
 	current := func(set string, uid types.UID, generation int64) bool {
 		known, ok := p.Sets[set]
 		return ok && known.UID == uid && (known.Generation == generation || known.Generation < generation && !known.Restored)
@@ -169,8 +169,8 @@ func (p *planner) prune() {
 	}
 }
 
-// choose selects pods, owner after owner. choose begins with the owner after the last chosen owner, so that
-// an owner whose evictions are rejected does not stop other owners.
+// choose selects the pods to evict, one owner at a time. choose begins after the owner that was chosen last, so
+// that an owner whose evictions are rejected does not block other owners.
 func (p *planner) choose() {
 	first := slices.IndexFunc(p.owners, func(o *owner) bool { return o.key > p.State.Last })
 	rotated := p.owners
@@ -247,14 +247,15 @@ func (p *planner) candidate(of *owner, set string, pods []*Pod) bool {
 	return len(p.limitPerOwner(of, pods, 1)) > 0
 }
 
-// betterCanary reports whether the first eviction for a SidecarSet waits for another owner.
+// betterCanary reports whether the canary of a SidecarSet should be a pod of another owner. After
+// healthyRotations rotations, a pod of any owner may be the canary.
 func (p *planner) betterCanary(of *owner, set string) bool {
 	return p.State.Rotations < healthyRotations && p.healthier(of, set)
 }
 
-// healthier reports whether the owner has unready pods, and another owner has only ready pods. The other owner
-// is then a better canary for the SidecarSet, because an app that crashes with any content is no evidence about
-// the newest content.
+// healthier reports whether the owner has unready pods, while another owner with outdated pods has only ready
+// pods. A pod of an owner with only ready pods is the better canary, because an app that crashes with any
+// content is no evidence about the newest content.
 func (p *planner) healthier(of *owner, set string) bool {
 	return !of.healthy() && slices.ContainsFunc(p.owners, func(other *owner) bool {
 		if !other.healthy() || p.failed(other.Owner) || p.Stuck[other.Owner] {
@@ -295,8 +296,9 @@ func (p *planner) chooseOf(of *owner, name string, pods []*Pod) (chosen []*Pod, 
 	return chosen, p.limiting(len(chosen), slots, first)
 }
 
-// limiting names the limit that applies to an eviction of the given number of pods of one owner. slots is the number
-// of slots of maxUnavailable. first is set if the owner has no replacement with the newest content yet.
+// limiting returns the name of the limit that prevents the eviction of further pods of an owner. pods is the
+// number of chosen pods. slots is the number of slots of maxUnavailable. first is set if the owner has no
+// replacement with the newest content yet.
 func (p *planner) limiting(pods, slots int, first bool) string {
 	switch {
 	case pods == 0:
@@ -335,7 +337,7 @@ func (p *planner) limitPerOwner(of *owner, pods []*Pod, slots int) []*Pod {
 		}
 	}
 	if of.Kind == statefulSet || of.Kind == daemonSet {
-		// These controllers replace a pod only after the pod has ended.
+		// The controllers of StatefulSets and DaemonSets replace a pod only after the pod has ended.
 		limit -= p.TerminatingOf[of.Owner]
 	}
 	return pods[:max(min(len(pods), most, limit), 0)]
@@ -373,8 +375,8 @@ func (p *planner) podsInFlight(set string) (n int) {
 	return n
 }
 
-// slots returns the number of further pods of a SidecarSet that may become unavailable. An unready
-// replacement takes no slot of its own, because the eviction in flight has the slot.
+// slots returns the number of further pods of a SidecarSet that may become unavailable. An unready replacement
+// takes no further slot, because its eviction in flight already takes a slot.
 func (p *planner) slots(name string, set Set) int {
 	used := p.podsInFlight(name)
 	for _, of := range set.Unavailable {

@@ -26,11 +26,11 @@ type cluster struct {
 	// outdated maps the name of an owner to the SidecarSet for which new pods of the owner are outdated,
 	// too.
 	outdated map[string]string
-	// unready are the owners whose new pods are not ready.
+	// unready contains the owners whose new pods are not ready.
 	unready map[string]bool
-	// rejects are the owners whose evictions are rejected.
+	// rejects contains the owners whose evictions are rejected.
 	rejects map[string]bool
-	// protected are the pods whose evictions are rejected.
+	// protected contains the pods whose evictions are rejected.
 	protected map[types.UID]bool
 	evicted   map[string]int
 	// delay is the time until a controller recreates an evicted pod.
@@ -64,7 +64,7 @@ func (c *cluster) add(kind, owner, outdated string, ready bool) *Pod {
 	return &c.pods[len(c.pods)-1]
 }
 
-// prove changes the state so that an eviction for the SidecarSet has succeeded.
+// prove records a successful eviction for SidecarSet logs in the state.
 func (c *cluster) prove() {
 	c.state.PolicyGeneration = 1
 	c.state.Proven = []protocol.ProvenContent{{SidecarSet: protocol.SetReference{Name: "logs", UID: "s1"}, Generation: 1}}
@@ -154,7 +154,8 @@ func TestSpec13_3_ABrokenWebhookCostsOnePod(t *testing.T) {
 	})
 }
 
-// Times of the API server are whole seconds, so the replacement is not newer than the other pods.
+// A creationTimestamp has a resolution of one second, so the replacement and the other pods have the same
+// creationTimestamp.
 func TestSpec13_3_AReplacementFromTheSameSecond(t *testing.T) {
 	c := newCluster(1)
 	c.delay = 0
@@ -166,7 +167,8 @@ func TestSpec13_3_AReplacementFromTheSameSecond(t *testing.T) {
 	assert.Regexp(t, "its new pod a-[0-9] lacks the newest content, too", plan.State.Failed[0].Reason)
 }
 
-// The webhook breaks after the canary, while pods of several owners are evicted in parallel.
+// The webhook stops injecting after the canary has succeeded, while pods of several owners are evicted in
+// parallel.
 func TestSpec13_3_AWebhookThatBreaksCostsOnePodOfEachOwner(t *testing.T) {
 	c := newCluster(1)
 	for i := range 50 {
@@ -191,7 +193,7 @@ func TestSpec13_3_AWebhookThatBreaksCostsOnePodOfEachOwner(t *testing.T) {
 	assert.GreaterOrEqual(t, len(c.state.Failed), maxFailed)
 }
 
-// The pod template of owner b is broken. Pods of other owners are still evicted.
+// The new pods of owner b never become ready. Pods of other owners are still evicted.
 func TestSpec13_3_AFailedOwnerStopsNoOtherOwner(t *testing.T) {
 	c := newCluster(1)
 	for _, owner := range []string{"a", "b", "c"} {
@@ -240,8 +242,8 @@ func TestSpec13_2_MaxUnavailablePerOwner(t *testing.T) {
 	assert.Equal(t, unready, plan.Evict[0].Pods[0].Name)
 }
 
-// The pods of owner a crash with any content, so owner a is a bad canary. A crashing replacement of an unready
-// pod is not a failed eviction.
+// The pods of owner a crash with any content, so the canary is a pod of owner b. If the replacement of an
+// unready pod crashes, the eviction has not failed.
 func TestSpec13_2_AnUnhealthyOwnerIsNoCanary(t *testing.T) {
 	c := newCluster(1)
 	for range 3 {
@@ -336,7 +338,7 @@ func TestSpec13_2_RejectedEvictionsStopNoOtherOwner(t *testing.T) {
 	assert.Equal(t, idleWait, c.step().Wait)
 }
 
-// A PodDisruptionBudget of the primary never allows its eviction.
+// A PodDisruptionBudget never allows the eviction of the first pod.
 func TestSpec13_2_ARejectedPodDelaysNoOtherPodOfItsOwner(t *testing.T) {
 	c := newCluster(1)
 	c.addOld("db", 3)
@@ -390,7 +392,8 @@ func TestSpec13_2_AnUnreadyPodKeepsTheOrderOfReadyPods(t *testing.T) {
 	assert.Equal(t, []string{"db-1", "db-2", "db-2", "db-2", "db-3", "db-2", "db-4", "db-2", "db-1", "db-2", "db-2", "db-2"}, tried)
 }
 
-// An owner that cannot be tried does not delay the fallback to another canary.
+// Owners with unready pods are not part of a rotation while a healthy owner exists. The rejections of the
+// healthy owner alone complete the rotations that permit another canary.
 func TestSpec13_2_OwnersThatCannotBeTriedDelayNoFallback(t *testing.T) {
 	c := newCluster(1)
 	for i := range 50 {
@@ -431,7 +434,7 @@ func TestSpec13_4_Deadline(t *testing.T) {
 	assert.NotEmpty(t, plan.Evict, "the evictions continue")
 }
 
-// The SidecarSet changes while an eviction is in flight. The replacement has the content before the change.
+// The SidecarSet changes while an eviction is in flight. The replacement has the previous content.
 func TestSpec13_3_ANewGenerationIsNoFailure(t *testing.T) {
 	c := newCluster(1)
 	c.addOld("a", 2)
@@ -443,7 +446,7 @@ func TestSpec13_3_ANewGenerationIsNoFailure(t *testing.T) {
 	assert.Len(t, plan.Evict, 1)
 }
 
-// While the webhook rejects all pods, an evicted pod gets no replacement.
+// While the webhook rejects all pods, no controller can replace an evicted pod.
 func TestSpec13_3_AnOwnerWithoutPodsHasFailed(t *testing.T) {
 	c := newCluster(1)
 	for i := range 10 {
@@ -501,7 +504,7 @@ func TestSpec13_1_PodsThatEndByThemselvesAreNotEvicted(t *testing.T) {
 	assert.Empty(t, plan.Evict)
 	assert.Equal(t, "1 pod has to be recreated; 1 pod is not evicted: no controller recreates the pods", plan.Message)
 
-	// A custom resource controls servers, which run forever, and workers, which run to completion.
+	// A TFJob has servers, which run forever, and workers, which run to completion.
 	for _, ready := range []bool{true, false} {
 		c = newCluster(2)
 		server, worker := c.add("TFJob", "train", "logs", true).UID, c.add("TFJob", "train", "logs", ready).UID
@@ -519,7 +522,7 @@ func TestSpec13_1_PodsThatEndByThemselvesAreNotEvicted(t *testing.T) {
 	}
 }
 
-// A SidecarSet is recreated under the same name between two plans. The generation is 1 again.
+// The SidecarSet is recreated with the same name between two plans. The new SidecarSet also has generation 1.
 func TestSpec13_3_ARecreatedSidecarSetNeedsACanary(t *testing.T) {
 	c := newCluster(1)
 	c.addOld("a", 3)

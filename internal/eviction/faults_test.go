@@ -15,7 +15,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// evictCanary evicts the first pod, without a replacement.
+// evictCanary evicts the pods of the first eviction, and creates no replacement.
 func (c *cluster) evictCanary(t *testing.T) protocol.Eviction {
 	t.Helper()
 	plan := c.next(nil)
@@ -84,8 +84,7 @@ func TestSpec13_3_TheTimeOfAReplacementStartsAfterALongTermination(t *testing.T)
 	assert.Len(t, plan.State.Proven, 1)
 }
 
-// The controller of a DaemonSet creates no pod on a lost node. The evicted pod on this node stays
-// terminating.
+// The controller of a DaemonSet creates no pod on a lost node. The evicted pod on this node never ends.
 func TestSpec13_3_APodOfALostNodeIsNoFailure(t *testing.T) {
 	c := newCluster(1)
 	c.add("DaemonSet", "agent", "logs", false)
@@ -108,7 +107,7 @@ func TestSpec13_2_ASidecarSetThatWaitsBlocksNoOther(t *testing.T) {
 	}
 	e := c.evictCanary(t)
 	assert.Equal(t, "logs", e.SidecarSet.Name)
-	// The replacement has the newest content of logs only.
+	// The replacement has the newest content of logs, but not of alpha.
 	c.now = c.now.Add(time.Second)
 	c.add("ReplicaSet", "web", "alpha", true)
 	plan := c.plan(InFlightWait)
@@ -153,7 +152,7 @@ func TestSpec13_2_AFailedEvictionKeepsItsSlot(t *testing.T) {
 	assert.Len(t, c.next(nil).Evict, 1, "another attempt is permitted")
 }
 
-// In each activity, the evictions of the first owner take all the time of the activity.
+// The eviction of the first owner uses the whole time of each activity.
 func TestSpec13_2_SlowEvictionsStopNoOtherOwner(t *testing.T) {
 	c := newCluster(1)
 	c.prove()
@@ -186,7 +185,7 @@ func TestSpec13_3_AnUnreadableSidecarSetForgetsNothing(t *testing.T) {
 	plan := c.plan(time.Second)
 	assert.Contains(t, plan.Message, "the pods of SidecarSet logs are not known: no namespace")
 	c.sets["logs"], c.pods = Set{UID: "s1", Generation: 0, MaxUnavailable: 100}, pods
-	c.plan(time.Second) // a worker with an old cache makes the plan
+	c.plan(time.Second) // a worker with a stale cache makes this plan
 	c.sets["logs"] = Set{UID: "s1", Generation: 1, MaxUnavailable: 100}
 	plan = c.next(nil)
 	assert.Empty(t, plan.Evict)
@@ -218,7 +217,7 @@ func TestSpec13_5_AnotherAttemptBeginsWithoutBackoff(t *testing.T) {
 	assert.Zero(t, plan.State.Rejected)
 }
 
-// The selectors of the webhook may exclude single pods of an owner.
+// The selectors of the webhook may exclude individual pods of an owner.
 func TestSpec13_1_APodWithoutWebhookBlocksNoOther(t *testing.T) {
 	c := newCluster(1)
 	c.addOld("web", 2)
@@ -229,7 +228,7 @@ func TestSpec13_1_APodWithoutWebhookBlocksNoOther(t *testing.T) {
 	assert.Contains(t, plan.Message, "1 pod is not evicted: the API server does not call the webhook")
 }
 
-// The cache of namespaces may lack a namespace, and the cache of another worker may be old.
+// The cache of namespaces may lack a namespace, and the cache of another worker may be stale.
 func TestSpec13_3_AnEvictionIsNotJudgedWithoutItsSidecarSet(t *testing.T) {
 	for name, unread := range map[string]Set{
 		"unreadable":        {UID: "s1", Generation: 1, Waits: "not known", Unknown: true},
@@ -293,7 +292,7 @@ func TestSpec13_4_AFailedEvictionWithoutOutdatedPodsIsNotOverdue(t *testing.T) {
 	assert.Zero(t, plan.State.Since)
 }
 
-// The retry of an activity may report evictions of the first attempt hours later.
+// A retried activity may report the evictions of its first attempt hours later.
 func TestSpec13_3_AnOutageDuringTheEvictionsCountsOnce(t *testing.T) {
 	c := newCluster(1)
 	c.addOld("web", 1)
@@ -359,8 +358,8 @@ func TestSpec13_2_TerminatingPodsCountIfTheyAreReplacedAfterTheirEnd(t *testing.
 	}
 }
 
-// Pods of a healthy StatefulSet are not evicted while another pod terminates on a lost node. The StatefulSet
-// must not stop the evictions of other owners.
+// Pods of a StatefulSet are not evicted while another pod of the StatefulSet terminates on a lost node. The
+// StatefulSet must not block the evictions of other owners.
 func TestSpec13_2_AnOwnerWithAPodThatIsStuckIsNoBetterCanary(t *testing.T) {
 	c := newCluster(1)
 	c.add("StatefulSet", "db", "logs", true)
@@ -387,7 +386,8 @@ func TestSpec13_2_AnOwnerWithAPodThatIsStuckIsNoBetterCanary(t *testing.T) {
 	assert.True(t, IsStuck(pod, c.now.Add(replacementTimeout)))
 }
 
-// After a restore of etcd, an edit gives other content the same generation before the run plans again.
+// After a restore of etcd, a user edits the SidecarSet before the next plan. The SidecarSet then has other
+// content with the same generation.
 func TestSpec13_3_OtherContentOfTheSameGenerationNeedsACanary(t *testing.T) {
 	for hash, proven := range map[string]bool{"good": true, "other": false} {
 		c := newCluster(1)
@@ -406,7 +406,8 @@ func TestSpec13_3_OtherContentOfTheSameGenerationNeedsACanary(t *testing.T) {
 	}
 }
 
-// etcd was restored to an older generation. A user may have edited the SidecarSet since.
+// etcd was restored to an older generation of the SidecarSet. A user may have edited the SidecarSet after the
+// restore.
 func TestSpec13_3_ARestoredSidecarSetNeedsACanary(t *testing.T) {
 	c := newCluster(1)
 	c.sets["logs"] = Set{UID: "s1", Generation: 7, MaxUnavailable: 100}

@@ -8,15 +8,15 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// judge decides about the evictions in flight. An eviction has succeeded once its replacements are ready
-// with the newest content. An eviction has failed if a replacement has to be recreated, too, or is not
-// ready in time. The replacement of an unready pod need not be ready. A failed eviction without a ready
+// judge determines which evictions in flight have succeeded or failed. An eviction has succeeded once its
+// replacements are ready with the newest content. An eviction has failed if a replacement is outdated, too, or
+// is not ready in time. The replacement of an unready pod need not be ready. A failed eviction without a ready
 // replacement keeps its slots.
 func (p *planner) judge() {
 	inFlight := p.State.InFlight[:0]
 	for _, e := range p.State.InFlight {
 		if p.unread(&e) {
-			e.Since = p.Now // the time for the replacement starts again
+			e.Since = p.Now // the time limit starts again
 		} else if !p.open(&e) {
 			continue
 		}
@@ -32,7 +32,7 @@ func (p *planner) unread(e *protocol.Eviction) bool {
 	return known && set.UID == e.SidecarSet.UID && (set.Unknown || set.Generation < e.Generation && !set.Restored)
 }
 
-// open judges one eviction, and reports whether the eviction stays in flight.
+// open judges one eviction, and reports whether the eviction remains in flight.
 func (p *planner) open(e *protocol.Eviction) bool {
 	of := &owner{} // an owner without pods
 	if i := slices.IndexFunc(p.owners, func(o *owner) bool { return o.Owner == e.Owner }); i >= 0 {
@@ -41,7 +41,7 @@ func (p *planner) open(e *protocol.Eviction) bool {
 	terminating := slices.ContainsFunc(e.Pods, func(pod protocol.WrittenPod) bool { return p.Terminating[pod.UID] })
 	timeout, late := p.late(e, terminating)
 	if slices.ContainsFunc(of.pods, func(pod *Pod) bool { return contains(e.Pods, pod.UID) }) {
-		return !late // after the timeout, an eviction whose pod still exists was lost
+		return !late // after the timeout, a pod that is still active was not evicted
 	}
 	good, newer := of.good(e.SidecarSet.Name, !e.Unready, e.Newest)
 	switch worse := of.worse(e); {
@@ -57,8 +57,8 @@ func (p *planner) open(e *protocol.Eviction) bool {
 	case e.Failed:
 		return true
 	case late && terminating && e.Unready:
-		// The evicted pod terminates on a lost node. The missing replacement is no evidence about the newest
-		// content.
+		// The node of the evicted pod is probably lost, so the missing replacement is no evidence about the
+		// newest content.
 	case late:
 		p.fail(e, "no new pod with the newest content was ready within "+timeout.String())
 		e.Failed = p.failed(e.Owner)
@@ -69,9 +69,9 @@ func (p *planner) open(e *protocol.Eviction) bool {
 	return false
 }
 
-// late returns the time within which the replacements have to be ready, and reports whether the time has
-// expired. The time starts again at the end of the evicted pods, because the controller of a StatefulSet
-// creates a replacement only after the evicted pod has ended.
+// late returns the time limit for the replacements, and reports whether the limit has expired. The time starts
+// again when the evicted pods have ended, because the controller of a StatefulSet creates a replacement only
+// after the evicted pod has ended.
 func (p *planner) late(e *protocol.Eviction, terminating bool) (timeout time.Duration, late bool) {
 	timeout, since := replacementTimeout, e.Since
 	if terminating {
@@ -123,14 +123,14 @@ func Late(state *protocol.EvictionState, now time.Time) (late []protocol.Evictio
 }
 
 // prove records that an eviction for the newest content of a SidecarSet has succeeded. prove ignores an
-// eviction that failed before, and an eviction that was made for other content.
+// eviction for other content, and an eviction that failed before.
 func (p *planner) prove(e *protocol.Eviction) {
 	if !e.Failed && p.newest(e) && !p.proven(e.SidecarSet.Name) {
 		p.State.Proven = append(p.State.Proven, protocol.ProvenContent{SidecarSet: e.SidecarSet, Generation: e.Generation, Hash: e.Hash})
 	}
 }
 
-// newest reports whether an eviction was made for the newest content of its SidecarSet.
+// newest reports whether an eviction is for the newest content of its SidecarSet.
 func (p *planner) newest(e *protocol.Eviction) bool {
 	set := p.Sets[e.SidecarSet.Name]
 	return set.Generation == e.Generation && set.UID == e.SidecarSet.UID && !set.otherContent(e.Generation, e.Hash)
@@ -158,8 +158,8 @@ func (p *planner) halted(set string) bool {
 	return failed >= maxFailed || failed > 0 && !p.proven(set) || len(p.State.Failed) >= maxFailedOfAll
 }
 
-// proven reports whether an eviction for the newest content of the SidecarSet has succeeded. prune has
-// removed the successes of older content.
+// proven reports whether an eviction for the newest content of the SidecarSet has succeeded. prune has removed
+// the entries for older content.
 func (p *planner) proven(set string) bool {
 	return slices.ContainsFunc(p.State.Proven, func(c protocol.ProvenContent) bool { return c.SidecarSet.Name == set })
 }

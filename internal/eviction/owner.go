@@ -45,11 +45,11 @@ func ownersOf(pods []Pod) []*owner {
 	return owners
 }
 
-// order sorts the pods of each owner in the order of eviction. Unready pods are first. Unready pods and ready
-// pods are each sorted by name, in a circle that begins after the pod whose eviction was rejected last. order
-// drops the rejected pods from the state that have no effect on this order.
+// order sorts the pods of each owner in the order of eviction: first the unready pods, and then the ready pods.
+// The order in each of these two groups is round-robin by name, and begins after the pod whose eviction was
+// rejected last. order removes the rejected pods that do not affect the order from the state.
 func (p *planner) order() {
-	var last [2]map[*owner]string // by rank
+	var last [2]map[*owner]string // indexed by rank
 	last[0], p.State.RejectedUnready = lastRejected(p.owners, p.State.RejectedUnready)
 	last[1], p.State.RejectedReady = lastRejected(p.owners, p.State.RejectedReady)
 	for _, of := range p.owners {
@@ -65,11 +65,12 @@ func (p *planner) order() {
 	}
 }
 
-// maxRejectedPods limits the size of the state. An owner whose pod is dropped begins again with its first pod.
+// maxRejectedPods limits the size of the state. If the pod of an owner is removed from the state, the evictions
+// of this owner begin again with its first pod.
 const maxRejectedPods = 20_000
 
-// lastRejected returns the name of the outdated pod of each owner whose eviction was rejected last, and the
-// fingerprints of these pods. In rejected and in kept, the oldest rejection is first.
+// lastRejected returns, for each owner, the name of the outdated pod whose eviction was rejected last. kept
+// contains the fingerprints of these pods. In rejected and in kept, the oldest rejection is first.
 func lastRejected(owners []*owner, rejected protocol.Fingerprints) (last map[*owner]string, kept protocol.Fingerprints) {
 	at := make(map[protocol.Fingerprint]int, len(rejected))
 	for i, pod := range rejected {
@@ -103,10 +104,10 @@ func rank(pod *Pod) int {
 	return 0
 }
 
-// recreates reports whether the controller creates another pod after the eviction of pod, and the eviction
-// loses no work. Pods that end by themselves, such as the pods of Jobs, would start their work again. The pods
-// of a custom resource may have different restart policies. The eviction of a mirror pod, whose controller is a
-// Node, does not recreate the static pod.
+// recreates reports whether the controller of a pod replaces the pod after an eviction, without a loss of work.
+// A pod that runs to completion, such as a pod of a Job, would repeat its work. recreates reads the restart
+// policy of each pod, because the pods of one custom resource may have different restart policies. The eviction
+// of a mirror pod, whose controller is a Node, does not recreate the static pod.
 func (o *owner) recreates(pod *Pod) bool {
 	switch pod.Spec.RestartPolicy {
 	case corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure:
@@ -122,7 +123,7 @@ func (o *owner) healthy() bool { return o.pods[0].Ready }
 func (pod *Pod) outdated(set string) bool { return slices.Contains(pod.Outdated, set) }
 
 // good returns the number of pods of the owner with the newest content of a SidecarSet. newer is the number of
-// good pods that the API server created after the time after. If ready is set, unready pods do not count.
+// these pods whose creationTimestamp is later than after. If ready is set, unready pods are not counted.
 func (o *owner) good(set string, ready bool, after time.Time) (good, newer int) {
 	for _, pod := range o.pods {
 		if pod.outdated(set) || ready && !pod.Ready {
@@ -136,9 +137,9 @@ func (o *owner) good(set string, ready bool, after time.Time) (good, newer int) 
 	return good, newer
 }
 
-// worse returns a replacement that has to be recreated, too, or nil. Times of the API server are whole seconds,
-// so a replacement may be as old as the newest other pod. Therefore, worse also returns a pod if more other
-// pods than e.Others have to be recreated.
+// worse returns a replacement that is outdated, too, or nil. A creationTimestamp has a resolution of one
+// second, so a replacement may have the creationTimestamp of the newest existing pod. Therefore, worse also
+// returns a pod if the owner has more outdated pods than e.Others, without the evicted pods.
 func (o *owner) worse(e *protocol.Eviction) *Pod {
 	var found *Pod
 	n := 0
@@ -156,7 +157,7 @@ func (o *owner) worse(e *protocol.Eviction) *Pod {
 	return nil
 }
 
-// newest returns the time at which the newest pod of the owner was created.
+// newest returns the creation time of the newest pod of the owner.
 func (o *owner) newest() (at time.Time) {
 	for _, pod := range o.pods {
 		if pod.CreationTimestamp.After(at) {

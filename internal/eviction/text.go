@@ -15,7 +15,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// plan returns the result of the planner.
+// plan returns the chosen evictions, the new state, the message, and the time until the next plan.
 func (p *planner) plan() protocol.EvictionPlan {
 	s := &p.State
 	evictable := p.remaining - p.left
@@ -41,9 +41,9 @@ func (p *planner) plan() protocol.EvictionPlan {
 	return plan
 }
 
-// leftSets returns the sorted names of the SidecarSets that have outdated pods, but no outdated pod that a
-// controller recreates, and no evictions in flight. Pods for which the API server does not call the webhook can
-// still be evicted after a change of the webhook.
+// leftSets returns the sorted names of the SidecarSets whose outdated pods no controller recreates. SidecarSets
+// with evictions in flight are omitted. leftSets ignores Pod.Waits, because a pod for which the API server does
+// not call the webhook can still be evicted after a change of the webhook.
 func (p *planner) leftSets() (left []string) {
 	evictable := map[string]bool{}
 	for _, of := range p.owners {
@@ -112,8 +112,8 @@ func counted(n int, one, many string) string {
 	return strconv.Itoa(n) + " " + many
 }
 
-// Overdue reports whether the deadline of policy, which counts from since, has passed (SPEC §13.4.1). A zero since
-// means that no pod may be evicted.
+// Overdue reports whether the deadline of policy has passed (SPEC §13.4.1). since is the start of the deadline,
+// or zero if no pod may be evicted.
 func Overdue(policy *outriggerv1.RolloutPolicy, since, now time.Time) bool {
 	deadline := deadlineOf(policy.Spec.NotUpgradable.Deadline)
 	return deadline > 0 && !since.IsZero() && now.Sub(since) >= deadline
@@ -132,12 +132,13 @@ func deadlineOf(text string) time.Duration {
 	return time.Duration(n) * unit
 }
 
-// Written returns the state after the evictions of plan, and the time until the next plan. began is the
-// time at which the plan began. Pods that were not evicted are not in flight. state.Due counts from began,
-// so an outage during an activity counts as an outage. After each rotation in which the API server rejected
-// the evictions of all owners, the time until the next plan doubles, up to idleWait. The time is short at
-// first, because a PodDisruptionBudget may not count a ready replacement yet.
-// Open runs call Written, so a change of the results needs a version marker in package workflows.
+// Written returns the state after the evictions of plan, and the time until the next plan. began is the time at
+// which the plan began. Only the pods in result.Evicted are added to the evictions in flight. state.Due is
+// based on began, so that a delay during an activity counts as an outage. After each rotation, the time until
+// the next plan doubles, up to idleWait. The first of these times is short, because a PodDisruptionBudget may
+// not count a ready replacement yet.
+//
+// Workflows call Written, so a change of its results needs a version marker in package workflows.
 func Written(plan *protocol.EvictionPlan, result *protocol.EvictPodsResult, began time.Time) (state protocol.EvictionState, wait time.Duration) {
 	state, evicted := plan.State, 0
 	state.InFlight = slices.Clone(state.InFlight)
@@ -145,8 +146,8 @@ func Written(plan *protocol.EvictionPlan, result *protocol.EvictPodsResult, bega
 	for _, e := range plan.Evict {
 		chosen := len(e.Pods)
 		if tried(&e, result) {
-			// The next plan begins after the last owner that was tried, because the activity may not have had
-			// time for further owners.
+			// The next plan begins after the last owner whose eviction was attempted, because the activity may
+			// not have had time for further owners.
 			attempted++
 			state.Last = e.Owner.String()
 		}
@@ -180,7 +181,7 @@ func Written(plan *protocol.EvictionPlan, result *protocol.EvictPodsResult, bega
 	return state, wait
 }
 
-// addRejected adds the rejected pods of an eviction to the state, in the order of the evictions.
+// addRejected adds the rejected pods of an eviction to the state, in the order of their evictions.
 func addRejected(state *protocol.EvictionState, e *protocol.Eviction, result *protocol.EvictPodsResult) {
 	list := &state.RejectedReady
 	if e.Unready {

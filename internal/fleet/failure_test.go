@@ -48,7 +48,7 @@ func endRollbacks(s *protocol.FleetState) {
 	}
 }
 
-// A skipped cluster, and a cluster that an earlier attempt began, may have a permit.
+// A skipped cluster may have a permit. A cluster in which an earlier attempt began may also have a permit.
 func TestSpec12_4_ARollbackReachesEachClusterThatBegan(t *testing.T) {
 	failed := protocol.FleetResult{State: protocol.ClusterFailed, Reason: "bad"}
 	s := rolling(outriggerv1.FleetRollbackAll)
@@ -111,7 +111,7 @@ func TestSpec12_4_AnAbortReachesTheClustersThatAFailureSpared(t *testing.T) {
 	require.Error(t, CheckAbort(s, protocol.FleetStepRequest{}))
 }
 
-// The Temporal of the fleet has lost its state. The clusters keep the attempts of their permits.
+// The Temporal namespace of the fleet has lost its data. The permits in the clusters keep the attempts.
 func TestSpec12_4_ARetryExceedsEachAttemptThatFailed(t *testing.T) {
 	s := rolling(outriggerv1.FleetPause)
 	Finish(s, "bad", protocol.FleetResult{State: protocol.ClusterFailed, Attempt: 3}, time.Now())
@@ -127,8 +127,8 @@ func TestSpec12_4_ARetryExceedsEachAttemptThatFailed(t *testing.T) {
 	assert.Equal(t, 1, s.Attempt)
 }
 
-// The rollout of a SidecarSet that upgrades no pods ends without a permit. The cluster would therefore
-// begin again after each report.
+// The rollout of a SidecarSet that upgrades no pods ends without a permit. Each report of the cluster therefore
+// shows that the cluster needs a permit, and must not make the completed cluster pending.
 func TestSpec12_3_AClusterThatUpgradesNoPodsDoesNotBeginAgain(t *testing.T) {
 	for notUpdate, state := range map[bool]protocol.FleetClusterState{true: protocol.ClusterCompleted, false: protocol.ClusterPending} {
 		s := rolling(outriggerv1.FleetPause)
@@ -213,7 +213,7 @@ func TestSpec12_2_AStageWithTooManySkippedClustersWaits(t *testing.T) {
 	assert.Equal(t, []string{"bad"}, Next(s, time.Now()).Start, "a cluster without the SidecarSet does not count")
 }
 
-// Other content may have superseded the content for which the user made the request.
+// The content may change between the request of the user and the execution of the request.
 func TestSpec12_4_ARequestForOtherContentIsRejected(t *testing.T) {
 	s := rolling(outriggerv1.FleetPause)
 	s.Spec.Stages[1].Approval = &outriggerv1.StepApproval{}
@@ -244,8 +244,8 @@ func TestSpec12_4_AnAbortReachesClustersWithoutAPermitOfTheFleet(t *testing.T) {
 	assert.Empty(t, due(s), "no cluster has begun since its rollback")
 }
 
-// The content returns to the canary, as after a revert, and fails in the canary. The other clusters had the
-// content all the time.
+// The content fails in a cluster with a permit of the fleet. Cluster settled had the content before this
+// rollout.
 func TestSpec12_4_AFailureSparesClustersThatHadTheContentBefore(t *testing.T) {
 	s := rolling(outriggerv1.FleetRollbackAll)
 	Report(s, protocol.FleetContent{Member: "settled", Hash: "h1", Settled: true}, time.Now())
@@ -253,7 +253,7 @@ func TestSpec12_4_AFailureSparesClustersThatHadTheContentBefore(t *testing.T) {
 	assert.Equal(t, []string{"away", "bad", "canary", "joined"}, due(s))
 }
 
-// Without the wait, the cluster would begin after the bake time of its stage.
+// If the stage did not wait, the cluster in rollback would begin only after the bake time of its stage.
 func TestSpec12_2_AStageWaitsForRollbacksOfEarlierContent(t *testing.T) {
 	now := time.Now()
 	s := rolling(outriggerv1.FleetRollbackAll)
@@ -278,8 +278,9 @@ func TestSpec12_2_AStageWaitsForRollbacksOfEarlierContent(t *testing.T) {
 	assert.Equal(t, []string{"canary"}, Next(s, step.Until).Start)
 }
 
-// A failed cluster may be within failure.maxFailedClusters. A user of the cluster then completes the rollout, or
-// recreates the SidecarSet.
+// The rollout of the fleet continues while the number of failed clusters does not exceed
+// failure.maxFailedClusters. A user of the failed cluster then completes the rollout, or recreates the
+// SidecarSet.
 func TestSpec12_4_AFailedClusterBeginsAgainOnceItsRolloutIsCompleted(t *testing.T) {
 	failed := protocol.FleetResult{State: protocol.ClusterFailed, Reason: "bad"}
 	good := protocol.FleetContent{Member: "bad", Hash: "h1", Settled: true, Good: true}
@@ -309,7 +310,7 @@ func TestSpec12_4_AFailedClusterBeginsAgainOnceItsRolloutIsCompleted(t *testing.
 	}
 }
 
-// An abort rolls back the clusters that need no permit, so the fleet has to know these clusters.
+// An abort also rolls back the clusters that need no permit, so these clusters have to report their content.
 func TestSpec12_4_AMemberReportsThatItNeedsNoPermit(t *testing.T) {
 	content := protocol.FleetContent{Member: "next", Hash: "h1", Settled: true}
 	s := rolling(outriggerv1.FleetPause)
@@ -326,7 +327,7 @@ func TestSpec12_2_ARunThatContinuesAsNewBeginsOnlyClustersThatAreStillRunning(t 
 		"a": {Name: "a", State: protocol.ClusterRunning}, "b": {Name: "b", State: protocol.ClusterRunning}, "c": {Name: "c", State: protocol.ClusterRunning},
 	}}
 	assert.Equal(t, []string{"a", "b", "c"}, Resume(s))
-	s.Clusters["b"].State = protocol.ClusterPending // by a retry
+	s.Clusters["b"].State = protocol.ClusterPending // as after a retry
 	delete(s.Clusters, "c")
 	assert.True(t, Continues(s, "a"))
 	assert.False(t, Continues(s, "b"))

@@ -61,7 +61,7 @@ func TestSpec12_1_ThePolicyWhoseNameSortsFirstApplies(t *testing.T) {
 	}
 }
 
-// fleetOf is a simulated fleet in virtual time.
+// fleetOf simulates a fleet with a simulated clock.
 type fleetOf struct {
 	t       *testing.T
 	rand    *rand.Rand
@@ -109,7 +109,7 @@ func (f *fleetOf) report(uid, hash string) {
 	f.refresh()
 }
 
-// step takes one step, and ends a random part of the running rollouts.
+// step executes the next step, and ends a random subset of the running rollouts.
 func (f *fleetOf) step() {
 	next := Next(&f.state, f.now)
 	for _, uid := range next.Start {
@@ -135,9 +135,8 @@ func (f *fleetOf) step() {
 	f.now = f.now.Add(time.Duration(f.rand.Intn(30)) * time.Minute)
 }
 
-// checkOrder checks that a cluster begins only after each earlier stage has a completed cluster and the
-// bake time of the stage has ended. A cluster that joins an earlier stage later needs no bake time of its
-// own.
+// checkOrder checks that a cluster begins only after each earlier stage has a completed cluster and the bake
+// time of the stage has ended. A cluster that joins an earlier stage later needs no further bake time.
 func (f *fleetOf) checkOrder(uid string) {
 	stage := f.state.Clusters[uid].Stage
 	require.LessOrEqual(f.t, stage, f.state.Stage)
@@ -158,7 +157,7 @@ func (f *fleetOf) checkOrder(uid string) {
 	}
 }
 
-// In each of a thousand random fleets, content, joins and ends arrive in a random order.
+// In each of a thousand random fleets, clusters report content, join and complete in a random order.
 func TestSpec12_2_NoClusterBeginsBeforeItsStage(t *testing.T) {
 	through := 0
 	for seed := range int64(1000) {
@@ -214,8 +213,8 @@ func TestSpec12_2_AStageWithoutACompletedClusterDoesNotEnd(t *testing.T) {
 	assert.Equal(t, []string{"c"}, Next(&f.state, f.now).Start, "a skipped cluster that returns begins again")
 }
 
-// Clusters without the content do not count against maxConcurrentClusters. The stage skips all of these
-// clusters once unreachable.after has passed since the start of the stage.
+// Clusters without the content do not count against maxConcurrentClusters. The stage skips these clusters once
+// unreachable.after has passed since the start of the stage.
 func TestSpec12_2_ClustersWithoutTheContentTakeNoPlace(t *testing.T) {
 	f := newFleetOf(t, 1)
 	f.members = map[string]protocol.FleetMember{}
@@ -237,7 +236,7 @@ func TestSpec12_2_ClustersWithoutTheContentTakeNoPlace(t *testing.T) {
 	assert.Equal(t, "the cluster did not have the content within 10m0s", f.state.Clusters["c0"].Reason)
 }
 
-// The content that a cluster has when the cluster joins does not supersede the current content.
+// Content that a cluster already has when the cluster joins does not supersede the current content.
 func TestSpec12_3_SettledContentOfANewMemberSupersedesNothing(t *testing.T) {
 	s := &protocol.FleetState{Set: "envoy", Phase: protocol.FleetRolling, Rules: NewestRules}
 	report := func(member, hash string, settled bool) Effect {
@@ -249,8 +248,8 @@ func TestSpec12_3_SettledContentOfANewMemberSupersedesNothing(t *testing.T) {
 	require.Equal(t, Superseded, report("b", "h0", true), "the cluster had the current content before")
 }
 
-// A cluster joined with h0, which was never the current content. Then the SidecarSet of the cluster is recreated,
-// or another cluster gets h0.
+// Cluster b joins with content h0, which was never the current content. Then the SidecarSet of cluster b is
+// recreated, or cluster c also reports h0.
 func TestSpec12_3_ContentThatAClusterBehindReportedSupersedesNothing(t *testing.T) {
 	for _, member := range []string{"b", "c"} {
 		for rules, want := range map[int]Effect{NewestRules: Nothing, 4: Superseded} {
@@ -266,7 +265,7 @@ func TestSpec12_3_ContentThatAClusterBehindReportedSupersedesNothing(t *testing.
 	}
 }
 
-// The API server of a cluster was restored to a time before the permit of the cluster.
+// etcd of a cluster was restored to a time before the permit of the cluster.
 func TestSpec12_3_AClusterThatLostItsPermitBeginsAgain(t *testing.T) {
 	s := &protocol.FleetState{Set: "envoy", Phase: protocol.FleetRolling, Rules: NewestRules}
 	Report(s, protocol.FleetContent{Member: "a", Hash: "h1"}, time.Now())
@@ -346,7 +345,7 @@ func TestSpec12_5_ARolloutWithoutAPermitNeitherBeginsNorEnds(t *testing.T) {
 	}
 }
 
-// The API server of the only canary was restored during the bake time.
+// etcd of the only canary cluster is restored during the bake time.
 func TestSpec12_2_AStageWithoutCompletedClustersBakesAgain(t *testing.T) {
 	s, now := rolling(outriggerv1.FleetPause), time.Unix(1_700_000_000, 0)
 	s.Stage = 0
@@ -359,7 +358,7 @@ func TestSpec12_2_AStageWithoutCompletedClustersBakesAgain(t *testing.T) {
 	assert.Equal(t, now.Add(time.Hour), Next(s, now).Until)
 }
 
-// The rollout in a cluster continues across a continue-as-new of the workflow.
+// The rollout in a cluster continues when the workflow continues as new.
 func TestSpec12_2_ANewRunBeginsInNoOtherCluster(t *testing.T) {
 	s := rolling(outriggerv1.FleetPause)
 	s.Spec.Stages[1].MaxConcurrentClusters = new(intstr.FromInt32(1))

@@ -21,7 +21,7 @@ func CheckFreeze(freeze protocol.FleetFreeze, now time.Time) error {
 }
 
 // SetFreeze records the start or the end of a freeze with a new sequence number, so that each member is
-// notified. A member ignores a freeze, and the end of a freeze, whose since is older than the freeze of the
+// notified. since is the time of this change. A member ignores a change that is older than the freeze of the
 // member (SPEC 12.7.4).
 func SetFreeze(r *protocol.FleetRegistry, freeze protocol.FleetFreeze, since time.Time) {
 	freeze.Sequence, freeze.Since = 1, since
@@ -34,8 +34,8 @@ func SetFreeze(r *protocol.FleetRegistry, freeze protocol.FleetFreeze, since tim
 // FreezeName is the name of the RolloutFreeze that a freeze of the fleet creates in each member.
 const FreezeName = "outrigger-fleet"
 
-// Announce records a member. The cluster may have lost its RolloutFreeze, so the member has to be notified of
-// the freeze again.
+// Announce records a member, and marks the member as not notified of the newest freeze. The cluster may have
+// lost its RolloutFreeze, so the member has to be notified again.
 func Announce(r *protocol.FleetRegistry, member protocol.FleetMember) {
 	if r.Members == nil {
 		r.Members = map[string]protocol.FleetMember{}

@@ -45,8 +45,8 @@ func measurementOf(s *protocol.FleetState, open *outriggerv1.RolloutGate, now ti
 	return input
 }
 
-// Measured records a measurement, unless the rollout no longer waits for this measurement. A failed gate
-// stops the rollout with the action of spec.failure. An inconclusive gate pauses the rollout without a
+// Measured records a measurement for which the rollout is waiting, and ignores any other measurement. A failed
+// gate stops the rollout with the action of spec.failure. An inconclusive gate pauses the rollout without a
 // verdict about the content (SPEC 12.2.9).
 func Measured(s *protocol.FleetState, input *protocol.FleetGateInput, measured protocol.Measurement, now time.Time) {
 	open := openGate(s)

@@ -186,7 +186,7 @@ func TestSpec12_2_AFailedGateStopsTheFleet(t *testing.T) {
 	}
 }
 
-// An inconclusive gate is no verdict about the content.
+// An inconclusive gate gives no verdict about the content.
 func TestSpec12_2_AnInconclusiveGatePausesTheFleet(t *testing.T) {
 	s, now := measuring(t, func(p *outriggerv1.FleetPolicySpec) { p.Failure.Action = outriggerv1.FleetRollbackAll })
 	first := measured(t, s, now, "smoke", "", protocol.GateInconclusive)

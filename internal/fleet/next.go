@@ -12,33 +12,33 @@ import (
 	"github.com/outrigger/outrigger/internal/rollout"
 )
 
-// NewestRules is the newest version of the decisions of this package (SPEC 12.2, 12.4). An open run keeps its
-// version, so that its history replays. Older versions decide differently:
+// NewestRules is the newest version of the rules of this package (SPEC 12.2, 12.4). An open run keeps its
+// version, so that a replay of its history makes the same decisions. Older versions have these differences:
 //
 //   - Version 0: An abort rolls back only clusters with a permit of the fleet. A stage does not wait for
-//     rollbacks of earlier content, and does not repeat its bake time. A new run does not know which clusters
-//     are running.
-//   - Versions 0 and 1: The result of a rollout ends a rollback that is due but has not begun. An abort begins
-//     rollbacks in progress again. A completed cluster whose SidecarSet upgrades no pods begins again after each
-//     report.
-//   - Versions 0 to 2: Only a retry of the fleet begins a failed cluster again.
-//   - Versions 0 to 3: A run that continues as new begins all clusters that were running, although a retry in the first
-//     workflow task makes these clusters pending.
-//   - Versions 0 to 4: Content that only clusters behind the current content have reported supersedes the current
-//     content once another cluster needs a permit for the content.
+//     rollbacks of earlier content, and does not repeat its bake time. A run that continues as new makes
+//     running clusters pending.
+//   - Versions 0 and 1: The result of a rollout ends a rollback that is due but has not begun. An abort
+//     restarts rollbacks in progress. A completed cluster whose SidecarSet upgrades no pods begins again after
+//     each report.
+//   - Versions 0 to 2: A failed cluster begins again only after a retry of the fleet.
+//   - Versions 0 to 3: A run that continues as new begins all clusters that were running, although a retry in
+//     the first workflow task makes these clusters pending.
+//   - Versions 0 to 4: Content that needs a permit supersedes the current content, even if a cluster has
+//     reported this content before.
 const NewestRules = 5
 
 // Step is the next step of a rollout across many clusters.
 type Step struct {
-	// Start and RollBack are the uids of clusters whose activities begin now.
+	// Start and RollBack contain the uids of the clusters whose activities start now.
 	Start, RollBack []string
-	// Until is the time at which the next step is due, if no activity ends before. Until is zero if the next
-	// step waits only for a cluster, a measurement or a person.
+	// Until is the time of the next step, if no activity ends before this time. Until is zero if the next step
+	// waits only for a cluster, a measurement or a person.
 	Until time.Time
 	// Measure is the next measurement of a gate, or nil. If a later Step does not contain the same measurement,
 	// the workflow cancels the measurement.
 	Measure *protocol.FleetGateInput
-	// Refresh is set when a stage ends. The members then have to be read again before the next step.
+	// Refresh is set when a stage ends. The workflow then reads the members again before the next step.
 	Refresh bool
 }
 
@@ -130,10 +130,10 @@ func absent(s *protocol.FleetState, cluster *protocol.FleetCluster) bool {
 	return cluster.State == protocol.ClusterPending && cluster.Stage != protocol.UnknownStage && cluster.Hash != s.Hash
 }
 
-// counts contains the numbers of clusters that matter for the current stage. running, pending and absent also
-// count clusters of earlier stages. later counts the clusters of later stages and the clusters that match no
-// stage. skipped does not count clusters that never had the SidecarSet. undoing counts clusters that roll
-// earlier content back. The stage waits for undoing clusters for the same time as for absent clusters.
+// counts contains the numbers of clusters for the current stage. running, pending and absent include clusters
+// of earlier stages. later counts the clusters of later stages and the clusters that match no stage. skipped
+// does not include clusters that never had the SidecarSet. undoing counts clusters that roll back earlier
+// content. The stage waits for undoing clusters for the same time as for absent clusters.
 type counts struct {
 	running, absent, undoing, completed, skipped, later, own int
 	pending                                                  []string
@@ -258,8 +258,8 @@ func sorted(s *protocol.FleetState) []string {
 }
 
 // limitOf returns the maximum number of clusters that roll out at the same time in a stage with the given
-// number of clusters. Clusters that join an earlier stage later also count, so the maximum is at least 1 in a
-// stage without clusters.
+// number of clusters. The maximum is at least 1, even in a stage without clusters, because clusters of earlier
+// stages also count.
 func limitOf(limit *intstr.IntOrString, clusters int) int {
 	if limit == nil {
 		return max(clusters, maxStages)
@@ -271,8 +271,8 @@ func limitOf(limit *intstr.IntOrString, clusters int) int {
 	return max(n, 1)
 }
 
-// maxSkipped returns the maximum number of skipped clusters in a stage with own clusters. ok is false
-// without a limit.
+// maxSkipped returns the maximum number of skipped clusters in a stage. own is the number of clusters of the
+// stage. ok is false if there is no limit.
 func maxSkipped(s *protocol.FleetState, own int) (limit int, ok bool) {
 	if s.Spec.Unreachable.Max == nil {
 		return 0, false

@@ -22,9 +22,9 @@ func WithFault(message, fault string) string {
 }
 
 // Permitted reports whether a member of a fleet may roll out the content of a SidecarSet (SPEC §12.5). The
-// SidecarSet must have the hash of its content, as from revision.Completed. granted is the permit of the run,
-// or nil. Content with a permit in status is permitted, too. Content whose rollout ended last needs no permit,
-// so that a cluster that joins a fleet continues.
+// SidecarSet must have the hash of its content, as in the result of revision.Completed. granted is the permit
+// of the run, or nil. Content with a permit in status is permitted, too. Content whose rollout ended last needs
+// no permit, so that a cluster that joins a fleet continues with its content.
 func Permitted(set *v1alpha1.SidecarSet, granted *protocol.Permit) bool {
 	hash := set.Annotations[v1alpha1.HashAnnotation]
 	if granted != nil && granted.Hash == hash || Recorded(set) != nil {
@@ -34,7 +34,7 @@ func Permitted(set *v1alpha1.SidecarSet, granted *protocol.Permit) bool {
 }
 
 // Recorded returns the permit in status for the current content of a SidecarSet, or nil. The SidecarSet must
-// have the hash of its content, as from revision.Completed.
+// have the hash of its content, as in the result of revision.Completed.
 func Recorded(set *v1alpha1.SidecarSet) *protocol.Permit {
 	if set.Status.Rollout == nil {
 		return nil
@@ -47,7 +47,8 @@ func Recorded(set *v1alpha1.SidecarSet) *protocol.Permit {
 
 // Hold removes the upgrades from the plan of a rollout without a permit, and reports whether the plan is
 // frozen. A rollout without a permit must not end, because content whose rollout ended last needs no permit. A
-// rollback needs no permit, and neither does the rollout of a SidecarSet that upgrades no pods (SPEC 12.5.1).
+// rollback needs no permit, and the rollout of a SidecarSet that upgrades no pods needs no permit (SPEC
+// 12.5.1).
 func Hold(plan *rollout.Plan) bool {
 	switch plan.Phase {
 	case protocol.PhaseComplete, protocol.PhasePartitionReached:

@@ -28,7 +28,7 @@ const (
 // approvalNeeded is the value of Approval for a stage that needs an approval and is not approved.
 const approvalNeeded = "needed"
 
-// Stage is a stage of a rollout across many clusters, in a form for users.
+// Stage describes a stage of a rollout across many clusters for users.
 type Stage struct {
 	// Name is empty if the Stage contains the clusters that match no stage of the policy.
 	Name  string     `json:"name,omitempty"`
@@ -50,15 +50,15 @@ type Stage struct {
 	// approver, such as "by ann".
 	Approval  string `json:"approval,omitempty"`
 	Completed int    `json:"completed"`
-	// Clusters are sorted by name. Clusters begin in this order.
+	// Clusters are sorted by name, which is the order in which the clusters begin.
 	Clusters []*protocol.FleetCluster `json:"clusters,omitempty"`
 }
 
-// Title returns the name of the stage, or "-".
+// Title returns the name of the stage, or "-" for a stage without a name.
 func (s *Stage) Title() string { return cmp.Or(s.Name, "-") }
 
-// Stages returns the stages of a rollout with their clusters. If clusters match no stage, a last Stage
-// without a name has these clusters.
+// Stages returns the stages of a rollout with their clusters. If clusters match no stage, the last Stage has no
+// name and contains these clusters.
 func Stages(s *protocol.FleetState, now time.Time) []Stage {
 	stages := make([]Stage, len(s.Spec.Stages), len(s.Spec.Stages)+1)
 	for i := range s.Spec.Stages {
@@ -67,7 +67,7 @@ func Stages(s *protocol.FleetState, now time.Time) []Stage {
 	for _, uid := range sorted(s) {
 		cluster := s.Clusters[uid]
 		if cluster.Stage < 0 || cluster.Stage > len(s.Spec.Stages) {
-			continue // the plan of the newest content is not known yet
+			continue // the workflow has not read the plan of the newest content yet
 		}
 		if cluster.Stage == len(stages) {
 			stages = append(stages, Stage{})
@@ -116,8 +116,8 @@ func describe(s *protocol.FleetState, stages []Stage, i int, now time.Time) {
 	}
 }
 
-// describeCurrent describes the current stage. The clusters that match no stage are current once all
-// stages have ended.
+// describeCurrent describes the current stage. After the last stage of the policy, the Stage with the clusters
+// that match no stage is the current stage.
 func describeCurrent(s *protocol.FleetState, stage *Stage, spec *outriggerv1.FleetStage, now time.Time) {
 	if stage.Approval != "" && s.Approval != nil {
 		stage.Approval = "by " + cmp.Or(s.Approval.By, "unknown")
@@ -172,7 +172,7 @@ func Plan(s *protocol.FleetState, registry *protocol.FleetRegistry, now time.Tim
 	Adopt(s, &plan, false)
 	p := Preview{Set: s.Set, Hash: s.Hash, Attempt: s.Attempt, Phase: s.Phase, Policy: s.Policy, Stages: Stages(s, now)}
 	if s.Stage >= len(p.Stages) {
-		p.Message = s.Message // no stage shows the message
+		p.Message = s.Message // no Stage contains the message
 	}
 	if freeze := registry.Freeze; freeze != nil && freeze.Frozen && (freeze.Until == nil || freeze.Until.After(now)) {
 		p.Freeze = freeze
@@ -187,11 +187,12 @@ func Plan(s *protocol.FleetState, registry *protocol.FleetRegistry, now time.Tim
 	return p
 }
 
-// History has the events of the rollouts of a SidecarSet, the newest last.
+// History contains the events of the rollouts of a SidecarSet. The newest event is last.
 type History struct {
 	Set    string                `json:"set"`
 	Events []protocol.FleetEvent `json:"events,omitempty"`
-	// Contents are the contents with their verdicts. The last element is the current content with its phase.
+	// Contents contains earlier contents with their verdicts. The last element is the current content with its
+	// phase.
 	Contents []protocol.FleetVerdict `json:"contents,omitempty"`
 }
 
@@ -205,9 +206,9 @@ func HistoryOf(s *protocol.FleetState) History {
 	return h
 }
 
-// Ended returns the phase in which the rollout of content ended, or "" if the rollout or the rollback of the content
-// has not ended, or if no cluster has reported the content. A paused rollout counts as ended, because only a person
-// continues the rollout. Other content does not end a rollback.
+// Ended returns the phase in which the rollout of content ended, or "" if the rollout or the rollback of the
+// content has not ended, or if no cluster has reported the content. A paused rollout counts as ended, because
+// only a person can continue the rollout. Other content does not end a rollback.
 func Ended(s *protocol.FleetState, hash string) protocol.FleetPhase {
 	rollsBack := func(uid string) bool {
 		undo := s.Clusters[uid].Undo
@@ -249,7 +250,8 @@ func (s *Stage) GateWords() string {
 	return strings.Join(words, "; ")
 }
 
-// gatesOf returns the gates of the stage i. The state of a rollout has only the gates of its current stage.
+// gatesOf returns the gates of the stage i. The state of a rollout contains only the gates of its current
+// stage.
 func gatesOf(s *protocol.FleetState, spec *outriggerv1.FleetStage, i int) (gates []protocol.GateState) {
 	for _, name := range spec.Gates {
 		state := protocol.GateOf(s.Gates, name)

@@ -12,7 +12,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// A member reports new content before the plan with the stages of its policy is read.
+// A member reports new content before the workflow reads the plan for this content.
 func TestStagesWithoutAPlanOfTheNewestContentOmitClusters(t *testing.T) {
 	s := &protocol.FleetState{Clusters: map[string]*protocol.FleetCluster{"a": {Stage: 2}, "b": {Stage: 0}}}
 	stages := Stages(s, time.Unix(1000, 0))

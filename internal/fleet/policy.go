@@ -24,8 +24,8 @@ const defaultUnreachable = 10 * time.Minute
 // maxStages limits the stages of a policy.
 const maxStages = 50
 
-// Validate returns the joined errors of all invalid fields of a FleetPolicy, or nil (SPEC 12.1.2). A workflow
-// calls Validate only in the validator of an update, which a replay does not call.
+// Validate returns the joined errors of all invalid fields of a FleetPolicy, or nil (SPEC 12.1.2). Workflows
+// call Validate only in the validator of an update, and a replay does not run validators.
 //
 //workflowcheck:ignore
 func Validate(policy *outriggerv1.FleetPolicy) error {

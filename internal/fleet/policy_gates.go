@@ -14,7 +14,7 @@ import (
 	"github.com/outrigger/outrigger/internal/gate"
 )
 
-// These limits of gates equal the limits of a RolloutPolicy, which the API server checks.
+// The gates of a RolloutPolicy have the same limits, which the API server validates.
 const (
 	maxGates       = 20
 	maxSamples     = 1000

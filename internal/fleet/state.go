@@ -19,9 +19,9 @@ const maxEvents = 100
 // Effect is the effect of a report of content.
 type Effect int
 
-// These are the effects of a report. Nothing means that the report does not change the current content, and
-// that the cluster has other content. Joined means that the cluster has the current content. The plan then has
-// to be read again if the cluster is new. Superseded means that the content of the report is now the current
+// These are the effects of a report. Nothing means that the cluster has other content, and that the current
+// content does not change. Joined means that the cluster has the current content. If the cluster is new, the
+// workflow then reads the plan again. Superseded means that the content of the report is now the current
 // content.
 const (
 	Nothing Effect = iota
@@ -31,8 +31,8 @@ const (
 
 // Report records the content of a cluster, and returns the effect (SPEC §12.3). Content that failed does not
 // supersede the current content. Other content supersedes the current content in two cases: the content needs a
-// permit and no cluster has reported the content before, or the cluster had the current content until then.
-// Otherwise, the current content stays. A cluster for which beginsAgain returns true becomes pending.
+// permit and no cluster has reported the content before, or the cluster had the current content until this
+// report. If the cluster has the current content and beginsAgain returns true, the cluster becomes pending.
 func Report(s *protocol.FleetState, content protocol.FleetContent, now time.Time) Effect {
 	cluster, known := s.Clusters[content.Member]
 	if !known {
@@ -62,17 +62,18 @@ func Report(s *protocol.FleetState, content protocol.FleetContent, now time.Time
 }
 
 // reportedBefore reports whether content is the content of another cluster, or the former content of the same
-// cluster. Such content has no verdict if only clusters that were behind have reported the content.
+// cluster. VerdictOf does not show this, because content that only clusters behind the current content have
+// reported has no verdict.
 func reportedBefore(s *protocol.FleetState, content protocol.FleetContent, former string) bool {
 	return former == content.Hash || slices.ContainsFunc(Keys(s.Clusters), func(uid string) bool {
 		return uid != content.Member && s.Clusters[uid].Hash == content.Hash
 	})
 }
 
-// beginsAgain reports whether a cluster with the current content begins again. Skipped and superseded clusters
-// begin again. A completed cluster begins again if the cluster needs a permit again, for example because its
-// API server was restored. While the fleet rolls the content out, a failed cluster begins again once a user of
-// the cluster has completed the rollout, or if the cluster has lost its permit.
+// beginsAgain reports whether the rollout in a cluster with the current content begins again. Skipped and
+// superseded clusters begin again. A completed cluster begins again if the cluster needs a permit again, for
+// example because etcd of the cluster was restored. While the fleet rolls the content out, a failed cluster
+// begins again once a user of the cluster has completed the rollout, or once the cluster has lost its permit.
 func beginsAgain(s *protocol.FleetState, cluster *protocol.FleetCluster, content protocol.FleetContent) bool {
 	switch cluster.State {
 	case protocol.ClusterSkipped, protocol.ClusterSuperseded:
@@ -91,7 +92,7 @@ func lostPermit(cluster *protocol.FleetCluster, content protocol.FleetContent) b
 	return cluster.Settled && cluster.Hash == content.Hash && !content.Settled
 }
 
-// recordOwn records the permit of a user of the cluster, if any.
+// recordOwn records the permit that a user has given in the cluster, if any.
 func recordOwn(s *protocol.FleetState, cluster *protocol.FleetCluster, content protocol.FleetContent, now time.Time) {
 	if own := content.Own; own != nil && (cluster.Own == nil || *cluster.Own != *own) {
 		note(s, protocol.FleetEvent{Time: now, Hash: content.Hash, What: "permitted in its cluster", Cluster: cmp.Or(cluster.Name, content.Member), By: own.By, Reason: own.Reason})
@@ -99,8 +100,8 @@ func recordOwn(s *protocol.FleetState, cluster *protocol.FleetCluster, content p
 	cluster.Own = content.Own
 }
 
-// Knows reports whether a report of content would not change the state of the cluster. The member does not
-// send such a report, because each report adds events to the history of the workflow.
+// Knows reports whether the fleet has already recorded the content in a report of the cluster. The member does
+// not send such a report again, because each report adds events to the history of the workflow.
 func Knows(cluster *protocol.FleetCluster, content protocol.FleetContent) bool {
 	if cluster == nil || cluster.Hash != content.Hash || cluster.Stage == protocol.UnknownStage {
 		return false
@@ -183,7 +184,7 @@ func forget(s *protocol.FleetState, hash string) {
 
 // Adopt copies plan into s. The rollout of content keeps the policy with which the rollout began. The members
 // change with each plan, because members join and leave at any time (SPEC 12.2.3). If outdated is set, clusters
-// without a known stage stay, because the plan may be older than the reports of these clusters.
+// without a known stage are kept, because the plan may be older than the reports of these clusters.
 func Adopt(s *protocol.FleetState, plan *protocol.FleetPlan, outdated bool) {
 	if !s.Planned {
 		s.Planned, s.Policy, s.Spec = true, plan.Policy, plan.Spec
@@ -209,9 +210,10 @@ func Adopt(s *protocol.FleetState, plan *protocol.FleetPlan, outdated bool) {
 	}
 }
 
-// Resume prepares the state for the next run of the workflow, which begins without activities. Resume returns
-// the uids of the clusters whose rollout continues, so that no other cluster begins instead. The activities are
-// idempotent, so the next run may start these activities again.
+// Resume prepares the state for the next run of the workflow, in which no activity has started yet. Resume
+// returns the uids of the clusters whose rollouts are in progress. The workflow starts the activities of these
+// clusters again, so that no other cluster begins instead. A second start is safe, because the activities are
+// idempotent.
 func Resume(s *protocol.FleetState) (rollOut []string) {
 	for _, uid := range Keys(s.Clusters) {
 		cluster := s.Clusters[uid]
@@ -228,22 +230,23 @@ func Resume(s *protocol.FleetState) (rollOut []string) {
 }
 
 // Continues reports whether the rollout of a cluster that Resume returned continues. The updates of the first
-// workflow task run before the activities begin. For example, a retry makes the cluster pending.
+// workflow task run before the activities start, and may change the state of the cluster. For example, a retry
+// makes the cluster pending.
 func Continues(s *protocol.FleetState, uid string) bool {
 	cluster := s.Clusters[uid]
 	return s.Rules < 4 || cluster != nil && cluster.State == protocol.ClusterRunning
 }
 
-// Finish records the result of an activity of a cluster. While the stages of the fleet are in progress,
-// more failed clusters than failure.maxFailedClusters stop the rollout (SPEC §12.4).
+// Finish records the result of an activity of a cluster. While a stage is in progress, the rollout stops once
+// more than failure.maxFailedClusters clusters have failed (SPEC §12.4).
 func Finish(s *protocol.FleetState, uid string, result protocol.FleetResult, now time.Time) {
 	cluster := s.Clusters[uid]
 	if cluster == nil {
-		return // the cluster has left
+		return // the cluster has left the fleet
 	}
 	s.Highest = max(s.Highest, result.Attempt)
 	if s.Rules > 1 && cluster.State == protocol.ClusterRollbackDue {
-		return // another result of the same workflow task has stopped the fleet
+		return // another result of the same workflow task has stopped the rollout
 	}
 	cluster.State, cluster.Reason, cluster.Since = result.State, result.Reason, now
 	if cluster.Undo != nil {
@@ -277,11 +280,11 @@ func countOf(s *protocol.FleetState, state protocol.FleetClusterState) (n int) {
 	return n
 }
 
-// stop records that the content failed, and stops the rollout, so that no further cluster begins. has
-// reports whether a cluster may have the content. With action Pause, the default, the clusters stay as they
-// are. With RollbackAll, all clusters with the content are rolled back, even if the clusters do not respond
-// now. With RollbackStage, the clusters with the content are rolled back if they belong to the current stage,
-// are running or have failed (SPEC §12.4).
+// stop records that the content failed, and stops the rollout, so that no further cluster begins. has reports
+// whether a cluster may have the content. With action Pause, the default, the clusters do not change. With
+// RollbackAll, all clusters with the content are rolled back, even if the clusters do not respond now. With
+// RollbackStage, the clusters with the content are rolled back if they belong to the current stage, are running
+// or have failed (SPEC §12.4).
 func stop(s *protocol.FleetState, reason string, action outriggerv1.FleetAction, has func(*protocol.FleetState, *protocol.FleetCluster) bool) {
 	s.Message = reason
 	record(s, protocol.FleetFailed)
@@ -310,8 +313,8 @@ func began(s *protocol.FleetState, cluster *protocol.FleetCluster) bool {
 	return cluster.Begun || s.Rules > 0 && cluster.Own != nil && cluster.Hash == s.Hash
 }
 
-// hasContent reports whether a cluster may have rolled the content out, with a permit or before the cluster
-// joined the fleet.
+// hasContent reports whether a cluster may have rolled the content out, either with a permit or before the
+// cluster joined the fleet.
 func hasContent(s *protocol.FleetState, cluster *protocol.FleetCluster) bool {
 	return began(s, cluster) || s.Rules > 0 && cluster.Settled && cluster.Hash == s.Hash
 }
@@ -353,9 +356,9 @@ func Approve(s *protocol.FleetState, by protocol.Approval, now time.Time) {
 	note(s, protocol.FleetEvent{Time: now, Hash: s.Hash, What: "approved", Stage: s.Spec.Stages[s.Stage].Name, By: by.By, Reason: by.Reason})
 }
 
-// CheckAbort rejects an abort without a rollout, and an abort of a stopped rollout whose clusters with the
-// content are all rolled back. A failure may roll back only some clusters, so an abort can roll back the
-// remaining clusters.
+// CheckAbort rejects an abort if there is no rollout. CheckAbort also rejects an abort of a stopped rollout if
+// no cluster with the content remains to be rolled back. A failure may roll back only some clusters, so an
+// abort can roll back the remaining clusters.
 func CheckAbort(s *protocol.FleetState, request protocol.FleetStepRequest) error {
 	stopped := s.Phase == protocol.FleetRollingBack || s.Phase == protocol.FleetFailed
 	left := func(uid string) bool {
@@ -368,8 +371,9 @@ func CheckAbort(s *protocol.FleetState, request protocol.FleetStepRequest) error
 	return checkContent(s, request)
 }
 
-// Abort rolls back all clusters with the content. A failed cluster or gate does not roll back the clusters
-// that had the content before, because these clusters have rolled the content out without a failure.
+// Abort rolls back all clusters with the content, including clusters that had the content before this rollout.
+// A failed cluster or gate does not roll back these clusters, because these clusters have rolled the content
+// out without a failure.
 func Abort(s *protocol.FleetState, by protocol.Approval, now time.Time) {
 	note(s, protocol.FleetEvent{Time: now, Hash: s.Hash, What: "aborted", By: by.By, Reason: by.Reason})
 	stop(s, "aborted"+protocol.Pause{By: by.By, Reason: by.Reason}.Details(), outriggerv1.FleetRollbackAll, hasContent)

@@ -23,7 +23,7 @@ func WorstFirst(s *protocol.FleetState) []*protocol.FleetCluster {
 	return all
 }
 
-// StageName returns the name of the stage of a cluster, or "-".
+// StageName returns the name of the stage of a cluster, or "-" if the cluster has no stage.
 func StageName(s *protocol.FleetState, cluster *protocol.FleetCluster) string {
 	if cluster.Stage < 0 || cluster.Stage >= len(s.Spec.Stages) {
 		return "-"
