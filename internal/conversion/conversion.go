@@ -51,7 +51,7 @@ func labelToCustomVersion(object map[string]any) {
 }
 
 // customVersionToLabel moves spec.customVersion to the label of v1alpha1. A custom version that is not a valid
-// label value stays in spec. The conversion to v1beta1 removes the label, so an existing label is newer than
+// label value is not moved. The conversion to v1beta1 removes the label, so an existing label is newer than
 // spec.customVersion, and takes precedence. For example, kubectl label adds the label to an object of v1beta1.
 func customVersionToLabel(object map[string]any) {
 	version, isString := child(object, "spec")["customVersion"].(string)

@@ -1,5 +1,5 @@
-// Package eviction decides which pods of a RolloutPolicy are evicted next, so that their controllers recreate
-// the pods with the newest content (SPEC §13). The package has no state and reads no clock.
+// Package eviction decides which pods of a RolloutPolicy are evicted next, so that the controllers of the pods
+// recreate the pods with the newest content (SPEC §13). The package has no state and reads no clock.
 package eviction
 
 import (

@@ -23,8 +23,7 @@ type cluster struct {
 	policy  *outriggerv1.RolloutPolicy
 	state   protocol.EvictionState
 	created int
-	// outdated maps the name of an owner to the SidecarSet for which new pods of the owner are outdated,
-	// too.
+	// outdated maps the name of an owner to the SidecarSet for which new pods of the owner are also outdated.
 	outdated map[string]string
 	// unready contains the owners whose new pods are not ready.
 	unready map[string]bool

@@ -41,9 +41,9 @@ func (p *planner) plan() protocol.EvictionPlan {
 	return plan
 }
 
-// leftSets returns the sorted names of the SidecarSets whose outdated pods no controller recreates. SidecarSets
-// with evictions in flight are omitted. leftSets ignores Pod.Waits, because a pod for which the API server does
-// not call the webhook can still be evicted after a change of the webhook.
+// leftSets returns the sorted names of the SidecarSets whose outdated pods are not recreated by any controller.
+// SidecarSets with evictions in flight are omitted. leftSets ignores Pod.Waits, because a pod for which the API
+// server does not call the webhook can still be evicted after a change of the webhook.
 func (p *planner) leftSets() (left []string) {
 	evictable := map[string]bool{}
 	for _, of := range p.owners {
@@ -134,9 +134,9 @@ func deadlineOf(text string) time.Duration {
 
 // Written returns the state after the evictions of plan, and the time until the next plan. began is the time at
 // which the plan began. Only the pods in result.Evicted are added to the evictions in flight. state.Due is
-// based on began, so that a delay during an activity counts as an outage. After each rotation, the time until
-// the next plan doubles, up to idleWait. The first of these times is short, because a PodDisruptionBudget may
-// not count a ready replacement yet.
+// based on began, so that a delay during an activity counts as an outage. After each rotation in which the API
+// server rejected the evictions of all owners, the time until the next plan doubles, up to idleWait. The time is
+// short at first, because a PodDisruptionBudget may not count a ready replacement yet.
 //
 // Workflows call Written, so a change of its results needs a version marker in package workflows.
 func Written(plan *protocol.EvictionPlan, result *protocol.EvictPodsResult, began time.Time) (state protocol.EvictionState, wait time.Duration) {

@@ -48,7 +48,8 @@ func endRollbacks(s *protocol.FleetState) {
 	}
 }
 
-// A skipped cluster may have a permit. A cluster in which an earlier attempt began may also have a permit.
+// A skipped cluster may have a permit. A cluster in which an earlier attempt began the rollout may also have a
+// permit.
 func TestSpec12_4_ARollbackReachesEachClusterThatBegan(t *testing.T) {
 	failed := protocol.FleetResult{State: protocol.ClusterFailed, Reason: "bad"}
 	s := rolling(outriggerv1.FleetRollbackAll)
@@ -111,7 +112,8 @@ func TestSpec12_4_AnAbortReachesTheClustersThatAFailureSpared(t *testing.T) {
 	require.Error(t, CheckAbort(s, protocol.FleetStepRequest{}))
 }
 
-// The Temporal namespace of the fleet has lost its data. The permits in the clusters keep the attempts.
+// The Temporal namespace of the fleet has lost its data. The permits in the clusters still contain the numbers
+// of their attempts.
 func TestSpec12_4_ARetryExceedsEachAttemptThatFailed(t *testing.T) {
 	s := rolling(outriggerv1.FleetPause)
 	Finish(s, "bad", protocol.FleetResult{State: protocol.ClusterFailed, Attempt: 3}, time.Now())
@@ -253,7 +255,8 @@ func TestSpec12_4_AFailureSparesClustersThatHadTheContentBefore(t *testing.T) {
 	assert.Equal(t, []string{"away", "bad", "canary", "joined"}, due(s))
 }
 
-// If the stage did not wait, the cluster in rollback would begin only after the bake time of its stage.
+// If the stage did not wait, the rollout in the cluster that rolls back would begin only after the bake time of
+// its stage.
 func TestSpec12_2_AStageWaitsForRollbacksOfEarlierContent(t *testing.T) {
 	now := time.Now()
 	s := rolling(outriggerv1.FleetRollbackAll)

@@ -135,8 +135,9 @@ func (f *fleetOf) step() {
 	f.now = f.now.Add(time.Duration(f.rand.Intn(30)) * time.Minute)
 }
 
-// checkOrder checks that a cluster begins only after each earlier stage has a completed cluster and the bake
-// time of the stage has ended. A cluster that joins an earlier stage later needs no further bake time.
+// checkOrder checks that the rollout in a cluster begins only after each earlier stage has a completed cluster
+// and the bake time of the stage has ended. A cluster that joins an earlier stage later needs no further bake
+// time.
 func (f *fleetOf) checkOrder(uid string) {
 	stage := f.state.Clusters[uid].Stage
 	require.LessOrEqual(f.t, stage, f.state.Stage)

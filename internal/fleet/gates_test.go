@@ -166,7 +166,7 @@ func TestSpec12_2_PeopleSeeTheGatesOfEachStage(t *testing.T) {
 	assert.Equal(t, "smoke; errors", Stages(s, now)[0].GateWords(), "the stage has ended")
 }
 
-// A failed gate stops the fleet, even if failure.maxFailedClusters is not exceeded.
+// A failed gate stops the rollout, even if failure.maxFailedClusters is not exceeded.
 func TestSpec12_2_AFailedGateStopsTheFleet(t *testing.T) {
 	for action, phase := range map[outriggerv1.FleetAction]protocol.FleetPhase{"": protocol.FleetPaused, outriggerv1.FleetRollbackStage: protocol.FleetRollingBack} {
 		s, now := measuring(t, func(p *outriggerv1.FleetPolicySpec) { p.Failure.Action, p.Failure.MaxFailedClusters = action, 5 })

@@ -19,13 +19,13 @@ import (
 //     rollbacks of earlier content, and does not repeat its bake time. A run that continues as new makes
 //     running clusters pending.
 //   - Versions 0 and 1: The result of a rollout ends a rollback that is due but has not begun. An abort
-//     restarts rollbacks in progress. A completed cluster whose SidecarSet upgrades no pods begins again after
-//     each report.
-//   - Versions 0 to 2: A failed cluster begins again only after a retry of the fleet.
-//   - Versions 0 to 3: A run that continues as new begins all clusters that were running, although a retry in
-//     the first workflow task makes these clusters pending.
-//   - Versions 0 to 4: Content that needs a permit supersedes the current content, even if a cluster has
-//     reported this content before.
+//     restarts rollbacks in progress. The rollout in a completed cluster whose SidecarSet upgrades no pods
+//     begins again after each report.
+//   - Versions 0 to 2: The rollout in a failed cluster begins again only after a retry of the fleet.
+//   - Versions 0 to 3: A run that continues as new begins the rollout in all clusters that were running,
+//     although a retry in the first workflow task makes these clusters pending.
+//   - Versions 0 to 4: Content that needs a permit and has no verdict supersedes the current content, even if a
+//     cluster has reported this content before.
 const NewestRules = 5
 
 // Step is the next step of a rollout across many clusters.
@@ -89,7 +89,7 @@ func roll(s *protocol.FleetState, now time.Time) Step {
 		return Step{}
 	}
 	if s.Rules > 0 && s.Reached != nil && clusters.completed == 0 && clusters.own+clusters.later > 0 {
-		s.Reached, s.Gates, s.Approval = nil, nil, nil // the only completed cluster of the stage has begun again
+		s.Reached, s.Gates, s.Approval = nil, nil, nil // the rollout in the only completed cluster has begun again
 	}
 	start := clusters.pending[:min(len(clusters.pending), max(limitOf(stage.MaxConcurrentClusters, clusters.own)-clusters.running, 0))]
 	begun(s, start, now)
@@ -115,7 +115,7 @@ func roll(s *protocol.FleetState, now time.Time) Step {
 }
 
 // skipAbsent skips the pending clusters of the current stage and of earlier stages that do not have the
-// content. A skipped cluster becomes pending again once it reports the content.
+// content. A skipped cluster becomes pending again once the cluster reports the content.
 func skipAbsent(s *protocol.FleetState, now time.Time) {
 	for _, uid := range Keys(s.Clusters) {
 		if cluster := s.Clusters[uid]; absent(s, cluster) && cluster.Stage <= s.Stage {
@@ -133,7 +133,7 @@ func absent(s *protocol.FleetState, cluster *protocol.FleetCluster) bool {
 // counts contains the numbers of clusters for the current stage. running, pending and absent include clusters
 // of earlier stages. later counts the clusters of later stages and the clusters that match no stage. skipped
 // does not include clusters that never had the SidecarSet. undoing counts clusters that roll back earlier
-// content. The stage waits for undoing clusters for the same time as for absent clusters.
+// content. The stage waits for these clusters as long as for absent clusters.
 type counts struct {
 	running, absent, undoing, completed, skipped, later, own int
 	pending                                                  []string
@@ -163,8 +163,8 @@ func count(s *protocol.FleetState, waits bool) (c counts) {
 	return c
 }
 
-// addOwn counts a cluster of the current stage if the cluster is undoing, skipped or completed. waits has the
-// same meaning as in count.
+// addOwn counts a cluster of the current stage if the cluster rolls back earlier content, is skipped or is
+// completed. waits has the same meaning as in count.
 func (c *counts) addOwn(s *protocol.FleetState, cluster *protocol.FleetCluster, waits bool) {
 	switch {
 	case s.Rules > 0 && cluster.Undo != nil && waits:

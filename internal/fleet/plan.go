@@ -43,14 +43,14 @@ type Stage struct {
 	// time begins.
 	Bake       string     `json:"bake,omitempty"`
 	BakesUntil *time.Time `json:"bakesUntil,omitempty"`
-	// Gates are the gates of the stage in their order. After the end of the stage, only the names of the
-	// gates are known.
+	// Gates are the gates of the stage in their order. After the end of the stage, Gates contains only
+	// the names of the gates.
 	Gates []protocol.GateState `json:"gates,omitempty"`
 	// Approval is empty if the stage needs no approval. Otherwise, Approval is "needed" or names the
 	// approver, such as "by ann".
 	Approval  string `json:"approval,omitempty"`
 	Completed int    `json:"completed"`
-	// Clusters are sorted by name, which is the order in which the clusters begin.
+	// Clusters are sorted by name, which is the order of their rollouts.
 	Clusters []*protocol.FleetCluster `json:"clusters,omitempty"`
 }
 
@@ -235,7 +235,7 @@ func (s *Stage) Places() string {
 	return strconv.Itoa(s.MaxConcurrentClusters)
 }
 
-// GateWords describes the gates of a stage.
+// GateWords returns a text that describes the gates of a stage.
 func (s *Stage) GateWords() string {
 	words := make([]string, len(s.Gates))
 	for i, gate := range s.Gates {

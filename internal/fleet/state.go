@@ -62,7 +62,7 @@ func Report(s *protocol.FleetState, content protocol.FleetContent, now time.Time
 }
 
 // reportedBefore reports whether content is the content of another cluster, or the former content of the same
-// cluster. VerdictOf does not show this, because content that only clusters behind the current content have
+// cluster. VerdictOf alone is not sufficient, because content that only clusters behind the current content have
 // reported has no verdict.
 func reportedBefore(s *protocol.FleetState, content protocol.FleetContent, former string) bool {
 	return former == content.Hash || slices.ContainsFunc(Keys(s.Clusters), func(uid string) bool {
@@ -70,10 +70,12 @@ func reportedBefore(s *protocol.FleetState, content protocol.FleetContent, forme
 	})
 }
 
-// beginsAgain reports whether the rollout in a cluster with the current content begins again. Skipped and
-// superseded clusters begin again. A completed cluster begins again if the cluster needs a permit again, for
-// example because etcd of the cluster was restored. While the fleet rolls the content out, a failed cluster
-// begins again once a user of the cluster has completed the rollout, or once the cluster has lost its permit.
+// beginsAgain reports whether the rollout in a cluster with the current content begins again. The rollout
+// begins again in skipped and superseded clusters. In a completed cluster, the rollout begins again if the
+// cluster needs a permit again, for example because etcd of the cluster was restored. In a failed cluster, the
+// rollout begins again once a user of the cluster has completed the rollout, or once the cluster has lost its
+// permit. After the fleet has paused or stopped the content, the rollout in a failed cluster does not begin
+// again.
 func beginsAgain(s *protocol.FleetState, cluster *protocol.FleetCluster, content protocol.FleetContent) bool {
 	switch cluster.State {
 	case protocol.ClusterSkipped, protocol.ClusterSuperseded:
@@ -100,8 +102,8 @@ func recordOwn(s *protocol.FleetState, cluster *protocol.FleetCluster, content p
 	cluster.Own = content.Own
 }
 
-// Knows reports whether the fleet has already recorded the content in a report of the cluster. The member does
-// not send such a report again, because each report adds events to the history of the workflow.
+// Knows reports whether a report of content would leave the state of the cluster unchanged. The member omits
+// such a report, because each report adds events to the history of the workflow.
 func Knows(cluster *protocol.FleetCluster, content protocol.FleetContent) bool {
 	if cluster == nil || cluster.Hash != content.Hash || cluster.Stage == protocol.UnknownStage {
 		return false
@@ -212,8 +214,8 @@ func Adopt(s *protocol.FleetState, plan *protocol.FleetPlan, outdated bool) {
 
 // Resume prepares the state for the next run of the workflow, in which no activity has started yet. Resume
 // returns the uids of the clusters whose rollouts are in progress. The workflow starts the activities of these
-// clusters again, so that no other cluster begins instead. A second start is safe, because the activities are
-// idempotent.
+// clusters again, so that the rollout does not begin in other clusters instead. A second start is safe, because
+// the activities are idempotent.
 func Resume(s *protocol.FleetState) (rollOut []string) {
 	for _, uid := range Keys(s.Clusters) {
 		cluster := s.Clusters[uid]
@@ -280,11 +282,11 @@ func countOf(s *protocol.FleetState, state protocol.FleetClusterState) (n int) {
 	return n
 }
 
-// stop records that the content failed, and stops the rollout, so that no further cluster begins. has reports
-// whether a cluster may have the content. With action Pause, the default, the clusters do not change. With
-// RollbackAll, all clusters with the content are rolled back, even if the clusters do not respond now. With
-// RollbackStage, the clusters with the content are rolled back if they belong to the current stage, are running
-// or have failed (SPEC §12.4).
+// stop records that the content failed, and stops the rollout, so that the rollout begins in no further
+// cluster. has reports whether a cluster may have the content. With action Pause, the default, the clusters do
+// not change. With RollbackAll, all clusters with the content are rolled back, even if the clusters do not
+// respond now. With RollbackStage, the clusters with the content are rolled back if they belong to the current
+// stage, are running or have failed (SPEC §12.4).
 func stop(s *protocol.FleetState, reason string, action outriggerv1.FleetAction, has func(*protocol.FleetState, *protocol.FleetCluster) bool) {
 	s.Message = reason
 	record(s, protocol.FleetFailed)

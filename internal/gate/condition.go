@@ -17,7 +17,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// Query contains the fields of the template of a query.
+// Query contains the fields for the template of a Prometheus query.
 type Query struct {
 	SidecarSet string
 	Revision   string
@@ -35,7 +35,7 @@ type Problem struct {
 	// Field is the path of the field within the gate.
 	Field, Value string
 	Err          error
-	// Remedy says what the user should do.
+	// Remedy is the instruction to the user, such as "correct the query".
 	Remedy string
 }
 
@@ -85,12 +85,12 @@ func Render(query string, fields Query) (string, error) {
 // errUnbounded is the error for a template that could use too much memory or time.
 var errUnbounded = errors.New("a template may contain text, fields such as {{.Step}}, and if; a field may be the input of one function; loops, variables, nested templates, with and formats with a width are rejected")
 
-// sized matches a verb of a format with a width, a precision or an index.
+// sized matches a formatting verb with a width, a precision or an index.
 var sized = regexp.MustCompile(`%[+\-# .0-9*\[\]]*[1-9*\[]`)
 
-// bounded returns an error unless the template executes each of its nodes at most once, and the result of a
-// function is the input of at most one other function. A loop, or a chain of functions that quote their input,
-// could fill the memory of the webhook or of the worker.
+// bounded rejects a template that can execute a node more than once. bounded also rejects a function whose input
+// is the result of another function, unless this input is a comparison. A loop, or a chain of functions that quote
+// their input, could exhaust the memory of the webhook or of the worker.
 func bounded(nodes *tree.ListNode) error {
 	if nodes == nil {
 		return nil
@@ -131,8 +131,9 @@ func isField(command *tree.CommandNode) bool {
 	return len(command.Args) == 1 && command.Args[0].Type() == tree.NodeField
 }
 
-// boundedArgument returns an error for an argument that can be longer than the template and the fields: the
-// result of a function, unless the function compares, and a format with a width or an index.
+// boundedArgument returns an error for an argument that can be longer than the template and the fields. The
+// result of a function can be longer, unless the function is a comparison. A format with a width, a precision
+// or an index can also be longer.
 func boundedArgument(argument tree.Node) error {
 	switch argument := argument.(type) {
 	case *tree.PipeNode:
@@ -176,8 +177,8 @@ func compile(expression string) (cel.Program, error) {
 }
 
 // Judge returns the measurement of a value. previous is the text of the previous value, or "". pods is the
-// variable pods of the expressions. A value that is NaN or infinite gives an inconclusive measurement. An
-// expression without a result, such as a comparison with NaN, also gives an inconclusive measurement.
+// variable pods of the expressions. The measurement is inconclusive if the value is NaN or infinite, or if an
+// expression has no result, as in a comparison with NaN.
 func Judge(gate *outriggerv1.PrometheusGate, value float64, previous string, pods int) protocol.Measurement {
 	if math.IsNaN(value) || math.IsInf(value, 0) {
 		return inconclusive("", "the value is "+Format(value))

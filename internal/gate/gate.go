@@ -1,4 +1,4 @@
-// Package gate decides whether the measurements of a gate let a rollout continue (SPEC §11.14). The package
+// Package gate decides whether a rollout continues after the measurements of a gate (SPEC §11.14). The package
 // reads no clock and makes no measurement.
 package gate
 
@@ -35,7 +35,7 @@ func Interval(gate *outriggerv1.RolloutGate) time.Duration {
 	return defaultAskInterval
 }
 
-// Timeout returns the time that a measurement may take.
+// Timeout returns the time limit of one measurement.
 func Timeout(gate *outriggerv1.RolloutGate) time.Duration {
 	if gate.Webhook != nil && gate.Webhook.Timeout != nil {
 		return gate.Webhook.Timeout.Duration
@@ -118,8 +118,8 @@ func Record(gate *outriggerv1.RolloutGate, state protocol.GateState, measured pr
 	return state
 }
 
-// verdict returns the phase of a gate from its samples. A gate fails as soon as more samples than
-// failureLimit have failed. The gate gets any other result only after the last sample.
+// verdict returns the phase of a gate from its samples. A gate fails as soon as more than failureLimit samples
+// have failed. Otherwise, the gate runs until the last sample.
 func verdict(gate *outriggerv1.PrometheusGate, state protocol.GateState) protocol.GatePhase {
 	switch {
 	case state.Failed > int(gate.FailureLimit):

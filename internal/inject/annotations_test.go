@@ -18,7 +18,7 @@ func TestSpec4_10_EntriesOfOtherSetsAreKept(t *testing.T) {
 		"mine":                          "kept",
 		v1alpha1.InjectedListAnnotation: "other",
 		v1alpha1.HashAnnotation:         `{"other":{"updateTimestamp":"2023-01-01T00:00:00Z","hash":"h","sidecarSetName":"other","sidecarList":["o"]}}`,
-		// The entry has the older form, a bare hash.
+		// The entry has the older format, which is only a hash.
 		v1alpha1.HashWithoutImageAnnotation: `{"other":"g"}`,
 	}
 	set := fixture.SidecarSet("s", fixture.Sidecar("side"))

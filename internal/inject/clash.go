@@ -7,10 +7,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// claimNames adds the container names of the SidecarSets to injectedBy, and returns an error if the pod would
-// have a name twice. Admission may have accepted two SidecarSets with the same container name at the same time,
-// or under older rules. Without the error, a container of one SidecarSet would replace a container of the
-// other, or the API server would reject the pod with a message that names no SidecarSet.
+// claimNames adds the container names of the SidecarSets to injectedBy, and returns an error if two containers
+// of the pod would have the same name. Admission may have accepted two SidecarSets with the same container name
+// at the same time, or under older rules. Without the error, a container of one SidecarSet would replace a
+// container of another SidecarSet, or the API server would reject the pod with a message that names no
+// SidecarSet.
 func claimNames(injectedBy map[string]string, pod *corev1.Pod, sets []*Set) error {
 	for _, set := range sets {
 		if name, taken := inCommon(set.names, pod.Spec.InitContainers); taken {

@@ -71,10 +71,10 @@ func (a app) container(name string) *corev1.Container {
 	return nil
 }
 
-// inject builds the container of a sidecar for this pod. The caller then builds the twins of a hot sidecar from
-// this container. Each list of the container begins with the list of the sidecar. inject copies a list before
-// appending, because the sidecar is shared between pods. inject also returns warnings for the creator of the
-// pod.
+// inject builds the container of a sidecar for this pod. For a hot sidecar, the caller builds the twins from
+// this container. Lists of the container, such as env, begin with the elements of the sidecar. inject copies a
+// list before appending, because the sidecar is shared between pods. inject also returns warnings for the
+// creator of the pod.
 func (a app) inject(s sidecar) (built *corev1.Container, warnings []string, err error) {
 	built = new(s.Container)
 	added := a.transferred(s.TransferEnv)
@@ -101,9 +101,9 @@ func (a app) inject(s sidecar) (built *corev1.Container, warnings []string, err 
 // no mount yet (SPEC §4.5). Kubernetes rejects a container with a path or a volume in both mounts and devices,
 // so sharedMounts skips such mounts. A Bidirectional mount becomes HostToContainer in an unprivileged sidecar,
 // because Kubernetes permits Bidirectional mounts only in privileged containers. sharedMounts also returns the
-// variables that the subPathExpr of the added mounts reference, and a warning for each app container with a
-// mount whose variables the sidecar cannot get. For example, the sidecar may already get another value of the
-// variable. transferred contains the variables that the sidecar gets by transferEnv.
+// variables that the subPathExpr of the added mounts reference. If missing returns a variable that envFrom of
+// the sidecar cannot define, sharedMounts skips the mount, and returns a warning for the app container.
+// transferred contains the variables that transferEnv copies to the sidecar.
 func (a app) sharedMounts(into *corev1.Container, transferred []appVariable) (mounts []corev1.VolumeMount, needed []appVariable, warnings []string) {
 	mounts = slices.Clip(into.VolumeMounts)
 	used, own, known, given := newUsed(into), variableNames(into, nil), variableNames(into, transferred), givenBy(transferred)

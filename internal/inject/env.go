@@ -27,10 +27,10 @@ func SupportedSourceField(fieldPath string) bool {
 	return fieldPath == nameField || keyedField.MatchString(fieldPath)
 }
 
-// appVariable is a variable of an app container that a sidecar may get.
+// appVariable is a variable of an app container that can be copied to a sidecar.
 type appVariable struct {
 	corev1.EnvVar
-	// of is the app container, and index is the position of the variable in this container.
+	// of is the app container, and index is the position of the variable in env of this container.
 	of    *corev1.Container
 	index int
 }
@@ -46,8 +46,8 @@ func variableOf(of *corev1.Container, index int) appVariable {
 	return appVariable{variable, of, index}
 }
 
-// transferred returns the variables of app containers that a sidecar requests. Missing
-// containers and variables are skipped (SPEC §4.6).
+// transferred returns the variables of app containers that transferEnv of a sidecar names. Missing containers
+// and variables are skipped (SPEC §4.6).
 func (a app) transferred(wanted []v1alpha1.TransferEnvVar) []appVariable {
 	var found []appVariable
 	for i := range wanted {
@@ -100,14 +100,14 @@ type references struct {
 	found     map[int]bool
 	// lacks caches the results of missing for the values of variables, by position.
 	lacks map[int]lack
-	// given contains the variables that the sidecar gets.
+	// given contains the variables that are copied to the sidecar.
 	given given
 }
 
-// referencedBy returns the variables that an expression references, and the variables that the values of
-// these variables reference. Each variable comes after the variables that its value references, because the
-// kubelet expands a value only with earlier variables. A variable of an earlier call is not returned again.
-// referencedBy skips the variables in own, which the sidecar has.
+// referencedBy returns the variables that an expression references, and the variables that the values of these
+// variables reference. Each variable comes after the variables that its value references, because the kubelet
+// expands a value only with earlier variables. referencedBy omits variables that an earlier call returned, and
+// variables in own, which the sidecar defines itself.
 func (r *references) referencedBy(expression string, own map[string]bool) (variables []appVariable) {
 	if expression == "" {
 		return nil
@@ -131,8 +131,8 @@ func (r *references) referencedBy(expression string, own map[string]bool) (varia
 	return variables
 }
 
-// lack is a variable that the sidecar cannot get. differs is set if the sidecar gets another value of the
-// variable from another app container or by transferEnv.
+// lack is a variable that cannot be copied to the sidecar. differs is set if another value of the variable is
+// copied, from another app container or by transferEnv.
 type lack struct {
 	name    string
 	differs bool
@@ -145,14 +145,16 @@ func (l lack) String() string {
 	return "variable " + l.name + " of the subPathExpr is not in env of the container"
 }
 
-// missing returns the first variable that an expression needs and the sidecar cannot get:
-//   - a variable of the expression that is neither in env of the app container nor in known. The kubelet does not
-//     start a container whose subPathExpr has a missing variable.
-//   - a variable that only envFrom of the app container can define, in the value of another variable. Without the
-//     variable, the kubelet would mount a directory with the literal name $(NAME).
-//   - a variable of which the sidecar gets another value.
+// missing returns a variable that an expression needs, but that cannot be copied to the sidecar. There are
+// three cases:
+//   - Neither env of the app container nor known contains a variable of the expression. The kubelet does not
+//     start a container if a variable in a subPathExpr is missing.
+//   - The value of another variable references a variable that only envFrom of the app container can define.
+//     Without the referenced variable, the kubelet would mount a directory with the literal name $(NAME).
+//   - Another value of the variable is copied to the sidecar.
 //
-// own contains the variables of the sidecar itself. These variables are never missing, because their values apply.
+// own contains the variables that the sidecar defines itself. missing ignores these variables, because their
+// values take precedence.
 func (r *references) missing(expression string, own, known map[string]bool) lack {
 	if expression == "" {
 		return lack{}
@@ -165,7 +167,8 @@ func (r *references) missing(expression string, own, known map[string]bool) lack
 }
 
 // forgetDefinedTwice drops the cached results of missing if the app container defines one of the variables more
-// than once. The sidecar now gets one of the definitions, so the other definitions differ.
+// than once. After one of the definitions is copied to the sidecar, the other definitions differ from the
+// copied definition.
 func (r *references) forgetDefinedTwice(variables []appVariable) {
 	if slices.ContainsFunc(variables, func(variable appVariable) bool { return len(r.positions[variable.Name]) > 1 }) {
 		r.lacks = nil
@@ -210,8 +213,8 @@ func (r *references) missingVariable(name string, before int, own, known map[str
 	return lacks
 }
 
-// given contains the variables that a sidecar gets, by name. If several variables have the same name, the first
-// variable applies.
+// given contains the variables that are copied to a sidecar, by name. If several variables have the same name,
+// the first variable is copied.
 type given map[string]corev1.EnvVar
 
 func givenBy(variables []appVariable) given {
@@ -228,7 +231,7 @@ func (g given) add(variables []appVariable) {
 	}
 }
 
-// differs reports whether the sidecar gets another variable of the same name.
+// differs reports whether another variable with the same name is copied to the sidecar.
 func (g given) differs(variable appVariable) bool {
 	other, known := g[variable.Name]
 	return known && !equality.Semantic.DeepEqual(other, variable.EnvVar)
@@ -244,7 +247,7 @@ func (r *references) index() {
 	}
 }
 
-// variableNames returns the names of the variables of a container and of more.
+// variableNames returns the names of the variables in env of a container and in more.
 func variableNames(of *corev1.Container, more []appVariable) map[string]bool {
 	names := make(map[string]bool, len(of.Env)+len(more))
 	for i := range of.Env {

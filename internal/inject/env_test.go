@@ -63,7 +63,7 @@ func TestSpec4_6_TheOrderOfReferencesAppliesAcrossContainers(t *testing.T) {
 	assert.Equal(t, []corev1.EnvVar{env("IS_INJECTED", "true"), env("POD", "web-1"), env("DIR", "$(POD)/x")}, injected.Spec.Containers[0].Env)
 }
 
-// Each mount references all variables.
+// The subPathExpr of each mount references all variables, directly or through other variables.
 func TestSpec4_15_NoMountsOfAPodStallInjection(t *testing.T) {
 	app := fixture.Container("app")
 	app.Env = []corev1.EnvVar{env("V0", "x")}
@@ -124,7 +124,7 @@ func TestSpec4_5_OneDeviceOfAVolumeIsShared(t *testing.T) {
 	injected := injectInto(t, fixture.Pod(first, second), fixture.SidecarSet("s", side))
 	assert.Equal(t, first.VolumeDevices, injected.Spec.Containers[0].VolumeDevices)
 
-	// A path and a volume may be a mount or a device of a container, but not both.
+	// A container cannot use one path or one volume both as a mount and as a device.
 	first.VolumeDevices, first.VolumeMounts = nil, []corev1.VolumeMount{{Name: "files", MountPath: "/data"}}
 	second.VolumeDevices = []corev1.VolumeDevice{{Name: "disk", DevicePath: "/data"}, {Name: "own", DevicePath: "/dev/own"}}
 	side.ShareVolumePolicy.Type = v1alpha1.ShareVolumePolicyEnabled
@@ -137,8 +137,8 @@ func TestSpec4_5_OneDeviceOfAVolumeIsShared(t *testing.T) {
 	assert.Empty(t, injected.Spec.Containers[0].VolumeMounts)
 }
 
-// The sidecar does not get the variables of envFrom of the app container. With a mount that needs such a
-// variable, the kubelet would not start the sidecar.
+// Variables in envFrom of the app container are not copied to the sidecar. The kubelet would not start the
+// sidecar if a variable of a subPathExpr were missing.
 func TestSpec4_5_AMountWithAVariableThatTheSidecarCannotGetIsNotShared(t *testing.T) {
 	app := fixture.Container("app")
 	app.Env = []corev1.EnvVar{env("POD", "web-1")}
@@ -178,7 +178,8 @@ func TestSpec4_5_AMountWithAVariableThatTheSidecarCannotGetIsNotShared(t *testin
 	}
 }
 
-// The sidecar has one value of a variable, and would see the directory of the first container at both paths.
+// A variable has only one value in the sidecar. With this value, mounts of another container would contain the
+// wrong directory.
 func TestSpec4_5_AMountWithAVariableOfAnotherValueIsNotShared(t *testing.T) {
 	container := func(name, cell string) corev1.Container {
 		app := fixture.Container(name)
@@ -210,7 +211,8 @@ func TestSpec4_5_AVariableThatIsDefinedTwiceHasOneValue(t *testing.T) {
 	assert.Equal(t, app.VolumeMounts[1:2], injectInto(t, fixture.Pod(app), fixture.SidecarSet("s", fixture.Sidecar("side", sharing))).Spec.Containers[0].VolumeMounts)
 }
 
-// The value of the sidecar applies, so the sidecar does not need the variables of the app's value.
+// The sidecar defines LOG_DIR itself, so the sidecar does not need the variables in the value of the app
+// container.
 func TestSpec4_5_VariablesOfAReplacedValueAreNotShared(t *testing.T) {
 	app := fixture.Container("app")
 	app.Env = []corev1.EnvVar{env("TOKEN", "secret"), env("LOG_DIR", "$(TOKEN)/logs")}

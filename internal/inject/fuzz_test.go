@@ -50,7 +50,8 @@ func FuzzInjection(f *testing.F) {
 }
 
 // FuzzTwoSets injects two SidecarSets into any pod. Admission does not compare SidecarSets that are created at
-// the same time. Container names and volume names stay unique, or the error names the cause.
+// the same time. Container names and volume names must be unique in the result, or the error must name the
+// cause.
 func FuzzTwoSets(f *testing.F) {
 	f.Add([]byte("one"), []byte("another"))
 	f.Add([]byte("\x05\x02\x01\x00\x03\x01\x02\x03"), []byte("\x00\x01\x02\x03\x04\x05\x06\x07"))
@@ -83,7 +84,7 @@ func FuzzTwoSets(f *testing.F) {
 	})
 }
 
-// unique reports whether Kubernetes could accept the names within a pod.
+// unique reports whether the names of containers and the names of volumes are unique within a pod.
 func unique(pod *corev1.Pod) bool {
 	containers := append(names(pod.Spec.Containers), names(pod.Spec.InitContainers)...)
 	volumes := make([]string, len(pod.Spec.Volumes))

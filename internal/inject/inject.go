@@ -26,7 +26,7 @@ type Injection struct {
 	// annotations contains the annotations of the pod after the changes.
 	annotations map[string]string
 	changed     map[string]string
-	// warnings name parts of the pod that limit the injection.
+	// warnings contains the warnings for the creator of the pod.
 	warnings []string
 }
 
@@ -34,7 +34,7 @@ type Injection struct {
 type insertions struct {
 	existing      []corev1.Container
 	before, after []*corev1.Container
-	// replaced maps the index of a container in existing to the container that replaces it.
+	// replaced maps the index of a container in existing to the container that replaces this container.
 	replaced map[int]*corev1.Container
 }
 
@@ -48,9 +48,9 @@ func (e SetError) Error() string { return e.Err.Error() }
 
 func (e SetError) Unwrap() error { return e.Err }
 
-// Pod computes the injection of SidecarSets that match a pod (SPEC §4, items 1 to 10), except paused
-// SidecarSets. now is the timestamp in the annotations. Pod does not change the pod. Errors name the
-// SidecarSet, the cause, and the container if the cause is in a container.
+// Pod computes the injection of SidecarSets that match a pod (SPEC §4.1 to §4.10), except paused SidecarSets.
+// now is the timestamp in the annotations. Pod does not change the pod. Errors name the SidecarSet, the cause,
+// and the container if the cause is in a container.
 func Pod(pod *corev1.Pod, sets []*Set, now metav1.Time) (*Injection, error) {
 	injection := &Injection{
 		pod:            pod,
@@ -157,9 +157,9 @@ func (p *insertions) sortByName() {
 	slices.SortStableFunc(p.after, byName)
 }
 
-// warn adds a warning for each container that the author of the pod wrote and that a sidecar replaces (SPEC
-// §4.2). If sets is not empty, warn also adds a warning for each other container that has the variable
-// IS_INJECTED (SPEC §4.5).
+// warn adds a warning for each container of the author of the pod that a sidecar replaces (SPEC §4.2). If sets
+// is not empty, warn also adds a warning for each other container that has the variable IS_INJECTED (SPEC
+// §4.5).
 func (i *Injection) warn(own app, injectedBy map[string]string, sets []*Set) {
 	for _, container := range own.replaced {
 		i.warnings = append(i.warnings, fmt.Sprintf("container %s: a container of SidecarSet %s replaces it", container, injectedBy[container]))

@@ -45,8 +45,8 @@ func env(name, value string) corev1.EnvVar { return corev1.EnvVar{Name: name, Va
 
 var noon = metav1.NewTime(time.Date(2024, 1, 2, 12, 0, 0, 0, time.UTC))
 
-// injectInto returns the pod after the patch of the injection, and checks that the injection does not
-// change its argument.
+// injectInto returns the pod after the patch of the injection, and checks that the injection does not change
+// pod.
 func injectInto(t *testing.T, pod *corev1.Pod, sets ...*v1alpha1.SidecarSet) *corev1.Pod {
 	t.Helper()
 	before, err := json.Marshal(pod)

@@ -9,7 +9,7 @@ import (
 )
 
 // Patch returns the operations of the injection, or no operation if nothing is injected. Each operation adds or
-// replaces one value only, so unknown fields of the pod survive.
+// replaces only one value, so unknown fields of the pod are preserved.
 func (i *Injection) Patch() []jsonpatch.Operation {
 	operations := jsonpatch.SetKeys("/metadata/annotations", i.pod.Annotations, i.changed)
 	operations = append(operations, i.initContainers.patch("/spec/initContainers")...)

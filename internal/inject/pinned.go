@@ -14,9 +14,9 @@ import (
 )
 
 // UsesPinned reports whether a new pod gets the pinned revision instead of the newest content (SPEC §4.11).
-// request is the UID of the admission request. A recreated pod with the same name and controller gets the
-// same revision. Pods of a ReplicaSet get their names after admission, so only request differs between pods
-// of a ReplicaSet. If the API server retries a request, the pod gets the same revision again.
+// request is the UID of the admission request. A recreated pod with the same name and controller gets the same
+// revision. The API server names the pods of a ReplicaSet after admission, so only request differs between pods
+// of a ReplicaSet. A retry of the same request gives the same result.
 func UsesPinned(set *v1alpha1.SidecarSet, pod *corev1.Pod, request types.UID) (bool, error) {
 	pinned, strategy := set.Spec.InjectionStrategy.Revision, &set.Spec.UpdateStrategy
 	switch {

@@ -11,10 +11,10 @@ import (
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
-// podRequests returns the operations that raise the requests of the whole pod to the requests of its
-// containers (SPEC 4.7.9). The API server writes requests of the whole pod before the webhook adds sidecars,
-// and rejects a pod whose containers request more. podRequests does not change a request that suffices or
-// that is too large to compute.
+// podRequests returns the operations that raise the requests of the whole pod to the requests of its containers
+// (SPEC 4.7.9). The API server writes requests of the whole pod before the webhook adds sidecars, and rejects a
+// pod whose containers request more. podRequests does not change a request that is sufficient, or too large to
+// compute.
 func (i *Injection) podRequests() []jsonpatch.Operation {
 	if i.pod.Spec.Resources == nil || i.Containers() == 0 {
 		return nil
@@ -67,7 +67,7 @@ func (i *Injection) requested(name corev1.ResourceName) (*big.Rat, error) {
 	return largest, nil
 }
 
-// requestOf returns the request of a container. The limit is the default of the request.
+// requestOf returns the request of a container. Kubernetes uses the limit as the default of the request.
 func requestOf(c *corev1.Container, name corev1.ResourceName) (*big.Rat, error) {
 	request, found := c.Resources.Requests[name]
 	if !found {

@@ -33,8 +33,8 @@ var (
 	errTooLarge = errors.New("the result does not fit a quantity")
 )
 
-// maxExponent limits the powers of ten of quantities. The API server accepts a quantity such as 1e100000000,
-// whose exact value has too many digits to compute. A result is an int64, which has at most 19 digits.
+// maxExponent limits the exponents of quantities. The API server accepts a quantity such as 1e100000000, whose
+// exact value has too many digits to compute. A result is an int64, which has at most 19 digits.
 const maxExponent = 64
 
 func compileResources(policy *v1alpha1.ResourcesPolicy) (*resourcesPolicy, error) {
@@ -123,9 +123,9 @@ func (p *resourcesPolicy) list(formulas []formula, targets []*corev1.Container, 
 	return computed, nil
 }
 
-// aggregate returns the sum or the maximum of the quantities of the targets. A missing quantity counts as
-// zero, and complete is then false. If limits is set, a quantity of zero counts as missing, because a limit
-// of zero is no limit. aggregate returns an error for a quantity beyond maxExponent.
+// aggregate returns the sum or the maximum of the quantities of the targets. A missing quantity counts as zero,
+// and complete is then false. If limits is set, a quantity of zero counts as missing, because a limit of zero
+// means that there is no limit. aggregate returns an error for a quantity beyond maxExponent.
 func (p *resourcesPolicy) aggregate(name corev1.ResourceName, targets []*corev1.Container, limits bool,
 	list func(*corev1.Container) corev1.ResourceList,
 ) (total *big.Rat, complete bool, err error) {
@@ -165,7 +165,7 @@ func exact(quantity resource.Quantity) (*big.Rat, error) {
 	return value.Mul(value, power), nil
 }
 
-// rounded rounds value up to whole millis of CPU or whole bytes of memory (SPEC §4.7). rounded returns an
+// rounded rounds value up to whole millicores of CPU or whole bytes of memory (SPEC §4.7). rounded returns an
 // error for a negative value, and for a result that does not fit an int64.
 func rounded(name corev1.ResourceName, value *big.Rat) (resource.Quantity, error) {
 	if value.Sign() < 0 {

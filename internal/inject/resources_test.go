@@ -84,8 +84,8 @@ func TestSpec4_7_QuantitiesAreReadExactly(t *testing.T) {
 	}
 }
 
-// The API server accepts a quantity such as 1e2000000000. Its exact value would take hours and all memory to
-// compute.
+// The API server accepts a quantity such as 1e2000000000. The computation of its exact value would take hours
+// and exhaust the memory.
 func TestSpec4_15_NoQuantityOfAPodStallsInjection(t *testing.T) {
 	var pod corev1.Pod
 	require.NoError(t, json.Unmarshal([]byte(`{"spec": {"containers": [{"name": "app", "image": "app:1", "resources": {

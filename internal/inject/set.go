@@ -12,9 +12,9 @@ import (
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
-// Set is a SidecarSet that is prepared for injection. Set contains all results that do not depend on the
-// pod. Set shares memory with the SidecarSet, and never changes the SidecarSet. Set is safe for concurrent
-// use.
+// Set is a SidecarSet that is prepared for injection. Set contains the precomputed results that do not depend
+// on the pod. Set shares memory with the SidecarSet, and never changes the SidecarSet. Set is safe for
+// concurrent use.
 type Set struct {
 	*v1alpha1.SidecarSet
 	containers     []sidecar

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Share is a share of the new pods, as the fraction Part/Of. A larger share of the same Of
-// includes every pod of a smaller share. The zero value is the share of no pods.
+// Share is a share of the new pods, as the fraction Part/Of. If two shares have the same Of, the larger share
+// includes every pod of the smaller share. The zero value is the share of no pods.
 type Share struct{ Part, Of int64 }
 
 // AllPods returns the share of all pods.
@@ -47,8 +47,8 @@ func (s Share) Includes(pod *corev1.Pod, request types.UID) bool {
 	return podHash(pod, request)%uint64(s.Of) < uint64(s.Part)
 }
 
-// podHash returns a uniform hash of the namespace, the name and the controller of the pod. If the pod has
-// no name yet, the hash covers generateName and request instead of the name.
+// podHash returns a uniformly distributed hash of the namespace, the name and the controller of the pod. If the
+// pod has no name yet, the hash covers generateName and request instead of the name.
 func podHash(pod *corev1.Pod, request types.UID) uint64 {
 	identity := []string{pod.Namespace, pod.Name}
 	if pod.Name == "" {

@@ -30,8 +30,8 @@ func Add(pointer string, value any) Operation {
 	return Operation{Op: "add", Path: pointer, Value: value}
 }
 
-// SetKeys returns the operations that set the keys of changed in an object of strings, such as annotations.
-// If the object is empty, the operation sets the whole object, because the object may be missing.
+// SetKeys returns the operations that set the keys of changed in an object whose values are strings, such as
+// annotations. If the object is empty, the operation sets the whole object, because the object may be missing.
 func SetKeys(pointer string, existing, changed map[string]string) []Operation {
 	switch {
 	case len(changed) == 0:
@@ -46,8 +46,8 @@ func SetKeys(pointer string, existing, changed map[string]string) []Operation {
 	return operations
 }
 
-// Append returns the operations that append items to a list with existing elements. If the list is empty,
-// the operation sets the whole list, because the list may be missing.
+// Append returns the operations that append items to a list. existing is the number of elements of the list. If
+// the list is empty, the operation sets the whole list, because the list may be missing.
 func Append[T any](pointer string, existing int, items []T) []Operation {
 	switch {
 	case len(items) == 0:

@@ -12,10 +12,10 @@ import (
 // ConditionName is the name of the match condition that selects the pods of the SidecarSets (SPEC §4.16).
 const ConditionName = "selected-by-a-sidecarset"
 
-// These are the limits of the CEL expression of a Condition. An API server rejects an expression of more
-// than 100,000 characters. After each change of the expression, the API server compiles the expression
-// while a new pod waits. The time for the compilation grows with the square of the number of operators: 250
-// operators take about 50 ms.
+// These are the limits of the CEL expression of a Condition. An API server rejects an expression of more than
+// 100,000 characters. After each change of the expression, the API server compiles the expression while a new
+// pod waits. The compilation time grows with the square of the number of operators, and is about 50 ms for 250
+// operators.
 const (
 	maxConditionBytes     = 32 << 10
 	maxConditionOperators = 250
@@ -33,8 +33,8 @@ type Condition struct {
 	terms sets.Set[string]
 }
 
-// NewCondition returns the condition of these scopes. If its expression would be too long, NewCondition
-// returns a broader condition with a shorter expression, which contains more pods. See fitting.
+// NewCondition returns the condition that contains the pods of scopes. If its expression would be too long,
+// NewCondition returns a broader condition with a shorter expression, which contains more pods. See fitting.
 func NewCondition(scopes ...Scope) Condition {
 	c := Condition{}
 	for _, scope := range scopes {
@@ -43,8 +43,8 @@ func NewCondition(scopes ...Scope) Condition {
 	return c.fitting()
 }
 
-// fitting returns c if the expression of c is not too large, or else the coarse form of c if its expression
-// is not too large. Otherwise, fitting returns the condition that contains every pod.
+// fitting returns the first of these conditions whose expression is within the limits: c, the coarse form of c,
+// and the condition that contains every pod.
 func (c Condition) fitting() Condition {
 	if c.fits() {
 		return c
@@ -73,8 +73,8 @@ func (c Condition) Union(other Condition) Condition {
 	return union.fitting()
 }
 
-// coarse returns the condition in which each term is replaced by the label that the term requires. A term
-// that requires no label stays.
+// coarse returns the condition in which each term is replaced by the label that the term requires. A term that
+// requires no label is kept.
 func (c Condition) coarse() Condition {
 	coarse := Condition{}
 	for key, values := range c.values {
@@ -116,7 +116,7 @@ func (c Condition) Contains(scope Scope) bool {
 	return c.Covers(exact)
 }
 
-// Labels returns the labels of a pod that satisfy the condition, or nil if no list of values gives such labels.
+// Labels returns the labels of a pod that satisfy the condition, or nil if the condition has no list of values.
 func (c Condition) Labels() map[string]string {
 	for _, key := range slices.Sorted(maps.Keys(c.values)) {
 		for _, value := range slices.Sorted(maps.Keys(c.values[key])) {

@@ -30,7 +30,8 @@ func evaluated(t *testing.T, expression string) cel.Program {
 	return program
 }
 
-// called reports whether an API server calls the webhook for a pod, and the cost of the decision.
+// called evaluates a match condition. called returns whether an API server calls the webhook for a pod, and the
+// cost of the evaluation.
 func called(t *testing.T, program cel.Program, namespace string, podLabels map[string]string) (bool, uint64) {
 	t.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: namespace, Labels: podLabels}}
@@ -42,11 +43,11 @@ func called(t *testing.T, program cel.Program, namespace string, podLabels map[s
 }
 
 func scopeOf(spec v1alpha1.SidecarSetSpec) Scope {
-	scope, _ := NewScope(&spec) // unreadable requirements are part of the tests
+	scope, _ := NewScope(&spec) // the tests include requirements that cannot be parsed
 	return scope
 }
 
-// hostile returns texts that could end a quoted string, and texts that labels cannot have.
+// hostile returns texts that could end a quoted string, and texts that are invalid in labels.
 func hostile() []string {
 	return []string{"", "a", "b", `"`, `'`, `\`, `"] || true || l["`, "') || true", "a\nb", " ||\n", "\x00", "ü", "日本", "💥", "a.b/c", "//", "`", "${x}", "%s"}
 }
@@ -157,12 +158,12 @@ func TestSpec4_16_ForeignExpressionsContainEveryPod(t *testing.T) {
 	assert.True(t, all.Covers(NewCondition(app("a"))))
 	assert.False(t, NewCondition(app("a")).Covers(all))
 	assert.True(t, NewCondition(app("a")).Union(all).Everything())
-	// The selector has no readable requirement, so the SidecarSet could match every pod.
+	// No requirement of the selector can be parsed, so the SidecarSet could match every pod.
 	unreadable := scopeOf(v1alpha1.SidecarSetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"-": "x"}}})
 	assert.True(t, NewCondition(unreadable).Everything())
 }
 
-// The exact terms of the SidecarSets are too large, but their coarse form fits.
+// The exact terms of the SidecarSets exceed the limits, but their coarse form does not.
 func TestSpec4_16_AUnionThatIsTooLargeHasTheCoarseForm(t *testing.T) {
 	current, few := NewCondition(), NewCondition()
 	for i := range 200 {
@@ -178,10 +179,11 @@ func TestSpec4_16_AUnionThatIsTooLargeHasTheCoarseForm(t *testing.T) {
 		require.True(t, current.Contains(scope), i)
 	}
 	assert.Equal(t, current.Expression(), ParseCondition(current.Expression()).Expression())
-	// After deletions, the exact terms of the remaining SidecarSets fit again.
+	// After most SidecarSets are deleted, the exact terms of the remaining SidecarSets are within the limits.
 	assert.True(t, current.Covers(few))
 	assert.False(t, few.Covers(current))
-	// The selector of exists requires no value of a label, so the term of exists stays.
+	// The selector of exists requires no specific value of a label, so the coarse form keeps the term of
+	// exists.
 	exists := scopeOf(v1alpha1.SidecarSetSpec{Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "only", Operator: metav1.LabelSelectorOpExists}}}})
 	assert.True(t, current.Union(NewCondition(exists)).Contains(exists))
 }
@@ -217,7 +219,7 @@ func TestSpec4_16_TheLargestConditionIsFarBelowTheLimitsOfAPIServers(t *testing.
 	}
 }
 
-// If a condition has too many terms, a label that the selector requires replaces each term.
+// If the exact terms exceed the limits, each term is replaced by a label that the selector requires.
 func TestSpec4_16_ManySelectorsWithSeveralLabelsAreCompiledFast(t *testing.T) {
 	scopes := make([]Scope, 500)
 	for i := range scopes {

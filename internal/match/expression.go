@@ -19,7 +19,7 @@ const (
 )
 
 // ParseCondition reads an expression that Expression returned. For any other expression, ParseCondition returns
-// the condition that contains every pod, because the terms of the expression are not known.
+// the condition that contains every pod, because the terms of the expression are unknown.
 func ParseCondition(expression string) Condition {
 	if expression == noPod {
 		return Condition{}
@@ -74,7 +74,7 @@ func parseOneOf(term string) (key string, values []string) {
 func requiredBy(term string) (key string, values []string) {
 	parts := strings.Split(strings.TrimSuffix(strings.TrimPrefix(term, "("), ")"), " && ")
 	for i := range len(parts) - 1 {
-		// A label with its values has two parts.
+		// In the result of oneOf, one && separates the two parts of a label with its values.
 		name, accepted := parseOneOf("(" + parts[i] + " && " + parts[i+1] + ")")
 		if len(accepted) > 0 && (len(values) == 0 || len(accepted) < len(values)) {
 			key, values = name, accepted
@@ -141,5 +141,5 @@ func oneOf(key string, values []string) string {
 	return key + " in l && l[" + key + "] in [" + strings.Join(slices.Compact(values), ", ") + "]"
 }
 
-// quoted returns a CEL string. CEL has the escapes that strconv writes.
+// quoted returns a CEL string. CEL supports the escape sequences that strconv writes.
 func quoted(text string) string { return strconv.QuoteToASCII(text) }

@@ -9,14 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 )
 
-// Index finds a value for each SidecarSet that selects the labels of a pod. Index stores SidecarSets by
-// labels that their selectors require, so that a lookup skips SidecarSets that cannot match. The zero value
-// is empty and ready for concurrent use.
+// Index stores a value for each SidecarSet, and finds the values of the SidecarSets that select a pod. Index
+// groups SidecarSets by the labels that their selectors require, so that a lookup skips SidecarSets that cannot
+// match. The zero value is empty and ready for concurrent use.
 type Index[T any] struct {
 	mu      sync.RWMutex
 	keys    map[string][]label
 	byLabel map[label]map[string]*indexed[T]
-	// anywhere contains the SidecarSets whose selectors require no label with a certain value.
+	// anywhere contains the SidecarSets whose selectors require no label with a specific value.
 	anywhere map[string]*indexed[T]
 }
 

@@ -49,8 +49,8 @@ func MatchesNothing(selector *metav1.LabelSelector) bool {
 	return selector == nil || len(selector.MatchLabels)+len(selector.MatchExpressions) == 0
 }
 
-// compile compiles a selector. compile omits requirements that cannot be parsed, and then returns an error,
-// too.
+// compile compiles a selector. If some requirements cannot be parsed, compile returns the selector without
+// these requirements, together with an error.
 func compile(selector *metav1.LabelSelector) (labels.Selector, error) {
 	compiled, err := metav1.LabelSelectorAsSelector(selector)
 	if err == nil {
@@ -87,7 +87,7 @@ func (s Scope) OneNamespace() string { return s.namespace }
 // NeedsNamespaceLabels reports whether Namespace needs the labels of the namespace.
 func (s Scope) NeedsNamespaceLabels() bool { return s.namespaces != nil }
 
-// MayContain reports whether a namespace can be in scope, if its labels match.
+// MayContain reports whether a namespace is in scope if its labels match.
 func (s Scope) MayContain(name string) bool { return s.namespace == "" || s.namespace == name }
 
 // Namespace reports whether a namespace with these labels is in scope.
@@ -104,8 +104,8 @@ func (s Scope) Covers(name string, namespaceLabels map[string]string, systemName
 	return NewWebhook(nil, systemNamespace).Namespace(name, namespaceLabels) && s.Namespace(name, namespaceLabels)
 }
 
-// Active reports whether a SidecarSet counts and upgrades a pod. Ended pods, terminating pods and
-// mirrors of static pods are not active.
+// Active reports whether a SidecarSet includes a pod in its counts and upgrades. Ended pods, terminating pods
+// and mirrors of static pods are not active.
 func Active(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && !Mirror(pod) &&
 		pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed

@@ -43,8 +43,8 @@ func (w Webhook) Namespace(name string, namespaceLabels map[string]string) bool 
 		w.namespaces.Matches(labels.Set(namespaceLabels))
 }
 
-// Pod reports whether the webhook is called for a pod, if the webhook is called for pods of the namespace
-// of the pod.
+// Pod reports whether the webhook is called for a pod. Pod does not check the namespace of the pod, which
+// Namespace checks.
 func (w Webhook) Pod(pod *corev1.Pod) bool {
 	return !Critical(pod) && w.pods.Matches(labels.Set(pod.Labels))
 }

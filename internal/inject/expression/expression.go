@@ -58,7 +58,7 @@ func (e *Expression) compute(value *big.Rat) (*big.Rat, error) {
 	return result, nil
 }
 
-// evaluator computes an expression while it reads the tokens:
+// evaluator computes an expression while reading the tokens:
 //
 //	sum     = product { ("+" | "-") product }
 //	product = factor { ("*" | "/") factor }
@@ -68,8 +68,8 @@ type evaluator struct {
 	*Expression
 	value *big.Rat
 	at    int
-	// dividedByZero is set after a division by zero. The evaluator continues, so that it finds
-	// all syntax errors.
+	// dividedByZero is set after a division by zero. The evaluator then continues, so that Parse also detects
+	// later syntax errors.
 	dividedByZero bool
 }
 

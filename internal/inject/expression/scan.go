@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// maxLength limits the work and the recursion depth of an expression.
+// maxLength limits the evaluation time and the recursion depth of an expression.
 const maxLength = 1024
 
 type token struct {
@@ -58,8 +58,7 @@ func scan(text string) ([]token, error) {
 	return tokens, nil
 }
 
-// quantity reads a number with an optional suffix. Unlike resource.Quantity, it does not
-// round.
+// quantity reads a number with an optional suffix. Unlike resource.Quantity, quantity does not round.
 func quantity(rest string) (string, *big.Rat, error) {
 	parts := numberPattern.FindStringSubmatch(rest)
 	if parts == nil {
