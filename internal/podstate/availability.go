@@ -24,8 +24,8 @@ func (v *Version) rolloutEnded(hash string, newest record.State, upgraded bool) 
 }
 
 // endedSince reports whether a rollout ended after an upgrade. A good revision without a resourceVersion was
-// recorded before the first rollout of Outrigger, so only upgrades by OpenKruise are older. A state without a
-// SidecarSetVersion is older than each rollout with a resourceVersion.
+// recorded before the first rollout of Outrigger, so only upgrades by OpenKruise are older than this good
+// revision. A state without a SidecarSetVersion is older than each rollout with a resourceVersion.
 func endedSince(good *v1alpha1.GoodRevision, upgrade record.State) bool {
 	switch {
 	case good.ResourceVersion == "":

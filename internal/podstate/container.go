@@ -11,8 +11,8 @@ import (
 	"github.com/outrigger/outrigger/internal/record"
 )
 
-// containerChange is a container that an upgrade changed, with its status before the change
-// and now.
+// containerChange is a container that an upgrade changed. before is its status before the change, and status is
+// its current status. patched is the time of the change.
 type containerChange struct {
 	container *corev1.Container
 	status    *corev1.ContainerStatus
@@ -39,41 +39,42 @@ func (c *containerChange) observed() bool {
 	case c.before.RestartCount != nil:
 		return false
 	}
-	// The records of OpenKruise have no restart count, so times are compared instead. Only this
-	// comparison and startedBefore use the clocks of two machines.
+	// The records of OpenKruise have no restart count, so times are compared instead. Only this comparison and
+	// startedBefore compare times of different clocks.
 	return c.runsImage() || c.status.State.Running != nil && c.status.State.Running.StartedAt.After(c.patched)
 }
 
-// restarted reports whether a changed restart count shows that the kubelet has observed the change. The count
-// may also be lower, because a recreated node may have lost the count.
+// restarted reports whether a changed restart count shows that the kubelet has observed the change. A count that
+// is higher by one may only show the restart by a resize. A lower count also shows a restart, because the count
+// may be lost if the node is recreated.
 func (c *containerChange) restarted() bool {
 	mayBeResize := c.before.Resizing && c.status.RestartCount == *c.before.RestartCount+1
 	return !mayBeResize || c.imageChanged() || c.runsImage()
 }
 
 // runsImage reports whether the container runs the image of the spec. For a container that existed before the
-// change, the image does not prove a restart, because the kubelet also restarts the container if the new
-// string names the same image.
+// change, the image does not prove a restart, because the kubelet also restarts the container if only the image
+// string changes, and not the image.
 func (c *containerChange) runsImage() bool {
 	return canonicalImage(c.status.Image) == canonicalImage(c.container.Image) || sameDigest(c.status.ImageID, c.container.Image)
 }
 
-// reverted reports whether the container has the image string from before the change again, so that nothing
-// restarts the container.
+// reverted reports whether the image string in the spec is the same as before the change, so that the kubelet has
+// no reason to restart the container.
 func (c *containerChange) reverted() bool {
 	return c.before.Image != "" && c.before.Image == c.container.Image
 }
 
-// startedBefore reports whether the container started before the change. The records of OpenKruise have no
-// image.
+// startedBefore reports whether the container started before the change. The result is false for a record of
+// OpenKruise, because OpenKruise does not record the image string.
 func (c *containerChange) startedBefore() bool {
 	running := c.status.State.Running
 	return c.before.Image != "" && running != nil && running.StartedAt.Before(new(metav1.NewTime(c.patched)))
 }
 
-// imageChanged reports whether the container runs another image than before the change. Digests are compared
-// if both image IDs have a digest, because the runtime may name an image by any repository of the image. If
-// the image is also pulled from another repository, the name may change without a restart.
+// imageChanged reports whether the container runs a different image than before the change. If both image IDs
+// have a digest, only the digests are compared. The runtime may report any repository from which the image was
+// pulled, so the repository may change without a restart.
 func (c *containerChange) imageChanged() bool {
 	_, before, named := strings.Cut(c.before.ImageID, "@")
 	_, now, still := strings.Cut(c.status.ImageID, "@")
@@ -114,9 +115,9 @@ func canonicalImage(image string) string {
 	return image
 }
 
-// StartFailure reports whether a container cannot start without a change, and the reason of the kubelet. The
-// kubelet alternates between the reasons ErrImagePull and ImagePullBackOff for an image that cannot be
-// pulled. StartFailure returns ImagePullBackOff for both reasons.
+// StartFailure reports whether a container cannot start, and the reason that the kubelet reports. The kubelet
+// alternates between the reasons ErrImagePull and ImagePullBackOff for an image that cannot be pulled.
+// StartFailure returns ImagePullBackOff for both reasons.
 func StartFailure(status *corev1.ContainerStatus) (reason string, failed bool) {
 	if status == nil || status.State.Waiting == nil {
 		return "", false
@@ -155,8 +156,8 @@ func quotedAfter(message, beforeQuote string) string {
 	return quoted
 }
 
-// Stopped reports whether a container cannot start, or has ended and was not started again. The reason is the
-// reason of the kubelet, or Terminated.
+// Stopped reports whether a container cannot start, or has terminated and was not restarted. The reason is the
+// reason that the kubelet reports for the start failure, or Terminated.
 func Stopped(status *corev1.ContainerStatus) (reason string, stopped bool) {
 	if status != nil && status.State.Terminated != nil {
 		return terminated, true
@@ -164,19 +165,19 @@ func Stopped(status *corev1.ContainerStatus) (reason string, stopped bool) {
 	return StartFailure(status)
 }
 
-// observedGeneration reports whether the kubelet has observed the spec of a pod. Kubelets before Kubernetes
-// 1.34 do not report the generation, and count as up to date.
+// observedGeneration reports whether the kubelet has observed the spec of a pod. Kubelets before Kubernetes 1.34
+// do not report the observed generation, so the result is true for their pods.
 func observedGeneration(pod *corev1.Pod) bool {
 	return pod.Status.ObservedGeneration == 0 || pod.Status.ObservedGeneration >= pod.Generation
 }
 
-// terminated is the reason of a container that has ended and that the kubelet has not started again. The
-// kubelet reports no other reason for a native sidecar that ended with exit code 0, although the kubelet
-// retries the start.
+// terminated is the reason for a container that has ended and that the kubelet has not restarted. For a native
+// sidecar that ended with exit code 0, the kubelet reports no waiting reason, although the kubelet retries the
+// start.
 const terminated = "Terminated"
 
-// pullLimit is in the message of a kubelet that delays a pull because of its own limit (registryPullQPS), for
-// example because many pods of the node are upgraded at the same time.
+// pullLimit is part of the message of a waiting container if the kubelet delays a pull because of its own limit
+// (registryPullQPS), for example while many pods of the node are upgraded.
 const pullLimit = "pull QPS exceeded"
 
 // ImagePullBackOff is the reason of a container whose image cannot be pulled.
@@ -188,21 +189,21 @@ const invalidImageName = "InvalidImageName"
 // crashLoopBackOff is the reason of a container that is restarted after a backoff.
 const crashLoopBackOff = "CrashLoopBackOff"
 
-// FailedStart is a sidecar's container that the kubelet cannot start.
+// FailedStart describes a container of a sidecar that the kubelet cannot start.
 type FailedStart struct {
 	Container string
-	// Reason is the reason of the kubelet.
+	// Reason is the reason that the kubelet reports, or Terminated.
 	Reason string
 	// Image is the image in the spec. The kubelet may still report the previous image.
 	Image string
-	// Before reports that the failure may be the failure of the content before the upgrade: the kubelet may
-	// not have tried to start the new content yet, for example while the kubelet pulls the new image.
+	// Before is set if the failure may have existed before the upgrade. In this case, the kubelet may not have
+	// tried to start the new content yet, for example because the kubelet still pulls the new image.
 	Before bool
 }
 
 // FailedStart returns the first container of the version that cannot start, or nil. A container with a failure
-// that existed before the last upgrade is returned only if no other container fails. Both twins of a hot sidecar
-// are checked. A container is skipped if only the content before the upgrade is known to fail.
+// that may have existed before the last upgrade is returned only if no other container fails. Both twins of a hot
+// sidecar are checked. FailedStart skips a container if only its content before the upgrade is known to fail.
 func (v *Version) FailedStart(pod *corev1.Pod) (before *FailedStart) {
 	for _, sidecar := range v.Sidecars {
 		for _, name := range sidecar.InPod() {
@@ -226,8 +227,8 @@ func (v *Version) FailedStart(pod *corev1.Pod) (before *FailedStart) {
 	return before
 }
 
-// cannotStart reports whether a container that Stopped reports with a reason cannot start. existed is set if the
-// failure may be the failure of the content before an upgrade that the kubelet has not observed.
+// cannotStart reports whether a container cannot start. reason is the reason that Stopped returns for the
+// container. existed is set if the failure may have existed before an upgrade that the kubelet has not observed.
 func (v *Version) cannotStart(pod *corev1.Pod, status *corev1.ContainerStatus, reason string) (failed, existed bool) {
 	pending := v.pending(pod, status.Name)
 	if pending == nil {
@@ -238,17 +239,17 @@ func (v *Version) cannotStart(pod *corev1.Pod, status *corev1.ContainerStatus, r
 	case crashLoopBackOff:
 		return false, false
 	case ImagePullBackOff:
-		// Not every runtime names the image that cannot be pulled.
+		// Some container runtimes do not name the image that cannot be pulled.
 		return true, same && quotedAfter(status.State.Waiting.Message, `image "`) == ""
 	case terminated:
-		// The kubelet may also be pulling the new image.
+		// The container may also be terminated because the kubelet is pulling the new image.
 		return observedGeneration(pod), true
 	}
 	return true, same
 }
 
-// pending returns the status of a container before an upgrade that the kubelet has not observed. The result is
-// nil if the kubelet has observed the upgrade, or if the record of the pod cannot be parsed.
+// pending returns the recorded status of a container before an upgrade that the kubelet has not observed. The
+// result is nil if the kubelet has observed the upgrade, or if the record of the pod cannot be parsed.
 func (v *Version) pending(pod *corev1.Pod, container string) *record.ContainerStatus {
 	states, err := record.InPlaceStates(pod.Annotations)
 	if err != nil {

@@ -82,7 +82,7 @@ func TestSpec11_6_ACrashLoopOfTheFormerContentIsNoFailedStart(t *testing.T) {
 	assert.Equal(t, &FailedStart{Container: "cold", Reason: crashLoopBackOff, Image: "cold:v2"}, version.FailedStart(pod), "the new content crashes")
 }
 
-// The kubelet pulls the new image of container cold, and still reports the failure of the content before.
+// The kubelet pulls the new image of container cold, and still reports the failure of the previous content.
 func TestSpec11_6_AStartFailureBeforeTheUpgradeIsMarked(t *testing.T) {
 	const reason = "CreateContainerConfigError"
 	version := &Version{Set: "s", Sidecars: []Sidecar{{Name: "cold"}, {Name: "other"}}}
@@ -114,8 +114,8 @@ func TestSpec11_6_APullFailureWithoutAnImageMayBeTheFailureBeforeTheUpgrade(t *t
 	assert.Equal(t, failed, version.FailedStart(pod))
 }
 
-// The kubelet reports no failure to start of a native sidecar that ended with exit code 0, and starts no
-// ordinary container again that ended in a pod with restartPolicy Never.
+// The kubelet reports no start failure for a native sidecar that ended with exit code 0. In a pod with
+// restartPolicy Never, the kubelet does not restart a container that has ended.
 func TestSpec7_2_AContainerThatEndedForAnUpgradeIsAFailedStart(t *testing.T) {
 	version, pod := &Version{Set: "s", Hash: "h3", Sidecars: []Sidecar{{Name: "mesh", Native: true}}}, &corev1.Pod{}
 	pod.Annotations = map[string]string{v1alpha1.InPlaceUpdateStateAnnotation: `{"s":{"revision":"h2","lastContainerStatuses":{"mesh":{"imageID":"id-1","restartCount":0,"image":"mesh:v1"}}}}`}
@@ -137,8 +137,8 @@ func TestSpec7_2_AContainerThatEndedForAnUpgradeIsAFailedStart(t *testing.T) {
 	assert.Nil(t, version.FailedStart(pod), "the container ended without an upgrade")
 }
 
-// The kubelet started the active twin with the empty image, because the pod was being created during the
-// upgrade.
+// The kubelet started the active twin with the empty image, because the upgrade was written while the kubelet
+// created the pod.
 func TestSpec7_7_APodWhoseActiveTwinIsEmptyHasNotMigrated(t *testing.T) {
 	version, pod := &Version{Set: "s", Hash: "h2", Sidecars: []Sidecar{{Name: "hot", EmptyImage: "empty:1", Image: "hot:v2"}}}, &corev1.Pod{}
 	pod.Annotations = map[string]string{

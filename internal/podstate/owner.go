@@ -22,14 +22,14 @@ func Owner(pod *corev1.Pod) (kind, name string) {
 	return controller.Kind, controller.Name
 }
 
-// RunsToCompletion reports whether a pod ends without an action of a user, because its controller is a Job.
+// RunsToCompletion reports whether the controller of a pod is a Job, which runs its pods to completion.
 func RunsToCompletion(pod *corev1.Pod) bool {
 	controller := metav1.GetControllerOfNoCopy(pod)
 	return controller != nil && controller.Kind == "Job" && strings.HasPrefix(controller.APIVersion, "batch/")
 }
 
-// CountsRestarts reports whether a restart of a sidecar may fail the controller of a pod: a Job whose pods
-// have the restartPolicy OnFailure counts the restarts of all containers up to its backoffLimit.
+// CountsRestarts reports whether a restart of a sidecar may fail the Job of a pod. If the restartPolicy of the
+// pods is OnFailure, the Job counts the restarts of all containers toward its backoffLimit.
 func CountsRestarts(pod *corev1.Pod) bool {
 	return pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure && RunsToCompletion(pod)
 }

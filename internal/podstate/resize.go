@@ -16,7 +16,7 @@ type Resize struct {
 	Name string
 	// Native is set if the container is a native sidecar.
 	Native bool
-	// Requests and Limits contain the amounts of CPU and memory that differ.
+	// Requests and Limits contain only the amounts of CPU and memory that change.
 	Requests, Limits corev1.ResourceList
 }
 
@@ -27,7 +27,7 @@ func (v *Version) Resizable(hashWithoutImage string) bool {
 }
 
 // Resizes returns the changes that give the sidecars of a pod the resources of the version. Amounts that the
-// version does not contain stay, because another component added these amounts to the pod.
+// version does not contain do not change, because another component added these amounts.
 func (v *Version) Resizes(pod *corev1.Pod) []Resize {
 	var resizes []Resize
 	for _, sidecar := range v.Sidecars {
@@ -50,7 +50,8 @@ func (v *Version) Resizes(pod *corev1.Pod) []Resize {
 	return resizes
 }
 
-// differing returns the amounts of CPU and memory in wanted that present does not have, or nil.
+// differing returns the amounts of CPU and memory in wanted that differ from the amounts in present, or nil. A
+// missing amount differs.
 func differing(wanted, present corev1.ResourceList) (changes corev1.ResourceList) {
 	for _, name := range revision.ResizableResources() {
 		want, wanted := wanted[name]
@@ -72,7 +73,7 @@ func (v *Version) notResizable(pod *corev1.Pod) string {
 	if len(resizes) == 0 {
 		return ""
 	}
-	// A pod without a start time is not on a node yet, so the pod starts with the new resources.
+	// No kubelet has accepted a pod without a start time yet, so the pod starts with the new resources.
 	if pod.Status.ObservedGeneration == 0 && pod.Status.StartTime != nil {
 		return "the kubelet of the pod does not report which resize it has observed (Kubernetes 1.34 and newer)"
 	}
@@ -97,12 +98,13 @@ func (v *Version) notResizable(pod *corev1.Pod) string {
 	return ""
 }
 
-// Windows reports whether a pod runs on Windows nodes. The field spec.os is optional.
+// Windows reports whether a pod runs on Windows nodes. Windows also reads the node selector, because spec.os is
+// optional.
 func Windows(pod *corev1.Pod) bool {
 	return pod.Spec.OS != nil && pod.Spec.OS.Name == corev1.Windows || pod.Spec.NodeSelector[corev1.LabelOSStable] == string(corev1.Windows)
 }
 
-// resized returns a pod that has only the spec of pod, with the resources of resizes.
+// resized returns a pod with a copy of the spec of pod, in which the containers have the resources of resizes.
 func resized(pod *corev1.Pod, resizes []Resize) *corev1.Pod {
 	changed := &corev1.Pod{Spec: *pod.Spec.DeepCopy()}
 	for _, resize := range resizes {
@@ -123,7 +125,7 @@ func merged(list, changes corev1.ResourceList) corev1.ResourceList {
 	return list
 }
 
-// qosClass returns the QoS class that the API server gives a pod with the containers of pod.
+// qosClass returns the QoS class that the API server assigns to a pod with these containers.
 func qosClass(pod *corev1.Pod) corev1.PodQOSClass {
 	bestEffort, guaranteed := true, true
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
@@ -146,8 +148,8 @@ func qosClass(pod *corev1.Pod) corev1.PodQOSClass {
 	return corev1.PodQOSBurstable
 }
 
-// restartsNothing reports whether the upgrade of a pod to the version restarts no container: the upgrade
-// changes no image, and no resize restarts a sidecar. The result is false for a version with a hot sidecar.
+// restartsNothing reports whether no container restarts in the upgrade of a pod to the version: all images stay
+// the same, and no resize restarts a sidecar. The result is false for a version with a hot sidecar.
 func (v *Version) restartsNothing(pod *corev1.Pod) bool {
 	for _, sidecar := range v.Sidecars {
 		if sidecar.Hot() {
@@ -160,22 +162,23 @@ func (v *Version) restartsNothing(pod *corev1.Pod) bool {
 	return !v.mayRestart(pod)
 }
 
-// NeedsResize reports whether the upgrade of a pod has to compare the resources of the pod with the version.
-// read is the record of the pod. If NeedsResize returns false and the resources differ from the version,
-// another component changed the resources.
+// NeedsResize reports whether the upgrade of a pod may resize the pod: the last resize is unfinished, or the
+// content of the pod differs from the version in more than images. read is the record of the pod. If NeedsResize
+// returns false, any difference in resources was made by another component.
 func (v *Version) NeedsResize(read *record.Record) bool {
 	return unfinishedResize(read, v.Set) || !v.Reaches(read.HashesWithoutImage[v.Set].Hash)
 }
 
-// unfinishedResize reports whether the resize of a pod has begun for content that the pod does not have.
+// unfinishedResize reports whether the resize of a pod to other content has begun, and the upgrade to this
+// content has not been written.
 func unfinishedResize(read *record.Record, set string) bool {
 	hash, begun := read.Resizes[set]
 	return begun && hash != read.Hashes[set].Hash
 }
 
-// ResizeWait returns the reason why the resize of a pod is not complete: the condition of the pod about
-// the resize, or that the kubelet has not observed the resize. The result is empty if no resize is in
-// progress, or if the record of the pod cannot be parsed.
+// ResizeWait returns the reason why the resize of a pod is not complete: the type and the reason of a resize
+// condition, or that the kubelet has not observed the resize. The result is empty if no resize is in progress, or
+// if the record of the pod cannot be parsed.
 func (v *Version) ResizeWait(pod *corev1.Pod) string {
 	read, err := record.Read(pod.Annotations)
 	if err != nil {
@@ -222,7 +225,7 @@ func (v *Version) ResizeObstacle(pod *corev1.Pod) string {
 	return v.notResizable(pod)
 }
 
-// judgeResources sets the parts of the state of a pod that depend on resources.
+// judgeResources sets the fields of the state that depend on the resources of the pod.
 func (v *Version) judgeResources(state *State, pod *corev1.Pod, read *record.Record) {
 	hash, unfinished := read.HashesWithoutImage[v.Set].Hash, unfinishedResize(read, v.Set)
 	state.Resizing = v.resizeWait(pod, read) != ""
@@ -254,8 +257,9 @@ func mayRestart(c *corev1.Container) bool {
 	return c != nil && slices.ContainsFunc(c.ResizePolicy, func(p corev1.ContainerResizePolicy) bool { return p.RestartPolicy == corev1.RestartContainer })
 }
 
-// ResizeRestarts reports whether the kubelet restarts a container for a resize that it has not completed: an
-// amount differs from the amount that the kubelet reports, and its resizePolicy is RestartContainer.
+// ResizeRestarts reports whether the kubelet still has to restart a container for a resize: for a resource with
+// the restartPolicy RestartContainer, the amounts in the spec and in the status differ. A status without
+// resources differs from every spec.
 func ResizeRestarts(c *corev1.Container, status *corev1.ContainerStatus) bool {
 	return slices.ContainsFunc(c.ResizePolicy, func(p corev1.ContainerResizePolicy) bool {
 		if p.RestartPolicy != corev1.RestartContainer {
@@ -269,9 +273,9 @@ func ResizeRestarts(c *corev1.Container, status *corev1.ContainerStatus) bool {
 	})
 }
 
-// ResizeMayRestart reports whether a resize of a pod by any SidecarSet is in progress, and may restart a
-// sidecar of this SidecarSet. The kubelet never starts an infeasible resize. The result is false if the
-// record of the pod cannot be parsed.
+// ResizeMayRestart reports whether a resize of a pod by any SidecarSet is in progress, and may restart a sidecar
+// of this SidecarSet. A resize that the kubelet has not begun, because the resize is deferred or infeasible, does
+// not count. The result is false if the record of the pod cannot be parsed.
 func ResizeMayRestart(pod *corev1.Pod) bool {
 	if pod.Annotations[v1alpha1.ResizeAnnotation] == "" || resizeInProgress(pod) == "" {
 		return false

@@ -101,7 +101,8 @@ func TestSpec7_9_PodsThatTheAPIServerDoesNotResizeAreNotUpgradable(t *testing.T)
 	assert.Empty(t, resizeVersion().ResizeObstacle(resizePod(func(pod *corev1.Pod) { pod.Status = corev1.PodStatus{Phase: corev1.PodPending} })), "no kubelet has accepted the pod")
 }
 
-// The worker stopped after the resize began, and the SidecarSet has the previous content again.
+// The worker stopped after the begin of a resize to other content, and the SidecarSet then returned to the
+// content of the pod.
 func TestSpec7_9_APodWithAnUnfinishedResizeIsNotUpdated(t *testing.T) {
 	begun := annotated(v1alpha1.ResizeAnnotation, `{"s":"other"}`)
 	pod := resizePod(begun, annotated(v1alpha1.HashAnnotation, `{"s":{"hash":"new"}}`), annotated(v1alpha1.HashWithoutImageAnnotation, `{"s":{"hash":"blank-new"}}`))
@@ -113,7 +114,7 @@ func TestSpec7_9_APodWithAnUnfinishedResizeIsNotUpdated(t *testing.T) {
 	assert.True(t, !state.UnavailableByUpgrade() && state.NeedsSlot(), "nothing restarts before the resize: %+v", state)
 }
 
-// The rollout of the old content has ended, so only the resize can make the pod count as unavailable.
+// The rollout of the old content has ended, so only the resize can be the cause of the unavailability.
 func TestSpec7_9_APodThatAResizeRestartsCountsBeforeItsUpgradeIsWritten(t *testing.T) {
 	version := resizeVersion()
 	version.Good = []v1alpha1.GoodRevision{{Revision: "r", Hash: "old", ResourceVersion: "5"}}

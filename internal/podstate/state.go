@@ -1,5 +1,5 @@
-// Package podstate compares a pod with a version of a SidecarSet. The state of the pod says whether the pod
-// has the sidecars, is updated, runs the images of the newest upgrade, and is ready (SPEC §3, §7).
+// Package podstate compares a pod with a version of a SidecarSet. The state of the pod shows whether the pod has
+// the sidecars, is updated, runs the images of the newest upgrade, and is ready (SPEC §3, §7).
 package podstate
 
 import (
@@ -15,49 +15,49 @@ import (
 
 // State is the state of a pod relative to a version.
 type State struct {
-	// Complete pods have every sidecar of the SidecarSet (SPEC §3).
+	// Complete is set if the pod has every sidecar of the SidecarSet (SPEC §3).
 	Complete bool
-	// Updated pods have the hash of the version, and no unfinished resize.
+	// Updated is set if the pod has the hash of the version, and no unfinished resize.
 	Updated bool
-	// Upgradable pods differ from the version only in images, and in amounts of CPU and memory that the kubelet
-	// can resize, and an upgrade does not fail their Job.
+	// Upgradable is set if the pod can be upgraded in place. The pod differs from the version only in images, and
+	// in amounts of CPU and memory that the kubelet can resize. An upgrade does not fail the Job of the pod.
 	Upgradable bool
 	// RestartsNothing is set if the upgrade to the version only resizes containers and restarts no container.
 	RestartsNothing bool
-	// Resizing pods wait for their kubelet to resize containers for the newest upgrade.
+	// Resizing is set while the kubelet has to resize containers of the pod for the newest upgrade.
 	Resizing bool
-	// ResizeRestarts pods have a resize that may restart a container. The resize is in progress, or the pod
+	// ResizeRestarts is set if a resize of the pod may restart a container. The resize is in progress, or the pod
 	// is not ready and the upgrade after the resize is not written yet.
 	ResizeRestarts bool
-	// Consistent pods run the images that the newest upgrade requested, or have content whose rollout has
-	// ended.
+	// Consistent is set if the pod runs the images that the newest upgrade requested, or has content whose
+	// rollout has ended.
 	Consistent bool
-	// Ready pods are Running and Ready, and their standby twins are empty.
+	// Ready is set if the pod is Running and Ready, and its standby twins are empty.
 	Ready bool
-	// NodeLost pods are on a node that does not respond. The containers of these pods may still work.
+	// NodeLost is set if the node of the pod does not respond. The containers of the pod may still run.
 	NodeLost bool
-	// UpgradedInPlace pods were upgraded in place at least once.
+	// UpgradedInPlace is set if the pod was upgraded in place at least once.
 	UpgradedInPlace bool
-	// UpgradedToVersion pods were upgraded in place to this version.
+	// UpgradedToVersion is set if the pod was upgraded in place to this version.
 	UpgradedToVersion bool
-	// Failed pods have a container that the newest upgrade changed and that cannot start.
+	// Failed is set if a container that the newest upgrade changed cannot start.
 	Failed bool
-	// NotStarted pods have an upgrade in progress that changed only containers that have never started.
+	// NotStarted is set if the newest upgrade is in progress and changed only containers that have never started.
 	NotStarted bool
-	// Crashes is the highest number of restarts of a container that the newest upgrade changed. The restart
-	// that applies the upgrade does not count.
+	// Crashes is the highest number of restarts since the newest upgrade, among the containers that this upgrade
+	// changed. The restart that applies the upgrade does not count.
 	Crashes int32
-	// Migrating pods have a standby twin that is not reset yet. The standby twins of Migrated pods can be
-	// reset, because all other containers of the pod run the requested images and are ready (SPEC §7.7).
+	// Migrating is set if a standby twin of the pod is not reset yet. Migrated is set if these standby twins can
+	// be reset, because all other containers of the pod run the requested images and are ready (SPEC §7.7).
 	Migrating, Migrated bool
-	// FalseConditionDue pods lack the required entry false for the SidecarSet in the condition
-	// SidecarSetUpgradable. TrueConditionDue pods lack the required entry true.
+	// FalseConditionDue is set if the entry for the SidecarSet in the condition SidecarSetUpgradable must become
+	// false. TrueConditionDue is set if this entry must become true.
 	FalseConditionDue, TrueConditionDue bool
-	// UnavailableBefore pods were not available when they were upgraded, and have not been ready
-	// since. The upgrade did not make these pods unavailable.
+	// UnavailableBefore is set if the pod was unavailable when it was upgraded, and has not been ready since. The
+	// upgrade did not make the pod unavailable.
 	UnavailableBefore bool
-	// RolloutEnded pods have content whose rollout has ended. These pods were available with this
-	// content. If such a pod is unavailable now, an upgrade is not the cause.
+	// RolloutEnded is set if the pod has content whose rollout has ended. The pod was available with this
+	// content. If the pod is unavailable now, an upgrade is not the cause.
 	RolloutEnded bool
 }
 
@@ -77,10 +77,10 @@ func (s *State) UnavailableByUpgrade() bool {
 	return (s.Updated || s.UpgradedInPlace) && !s.available() && !s.UnavailableBefore && !s.RolloutEnded
 }
 
-// Waits reports whether a pod cannot be upgraded yet because its previous upgrade is in progress, or
-// because its node does not respond (SPEC §7.2). A failed pod does not wait, so that another upgrade can
-// fix the pod. A pod whose containers have never started may never start, and another upgrade interrupts
-// nothing.
+// Waits reports whether a pod cannot be upgraded yet because its previous upgrade is in progress, or because its
+// node does not respond (SPEC §7.2). A failed pod does not wait, so that another upgrade can fix the pod. A
+// NotStarted pod does not wait either, because its containers may never start, and another upgrade interrupts no
+// running container.
 func (s *State) Waits() bool {
 	return !s.Updated && !s.Failed && !s.NotStarted && (!s.Consistent || s.Migrated || s.NodeLost)
 }
@@ -121,7 +121,7 @@ func (v *Version) OfRecord(pod *corev1.Pod, read *record.Record) State {
 	return state
 }
 
-// judgeProgress sets the parts of the state of a pod that show the progress of the newest upgrade.
+// judgeProgress sets the fields of the state that show the progress of the newest upgrade.
 func (v *Version) judgeProgress(state *State, pod *corev1.Pod, read *record.Record, standbys []StandbyToReset) {
 	newest := read.States[v.Set]
 	pending, empty := Pending(pod, newest), v.activeTwinIsEmpty(pod, read.Active)
@@ -133,14 +133,15 @@ func (v *Version) judgeProgress(state *State, pod *corev1.Pod, read *record.Reco
 	state.Migrated = state.Migrating && onlyOf(standbys, pending) && othersReady(pod, standbys) && !empty
 }
 
-// mayRestartIn reports whether a restart of a sidecar does not count as a failure of the pod (SPEC 7.2.13).
+// mayRestartIn reports whether an upgrade may restart a sidecar of a pod without a failure of the pod's Job (SPEC
+// 7.2.13).
 func (v *Version) mayRestartIn(pod *corev1.Pod) bool {
 	return !CountsRestarts(pod) || pod.Spec.NodeName == "" || v.neverStarted(pod)
 }
 
-// neverStarted reports whether no sidecar of the version can start in a pod, or has started before, so that
-// an upgrade restarts nothing. A sidecar without a status may be running, because the kubelet reports a
-// container late.
+// neverStarted reports whether no sidecar of the version has ever started in a pod, and none of these sidecars
+// can start, so that an upgrade restarts no container. A sidecar without a status may be running, because the
+// kubelet reports a new container with a delay.
 func (v *Version) neverStarted(pod *corev1.Pod) bool {
 	return !slices.ContainsFunc(v.Sidecars, func(s Sidecar) bool {
 		return slices.ContainsFunc(s.InPod(), func(name string) bool {
@@ -207,7 +208,8 @@ func (v *Version) StandbysToReset(pod *corev1.Pod, active map[string]string) []S
 	return standbys
 }
 
-// othersReady reports whether every container except the twins in but, and every native sidecar, is ready.
+// othersReady reports whether all native sidecars and all containers of a pod are ready. othersReady ignores the
+// twins in but.
 func othersReady(pod *corev1.Pod, but []StandbyToReset) bool {
 	for i := range pod.Spec.Containers {
 		name := pod.Spec.Containers[i].Name
@@ -276,8 +278,8 @@ func notStarted(pod *corev1.Pod, newest record.State) bool {
 }
 
 // crashes returns the highest number of restarts of a container since the newest upgrade, without the restart
-// that applies the upgrade. A container whose restart count is lower than the recorded count has 0 restarts,
-// because a recreated node may have lost the count.
+// that applies the upgrade. A restart count below the recorded count means 0 restarts, because the count may be
+// lost if the node is recreated.
 func crashes(pod *corev1.Pod, newest record.State) (most int32) {
 	for name, before := range newest.LastContainerStatuses {
 		if _, status := changed(pod, name); status != nil && before.RestartCount != nil {

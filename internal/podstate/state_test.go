@@ -20,7 +20,7 @@ func version() *Version {
 	return &Version{Set: "s", Hash: "new", HashWithoutImage: "blank", Sidecars: []Sidecar{{Name: "side", Image: "side:v2"}}}
 }
 
-// upgraded returns a pod whose container side was patched from v1 to v2, at patched.
+// upgraded returns a pod whose container side was patched from v1 to v2 at the time patched.
 func upgraded(change func(*corev1.Pod, *corev1.ContainerStatus)) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
@@ -311,7 +311,7 @@ func TestSpec7_5_PodsThatWereNotAvailableCostNothingUntilTheyHaveBeenReady(t *te
 	}
 }
 
-// Kubernetes sets only the condition Ready of the pods of a node that does not respond.
+// If a node does not respond, the control plane changes only the condition Ready of its pods.
 func TestSpec7_2_APodOnANodeThatDoesNotRespondWaits(t *testing.T) {
 	condition := func(kind corev1.PodConditionType, status corev1.ConditionStatus) corev1.PodCondition {
 		return corev1.PodCondition{Type: kind, Status: status}

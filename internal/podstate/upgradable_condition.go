@@ -15,10 +15,10 @@ const (
 	ReasonAllSidecarsetUpgradable = "AllSidecarsetUpgradable"
 )
 
-// UpgradableCondition returns the condition SidecarSetUpgradable for the state of a pod relative to a
-// SidecarSet (SPEC §7.2). changed is true if the condition must be written to the pod. An updated or
-// upgradable pod needs no condition if the condition has no entry for the SidecarSet, unless the pod was
-// upgraded in place to the version.
+// UpgradableCondition returns the condition SidecarSetUpgradable for the state of a pod relative to a SidecarSet
+// (SPEC §7.2). changed is true if the condition must be written to the pod. For a pod that is updated or
+// upgradable, a missing entry counts as true. A true entry is added only after an in-place upgrade to the
+// version.
 func UpgradableCondition(pod *corev1.Pod, set string, state State, now metav1.Time) (condition corev1.PodCondition, changed bool) {
 	if falseDue, trueDue := conditionDue(pod, set, state); !falseDue && !trueDue {
 		return corev1.PodCondition{}, false
@@ -29,9 +29,9 @@ func UpgradableCondition(pod *corev1.Pod, set string, state State, now metav1.Ti
 	return conditionOf(before, entries, now), true
 }
 
-// ConditionWithoutSet returns the condition SidecarSetUpgradable without the entry false of a deleted
-// SidecarSet. changed is true if the pod has such an entry. An entry true is not removed, because an entry
-// true does not make the condition False.
+// ConditionWithoutSet returns the condition SidecarSetUpgradable without the false entry of a deleted SidecarSet.
+// changed is true if the condition has a false entry. A true entry remains, because a true entry does not make
+// the condition False.
 func ConditionWithoutSet(pod *corev1.Pod, set string, now metav1.Time) (condition corev1.PodCondition, changed bool) {
 	before := Condition(pod, v1alpha1.UpgradableCondition)
 	entries := upgradableEntries(before)
@@ -42,8 +42,8 @@ func ConditionWithoutSet(pod *corev1.Pod, set string, now metav1.Time) (conditio
 	return conditionOf(before, entries, now), true
 }
 
-// BlockedSets returns the SidecarSets that cannot upgrade a pod according to the condition of the pod. The
-// result is not sorted.
+// BlockedSets returns the names of the SidecarSets with a false entry in the condition SidecarSetUpgradable of a
+// pod. The names are not sorted.
 func BlockedSets(pod *corev1.Pod) (sets []string) {
 	for set, can := range upgradableEntries(Condition(pod, v1alpha1.UpgradableCondition)) {
 		if !can {
@@ -72,8 +72,8 @@ func conditionOf(before *corev1.PodCondition, entries map[string]bool, now metav
 	return condition
 }
 
-// upgradableEntries parses the message of the condition. The message maps the name of a
-// SidecarSet to whether the SidecarSet can upgrade the pod. If the message cannot be parsed, the
+// upgradableEntries parses the message of the condition. The message maps the name of each SidecarSet to true if
+// the SidecarSet can upgrade the pod in place, and otherwise to false. If the message cannot be parsed, the
 // result is empty.
 func upgradableEntries(condition *corev1.PodCondition) map[string]bool {
 	entries := map[string]bool{}
@@ -83,10 +83,9 @@ func upgradableEntries(condition *corev1.PodCondition) map[string]bool {
 	return entries
 }
 
-// conditionDue reports which entry the condition of the pod lacks. falseDue is true if the
-// SidecarSet cannot upgrade the pod and the entry is not false. trueDue is true if the SidecarSet
-// can upgrade the pod and the entry is false. trueDue is also true if the SidecarSet has upgraded
-// the pod in place to its version and the entry is missing.
+// conditionDue reports whether the entry of the SidecarSet in the condition must change. falseDue is true if the
+// pod is neither updated nor upgradable, and the entry is missing or true. For all other pods, trueDue is true if
+// the entry is false, or if the entry is missing and the pod is updated by an in-place upgrade.
 func conditionDue(pod *corev1.Pod, set string, state State) (falseDue, trueDue bool) {
 	entry, present := upgradableEntries(Condition(pod, v1alpha1.UpgradableCondition))[set]
 	if !state.Updated && !state.Upgradable {

@@ -54,7 +54,7 @@ func (s Sidecar) InPod() []string {
 	return []string{s.Name}
 }
 
-// Twin returns the name of the twin of a hot sidecar that is not name.
+// Twin returns the name of the other twin. name is the name of one twin of the hot sidecar.
 func (s Sidecar) Twin(name string) string {
 	if twins := Twins(s.Name); name == twins[0] {
 		return twins[1]
@@ -126,9 +126,9 @@ func (v *Version) Names() []string {
 	return names
 }
 
-// Container returns a container of a pod by name or, with native, a native sidecar. The result is nil if the
-// pod has no such container. An ordinary init container is not returned, because an ordinary init container
-// does not run again (SPEC §9.1).
+// Container returns the container of a pod with the given name or, if native is true, the native sidecar with
+// this name. The result is nil if the pod has no such container. Container never returns an ordinary init
+// container, because an ordinary init container does not run again (SPEC §9.1).
 func Container(pod *corev1.Pod, name string, native bool) *corev1.Container {
 	containers := pod.Spec.Containers
 	if native {
@@ -143,7 +143,7 @@ func Container(pod *corev1.Pod, name string, native bool) *corev1.Container {
 }
 
 // Natives yields each native sidecar of a pod and its status, including native sidecars that the author of the
-// pod wrote. A status that the kubelet has not reported yet is nil.
+// pod wrote. The status is nil if the kubelet has not reported the status yet.
 func Natives(pod *corev1.Pod) iter.Seq2[*corev1.Container, *corev1.ContainerStatus] {
 	return func(yield func(*corev1.Container, *corev1.ContainerStatus) bool) {
 		for i := range pod.Spec.InitContainers {
@@ -155,8 +155,8 @@ func Natives(pod *corev1.Pod) iter.Seq2[*corev1.Container, *corev1.ContainerStat
 	}
 }
 
-// Status returns the status of a container of a pod by name or, with native, the status of an init container.
-// The result is nil if the kubelet has not reported the status yet.
+// Status returns the status of the container of a pod with the given name or, if native is true, of the init
+// container with this name. The result is nil if the kubelet has not reported the status yet.
 func Status(pod *corev1.Pod, name string, native bool) *corev1.ContainerStatus {
 	statuses := pod.Status.ContainerStatuses
 	if native {

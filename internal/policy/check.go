@@ -1,4 +1,4 @@
-// Package policy validates RolloutPolicies beyond their CustomResourceDefinition.
+// Package policy checks the rules for RolloutPolicies that the CustomResourceDefinition cannot express.
 package policy
 
 import (

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// EncodedEntry is an entry that many pods get. All fields except the timestamp are encoded only once.
+// EncodedEntry is an encoded entry that is written into many pods. Only the timestamp is encoded for each pod.
 type EncodedEntry struct {
 	// set is the name of the SidecarSet. key is this name in JSON, followed by a colon.
 	set, key string
@@ -29,8 +29,8 @@ func EncodeEntry(entry Entry) (EncodedEntry, error) {
 	return EncodedEntry{entry.SidecarSetName, key, rest}, nil
 }
 
-// WithEncoded does the same as With for encoded entries. now is the timestamp of the entries. The
-// entries must be sorted by SidecarSet.
+// WithEncoded returns the same value as With, for entries that are already encoded. now is the timestamp of the
+// entries. The entries must be sorted by SidecarSet.
 func WithEncoded(annotations map[string]string, key string, entries []EncodedEntry, now metav1.Time) (string, error) {
 	timestamp, err := now.MarshalJSON()
 	if err != nil {

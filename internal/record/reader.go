@@ -12,8 +12,8 @@ type Record struct {
 	States                     States
 	// Active is the active twin of each hot sidecar.
 	Active map[string]string
-	// Resizes maps a SidecarSet to the hash of the content to which the SidecarSet resizes, or has resized,
-	// the pod.
+	// Resizes maps the name of a SidecarSet to the hash of the content of its last resize of the pod, including a
+	// resize in progress.
 	Resizes map[string]string
 }
 
@@ -40,16 +40,16 @@ func Read(annotations map[string]string) (read *Record, err error) {
 }
 
 const (
-	// maxRecords is the number of records at which a Reader drops all its records before adding another
+	// maxRecords limits the records that a Reader keeps. A full Reader drops all its records before it adds a
 	// record.
 	maxRecords = 1 << 10
 	// maxRecordBytes is the size of the largest record that a Reader keeps.
 	maxRecordBytes = 4 << 10
 )
 
-// Reader decodes equal records only once. Pods that were upgraded in the same second have equal records,
-// and a plan reads a pod again after each change of the status of the pod. The zero value is ready for
-// concurrent use. Callers must not change the records.
+// Reader caches decoded records. Pods that were upgraded in the same second have equal records, and each change
+// of the status of a pod leads to another read of the same record. The zero value is ready for concurrent use.
+// Callers must not change the records.
 type Reader struct {
 	mu    sync.Mutex
 	known map[written]*Record

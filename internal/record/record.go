@@ -1,5 +1,4 @@
-// Package record is the only codec of the annotations that SidecarSets write into pods
-// (SPEC §2).
+// Package record encodes and decodes the annotations that record the SidecarSets of a pod (SPEC §2).
 package record
 
 import (
@@ -54,15 +53,16 @@ func (s State) Ours() bool {
 // ImageID.
 type ContainerStatus struct {
 	ImageID string `json:"imageID"`
-	// RestartCount shows a restart even if the new image has the same ID.
+	// RestartCount is the restart count before the change. A different count shows a restart even if the new
+	// image has the same ID.
 	RestartCount *int32 `json:"restartCount,omitempty"`
 	// Image is the image string that the container was started with.
 	Image string `json:"image,omitempty"`
-	// StartFailure is the reason of the kubelet for a container that could not start, or Terminated for a
-	// container that had ended.
+	// StartFailure is the reason that the kubelet reported for a container that could not start, or Terminated
+	// for a container that had ended. StartFailure is empty for all other containers.
 	StartFailure string `json:"startFailure,omitempty"`
-	// Resizing is set if the resize before the change may also restart the container, so that one restart
-	// does not show that the kubelet has applied the change.
+	// Resizing is set if the resize before the change may also restart the container, so that a single restart
+	// does not prove that the kubelet has applied the change.
 	Resizing bool `json:"resizing,omitempty"`
 }
 
@@ -74,8 +74,8 @@ func Hashes(annotations map[string]string) (Entries, error) {
 	return decode[Entries](annotations, v1alpha1.HashAnnotation)
 }
 
-// UnmarshalJSON reads an entry as an object, or in the older form, a bare hash. A pod may have entries of
-// both forms.
+// UnmarshalJSON decodes an entry in either form: an object or, in the older form, only the hash as a string. A
+// pod may have entries of both forms.
 func (e *Entry) UnmarshalJSON(data []byte) error {
 	if len(data) > 0 && data[0] == '"' {
 		*e = Entry{}
@@ -107,9 +107,9 @@ func UnavailableSince(annotations map[string]string, set string) (since metav1.T
 	return since, recorded
 }
 
-// WithUnavailableSince replaces the entry of a SidecarSet in UnavailableSinceAnnotation, or removes the
-// entry if since is nil. value is the new value of the annotation. changed is false if the annotation need
-// not be written. An annotation that cannot be parsed counts as empty.
+// WithUnavailableSince replaces the entry of a SidecarSet in UnavailableSinceAnnotation, or removes the entry if
+// since is nil. value is the new value of the annotation. changed is false if the annotation stays the same. An
+// annotation that cannot be parsed counts as empty.
 func WithUnavailableSince(annotations map[string]string, set string, since *metav1.Time) (value string, changed bool, err error) {
 	const key = v1alpha1.UnavailableSinceAnnotation
 	all, err := decode[map[string]metav1.Time](annotations, key)
@@ -203,8 +203,8 @@ func With[E any](annotations map[string]string, key string, entries map[string]E
 	return Format(all)
 }
 
-// WithoutUpgrades returns the annotations that change if the records of upgrades by these SidecarSets are
-// removed. WithoutUpgrades does not change an annotation that cannot be parsed.
+// WithoutUpgrades returns new values for the annotations that record upgrades by these SidecarSets. The new
+// values do not contain these records. The result omits annotations that do not change or cannot be parsed.
 func WithoutUpgrades(annotations map[string]string, sets []string) map[string]string {
 	changes := map[string]string{}
 	for _, key := range []string{v1alpha1.InPlaceUpdateStateAnnotation, v1alpha1.UnavailableSinceAnnotation, v1alpha1.ResizeAnnotation} {
@@ -231,8 +231,8 @@ func WithoutResize(read *Record, set string) (string, error) {
 	return Format(left)
 }
 
-// Resize returns the hash of the content to which a SidecarSet resizes, or has resized, a pod. Resize
-// returns "" if the pod has no such record, or if the annotation cannot be parsed.
+// Resize returns the hash of the content of the last resize of a pod by a SidecarSet, including a resize in
+// progress. Resize returns "" if the pod has no such record, or if the annotation cannot be parsed.
 func Resize(annotations map[string]string, set string) string {
 	all, err := decode[map[string]string](annotations, v1alpha1.ResizeAnnotation)
 	if err != nil {

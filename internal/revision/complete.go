@@ -9,9 +9,9 @@ import (
 	"github.com/outrigger/outrigger/internal/defaults"
 )
 
-// Complete writes defaults and hashes into a SidecarSet. stored is the stored SidecarSet, or nil
-// at creation. Unchanged containers and volumes keep the form that was hashed under older
-// defaults. Otherwise, an edit of other fields would create another version.
+// Complete writes defaults and hashes into a SidecarSet. stored is the stored SidecarSet, or nil at creation.
+// Containers and volumes that the write does not change keep their stored form, even if newer defaults are
+// missing. Otherwise, an edit of other fields would create another version.
 func Complete(set, stored *v1alpha1.SidecarSet) error {
 	keep, err := keepsVersion(set, stored)
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// content is the part of a SidecarSet that a revision records. The JSON has the form of existing revisions:
-// all keys are present, and an unset key is null. The marker $patch makes a patch replace the spec instead of
-// merging the spec.
+// content is the part of a SidecarSet that a revision records. The JSON has the form of existing revisions: all
+// keys are present, and an unset key is null. Because of the key $patch, a strategic merge patch replaces the
+// spec instead of merging it.
 type content struct {
 	Spec *marked `json:"spec"`
 }

@@ -33,7 +33,7 @@ func set(image string) *v1alpha1.SidecarSet {
 const contentV1 = `{"spec":{"$patch":"replace","volumes":[{"name":"tmp"}],"containers":[{"name":"proxy","image":"proxy:v1","resources":{},"upgradeStrategy":{},"shareVolumePolicy":{}}],` +
 	`"initContainers":null,"imagePullSecrets":null,"patchPodMetadata":null}}`
 
-// briefV1 is the form of earlier releases.
+// briefV1 is contentV1 in the form of earlier releases.
 const briefV1 = `{"spec":{"volumes":[{"name":"tmp"}],"containers":[{"name":"proxy","image":"proxy:v1","resources":{},"upgradeStrategy":{},"shareVolumePolicy":{}}]}}`
 
 func TestSpec6_ContentHasTheRevisionedFieldsAlone(t *testing.T) {

@@ -96,8 +96,8 @@ func usedBy(pods []*corev1.Pod, set string, all []*appsv1.ControllerRevision) fu
 	for _, revision := range all {
 		hashOf[revision.Name] = revision.Annotations[v1alpha1.HashAnnotation]
 	}
-	// hashes contains the hash of each pod whose entry names no revision with this hash. The
-	// webhook may have predicted the name of a revision, and the revision then got another name.
+	// hashes contains the hash of each pod whose entry names no revision with this hash. The webhook may compute
+	// the name of a revision before the operator creates the revision with another name.
 	names, hashes := map[string]bool{}, map[string]bool{}
 	for i := range pods {
 		entries, err := record.Hashes(pods[i].Annotations)

@@ -16,10 +16,9 @@ import (
 // OwnerKind is the kind that owns revisions.
 const OwnerKind = "SidecarSet"
 
-// Name returns the name of a new ControllerRevision of the current content: <set>-<hash> (SPEC
-// §6). The hash covers status.collisionCount. If a revision already has this content, under
-// another count or from another controller, the content keeps the name of that revision. See
-// Find.
+// Name returns the name of a new ControllerRevision of the current content: <set>-<hash> (SPEC §6). The hash
+// covers status.collisionCount. If a revision with this content already exists, the content keeps the name of
+// that revision, which may be based on another collisionCount. See Find.
 func Name(set *v1alpha1.SidecarSet) (string, error) {
 	data, err := briefContent(&set.Spec)
 	if err != nil {

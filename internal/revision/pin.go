@@ -79,10 +79,10 @@ func Named(revisions []*appsv1.ControllerRevision, name string) *appsv1.Controll
 	return nil
 }
 
-// newestWith returns the newest revision with a custom version, or nil. A revision with the version in its
-// label takes precedence over a revision with the version in an annotation. If a user changes the content of a
-// SidecarSet before its label, the revision of the new content first gets the label of the previous content,
-// and keeps this version in the annotation.
+// newestWith returns the newest revision with a custom version, or nil. A revision with the version in its label
+// takes precedence over a revision with the version in an annotation. If a user changes the content of a
+// SidecarSet before its label, the operator first labels the new revision with the previous version. The revision
+// keeps the previous version in the annotation.
 func newestWith(sorted []*appsv1.ControllerRevision, version string) (newest *appsv1.ControllerRevision) {
 	for _, candidate := range slices.Backward(sorted) {
 		if candidate.Labels[v1alpha1.CustomVersionLabel] == version {
@@ -96,7 +96,8 @@ func newestWith(sorted []*appsv1.ControllerRevision, version string) (newest *ap
 }
 
 // willCarry returns the revision of the current content if the SidecarSet itself has the pinned custom version,
-// because the operator labels this revision later. Otherwise, or without such a revision, the result is nil.
+// because the operator labels this revision later. The result is nil if no such revision exists, or if the
+// SidecarSet has another custom version.
 func willCarry(set *v1alpha1.SidecarSet, sorted []*appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
 	if !PinsOwnVersion(set) {
 		return nil, nil
@@ -125,7 +126,7 @@ func formerVersions(recorded *appsv1.ControllerRevision) []string {
 	return nil
 }
 
-// HasCustomVersion reports whether a revision has a custom version.
+// HasCustomVersion reports whether version is one of the custom versions of a revision.
 func HasCustomVersion(recorded *appsv1.ControllerRevision, version string) bool {
 	return version != "" && slices.Contains(CustomVersions(recorded), version)
 }

@@ -80,8 +80,8 @@ func TestSpec6_RelabellingASetLosesNoCustomVersion(t *testing.T) {
 	}
 }
 
-// The image of a SidecarSet changes before its label. The revision of the new image has the label of the former
-// version for a moment. A pin to the former version must not inject the new image.
+// The image of a SidecarSet changes before its label. The revision of the new image temporarily has the label of
+// the former version. A pin to the former version must not inject the new image.
 func TestSpec6_4_APinToTheFormerVersionInjectsTheFormerContent(t *testing.T) {
 	s := set("proxy:v1")
 	s.Labels[v1alpha1.CustomVersionLabel] = "version-1"

@@ -10,7 +10,7 @@ import (
 )
 
 // Partition returns the number of matched pods that keep the old version (SPEC §7.4). The number is 0 if the
-// strategy has an update selector. Partition returns an error for a text that is not a percentage.
+// strategy has an update selector. Partition returns an error for a string that is not a percentage.
 func Partition(strategy *v1alpha1.SidecarSetUpdateStrategy, matched int) (int, error) {
 	if strategy.Selector != nil || strategy.Partition == nil {
 		return 0, nil
@@ -26,15 +26,15 @@ func Partition(strategy *v1alpha1.SidecarSetUpdateStrategy, matched int) (int, e
 	return min(kept, matched), nil
 }
 
-// KeepsPods reports whether the partition keeps pods of a large SidecarSet at the old version. An invalid partition
-// keeps pods.
+// KeepsPods reports whether the partition keeps pods at the old version if the SidecarSet matches many pods. The
+// result is true for an invalid partition.
 func KeepsPods(strategy *v1alpha1.SidecarSetUpdateStrategy) bool {
 	kept, err := Partition(strategy, math.MaxInt16)
 	return err != nil || kept > 0
 }
 
 // MaxUnavailable returns the number of pods that upgrades may make unavailable (SPEC §7.5). The default is 1.
-// MaxUnavailable returns an error for a text that is not a percentage.
+// MaxUnavailable returns an error for a string that is not a percentage.
 func MaxUnavailable(strategy *v1alpha1.SidecarSetUpdateStrategy, matched int) (int, error) {
 	if strategy.MaxUnavailable == nil {
 		return 1, nil

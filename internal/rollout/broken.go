@@ -8,7 +8,8 @@ import (
 	"github.com/outrigger/outrigger/internal/podstate"
 )
 
-// maxImage limits the image in the description of a failure, in bytes. Kubernetes does not limit images.
+// maxImage limits the image in the description of a failure, in bytes. Kubernetes does not limit the length of an
+// image.
 const maxImage = 512
 
 // BrokenPods are matched pods with a sidecar that cannot start.
@@ -16,8 +17,8 @@ type BrokenPods struct {
 	Count int
 	// UsingSlots is the number of these pods that upgrades made unavailable.
 	UsingSlots int
-	// Newest is the number of these pods that have the newest content. The rollout replaces the content of
-	// all other broken pods.
+	// Newest is the number of these pods that have the newest content. All other broken pods have older content,
+	// which the rollout replaces.
 	Newest int
 	// Example is the first of these pods by name. Detail describes the failure of this pod, and Reason is the
 	// reason for the condition Degraded.

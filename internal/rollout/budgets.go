@@ -23,8 +23,8 @@ type Budgets struct {
 type budget struct {
 	name     string
 	selector labels.Selector
-	// allowed is the number of healthy pods that may become unavailable. healthy and needed explain
-	// this number.
+	// allowed is the number of healthy pods that may become unavailable. healthy is the number of healthy pods,
+	// and needed is the number of pods that must be healthy.
 	allowed, healthy, needed int
 	// problem is the reason why no pod of the budget may become unavailable, or is empty.
 	problem string
@@ -32,7 +32,7 @@ type budget struct {
 
 // NewBudgets reads the PodDisruptionBudgets of the namespaces in pods. pods contains all pods of these
 // namespaces. The status of a budget may be some seconds old, so NewBudgets also counts the healthy pods, and
-// the lower number applies.
+// uses the lower number.
 func NewBudgets(all []policyv1.PodDisruptionBudget, pods map[string][]*corev1.Pod) *Budgets {
 	budgets := &Budgets{byNamespace: map[string][]*budget{}}
 	for i := range all {
@@ -95,7 +95,7 @@ func desiredHealthy(spec *policyv1.PodDisruptionBudgetSpec, expected int) (int, 
 	return 0, nil
 }
 
-// healthy reports whether a pod is ready and is not being deleted, and no upgrade of any SidecarSet is about to
+// healthy reports whether a pod is ready and is not being deleted, and no upgrade by Outrigger is about to
 // restart a container of the pod.
 func healthy(pod *corev1.Pod) bool {
 	if !podstate.True(pod, corev1.PodReady) || pod.DeletionTimestamp != nil {
@@ -113,7 +113,7 @@ func healthy(pod *corev1.Pod) bool {
 	return true
 }
 
-// disruptions applies PodDisruptionBudgets as a limit of the pods that upgrades make unavailable.
+// disruptions applies PodDisruptionBudgets to the pods that upgrades make unavailable.
 type disruptions struct {
 	*Budgets
 	taken map[*budget]int
@@ -131,7 +131,7 @@ func (d *disruptions) needs(pod *Pod) bool {
 
 func (d *disruptions) full(pod *Pod) bool { return d.exhausted(pod) != nil }
 
-// take counts a pod that is healthy. A pod that is not healthy is not part of the allowed pods.
+// take counts only a healthy pod, because allowed is a number of healthy pods.
 func (d *disruptions) take(pod *Pod) {
 	if !healthy(pod.Pod) || podstate.ResizeMayRestart(pod.Pod) {
 		return

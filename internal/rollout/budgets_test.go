@@ -61,8 +61,8 @@ func pendingUpgrade(pod *corev1.Pod) {
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "side", Image: "side:v1", ImageID: "id-1", Ready: true}}
 }
 
-// pendingResize gives a pod a resize by another SidecarSet that restarts a container, and that the kubelet
-// has not observed.
+// pendingResize adds a resize by another SidecarSet to a pod. The resize restarts a container, and the kubelet
+// has not observed the resize.
 func pendingResize(pod *corev1.Pod) {
 	pod.Annotations = map[string]string{
 		v1alpha1.ResizeAnnotation: `{"other":"hash"}`,

@@ -12,8 +12,9 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// candidates returns the pods that the rollout upgrades: pods that are not updated, are upgradable, and match
-// the update selector (SPEC §7.2). A candidate may wait for an earlier upgrade or for its node.
+// candidates returns the pods that the rollout upgrades: pods that are not updated, are upgradable, and match the
+// update selector (SPEC §7.2). A candidate may have to wait for its earlier upgrade, or for a node that does not
+// respond.
 func (p *planner) candidates() ([]candidate, error) {
 	priority, err := newPriority(p.strategy.PriorityStrategy)
 	if err != nil {

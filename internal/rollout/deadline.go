@@ -48,7 +48,7 @@ func Overdue(set *v1alpha1.SidecarSet, pods []Pod, plan *Plan, current *protocol
 	return failure
 }
 
-// unreadyPods names the first pods that the rollout waits for.
+// unreadyPods returns the names of the first pods that the rollout waits for.
 func unreadyPods(pods []Pod, plan *Plan) string {
 	var names []string
 	for i := range pods {

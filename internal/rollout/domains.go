@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// domains limits the domains in which upgrades make pods unavailable at once (SPEC §11.10). A pod
-// whose node has no domain has no limit.
+// domains limits the domains in which upgrades make pods unavailable at once (SPEC §11.10). A pod whose node has
+// no domain is not limited.
 type domains struct {
 	limit       int
 	of          func(node string) string
@@ -42,8 +42,8 @@ func (d *domains) wants(*Pod) string {
 	return fmt.Sprintf("the pods of %s (maxUnavailableDomains %d)", strings.Join(slices.Sorted(maps.Keys(d.unavailable)), ", "), d.limit)
 }
 
-// domainOrder returns the positions of the domains, and the function that finds the domain of a node. Without a
-// limit of domains, both results are nil.
+// domainOrder returns the positions of the domains, and the function that returns the domain of a node. If the
+// step does not limit domains, both results are nil.
 func (s *scope) domainOrder(candidates []candidate) (positions map[string]int, of func(node string) string) {
 	if s == nil || s.step.Domains == nil || s.cluster.Domain == nil {
 		return nil, nil
@@ -51,8 +51,8 @@ func (s *scope) domainOrder(candidates []candidate) (positions map[string]int, o
 	return domainOrder(s.cluster.Domain, s.pods, candidates), s.cluster.Domain
 }
 
-// domainOrder returns the position of each domain in the rollout. Domains with unavailable pods come
-// first, followed by domains with upgraded pods, so that a domain ends before the next domain begins.
+// domainOrder returns the position of each domain in the rollout. Domains with unavailable pods come first,
+// followed by domains with upgraded pods, so that the rollout finishes a domain before the next domain begins.
 // All other domains have the order of their first candidate.
 func domainOrder(of func(node string) string, pods []Pod, candidates []candidate) map[string]int {
 	type progress struct {

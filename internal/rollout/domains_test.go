@@ -63,7 +63,7 @@ func TestSpec11_10_OneDomainAtATime(t *testing.T) {
 	}
 }
 
-// The partition keeps the pod on the lost node old, and not a pod of a later domain.
+// The partition keeps the pod on the lost node at the old version, and not a pod of a later domain.
 func TestSpec7_2_PodsOnLostNodesAreLastAlsoWithDomains(t *testing.T) {
 	set := strategy(func(s *v1alpha1.SidecarSetUpdateStrategy) {
 		s.Partition, s.MaxUnavailable = ptr(intstr.FromInt32(1)), ptr(intstr.FromInt32(9))

@@ -10,8 +10,8 @@ import (
 	"github.com/outrigger/outrigger/internal/stage"
 )
 
-// MaxCrashes is the number of restarts after which a pod counts as failed. Only restarts of an
-// upgraded sidecar after its upgrade count.
+// MaxCrashes is the number of restarts at which a pod counts as failed. Only restarts of an upgraded sidecar
+// after its upgrade count.
 const MaxCrashes = 2
 
 // FailedPods are the pods that have failed since their upgrade to a version (SPEC §11.6).
@@ -21,11 +21,10 @@ type FailedPods struct {
 	Example, Detail string
 }
 
-// FindFailed finds the pods that have failed since their upgrade to the version. If a share of the control
-// group fails, too, the same share of the updated pods does not count. Restarts of sidecars in the control
-// group do not count, because these restarts follow an older upgrade. A pod with content whose rollout has
-// ended does not count, because the pod was available with this content, and an upgrade is not the cause of
-// the failure.
+// FindFailed finds the pods that have failed since their upgrade to the version. If a share of the control group
+// also fails, the same share of the updated pods is not counted. Restarts of sidecars in the control group do not
+// count, because these restarts follow an older upgrade. A pod with content whose rollout has ended does not
+// count, because the pod was available with this content, and an upgrade is not the cause of the failure.
 func FindFailed(version *podstate.Version, pods []Pod, step *protocol.Step) (failed FailedPods) {
 	var updated int
 	var control controlGroup
@@ -63,14 +62,14 @@ func failure(version *podstate.Version, pod *Pod, step *protocol.Step) string {
 }
 
 // controlGroup counts the pods with failures that no upgrade of this rollout caused. The group contains the
-// upgradable pods that are not updated yet, and the updated pods that were unavailable before their upgrade
-// and have not been healthy since. A rollout upgrades unavailable pods first. A pod that recovers still
-// counts as failed, because the other pods of its node may become ready later.
+// upgradable pods that are not updated yet, and the updated pods that were unavailable before their upgrade and
+// have not been healthy since. A recovering pod still counts as failed, because the other pods of its node may
+// become ready later.
 type controlGroup struct {
 	old, oldFailed int
 	// dead is the number of updated pods in the group, and of failed pods that cannot be upgraded yet, for
-	// example because their node does not respond. A rollout upgrades such pods last, so these pods prove
-	// nothing about the other pods.
+	// example because their node does not respond. A rollout upgrades unavailable pods first and pods that wait
+	// last, so the share of failures among these pods does not apply to other pods.
 	dead int
 }
 
@@ -99,9 +98,9 @@ func (c *controlGroup) addOld(stuck, failed bool) {
 	c.old++
 }
 
-// expected returns the number of updated pods that fail for another reason than the upgrade. updated is the
-// number of updated pods outside the group. Each dead pod of the group excuses at most one updated pod, even if
-// few pods of the older version are left.
+// expected returns the number of updated pods that are expected to fail for reasons other than the upgrade.
+// updated is the number of updated pods outside the group. Each dead pod of the group stands for at most one of
+// the updated pods, even if few pods of the older version are left.
 func (c *controlGroup) expected(updated int) int {
 	share := func(failed, group int) int {
 		if group == 0 {

@@ -35,8 +35,8 @@ func notObserved(pods []Pod) []Pod {
 	return pods
 }
 
-// failedBefore changes pods so that the kubelet has not observed their upgrade, and their container failed
-// for the same reason before.
+// failedBefore returns the pods with an upgrade that the kubelet has not observed, and with a container that
+// failed for the same reason before the upgrade.
 func failedBefore(pods []Pod) []Pod {
 	for i := range pods {
 		status := &pods[i].Status.ContainerStatuses[0]
@@ -136,8 +136,7 @@ func TestSpec11_6_FailedPodsAboveTheLimitStopTheRollout(t *testing.T) {
 	assert.Nil(t, failure, "after promote --full, no limit is left")
 }
 
-// The pause of a rollout that upgrades no pods would remain until a resume, and would stop the upgrades of
-// later pods.
+// A pause would remain until a resume, and would also stop upgrades that become necessary later.
 func TestSpec11_6_FailedPodsPauseNoRolloutThatUpgradesNoPods(t *testing.T) {
 	stage := &protocol.Stage{Policy: "p", Steps: 1, Step: &protocol.Step{UpTo: intstr.FromString("100%"), MaxFailed: ptr(intstr.FromInt32(0))}}
 	crashed := updated

@@ -13,8 +13,8 @@ func (p *Plan) Ended() bool {
 	return p.Phase == protocol.PhaseComplete || p.Phase == protocol.PhasePartitionReached
 }
 
-// MayHaveEnded reports whether the rollout waits only for pods that have the version and are unavailable. If
-// the run has completed, each of these pods was available with the version before.
+// MayHaveEnded reports whether the rollout waits only for pods that have the version and are unavailable. If the
+// run has completed, each of these pods was available with the version earlier.
 func (p *Plan) MayHaveEnded() bool {
 	return p.Phase == protocol.PhaseWaiting && p.Counts.Remaining+p.Counts.Migrating == 0
 }

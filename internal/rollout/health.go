@@ -14,7 +14,7 @@ import (
 	"github.com/outrigger/outrigger/internal/podstate"
 )
 
-// Illness is the reason why a pod is not healthy. The zero value is for a healthy pod.
+// Illness is the reason why a pod is not healthy. The zero value means that the pod is healthy.
 type Illness int8
 
 // A pod with the illness UnreadyTooLong has not been ready for the duration UnreadyFor of the step. The app of
@@ -35,9 +35,9 @@ func (i Illness) describe(step *protocol.Step) string {
 	return ""
 }
 
-// Health records since when this process has observed that pods are not ready, and how often the apps of pods
-// restarted. The clocks of nodes are not compared with the clock of the process. The zero value is ready for
-// concurrent use.
+// Health records how long this process has observed each pod as not ready, and how often the app of the pod has
+// restarted. Health uses only the clock of this process, because the clocks of nodes may differ. The zero value
+// is ready for concurrent use.
 type Health struct {
 	mu   sync.Mutex
 	sets map[string]healthOfSet
@@ -57,17 +57,16 @@ type observedHealth struct {
 	// restarts is the number of restarts of the app. before is the number of restarts before the upgrade of
 	// the pod, or in the first observation.
 	restarts, before int32
-	// dead is set while the pod has not been ready for UnreadyFor and its upgrade is not the cause: the pod
-	// is not updated, or was unavailable before its upgrade. A pod that was dead and is ready again counts as
-	// recovering until the time recovering.
+	// dead is set while the pod has been unready for UnreadyFor and its upgrade is not the cause, because the pod
+	// is not updated, or was unavailable before its upgrade. A dead pod that becomes ready counts as recovering
+	// until the time recovering.
 	dead       bool
 	recovering time.Time
 }
 
-// Observe sets Unhealthy and Recovering of the pods of a SidecarSet. rollout names the content of the
-// SidecarSet and the attempt to roll the content out, because a retry upgrades the same pods again. next is
-// the time until a pod may count as not ready for too long, or stops counting as recovering. next is 0 if
-// there is no such pod.
+// Observe sets Unhealthy and Recovering of the pods of a SidecarSet. rollout identifies the content of the
+// SidecarSet and the attempt to roll it out, because a retry upgrades the same pods again. next is the time until
+// a pod may count as not ready for too long, or stops counting as recovering. next is 0 if there is no such pod.
 func (h *Health) Observe(set, rollout string, pods []Pod, step *protocol.Step, now time.Time) (next time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -113,7 +112,7 @@ func observe(pod *Pod, before observedHealth, known bool, now time.Time) observe
 	case before.updated != pod.Updated:
 		observed.before = min(before.restarts, observed.restarts)
 	default:
-		// A recreated node may have lost the restart count.
+		// The restart count may be lost if the node is recreated.
 		observed.before = min(before.before, observed.restarts)
 	}
 	ready := podstate.Condition(pod.Pod, corev1.PodReady)
@@ -121,7 +120,7 @@ func observe(pod *Pod, before observedHealth, known bool, now time.Time) observe
 		return observed
 	}
 	observed.unready, observed.transition = now, ready.LastTransitionTime
-	// The time before an upgrade only counts if the upgrade is not the cause of the unavailability.
+	// The time before an upgrade counts only if the upgrade is not the cause of the unavailability.
 	upgraded := before.updated != pod.Updated && !pod.UnavailableBefore
 	if known && !before.unready.IsZero() && !upgraded && before.transition.Equal(&observed.transition) {
 		observed.unready = before.unready

@@ -15,7 +15,7 @@ import (
 	"github.com/outrigger/outrigger/internal/podstate"
 )
 
-// withHealth gives a pod a condition Ready and an app container.
+// withHealth returns a pod with a condition Ready and an app container.
 func withHealth(name string, state podstate.State, ready bool, restarts int32) Pod {
 	return newPod(name, state, func(pod *corev1.Pod) {
 		condition := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(noon.Add(7 * time.Hour))}

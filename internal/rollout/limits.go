@@ -6,8 +6,8 @@ import (
 )
 
 // Cluster contains the data, other than the pods of the SidecarSet, on which the limits of a RolloutPolicy
-// depend. A limit whose data is missing does not apply, so the zero value is for callers that do not know the
-// cluster.
+// depend. A limit whose data is missing does not apply. A caller without access to the cluster uses the zero
+// value.
 type Cluster struct {
 	// Domain returns the domain of a node, or an empty string if the node has no domain.
 	Domain func(node string) string

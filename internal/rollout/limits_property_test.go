@@ -16,14 +16,14 @@ import (
 	"github.com/outrigger/outrigger/internal/podstate"
 )
 
-// limitedSimulation is a simulation of three zones with pods of three owners, with all limits of a
-// policy. The model counts zones and owners without the planner.
+// limitedSimulation is a simulation of three zones with pods of three owners, with all limits of a policy. The
+// model counts the unavailable pods of each zone and owner independently of the planner.
 type limitedSimulation struct {
 	*simulation
 	zones, perOwner int
 	// refused contains the pods whose write is rejected.
 	refused map[string]bool
-	// late contains the status of each PodDisruptionBudget.
+	// late contains the status of each PodDisruptionBudget, which may be outdated.
 	late map[string]policyv1.PodDisruptionBudgetStatus
 }
 
@@ -74,7 +74,7 @@ func (s *limitedSimulation) happen() {
 	}
 }
 
-// unavailableIn counts the pods that upgrades made unavailable.
+// unavailableIn counts, for each group, the pods that upgrades made unavailable.
 func (s *limitedSimulation) unavailableIn(group func(*Pod) string) map[string]int {
 	counts := map[string]int{}
 	for i := range s.pods {
@@ -118,7 +118,7 @@ func (s *limitedSimulation) write(t *testing.T, pods []protocol.SelectedPod, mat
 	}
 }
 
-// batch upgrades pods as UpgradeBatch does, while the cluster changes and the cache is late.
+// batch upgrades pods as UpgradeBatch does, while the cluster changes and the cache is outdated.
 func (s *limitedSimulation) batch(t *testing.T, left []protocol.SelectedPod, generation int) {
 	t.Helper()
 	tried := map[protocol.PodReference]bool{}
@@ -133,7 +133,7 @@ func (s *limitedSimulation) batch(t *testing.T, left []protocol.SelectedPod, gen
 	}
 }
 
-// down returns the number of unhealthy pods, and of all pods, of a budget.
+// down returns the number of unhealthy pods of a budget, and the number of all pods of the budget.
 func (s *limitedSimulation) down(budget string) (down, all int) {
 	for i := range s.pods {
 		if s.pods[i].Labels["budget"] == budget {
@@ -146,8 +146,8 @@ func (s *limitedSimulation) down(budget string) (down, all int) {
 	return down, all
 }
 
-// cluster returns zones and budgets. Each budget allows two unavailable pods. The status of a budget
-// may be late.
+// cluster returns zones and budgets. Each budget allows two unavailable pods. The status of a budget may be
+// outdated.
 func (s *limitedSimulation) cluster(view []Pod) Cluster {
 	var budgets []policyv1.PodDisruptionBudget
 	for _, name := range []string{"b-0", "b-1"} {

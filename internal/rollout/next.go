@@ -25,7 +25,7 @@ func NextInStage(set *v1alpha1.SidecarSet, pods []Pod, rejected map[protocol.Pod
 	return NextInCluster(set, pods, rejected, current, Cluster{})
 }
 
-// NextInCluster is NextInStage with all limits.
+// NextInCluster is NextInStage with the limits that depend on the cluster, such as PodDisruptionBudgets.
 func NextInCluster(set *v1alpha1.SidecarSet, pods []Pod, rejected map[protocol.PodReference]bool, current *protocol.Stage, cluster Cluster) (Plan, error) {
 	p := planner{set: set.Name, strategy: &set.Spec.UpdateStrategy, pods: pods, rejected: rejected, stage: current, quarantine: stage.RollsBack(current, set.Generation)}
 	p.plan.scope = newScope(current, pods, cluster)
@@ -38,7 +38,7 @@ func NextInCluster(set *v1alpha1.SidecarSet, pods []Pod, rejected map[protocol.P
 	return p.plan, nil
 }
 
-// planner makes one plan.
+// planner computes one plan.
 type planner struct {
 	set      string
 	strategy *v1alpha1.SidecarSetUpdateStrategy
@@ -50,8 +50,8 @@ type planner struct {
 	plan       Plan
 	// waiting is the number of candidates that cannot be upgraded yet.
 	waiting int
-	// keepsOld is set when the partition keeps candidates at the old version, or covers all pods that are not
-	// upgradable.
+	// keepsOld is set if the partition keeps candidates at the old version, or is at least as large as the number
+	// of pods that are not upgradable.
 	keepsOld bool
 }
 
@@ -130,16 +130,16 @@ func (p *planner) stepReached() bool {
 	return p.stage.Reached != nil || p.plan.allowed == 0 && counts.Converging == 0 && !p.migratesToVersion()
 }
 
-// migrates reports whether the rollout waits for a hot upgrade. A hot upgrade to an earlier version may never
-// migrate, so such a pod counts only if its standby twin can be reset. A rollback waits only for hot upgrades
+// migrates reports whether the rollout waits for a hot upgrade. A pod in a hot upgrade to an earlier version may
+// never migrate, so this pod counts only if its standby twin can be reset. A rollback waits only for hot upgrades
 // to the version of the rollback (SPEC 7.7.6).
 func (p *planner) migrates() bool {
 	return p.migratesToVersion() || p.quarantine == nil && p.plan.Counts.Migrated > 0
 }
 
-// migratesToVersion reports whether a pod is in a hot upgrade to the version. A pod that was unavailable
-// before its upgrade may never migrate, so such a pod counts only if its standby twin can be reset. With
-// NotUpdate, the same is true of a pod whose new twin cannot start or crashes (SPEC 7.7.6).
+// migratesToVersion reports whether a pod is in a hot upgrade to the version. A pod that was unavailable before
+// its upgrade may never migrate, so such a pod counts only if its standby twin can be reset. With NotUpdate, the
+// same rule applies to a pod whose new twin cannot start or crashes (SPEC 7.7.6).
 func (p *planner) migratesToVersion() bool {
 	ends := p.strategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType
 	return p.plan.Counts.Migrating > 0 && slices.ContainsFunc(p.pods, func(pod Pod) bool {
@@ -155,8 +155,8 @@ func (p *planner) ordered(candidates []candidate) []candidate {
 		// A pod that cannot be upgraded yet must not prevent the rollout from reaching the step.
 		quota = min(quota+p.waiting, p.plan.Counts.Remaining)
 	}
-	// With a priority, a pod that needs no slot can follow any number of pods that need slots, so the first
-	// candidates do not suffice.
+	// With a priority, a pod that needs no slot can follow any number of pods that need slots, so the whole list
+	// must be sorted.
 	if len(p.strategy.ScatterStrategy) == 0 && p.strategy.PriorityStrategy == nil && len(p.rejected) == 0 && p.plan.scope == nil {
 		return first(candidates, min(quota, MaxBatch+MaxQueued+p.waiting))
 	}
@@ -168,7 +168,7 @@ func (p *planner) ordered(candidates []candidate) []candidate {
 	domains, of := p.plan.scope.domainOrder(candidates)
 	moved := scattered || domains != nil
 	slices.SortStableFunc(candidates, func(a, b candidate) int {
-		// Without scatter and domains, the pods of each priority are sorted by NodeLost already.
+		// Without scatter and domains, the candidates of each priority are already sorted by NodeLost.
 		order := cmp.Or(compareBool(moved && a.NodeLost, moved && b.NodeLost), compareBool(p.rejected[a.Reference()], p.rejected[b.Reference()]), compareBool(a.InBackoff, b.InBackoff))
 		if order == 0 && domains != nil {
 			return cmp.Compare(domains[of(a.Spec.NodeName)], domains[of(b.Spec.NodeName)])
@@ -182,7 +182,7 @@ func (p *planner) ordered(candidates []candidate) []candidate {
 	return candidates[:min(quota, len(candidates))]
 }
 
-// upgraded lists the pods that this rollout has upgraded.
+// upgraded returns the pods that this rollout has upgraded.
 func upgraded(pods []Pod) []candidate {
 	var done []candidate
 	for i := range pods {

@@ -27,8 +27,8 @@ func newCandidate(pod *Pod, p *priority) candidate {
 	}
 }
 
-// cost returns a sort key that grows with the harm of an upgrade of the pod. An unscheduled pod has the lowest
-// cost, followed by a pending pod, a pod that is not ready, and a ready pod. A pod on a node that does not
+// cost returns a sort key that is higher if an upgrade of the pod is more disruptive. An unscheduled pod has the
+// lowest cost, followed by a pending pod, a pod that is not ready, and a ready pod. A pod on a node that does not
 // respond has the highest cost, because such a pod cannot be upgraded yet.
 func cost(pod *Pod) int8 {
 	var c int8
@@ -51,8 +51,8 @@ func cost(pod *Pod) int8 {
 	return c
 }
 
-// compare orders candidates (SPEC §7.3). The priority comes first, then a lower cost, a shorter time since
-// the pod became ready, more restarts, and a later creation. Namespace and name order all other candidates.
+// compare orders candidates (SPEC §7.3). The priority comes first, then a lower cost, a shorter time since the
+// pod became ready, more restarts, and a later creation. Namespace and name break ties.
 func (a *candidate) compare(b *candidate) int {
 	if a.rank != b.rank {
 		if order := a.rank.compare(b.rank); order != 0 {

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// owners limits the pods of one owner that upgrades make unavailable at once (SPEC §11.9). An owner
-// is the controller of a pod, such as a ReplicaSet. A pod without a controller has no limit.
+// owners limits the pods of one owner that upgrades make unavailable at once (SPEC §11.9). An owner is the
+// controller of a pod, such as a ReplicaSet. A pod without a controller is not limited.
 type owners struct {
 	limit       int
 	unavailable map[types.UID]int

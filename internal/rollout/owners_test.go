@@ -59,7 +59,7 @@ func TestSpec11_9_OnePodOfEachOwner(t *testing.T) {
 }
 
 // The partition allows the upgrade of two of four pods. With or without a policy, the two pods that wait for
-// their previous upgrades keep these places.
+// their previous upgrades count as these two pods, so no other pod is upgraded.
 func TestSpec7_4_WaitingPodsKeepTheirPlacesUnderAPolicy(t *testing.T) {
 	set := unavailable(intstr.FromInt32(9))
 	set.Spec.UpdateStrategy.Partition = new(intstr.FromInt32(2))

@@ -12,15 +12,15 @@ const (
 	easyInterval = 250 * time.Millisecond
 )
 
-// One batch fills all slots that open within the batch delay. Each batch adds a dozen events to the history of
-// the workflow, so few large batches are better than many small batches.
+// One batch fills all slots that open within the batch delay. Each batch adds about a dozen events to the history
+// of the workflow, so a few large batches are better than many small batches.
 const (
 	maxBatchDelay     = 250 * time.Millisecond
 	batchDelayPerSlot = 5 * time.Millisecond
 )
 
-// Interval returns the time between a plan and the next plan. took is the duration of the computation of the
-// plan.
+// Interval returns the time between a plan and the next plan. took is the time that the computation of the plan
+// took.
 func Interval(took time.Duration) time.Duration {
 	return max(MinInterval, min(easyInterval, (easyShare-1)*took), (MaxShare-1)*took)
 }

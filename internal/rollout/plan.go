@@ -33,7 +33,7 @@ type Plan struct {
 	// MaxUnavailable is the number of ready pods that upgrades may make unavailable at once.
 	// OpenSlots is the number of further pods that upgrades may make unavailable now.
 	MaxUnavailable, OpenSlots int
-	// NotReady counts the pods that are not ready for another reason than an upgrade. These pods use no slot.
+	// NotReady counts the pods that are not ready for a reason other than an upgrade. These pods use no slot.
 	NotReady int
 	// NodesLost counts the candidates on nodes that do not respond. LostExample is the first of these
 	// candidates, in the form namespace/name.
@@ -45,9 +45,9 @@ type Plan struct {
 	// contain pods of Jobs. OfJobs counts the pods of Jobs that are not upgradable (SPEC 7.2.14).
 	NotUpgradable []protocol.PodReference
 	OfJobs        int
-	// FalseConditions are pods whose condition SidecarSetUpgradable needs the entry false for the SidecarSet.
-	// TrueConditions are pods whose condition needs the entry true. A rollout does not wait for the writes of
-	// TrueConditions.
+	// FalseConditions are the pods in whose condition SidecarSetUpgradable the entry for the SidecarSet must
+	// become false. TrueConditions are the pods in which this entry must become true. A rollout does not wait for
+	// the writes of TrueConditions.
 	FalseConditions, TrueConditions []protocol.PodReference
 	// Hot is set if the SidecarSet has a hot sidecar, so that standby twins are reset after an upgrade.
 	Hot bool
@@ -67,9 +67,9 @@ type Plan struct {
 
 	// allowed is the number of the remaining pods that the rollout may upgrade in the current step.
 	allowed int
-	// scope contains the pods and the cluster to which the further limits of the policy apply. scope is nil
-	// if the policy has no further limits. blocked describes a pod for which only the further limits have no
-	// slot. AwaitsBudget is set if a PodDisruptionBudget has no slot for a pod.
+	// scope contains the pods and the cluster to which the further limits of the policy apply. scope is nil if
+	// the policy has no further limits. blocked describes a pod that waits only because of the further limits.
+	// AwaitsBudget is set if a PodDisruptionBudget has no slot for a pod.
 	scope        *scope
 	blocked      string
 	AwaitsBudget bool
@@ -151,7 +151,7 @@ func (p *Plan) Upgradable(yield func(*Pod) bool) {
 	}
 }
 
-// addCondition lists a pod whose condition is out of date.
+// addCondition adds a pod whose condition is out of date to the plan.
 func (p *Plan) addCondition(pod *Pod) {
 	switch {
 	case pod.ConditionInBackoff:
@@ -162,7 +162,7 @@ func (p *Plan) addCondition(pod *Pod) {
 	}
 }
 
-// block records the first pod for which only a limit of the policy has no slot.
+// block records the first pod that waits only because of a limit of the policy.
 func (p *Plan) block(pod *Pod, full limit, slots int) {
 	if slots <= 0 {
 		return

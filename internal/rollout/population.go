@@ -26,8 +26,8 @@ type Pod struct {
 	InBackoff, ConditionInBackoff bool
 	// Unhealthy is set by Health if the pod has not been ready for too long, or if its app restarted.
 	Unhealthy Illness
-	// Recovering is set by Health for the duration UnreadyFor of the step after a pod of the control group is
-	// ready again.
+	// Recovering is set by Health while a pod of the control group is ready again for less than the UnreadyFor of
+	// the step.
 	Recovering bool
 }
 
@@ -36,10 +36,10 @@ func (p *Pod) Reference() protocol.PodReference {
 	return protocol.PodReference{Namespace: p.Pod.Namespace, Name: p.Pod.Name, UID: p.Pod.UID}
 }
 
-// Population returns the matched pods of a SidecarSet (SPEC §3). A matched pod is active, is in
-// scope, is injected with the SidecarSet, and has every container of the SidecarSet. Population
-// calls namespaceLabels only if the SidecarSet selects namespaces by label. If namespaceLabels
-// fails, Population returns an error, and does not treat the pod as not matched.
+// Population returns the matched pods of a SidecarSet (SPEC §3). A matched pod is active, is in scope, is
+// injected with the SidecarSet, and has every container of the SidecarSet. Population calls namespaceLabels only
+// if the SidecarSet selects namespaces by label. If namespaceLabels fails, Population returns the error, because
+// a result without the pods of the namespace would be wrong.
 func Population(set *v1alpha1.SidecarSet, pods []*corev1.Pod, namespaceLabels func(string) (map[string]string, error)) ([]Pod, error) {
 	return new(PopulationCache).Population(set, pods, namespaceLabels)
 }
@@ -71,7 +71,7 @@ type cachedState struct {
 	// state is valid for this pointer.
 	pod   *corev1.Pod
 	state podstate.State
-	// member reports whether the pod is matched if its namespace is in scope.
+	// member is set if the pod is matched, provided that its namespace is in scope.
 	member bool
 	// unreadable is set if the annotations of a selected pod cannot be parsed.
 	unreadable bool
@@ -96,7 +96,7 @@ func (c *PopulationCache) Population(set *v1alpha1.SidecarSet, pods []*corev1.Po
 	return matched, nil
 }
 
-// namespacesInScope remembers which namespaces are in the scope of a SidecarSet.
+// namespacesInScope caches which namespaces are in the scope of a SidecarSet.
 type namespacesInScope struct {
 	labels func(string) (map[string]string, error)
 	known  map[string]bool
@@ -166,7 +166,7 @@ func (c *PopulationCache) Unreadable(set *v1alpha1.SidecarSet, pods []*corev1.Po
 	return unreadable, err
 }
 
-// Forget frees the states of a SidecarSet that is deleted or needs no plan for now.
+// Forget frees the cached states of a SidecarSet that is deleted or currently needs no plan.
 func (c *PopulationCache) Forget(set string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -206,9 +206,9 @@ func (c *PopulationCache) visit(set *v1alpha1.SidecarSet, pods []*corev1.Pod, f 
 	return nil
 }
 
-// update compiles the scope and drops all states if the version has changed, or if most of the states belong
-// to deleted pods. The content changes only with the generation, and the hashed form of the content changes
-// only with the annotation, so update does not compute hashes for every plan.
+// update compiles the scope and the version, and drops all states, if the version has changed, or if most of the
+// states belong to deleted pods. The content changes only with the generation, and the hashed form of the content
+// changes only with the annotation, so update need not compute hashes for each plan.
 func (c *setCache) update(set *v1alpha1.SidecarSet, pods int) error {
 	hash, good, resizable := set.Annotations[v1alpha1.HashAnnotation], set.Status.GoodRevisions, set.Status.ResizableHashes
 	if c.version != nil && c.uid == set.UID && c.generation == set.Generation && c.hash == hash &&

@@ -10,7 +10,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// priority orders pods by labels, before all other sort keys (SPEC §7.3).
+// priority orders pods by labels. The priority comes before all other sort keys (SPEC §7.3).
 type priority struct {
 	keys    []string
 	weights []weight

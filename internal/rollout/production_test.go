@@ -27,7 +27,7 @@ import (
 // simulation is a cluster during rollouts: pods with real patches, slow kubelets with clock
 // skew, crashing apps, and new generations.
 type simulation struct {
-	// runEnded is the newest generation whose run has completed.
+	// runEnded is the generation of the newest run that has completed.
 	runEnded       int64
 	t              *testing.T
 	random         *rand.Rand
@@ -47,8 +47,7 @@ type simulation struct {
 	planned int64
 }
 
-// simulated is a pod and its kubelet. The model observes the state of the pod without the recorded
-// annotations.
+// simulated is a pod and its kubelet. The model determines the state of the pod without the annotations.
 type simulated struct {
 	*corev1.Pod
 	skew, restartTime, readyTime time.Duration
@@ -59,11 +58,11 @@ type simulated struct {
 	busy    time.Time
 	readyAt time.Time
 	crashed bool
-	// broken pods have an app that never becomes ready again. scheduled pods have a node.
+	// broken is set if the app of the pod never becomes ready again. scheduled is set if the pod has a node.
 	broken, scheduled bool
-	// upgraded pods were upgraded by a rollout that has not ended.
+	// upgraded is set if a rollout that has not ended has upgraded the pod.
 	upgraded bool
-	// unavailable pods were ready when they were upgraded, and have not converged since.
+	// unavailable is set if the pod was ready when it was upgraded, and has not converged since.
 	unavailable bool
 }
 
@@ -213,7 +212,7 @@ func (p *simulated) setReady(now time.Time, ready bool) {
 	}}
 }
 
-// tick lets half a second pass on a node.
+// tick simulates half a second of the kubelet of a pod.
 func (p *simulated) tick(s *simulation) {
 	if !p.scheduled {
 		if s.random.IntN(20) == 0 {
@@ -250,7 +249,8 @@ func (p *simulated) tick(s *simulation) {
 	}
 }
 
-// restart starts the images in the spec. A container with a bad image waits with ImagePullBackOff instead.
+// restart starts each container whose image in the spec has changed. A container with a bad image waits with
+// ImagePullBackOff instead.
 func (p *simulated) restart(s *simulation, pod *corev1.Pod) {
 	for i := range pod.Spec.Containers {
 		c, status := &pod.Spec.Containers[i], &pod.Status.ContainerStatuses[i]
@@ -368,7 +368,7 @@ func (s *simulation) end() {
 	if plan.Ended() {
 		s.runEnded = s.set.Generation
 	}
-	// The operator may be down between the end of the run and the record.
+	// The operator may be down between the end of the run and the write to status.
 	if s.runEnded != s.set.Generation || s.random.IntN(3) == 0 || !rollout.EndToRecord(s.set, version, &plan, population) {
 		return
 	}

@@ -63,7 +63,7 @@ func (s *simulation) create() {
 	s.pods = append(s.pods, newPod(fmt.Sprintf("p%03d", s.made), state, labelled("zone", fmt.Sprintf("z-%d", s.random.IntN(3)))))
 }
 
-// happen makes one random change that does not come from the rollout.
+// happen makes one random change whose cause is not the rollout.
 func (s *simulation) happen() {
 	if len(s.pods) == 0 {
 		s.create()
@@ -131,7 +131,7 @@ func (s *simulation) refill(t *testing.T, queued []protocol.SelectedPod, before 
 
 // The model implements SPEC §7 independently of the planner.
 
-// keeps returns the number of matched pods that the partition keeps old (SPEC §7.4).
+// keeps returns the number of matched pods that the partition keeps at the old version (SPEC §7.4).
 func (s *simulation) keeps(matched int) int {
 	partition := s.set.Spec.UpdateStrategy.Partition
 	if s.set.Spec.UpdateStrategy.Selector != nil {
@@ -222,12 +222,12 @@ func TestSpec7_MaxUnavailableIsKeptAtEveryInstantInAnyPopulation(t *testing.T) {
 				s.happen()
 			}
 			if s.made != created {
-				// A new pod changes the number to which percentages apply. The test compares only with the
-				// planned number of pods.
+				// A new pod changes the total of which a percentage is computed. The test computes percentages
+				// only of the planned number of pods.
 				continue
 			}
 			before, old := updatedOf(s.pods), s.view()
-			// Slots are counted at the write, also for the first pods of a batch.
+			// Each write checks the number of open slots, including the writes of the first pods of a batch.
 			for left := slices.Concat(plan.Pods, plan.Queued); len(left) > 0 && s.random.IntN(4) > 0; {
 				left = s.refill(t, left, old, generation)
 				if len(s.pods) > 0 {

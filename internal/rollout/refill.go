@@ -11,11 +11,11 @@ type Refill struct {
 	// Now contains the pods to upgrade, in the order of the batch. Left contains the pods that
 	// must wait.
 	Now, Left []protocol.SelectedPod
-	// SlotWanted contains the pods of Left that may take the slot of any pod whose write is rejected.
-	// SlotWanted is empty if the policy has further limits of unavailable pods.
+	// SlotWanted contains the pods of Left that may take the slot of any pod whose write is rejected. SlotWanted
+	// is empty if the policy also limits the unavailable pods.
 	SlotWanted []protocol.SelectedPod
-	// OnlyOthers is set if pods outside the batch can be upgraded, but no pod of the batch. A new
-	// batch would upgrade these pods.
+	// OnlyOthers is set if no pod of the batch can be upgraded now, but pods outside the batch can. A new batch
+	// would upgrade these pods.
 	OnlyOthers bool
 }
 

@@ -47,8 +47,8 @@ func TestSpec7_9_ARollbackFinishesAResizeThatHasBegun(t *testing.T) {
 	assert.Equal(t, []string{"a"}, chosen(plan))
 }
 
-// The batch of the rollback ended after the batch recorded the resize, so the record names the content of the
-// rollback.
+// The batch of the rollback ended after the batch recorded the resize, so the record contains the hash of the
+// content of the rollback.
 func TestSpec7_9_ARollbackFinishesItsOwnResize(t *testing.T) {
 	set := unavailable(intstr.FromInt32(2))
 	back := rollingBack(set)
@@ -63,7 +63,8 @@ func TestSpec7_9_ARollbackFinishesItsOwnResize(t *testing.T) {
 	assert.Equal(t, []string{"a"}, chosen(plan))
 }
 
-// The kubelet cannot resize pod a to the previous content, but the new content must reach pod a.
+// The kubelet cannot resize pod a to the previous content. The upgrade to the new content must not wait for the
+// previous resize.
 func TestSpec7_9_APodThatWaitsForAResizeDoesNotBlockItsOwner(t *testing.T) {
 	waiting := old
 	waiting.Resizing, waiting.ResizeRestarts, waiting.UpgradedInPlace = true, true, true

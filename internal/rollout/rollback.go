@@ -7,15 +7,15 @@ import (
 	"github.com/outrigger/outrigger/internal/record"
 )
 
-// rollsBack reports whether a pod is updated, or a rollback may upgrade the pod, and counts the pods to
-// upgrade. A rollback upgrades only pods with the quarantined content, and pods with an unfinished resize,
-// because the resize may be a resize to the quarantined content, or a resize of this rollback. Other pods
-// with an older version are not upgraded (SPEC §11.12).
+// rollsBack reports whether a pod is updated, or a rollback may upgrade the pod, and counts the pods to upgrade.
+// A rollback upgrades only pods with the quarantined content, and pods with an unfinished resize, because the
+// resize may have the quarantined content as its target, or may belong to this rollback. Other pods with an older
+// version are not upgraded (SPEC §11.12).
 func (p *planner) rollsBack(pod *Pod) bool {
 	if pod.Updated {
 		return true
 	}
-	// The annotations of a matched pod can be parsed, so this error is not expected.
+	// The annotations of every matched pod can be parsed, so an error is not expected.
 	hashes, err := record.Hashes(pod.Annotations)
 	if err != nil {
 		return false

@@ -8,7 +8,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// anyValue in a scatter term stands for each value that pods have.
+// anyValue is the value of a scatter term that applies to every value of the label.
 const anyValue = "*"
 
 // scatter spreads the pods of each term evenly over the whole rollout (SPEC §7.3), and returns the waiting
@@ -46,8 +46,8 @@ func scatter(terms v1alpha1.UpdateScatterStrategy, done, waiting []candidate) []
 	return left
 }
 
-// valuesOf returns one string for each pod. If the term spreads the pod, the string is "=" and the
-// value of the label. Otherwise, the string is empty.
+// valuesOf returns one string for each pod. If the term spreads the pod, the string is "=" followed by the value
+// of the label. Otherwise, the string is empty.
 func valuesOf(term v1alpha1.UpdateScatterTerm, all []candidate) []string {
 	values := make([]string, len(all))
 	for i := range all {

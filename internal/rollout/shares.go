@@ -10,8 +10,8 @@ type Claim struct {
 
 func (c Claim) most() int { return max(c.Used, c.Want) }
 
-// at returns the share of the claim if no share may exceed the level. Used slots may exceed the
-// level.
+// at returns the share of the claim at a level: the claim gets no further slot above the level, but keeps its
+// used slots.
 func (c Claim) at(level int) int { return max(c.Used, min(c.Want, level)) }
 
 // Shares divides the limit among the claims by max-min fairness. A claim gets a slot only if no

@@ -36,7 +36,7 @@ func newStagedSimulation(seed uint64) *stagedSimulation {
 	return s
 }
 
-// begin begins the step with an index. After the last step, no step limits the rollout.
+// begin starts the step with the given index. After the last step, no step limits the rollout.
 func (s *stagedSimulation) begin(index int) {
 	s.begun = s.generation
 	s.stage = &protocol.Stage{Policy: "p", Steps: len(s.steps), Index: index, Done: index >= len(s.steps)}
@@ -45,7 +45,8 @@ func (s *stagedSimulation) begin(index int) {
 	}
 }
 
-// advance records that the current step is reached. If this is already recorded, advance begins the next step.
+// advance records that the current step is reached. If the step is already recorded as reached, advance begins
+// the next step.
 func (s *stagedSimulation) advance() {
 	if s.stage.Reached != nil {
 		s.begin(s.stage.Index + 1)
@@ -92,7 +93,7 @@ func (s *simulation) assertWithinStep(t *testing.T) {
 	require.LessOrEqual(t, updatedOf(s.pods), s.upTo(), "more pods were upgraded than step %s allows", s.stage.Step.UpTo.String())
 }
 
-// batch upgrades pods as UpgradeBatch does, while the cluster changes and the cache is late.
+// batch upgrades pods as UpgradeBatch does, while the cluster changes and the cache is outdated.
 func (s *stagedSimulation) batch(t *testing.T, left []protocol.SelectedPod, generation int) {
 	t.Helper()
 	for old := s.view(); len(left) > 0 && s.random.IntN(4) > 0; {

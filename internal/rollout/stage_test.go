@@ -158,7 +158,7 @@ func TestSpec7_7_AHotUpgradeOfACrashingAppKeepsNoRolloutOpen(t *testing.T) {
 	assert.Equal(t, protocol.PhaseWaiting, plan.Phase, "the standby twin can be reset")
 }
 
-// The new twin of the pod cannot start, and the user ends the upgrades.
+// The new twin of the pod cannot start, and the user sets the type NotUpdate.
 func TestSpec7_7_NotUpdateDoesNotWaitForATwinThatCannotStart(t *testing.T) {
 	migrating := updated
 	migrating.Migrating, migrating.Ready, migrating.Failed = true, false, true

@@ -12,7 +12,7 @@ import (
 	"github.com/outrigger/outrigger/internal/match"
 )
 
-// A namespace was removed before its pods.
+// The cache shows the deletion of a namespace before the deletion of its pods.
 func TestPodsOfARemovedNamespaceDoNotHideOtherPods(t *testing.T) {
 	set := fixture.SidecarSet("logs", fixture.Sidecar("side"))
 	var pods []*corev1.Pod

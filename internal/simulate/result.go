@@ -18,20 +18,21 @@ import (
 type Result struct {
 	SidecarSet string `json:"sidecarSet"`
 	Policy     string `json:"policy"`
-	// Hypothetical is set if no pod is to be upgraded to the present version. The simulation then
+	// Hypothetical is set if no pod needs an upgrade to the current version. In this case, the simulation
 	// upgrades all pods that can be upgraded in place to other images.
 	Hypothetical bool     `json:"hypothetical,omitempty"`
 	Notes        []string `json:"notes,omitempty"`
 	// Pods is the number of matched pods. ToUpgrade is the number of pods that the rollout upgrades.
 	Pods      int `json:"pods"`
 	ToUpgrade int `json:"toUpgrade"`
-	// MaxUnavailable is the value in the SidecarSet. MaxUnavailablePods is the number of pods.
+	// MaxUnavailable is the value in the SidecarSet. MaxUnavailablePods is this value as a number of pods.
 	MaxUnavailable     string          `json:"maxUnavailable"`
 	MaxUnavailablePods int             `json:"maxUnavailablePods"`
 	Begin              metav1.Time     `json:"begin"`
 	ColdRestart        metav1.Duration `json:"coldRestart"`
 	Events             []Event         `json:"events"`
-	// Complete is set if the rollout upgraded all its pods. End is the reason of the end.
+	// Complete is set if the rollout upgraded all its pods. End describes how the rollout ended, or why it does
+	// not end.
 	Complete bool `json:"complete"`
 	// Failed is set if the policy pauses the rollout, or rolls it back.
 	Failed bool            `json:"failed,omitempty"`
@@ -59,7 +60,7 @@ type Event struct {
 	Batches     int              `json:"batches,omitempty"`
 	LastAfter   *metav1.Duration `json:"lastAfter,omitempty"`
 	Unavailable int              `json:"unavailable,omitempty"`
-	// Message describes all other events.
+	// Message describes an event that is not an upgrade of pods.
 	Message string `json:"message,omitempty"`
 }
 
@@ -73,7 +74,8 @@ type Most struct {
 	Domains   int `json:"domains,omitempty"`
 }
 
-// observe counts the pods that are unavailable now, and returns their number.
+// observe updates the largest numbers with the pods that are unavailable now, and returns the number of these
+// pods.
 func (m *Most) observe(pods []rollout.Pod, domain func(node string) string) int {
 	unavailable, owners, domains := 0, map[types.UID]int{}, map[string]int{}
 	for i := range pods {
@@ -98,7 +100,8 @@ func (m *Most) observe(pods []rollout.Pod, domain func(node string) string) int 
 	return unavailable
 }
 
-// addPlan adds the numbers of the first plan, and notes about the assumptions of the simulation.
+// addPlan adds the numbers of the first plan to the result, and adds notes about the assumptions of the
+// simulation.
 func (r *Result) addPlan(set *v1alpha1.SidecarSet, plan *rollout.Plan) {
 	r.Pods, r.ToUpgrade, r.MaxUnavailablePods, r.MaxUnavailable = plan.Counts.Matched, plan.Counts.Remaining, plan.MaxUnavailable, "1"
 	if value := set.Spec.UpdateStrategy.MaxUnavailable; value != nil {

@@ -82,7 +82,7 @@ type simulation struct {
 	// stall is set while the progress deadline of the policy runs.
 	stall  *protocol.Stall
 	result *Result
-	// started is set if the last event is about pods that were upgraded.
+	// started is set if the last event of the timeline is the upgrade of pods.
 	started bool
 	ended   bool
 }
@@ -106,8 +106,8 @@ func newSimulation(in *Input) (*simulation, error) {
 	return s, err
 }
 
-// readPods compares the pods with the SidecarSet. If no pod is to be upgraded, readPods compares the pods
-// with a hypothetical version that has other images.
+// readPods determines the states of the pods relative to the SidecarSet. If no pod needs an upgrade, readPods
+// uses a hypothetical version with other images instead.
 func (s *simulation) readPods() (err error) {
 	if s.pods, err = rollout.Population(s.set, s.in.Pods, s.in.NamespaceLabels); err != nil {
 		return err
@@ -143,8 +143,7 @@ func (s *simulation) readPods() (err error) {
 
 func outdated(pod rollout.Pod) bool { return !pod.Updated && pod.Upgradable }
 
-// advance makes a plan and executes the plan. If the plan upgrades no pod, advance moves the time to the next
-// event.
+// advance computes a plan and executes it. If the plan upgrades no pod, advance moves the time to the next event.
 func (s *simulation) advance() error {
 	plan, err := rollout.NextInCluster(s.set, s.pods, nil, s.stage, s.in.Cluster)
 	if err != nil {
@@ -186,7 +185,7 @@ func (s *simulation) upgrade(plan *rollout.Plan) {
 	for _, selected := range plan.Pods {
 		pod := s.byName[selected.PodReference]
 		if pod.UnavailableBefore = !pod.Ready && !pod.UnavailableByUpgrade(); !pod.Ready {
-			// The present container statuses are from before the upgrade, and would show a failure of the new
+			// The current container statuses are from before the upgrade, and would show a failure of the new
 			// version.
 			upgraded := *pod.Pod
 			upgraded.Status.ContainerStatuses, upgraded.Status.InitContainerStatuses = nil, nil
@@ -247,8 +246,8 @@ func (s *simulation) awaitPods(plan *rollout.Plan) {
 	s.stop(reason)
 }
 
-// longest is the longest duration of a simulated rollout. A window without a duration opens again and again, and the
-// rollout would never end.
+// longest limits the duration of a simulated rollout. Without this limit, the simulation of a rollout whose
+// windows have no duration would never end.
 const longest = 10 * 366 * 24 * time.Hour
 
 // awaitThaw continues at the end of a freeze, or when a window opens. If until is nil, or if the rollout has taken

@@ -279,8 +279,8 @@ func TestASimulationEndsWithItsContext(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// ofMemory returns a SidecarSet whose sidecar has the last of the amounts of memory. The status contains the
-// hashes of all amounts.
+// ofMemory returns a SidecarSet whose sidecar has the last of the given amounts of memory. The status contains
+// the hashes of all amounts.
 func ofMemory(amounts ...string) *v1alpha1.SidecarSet {
 	var set *v1alpha1.SidecarSet
 	var hashes []string

@@ -12,7 +12,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// FreezeFor is FreezeOf for a run with a stage. A rollback ignores the freezes that allow rollbacks.
+// FreezeFor is FreezeOf for a run with a stage. A freeze that allows rollbacks does not stop a rollback.
 func FreezeFor(set *v1alpha1.SidecarSet, s *protocol.Stage, freezes []outriggerv1.RolloutFreeze, now time.Time) *outriggerv1.RolloutFreeze {
 	if RollsBack(s, set.Generation) != nil {
 		freezes = slices.DeleteFunc(slices.Clone(freezes), func(freeze outriggerv1.RolloutFreeze) bool {

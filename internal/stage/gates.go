@@ -24,7 +24,7 @@ func gatesOf(step *outriggerv1.RolloutStep, policy *outriggerv1.RolloutPolicySpe
 	return gates
 }
 
-// gatesOfStatus adds the gates that status records to a stage.
+// gatesOfStatus adds the gates that are recorded in status to a stage.
 func gatesOfStatus(s *protocol.Stage, recorded *v1alpha1.RolloutStage) {
 	s.GateAttempt = int(recorded.GateAttempt)
 	for i := range recorded.Gates {
@@ -44,8 +44,8 @@ func gatesOfStatus(s *protocol.Stage, recorded *v1alpha1.RolloutStage) {
 	}
 }
 
-// definitionOf returns the definition of a recorded gate. If a user has written other text into status, the
-// gate has no kind, and is inconclusive.
+// definitionOf returns the definition of a recorded gate. If the definition is invalid, for example because a
+// user has edited status, the gate has no kind, and is inconclusive.
 func definitionOf(recorded *v1alpha1.StageGate) outriggerv1.RolloutGate {
 	var gate outriggerv1.RolloutGate
 	if json.Unmarshal([]byte(recorded.Definition), &gate) != nil || gate.Name != recorded.Name {

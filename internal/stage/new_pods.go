@@ -42,9 +42,9 @@ func Complete(set *v1alpha1.SidecarSet) bool {
 	return set.ProgressingReason() == v1alpha1.ReasonRolloutComplete
 }
 
-// NewPods returns the share of the new pods that get the current content of a SidecarSet with a former revision
-// (SPEC §11.5). If NewPods returns an error, the share is empty, so that no new pod gets content that a policy
-// may delay.
+// NewPods returns the share of the new pods that get the current content of a SidecarSet. All other new pods get
+// the former revision (SPEC §11.5). If NewPods returns an error, the share is empty, so that no new pod gets
+// content that a policy may delay.
 func NewPods(set *v1alpha1.SidecarSet, policies []outriggerv1.RolloutPolicy) (inject.Share, error) {
 	current := OfStatus(set)
 	switch {

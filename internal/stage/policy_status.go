@@ -36,7 +36,7 @@ func Statuses(sets []v1alpha1.SidecarSet, policies []outriggerv1.RolloutPolicy) 
 	return statuses, nil
 }
 
-// SameStatus reports whether two statuses are equal. Missing names are equal to an empty list.
+// SameStatus reports whether two statuses are equal. A missing list of names is equal to an empty list.
 func SameStatus(a, b *outriggerv1.RolloutPolicyStatus) bool {
 	return a.ObservedGeneration == b.ObservedGeneration && a.SidecarSets == b.SidecarSets && slices.Equal(a.Names, b.Names) &&
 		equality.Semantic.DeepEqual(a.Evictions, b.Evictions)

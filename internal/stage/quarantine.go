@@ -27,8 +27,8 @@ func RollsBack(s *protocol.Stage, generation int64) *protocol.Quarantine {
 	return s.Quarantine
 }
 
-// Target returns the SidecarSet whose content a rollback gives to pods: a copy of set with the content of the
-// recorded revision. The copy has no partition, update selector or scatter, because these settings do not apply
+// Target returns the SidecarSet to which a rollback upgrades pods. The result is a copy of set with the content
+// of the recorded revision, but has no partition, update selector or scatter, because these settings do not apply
 // to a rollback. Target returns an error if the content cannot be read.
 func Target(set *v1alpha1.SidecarSet, recorded *appsv1.ControllerRevision) (*v1alpha1.SidecarSet, error) {
 	target, err := revision.WithContentOf(set, recorded)

@@ -74,7 +74,7 @@ func Resolve(set *v1alpha1.SidecarSet, current *protocol.Stage, policies []outri
 	return &next, nil
 }
 
-// begin reads the step of a stage from the policy.
+// begin sets the current step of a stage from the policy.
 func begin(next *protocol.Stage, policy *outriggerv1.RolloutPolicy) {
 	steps := Steps(policy)
 	next.Policy, next.Steps = policy.Name, len(steps)

@@ -16,9 +16,9 @@ import (
 // If no window is open, opens is the time of the next opening, or zero if no window opens again. Open returns
 // an error if a window is invalid.
 //
-// A schedule is evaluated on the wall clock of its time zone, and a duration is absolute. If the
-// change to daylight-saving time skips the start of a window, the window does not open on this day.
-// If the start occurs twice, because the clock is set back, the window opens twice.
+// A schedule is evaluated on the wall clock of its time zone, and a duration is absolute. If the change to
+// daylight-saving time skips the start of a window, the window does not open on this day. If the start occurs
+// twice because the clock is set back, the window opens twice.
 func Open(s *protocol.Stage, now time.Time) (open bool, opens time.Time, err error) {
 	if !s.Limits() || len(s.Step.Windows) == 0 {
 		return true, time.Time{}, nil
@@ -38,8 +38,7 @@ func Open(s *protocol.Stage, now time.Time) (open bool, opens time.Time, err err
 	return false, opens, nil
 }
 
-// CheckWindows returns an error if a window of a RolloutPolicy has a schedule or a time zone that cannot
-// be read.
+// CheckWindows returns an error if a window of a RolloutPolicy has an invalid schedule or time zone.
 func CheckWindows(windows []outriggerv1.RolloutWindow) error {
 	for i, window := range windows {
 		if err := CheckWindow(window); err != nil {
@@ -49,7 +48,7 @@ func CheckWindows(windows []outriggerv1.RolloutWindow) error {
 	return nil
 }
 
-// CheckWindow returns an error if a window has a schedule or a time zone that cannot be read.
+// CheckWindow returns an error if a window has an invalid schedule or time zone.
 func CheckWindow(window outriggerv1.RolloutWindow) error {
 	_, err := firstBegin(protocol.Window{Schedule: window.Schedule, TimeZone: window.TimeZone}, time.Time{})
 	return err
@@ -106,8 +105,8 @@ func next(schedule *cron.SpecSchedule, zone *time.Location, after time.Time) (fi
 	}
 }
 
-// offsets returns the offsets from UTC that the wall clock of a zone has around a time. The offsets differ only
-// if the clock is set on this day.
+// offsets returns the offsets of a zone from UTC one day before and one day after a time. The offsets differ only
+// if the offset of the zone changes in this period.
 func offsets(around time.Time, zone *time.Location) (smallest, largest time.Duration) {
 	_, before := around.Add(-24 * time.Hour).In(zone).Zone()
 	_, after := around.Add(24 * time.Hour).In(zone).Zone()

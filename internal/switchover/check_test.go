@@ -313,7 +313,7 @@ func TestAHeldRollout(t *testing.T) {
 	assert.Empty(t, checked(served(cold), pod).about("steps"))
 }
 
-// OpenKruise knows only the pause in the spec.
+// OpenKruise supports only the pause in the spec.
 func TestARolloutThatIsPausedBySignal(t *testing.T) {
 	cold := stored(t, "cold")
 	cold.Status.Rollout = &v1alpha1.RolloutStatus{Pause: &v1alpha1.RolloutPause{By: "ann", Reason: "incident"}}

@@ -30,7 +30,7 @@ type gate struct {
 	on   bool
 }
 
-// managers returns the Deployments that run OpenKruise.
+// managers returns the Deployments of the manager of OpenKruise.
 func managers(all []appsv1.Deployment) []appsv1.Deployment {
 	return slices.DeleteFunc(slices.Clone(all), func(d appsv1.Deployment) bool {
 		for i := range d.Spec.Template.Spec.Containers {

@@ -15,7 +15,7 @@ import (
 	"github.com/outrigger/outrigger/internal/rollout"
 )
 
-// setPods counts the pods with the sidecars of a SidecarSet, by their problems.
+// setPods counts the pods with the sidecars of a SidecarSet, and the pods with each problem.
 type setPods struct {
 	set   *v1alpha1.SidecarSet
 	scope match.Scope
@@ -42,7 +42,7 @@ func (t *tally) add(pod *corev1.Pod, detail string) {
 	t.pods++
 }
 
-// problem identifies a problem of a pod. Its values are the indexes of setPods.problems.
+// problem identifies a problem of a pod. The values of problem are the indexes of setPods.problems.
 type problem int
 
 const (
@@ -212,8 +212,8 @@ func lastApplied(set *v1alpha1.SidecarSet) *v1alpha1.SidecarSetSpec {
 	return &applied.Spec
 }
 
-// otherImages changes the names of the images, but not the tags, because tags determine the
-// default of imagePullPolicy.
+// otherImages returns the containers with other image names and the same tags, because tags determine the default
+// of imagePullPolicy.
 func otherImages(containers []v1alpha1.SidecarContainer) []v1alpha1.SidecarContainer {
 	edited := make([]v1alpha1.SidecarContainer, len(containers))
 	for i := range containers {
@@ -223,8 +223,8 @@ func otherImages(containers []v1alpha1.SidecarContainer) []v1alpha1.SidecarConta
 	return edited
 }
 
-// unreachable reports a pod that can be upgraded to the current version, but could not be
-// upgraded after a change of only images.
+// unreachable reports whether a pod that is updated or upgradable could not be upgraded in place after a change
+// of only images.
 func (p *setPods) unreachable(hashWithoutImage string, state podstate.State) (problem, bool) {
 	switch {
 	case !state.Updated && !state.Upgradable:

@@ -14,12 +14,12 @@ import (
 // Effect is the severity of a finding.
 type Effect string
 
-// The effects are sorted, the most severe first.
+// The effects, from the most severe to the least severe.
 const (
 	// Blocks means that the finding must be fixed before the switchover. Otherwise, pods would be
 	// upgraded, rejected or not managed.
 	Blocks Effect = "blocks"
-	// Differs means a difference in behavior, or a rollout that Outrigger continues.
+	// Differs means that Outrigger behaves differently from OpenKruise, or continues a rollout.
 	Differs Effect = "differs"
 	// Note means that no action is needed.
 	Note Effect = "note"
@@ -39,14 +39,14 @@ type Finding struct {
 
 // Answerer is a webhook that the API server calls for pods or SidecarSets.
 type Answerer struct {
-	// About is pods or sidecarsets.
+	// About is the resource: pods or sidecarsets.
 	About string `json:"about"`
 	// Whose is the owner of the webhook, OpenKruise or Outrigger.
 	Whose         string `json:"whose"`
 	Kind          string `json:"kind"`
 	Configuration string `json:"configuration"`
 	Webhook       string `json:"webhook"`
-	// FailurePolicy decides about requests while the webhook is down.
+	// FailurePolicy is Fail or Ignore.
 	FailurePolicy string `json:"failurePolicy"`
 }
 
@@ -60,7 +60,7 @@ type Report struct {
 	Matched   int        `json:"matched"`
 	Updated   int        `json:"updated"`
 	Answerers []Answerer `json:"answerers"`
-	// Findings are sorted, the most severe first.
+	// Findings are sorted by effect, the most severe first.
 	Findings []Finding `json:"findings"`
 }
 

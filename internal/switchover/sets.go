@@ -30,8 +30,8 @@ func (c *Check) checkHashes(set *v1alpha1.SidecarSet) {
 	}
 }
 
-// checkPin reports a pin to a missing revision, and a pin with policy Partial, because OpenKruise selects the
-// pods at random.
+// checkPin reports a pin to a missing revision, and a pin with the policy Partial, for which OpenKruise selects
+// the pods at random.
 func (c *Check) checkPin(set *v1alpha1.SidecarSet) {
 	name, version := revision.Pin(set)
 	if name == "" && version == "" {
@@ -57,7 +57,7 @@ func (c *Check) whitelist() *validation.Whitelist {
 	return parsed
 }
 
-// stays explains what happens if a stored SidecarSet breaks a rule.
+// stays describes the effect of a rule on a stored SidecarSet that violates the rule.
 const stays = "A new SidecarSet with it is rejected. The stored one keeps it until this field changes; edits of other fields are accepted."
 
 // checkRules checks a SidecarSet against the rules for new SidecarSets.
@@ -70,8 +70,8 @@ func (c *Check) checkRules(set *v1alpha1.SidecarSet, whitelist *validation.White
 	}
 }
 
-// checkMetadata checks patchPodMetadata against the whitelist. A feature gate of OpenKruise
-// turns the whitelist off.
+// checkMetadata checks patchPodMetadata against the whitelist. The feature gate patchPodMetadata turns the
+// whitelist off.
 func (c *Check) checkMetadata(set *v1alpha1.SidecarSet, whitelist *validation.Whitelist) {
 	keys := validation.Causes(validation.ValidateMetadata(set, whitelist))
 	switch {
@@ -98,7 +98,7 @@ func fieldsOf(causes []metav1.StatusCause) string {
 	return strings.Join(fields, ", ")
 }
 
-// noteStrategy reports paused SidecarSets and native sidecars.
+// noteStrategy adds notes about pauses and native sidecars of a SidecarSet.
 func (c *Check) noteStrategy(set *v1alpha1.SidecarSet) {
 	strategy := &set.Spec.UpdateStrategy
 	if set.Spec.InjectionStrategy.Paused {

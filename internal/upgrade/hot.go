@@ -33,9 +33,9 @@ func (w *write) switchTwins(sidecar podstate.Sidecar, setVersion string) (err er
 	return err
 }
 
-// Empty returns the patch that sets the empty image in standby twins that already have the image of the
-// target, or nil if there are no such twins (SPEC §7.7). An upgrade would not restart such a twin, so the
-// twin would not take over.
+// Empty returns the patch that sets the empty image in standby twins that already have the image of the target,
+// or nil if there are no such twins (SPEC §7.7). An upgrade would not restart such a twin, so no hot-upgrade
+// migration would begin.
 func Empty(pod *corev1.Pod, target Target, now metav1.Time) ([]byte, error) {
 	if !target.Hot() {
 		return nil, nil

@@ -94,7 +94,7 @@ func TestSpec7_9_AnUpgradeAfterAResizeKeepsItsRecordOnlyWhileItIsPending(t *test
 	}
 }
 
-// An undo, or a rollback, returns to the content of a pod whose resize has begun.
+// An undo or a rollback restores the content of a pod after a resize to other content has begun.
 func TestSpec7_9_AnUndoResizesBackBeforeThePodCountsAsUpdated(t *testing.T) {
 	target := hotTarget("envoy:1", "77")
 	target.HashWithoutImage, target.ResizableHashes = "blank", []string{"blank", "blank-2"}

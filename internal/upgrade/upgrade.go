@@ -21,8 +21,8 @@ type Target struct {
 	*podstate.Version
 	// Revision is the name of the ControllerRevision.
 	Revision string
-	// SetVersion is the resourceVersion of the SidecarSet. Upgraded twins get SetVersion as their
-	// version.
+	// SetVersion is the resourceVersion of the SidecarSet. An upgrade records SetVersion as the version of the
+	// upgraded twins.
 	SetVersion string
 	// Metadata contains the annotations that are written together with the images.
 	Metadata []v1alpha1.SidecarSetPatchPodMetadata
@@ -120,8 +120,8 @@ type write struct {
 	// images maps the name of a list in the spec of the pod to the changed containers of this
 	// list.
 	images map[string][]patchContainer
-	// before contains the changed containers before the change. pending contains the changes of the previous
-	// upgrade that the kubelet has not observed.
+	// before contains the status of each changed container before the change. pending contains the changes of the
+	// previous upgrade that the kubelet has not observed.
 	before, pending map[string]record.ContainerStatus
 	// resizing is set if a resize of the pod by the SidecarSet is in progress.
 	resizing bool
@@ -162,8 +162,7 @@ func (w *write) recordUnavailable(set string, state podstate.State) error {
 	return err
 }
 
-// setImage changes the image of a container and records its status before the change. A
-// container that the kubelet has not reported yet has not restarted.
+// setImage changes the image of a container and records the status of the container before the change.
 func (w *write) setImage(name, image string, native bool) {
 	container := podstate.Container(w.pod, name, native)
 	if container == nil || container.Image == image {
@@ -174,9 +173,9 @@ func (w *write) setImage(name, image string, native bool) {
 	w.before[name] = w.beforeChange(container, podstate.Status(w.pod, name, native))
 }
 
-// beforeChange returns the status of a container before the change. If an earlier upgrade of the container is
-// pending, the image is the image before the earlier upgrade, because the kubelet has not started the
-// container since.
+// beforeChange returns the status of a container before the change. Without a status, the restart count is 0,
+// because the kubelet has not started the container yet. If an earlier upgrade of the container is pending, the
+// image is the image before the earlier upgrade, because the kubelet has not started the container since.
 func (w *write) beforeChange(container *corev1.Container, status *corev1.ContainerStatus) record.ContainerStatus {
 	before := record.ContainerStatus{RestartCount: new(int32(0)), Image: container.Image}
 	if pending, ok := w.pending[container.Name]; ok {

@@ -104,7 +104,7 @@ func TestSpec5_PinnedRevisionsConflictToo(t *testing.T) {
 		assert.Equal(t, want, fields(ratchet.Rejected()), change)
 	}
 
-	// The pinned SidecarSet is rejected because of the same conflict, too.
+	// The same conflict also causes the rejection of the pinned SidecarSet.
 	plain := read(t, base, `{metadata: {name: plain}, spec: {containers: [{name: gone, image: x}]}}`)
 	old := read(t, base, `{metadata: {name: other}, spec: {containers: [{name: agent, image: x}]}}`)
 	edited := old.DeepCopy()

@@ -19,8 +19,8 @@ type content struct {
 	pinned string
 }
 
-// contentsOf returns the current content and the content of the pinned revision. A revision
-// that is missing or cannot be read is injected into no pod.
+// contentsOf returns the current content and the content of the pinned revision. A revision that is missing or
+// cannot be read is omitted, because no pod gets its content.
 func contentsOf(set *v1alpha1.SidecarSet, revisions []appsv1.ControllerRevision) []content {
 	all := []content{{set: set.Name, spec: &set.Spec}}
 	if !isPinned(set) {

@@ -22,7 +22,8 @@ import (
 type DryRunPod struct {
 	// Spec is the pod's spec.
 	Spec map[string]any
-	// origins contains the container of the SidecarSet for each container of the pod, by index.
+	// origins contains, for each container of the pod, the container of the SidecarSet from which the container
+	// is built. The index is the same as in the pod.
 	origins []origin
 }
 
@@ -41,7 +42,7 @@ func NewDryRunPod(spec map[string]any) *DryRunPod {
 		return nil
 	}
 	pod := &DryRunPod{Spec: map[string]any{
-		// Without this field, the API server would add the mount of a token to each container.
+		// Without this field, the API server would mount a token into each container.
 		"automountServiceAccountToken": false,
 	}}
 	pod.addContainers(containers)
@@ -61,8 +62,8 @@ func NewDryRunPod(spec map[string]any) *DryRunPod {
 	return pod
 }
 
-// permit sets the fields of the pod that Kubernetes requires for some containers. The pods of the cluster may
-// set these fields.
+// permit sets the fields of the pod that Kubernetes requires for some containers. The matched pods of the cluster
+// may also set these fields.
 func (p *DryRunPod) permit(containers []map[string]any) {
 	for _, container := range containers {
 		context, _ := container["securityContext"].(map[string]any)

@@ -50,8 +50,8 @@ func document(set *v1alpha1.SidecarSet) any {
 func identity(cause metav1.StatusCause, in any) string {
 	path, value := locate(cause.Field, in)
 	if cause.Field == "spec" {
-		// The cause belongs to no field of the spec. The whole spec is not compared, because other fields may
-		// change.
+		// The cause does not belong to a single field of the spec. The whole spec is not compared, because other
+		// fields may change.
 		value = nil
 	}
 	encoded, err := json.Marshal(value)

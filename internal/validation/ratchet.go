@@ -71,8 +71,8 @@ func (r *Ratchet) PinnedAmong(others []v1alpha1.SidecarSet) []string {
 func (r *Ratchet) Conflicts(others []v1alpha1.SidecarSet, revisions []appsv1.ControllerRevision) {
 	r.found = append(r.found, ValidateConflicts(r.set, others, revisions)...)
 	if r.old != nil && sameScope(&r.set.Spec, &r.old.Spec) {
-		// The conflicts of each content are known, because an update may repair the current content while the
-		// pinned revision keeps the same conflict.
+		// r.before contains the conflicts of each content, because an update may repair the current content while
+		// the pinned revision keeps the same conflict.
 		r.before = append(r.before, validateConflicts(r.old, others, revisions, true)...)
 	}
 }

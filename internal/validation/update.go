@@ -8,9 +8,9 @@ import (
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
-// ValidateUpdate returns errors about changes that running pods cannot follow (SPEC §5). Such a
-// change adds or renames a container or a native sidecar, or switches between one container and
-// twins. Removals and changes of ordinary init containers are accepted.
+// ValidateUpdate returns errors about changes that cannot be applied to running pods (SPEC §5). Such a change
+// adds or renames a container or a native sidecar, or switches between one container and twins. Removals and
+// changes of ordinary init containers are accepted.
 func ValidateUpdate(set, old *v1alpha1.SidecarSet) field.ErrorList {
 	at := field.NewPath("spec")
 	return append(

@@ -58,7 +58,7 @@ func fieldErrors(errs field.ErrorList) []string {
 // rejections maps changes of base to the expected errors.
 type rejections map[string]string
 
-// check also requires that every error names a remedy.
+// check compares the errors of Validate with the expected errors, and requires that every error names a remedy.
 func (r rejections) check(t *testing.T) {
 	t.Helper()
 	for change, want := range r {
@@ -73,7 +73,7 @@ func (r rejections) check(t *testing.T) {
 	}
 }
 
-// of returns rejections with each change in the place of %s in change.
+// of returns rejections in which each change replaces %s in the template change.
 func (r rejections) of(change string) rejections {
 	all := rejections{}
 	for part, want := range r {
@@ -128,8 +128,8 @@ func TestSpec5_NamesImagesAndMountsOfContainers(t *testing.T) {
 	}.of("spec: {%s}").check(t)
 }
 
-// ofContainer uses each change as the only container, in addition to two init containers and a
-// volume.
+// ofContainer returns rejections in which each change is the only container of a SidecarSet with two init
+// containers and a volume.
 func (r rejections) ofContainer() rejections {
 	all := rejections{}
 	for container, want := range r.of("spec: {volumes: [{name: v}], initContainers: [{name: i, image: b}, {name: h-1, image: b}], containers: [%s]}") {
