@@ -232,7 +232,7 @@ func (v *Version) FailedStart(pod *corev1.Pod) (before *FailedStart) {
 func (v *Version) cannotStart(pod *corev1.Pod, status *corev1.ContainerStatus, reason string) (failed, existed bool) {
 	pending := v.pending(pod, status.Name)
 	if pending == nil {
-		return reason != terminated, false // A container without an upgrade may have ended for good.
+		return reason != terminated, false // Without a pending upgrade, the container may have completed.
 	}
 	same := reason == pending.StartFailure
 	switch reason {

@@ -101,8 +101,8 @@ func TestSpec7_9_PodsThatTheAPIServerDoesNotResizeAreNotUpgradable(t *testing.T)
 	assert.Empty(t, resizeVersion().ResizeObstacle(resizePod(func(pod *corev1.Pod) { pod.Status = corev1.PodStatus{Phase: corev1.PodPending} })), "no kubelet has accepted the pod")
 }
 
-// The worker stopped after the begin of a resize to other content, and the SidecarSet then returned to the
-// content of the pod.
+// The worker stopped after it had begun a resize to other content. The SidecarSet then returned to the content of
+// the pod.
 func TestSpec7_9_APodWithAnUnfinishedResizeIsNotUpdated(t *testing.T) {
 	begun := annotated(v1alpha1.ResizeAnnotation, `{"s":"other"}`)
 	pod := resizePod(begun, annotated(v1alpha1.HashAnnotation, `{"s":{"hash":"new"}}`), annotated(v1alpha1.HashWithoutImageAnnotation, `{"s":{"hash":"blank-new"}}`))

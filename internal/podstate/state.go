@@ -239,7 +239,7 @@ func onlyOf(standbys []StandbyToReset, pending map[string]record.ContainerStatus
 }
 
 // failed reports whether a container that the newest upgrade changed cannot start, or has ended and was not
-// started again. pending contains the changes that the kubelet has not observed.
+// restarted. pending contains the changes that the kubelet has not observed.
 func failed(pod *corev1.Pod, newest record.State, pending map[string]record.ContainerStatus) bool {
 	for name := range newest.LastContainerStatuses {
 		_, status := changed(pod, name)

@@ -17,8 +17,7 @@ const (
 
 // UpgradableCondition returns the condition SidecarSetUpgradable for the state of a pod relative to a SidecarSet
 // (SPEC §7.2). changed is true if the condition must be written to the pod. For a pod that is updated or
-// upgradable, a missing entry counts as true. A true entry is added only after an in-place upgrade to the
-// version.
+// upgradable, a missing entry counts as true, and is added only after an in-place upgrade to the version.
 func UpgradableCondition(pod *corev1.Pod, set string, state State, now metav1.Time) (condition corev1.PodCondition, changed bool) {
 	if falseDue, trueDue := conditionDue(pod, set, state); !falseDue && !trueDue {
 		return corev1.PodCondition{}, false
@@ -30,8 +29,8 @@ func UpgradableCondition(pod *corev1.Pod, set string, state State, now metav1.Ti
 }
 
 // ConditionWithoutSet returns the condition SidecarSetUpgradable without the false entry of a deleted SidecarSet.
-// changed is true if the condition has a false entry. A true entry remains, because a true entry does not make
-// the condition False.
+// changed is true if the condition has this entry. A true entry remains, because a true entry does not make the
+// condition False.
 func ConditionWithoutSet(pod *corev1.Pod, set string, now metav1.Time) (condition corev1.PodCondition, changed bool) {
 	before := Condition(pod, v1alpha1.UpgradableCondition)
 	entries := upgradableEntries(before)
@@ -53,8 +52,7 @@ func BlockedSets(pod *corev1.Pod) (sets []string) {
 	return sets
 }
 
-// conditionOf returns the condition with the entries. The transition time changes only with the
-// status.
+// conditionOf returns the condition with the entries. The transition time changes only if the status changes.
 func conditionOf(before *corev1.PodCondition, entries map[string]bool, now metav1.Time) corev1.PodCondition {
 	message, _ := json.Marshal(entries) // cannot fail
 	condition := corev1.PodCondition{

@@ -37,7 +37,7 @@ func withoutIndex(problem *field.Error) string {
 	return problem.Error()
 }
 
-// problems returns the errors in a policy that prevent a run from beginning a step.
+// problems returns the errors in a policy that prevent a run from starting a step.
 func problems(policy *outriggerv1.RolloutPolicySpec) (found field.ErrorList) {
 	spec := field.NewPath("spec")
 	if _, err := metav1.LabelSelectorAsSelector(&policy.Selector); err != nil {

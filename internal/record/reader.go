@@ -6,11 +6,11 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// Record contains the annotations of a pod about its SidecarSets.
+// Record contains the decoded annotations that record the SidecarSets of a pod.
 type Record struct {
 	Hashes, HashesWithoutImage Entries
 	States                     States
-	// Active is the active twin of each hot sidecar.
+	// Active maps each hot sidecar to its active twin.
 	Active map[string]string
 	// Resizes maps the name of a SidecarSet to the hash of the content of its last resize of the pod, including a
 	// resize in progress.

@@ -69,7 +69,7 @@ type ContainerStatus struct {
 // States maps the name of a SidecarSet to its newest in-place upgrade of the pod.
 type States map[string]State
 
-// Hashes reads the entries of HashAnnotation. A missing annotation has no entries.
+// Hashes reads the entries of HashAnnotation. Without the annotation, the result is empty.
 func Hashes(annotations map[string]string) (Entries, error) {
 	return decode[Entries](annotations, v1alpha1.HashAnnotation)
 }
@@ -145,8 +145,8 @@ func decode[M ~map[string]V, V any](annotations map[string]string, key string) (
 
 var errNull = errors.New("a JSON object is expected, not null")
 
-// MaxInjectedSets limits the names that are read from a list. The list of a hostile pod could otherwise fill the
-// memory of every process that indexes pods by SidecarSet.
+// MaxInjectedSets limits the names that are read from the list of a pod. Otherwise, a hostile pod with a long
+// list could exhaust the memory of every process that indexes pods by SidecarSet.
 const MaxInjectedSets = 256
 
 // InjectedSets reads the names of the SidecarSets that are injected into a pod, at most MaxInjectedSets names
@@ -209,7 +209,7 @@ func WithoutUpgrades(annotations map[string]string, sets []string) map[string]st
 	changes := map[string]string{}
 	for _, key := range []string{v1alpha1.InPlaceUpdateStateAnnotation, v1alpha1.UnavailableSinceAnnotation, v1alpha1.ResizeAnnotation} {
 		if annotations[key] == "" {
-			continue // almost every new pod lacks the annotation
+			continue // Almost every new pod lacks the annotation, so decoding is rarely necessary.
 		}
 		all, err := decode[map[string]json.RawMessage](annotations, key)
 		before := len(all)

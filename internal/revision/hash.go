@@ -1,5 +1,5 @@
-// Package revision computes and compares the versions of a SidecarSet. A version has hashes, and
-// a ControllerRevision records its content (SPEC §2, §6).
+// Package revision computes and compares the versions of a SidecarSet. Each version has two hashes, and a
+// ControllerRevision that records the content (SPEC §2, §6).
 package revision
 
 import (

@@ -26,7 +26,7 @@ func Partition(strategy *v1alpha1.SidecarSetUpdateStrategy, matched int) (int, e
 	return min(kept, matched), nil
 }
 
-// KeepsPods reports whether the partition keeps pods at the old version if the SidecarSet matches many pods. The
+// KeepsPods reports whether the partition keeps pods of a SidecarSet with many pods at the old version. The
 // result is true for an invalid partition.
 func KeepsPods(strategy *v1alpha1.SidecarSetUpdateStrategy) bool {
 	kept, err := Partition(strategy, math.MaxInt16)

@@ -68,8 +68,8 @@ func failure(version *podstate.Version, pod *Pod, step *protocol.Step) string {
 type controlGroup struct {
 	old, oldFailed int
 	// dead is the number of updated pods in the group, and of failed pods that cannot be upgraded yet, for
-	// example because their node does not respond. A rollout upgrades unavailable pods first and pods that wait
-	// last, so the share of failures among these pods does not apply to other pods.
+	// example because their node does not respond. A rollout upgrades unavailable pods first and waiting pods
+	// last, so the share of failures among these pods is not representative.
 	dead int
 }
 
@@ -99,8 +99,8 @@ func (c *controlGroup) addOld(stuck, failed bool) {
 }
 
 // expected returns the number of updated pods that are expected to fail for reasons other than the upgrade.
-// updated is the number of updated pods outside the group. Each dead pod of the group stands for at most one of
-// the updated pods, even if few pods of the older version are left.
+// updated is the number of updated pods outside the group. Each dead pod of the group accounts for at most one of
+// these failures, even if few pods of the older version are left.
 func (c *controlGroup) expected(updated int) int {
 	share := func(failed, group int) int {
 		if group == 0 {

@@ -14,7 +14,7 @@ func (p *Plan) Ended() bool {
 }
 
 // MayHaveEnded reports whether the rollout waits only for pods that have the version and are unavailable. If the
-// run has completed, each of these pods was available with the version earlier.
+// run has completed, each of these pods was available with the version before it became unavailable.
 func (p *Plan) MayHaveEnded() bool {
 	return p.Phase == protocol.PhaseWaiting && p.Counts.Remaining+p.Counts.Migrating == 0
 }

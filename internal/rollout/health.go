@@ -57,8 +57,8 @@ type observedHealth struct {
 	// restarts is the number of restarts of the app. before is the number of restarts before the upgrade of
 	// the pod, or in the first observation.
 	restarts, before int32
-	// dead is set while the pod has been unready for UnreadyFor and its upgrade is not the cause, because the pod
-	// is not updated, or was unavailable before its upgrade. A dead pod that becomes ready counts as recovering
+	// dead is set while the pod has not been ready for UnreadyFor, and its upgrade is not the cause: the pod is
+	// not updated, or was unavailable before its upgrade. A dead pod that becomes ready counts as recovering
 	// until the time recovering.
 	dead       bool
 	recovering time.Time

@@ -40,7 +40,7 @@ func LeftOut(set *v1alpha1.SidecarSet, version *podstate.Version, pods []*corev1
 		}
 		in, err := namespaces.contain(scope, pod.Namespace)
 		switch {
-		case apierrors.IsNotFound(err): // A pod that remains in a removed namespace does not hide other pods.
+		case apierrors.IsNotFound(err): // A pod in a deleted namespace must not hide other pods.
 		case err != nil:
 			return nil, err
 		case in:

@@ -160,7 +160,7 @@ func TestSpec7_3_OrderedKeys(t *testing.T) {
 	assert.Equal(t, []string{"e", "g", "c", "f", "b", "d", "a"}, drive(t, set, pods))
 }
 
-// Any number of pods that need slots must not prevent the upgrade of a pod that needs no slot.
+// Pods that need slots must not prevent the upgrade of a pod that needs no slot, regardless of their number.
 func TestSpec7_5_12_UnavailablePodsOfLowPriorityAreUpgraded(t *testing.T) {
 	set := unavailable(intstr.FromInt32(0))
 	set.Spec.UpdateStrategy.PriorityStrategy = &v1alpha1.UpdatePriorityStrategy{WeightPriority: []v1alpha1.UpdatePriorityWeightTerm{

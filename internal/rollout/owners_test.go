@@ -58,8 +58,8 @@ func TestSpec11_9_OnePodOfEachOwner(t *testing.T) {
 	}
 }
 
-// The partition allows the upgrade of two of four pods. With or without a policy, the two pods that wait for
-// their previous upgrades count as these two pods, so no other pod is upgraded.
+// Because of the partition, the rollout upgrades only two of four pods. With or without a policy, these are the
+// two pods that wait for their previous upgrades, so no other pod is upgraded.
 func TestSpec7_4_WaitingPodsKeepTheirPlacesUnderAPolicy(t *testing.T) {
 	set := unavailable(intstr.FromInt32(9))
 	set.Spec.UpdateStrategy.Partition = new(intstr.FromInt32(2))

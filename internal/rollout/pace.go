@@ -19,8 +19,8 @@ const (
 	batchDelayPerSlot = 5 * time.Millisecond
 )
 
-// Interval returns the time between a plan and the next plan. took is the time that the computation of the plan
-// took.
+// Interval returns the time between a plan and the next plan. took is the time that was needed to compute the
+// plan.
 func Interval(took time.Duration) time.Duration {
 	return max(MinInterval, min(easyInterval, (easyShare-1)*took), (MaxShare-1)*took)
 }

@@ -26,8 +26,8 @@ type Pod struct {
 	InBackoff, ConditionInBackoff bool
 	// Unhealthy is set by Health if the pod has not been ready for too long, or if its app restarted.
 	Unhealthy Illness
-	// Recovering is set by Health while a pod of the control group is ready again for less than the UnreadyFor of
-	// the step.
+	// Recovering is set by Health after a pod of the control group becomes ready again, for the duration
+	// UnreadyFor of the step.
 	Recovering bool
 }
 

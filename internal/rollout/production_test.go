@@ -302,7 +302,7 @@ func (s *simulation) population() []rollout.Pod {
 	return population
 }
 
-// upgrade simulates a batch. A batch of an older generation ends.
+// upgrade simulates a batch. upgrade does not continue a batch of an older generation.
 func (s *simulation) upgrade() {
 	plan, err := rollout.Next(s.set, s.population(), nil)
 	require.NoError(s.t, err)

@@ -54,8 +54,8 @@ type Event struct {
 	After metav1.Duration `json:"after"`
 	// Step names the step, and is empty after the last step.
 	Step string `json:"step,omitempty"`
-	// Upgraded is the number of pods whose upgrades began, in a number of batches. LastAfter is the
-	// time of the last batch. Unavailable is the largest number of pods that were unavailable at once.
+	// Upgraded is the number of pods whose upgrades began, and Batches is the number of their batches. LastAfter
+	// is the time of the last batch. Unavailable is the largest number of pods that were unavailable at once.
 	Upgraded    int              `json:"upgraded,omitempty"`
 	Batches     int              `json:"batches,omitempty"`
 	LastAfter   *metav1.Duration `json:"lastAfter,omitempty"`
@@ -64,7 +64,7 @@ type Event struct {
 	Message string `json:"message,omitempty"`
 }
 
-// Most are the largest numbers of pods that upgrades made unavailable at once.
+// Most contains the largest numbers of pods that upgrades made unavailable at once.
 type Most struct {
 	Pods     int `json:"pods"`
 	PerOwner int `json:"perOwner"`

@@ -311,7 +311,7 @@ func (s *simulation) measureGate() {
 }
 
 // continueAt moves the time to at, or to the time at which the next pod becomes ready, whichever is earlier.
-// The pods that become ready until the new time are marked as ready, or as crashed.
+// continueAt marks the pods that become ready by the new time as ready, or as crashed.
 func (s *simulation) continueAt(at time.Time) {
 	if next, ok := s.nextReady(); ok && next.Before(at) {
 		at = next

@@ -81,7 +81,8 @@ func TestSpec11_12_AnAbortOutlivesTheGenerationOfItsContent(t *testing.T) {
 	}
 }
 
-// etcd was restored, and the user has edited the SidecarSet again.
+// After a restore of etcd, an edit of the SidecarSet creates a generation that already existed with other
+// content.
 func TestSpec11_12_AStageOfOtherContentWithTheSameGenerationEnds(t *testing.T) {
 	set := edge()
 	set.Annotations = map[string]string{v1alpha1.HashAnnotation: "better"}

@@ -48,8 +48,8 @@ func OfStatus(set *v1alpha1.SidecarSet) *protocol.Stage {
 	return s
 }
 
-// ForStart returns the stage with which a run is started: the stage of the generation, or a stage with the
-// quarantine of an earlier generation with the same content.
+// ForStart returns the stage for the start of a run: the stage of the generation, or a stage with the quarantine
+// of an earlier generation with the same content.
 func ForStart(set *v1alpha1.SidecarSet) *protocol.Stage {
 	rollout := set.Status.Rollout
 	if QuarantineOf(set) == nil || rollout.Generation == set.Generation && rollout.Stage != nil {
@@ -58,7 +58,7 @@ func ForStart(set *v1alpha1.SidecarSet) *protocol.Stage {
 	earlier := *set
 	earlier.Generation = rollout.Generation
 	if s := OfStatus(&earlier); s != nil {
-		return s // with the limits of the step
+		return s // This stage contains the limits of the step.
 	}
 	q := rollout.Quarantine
 	return &protocol.Stage{

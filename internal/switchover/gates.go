@@ -21,7 +21,7 @@ const (
 	outriggerWorker  = "outrigger-worker"
 )
 
-// enabledResources is the environment variable that limits OpenKruise to some kinds.
+// enabledResources is the environment variable that limits OpenKruise to some kinds of resources.
 const enabledResources = "CUSTOM_RESOURCE_ENABLE"
 
 // gate is a feature gate that a Deployment sets.

@@ -14,7 +14,7 @@ import (
 // Effect is the severity of a finding.
 type Effect string
 
-// The effects, from the most severe to the least severe.
+// The effects are declared from the most severe to the least severe.
 const (
 	// Blocks means that the finding must be fixed before the switchover. Otherwise, pods would be
 	// upgraded, rejected or not managed.

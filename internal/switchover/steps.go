@@ -12,7 +12,8 @@ import (
 )
 
 // checkSteps reports a rollout whose steps have not ended, a rollout that was rolled back or paused by signal,
-// and a rollout that is frozen or waits for a permit of its fleet. OpenKruise would upgrade all remaining pods.
+// and a rollout that is frozen or waits for a permit of its fleet. In each of these cases, OpenKruise would
+// upgrade all remaining pods.
 func (c *Check) checkSteps(of *setPods) {
 	set, rolledBack := of.set, stage.QuarantineOf(of.set)
 	frozen := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionProgressing)

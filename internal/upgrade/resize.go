@@ -85,8 +85,8 @@ func listOf(native bool) string {
 	return "containers"
 }
 
-// guarded encodes a patch. Because of UID and resourceVersion, the API server rejects the patch for
-// any other pod or any other state of the pod.
+// guarded encodes a patch. The patch contains the UID and the resourceVersion, so the API server rejects the
+// patch if the pod was recreated or changed.
 func guarded[C any](pod *corev1.Pod, annotations map[string]string, spec map[string][]C) ([]byte, error) {
 	metadata := map[string]any{"uid": pod.UID, "resourceVersion": pod.ResourceVersion}
 	if annotations != nil {

@@ -165,8 +165,8 @@ func objects(list any) []map[string]any {
 
 var podField = regexp.MustCompile(`^spec\.(containers|initContainers|volumes|imagePullSecrets)\[(\d+)\](.*)$`)
 
-// Causes converts causes about the pod to causes about the SidecarSet. Causes about the fields of known, and
-// duplicate causes about twins, are omitted.
+// Causes converts causes about the pod to causes about the SidecarSet. Causes omits the causes about fields that
+// known also contains, and duplicate causes about twins.
 func (p *DryRunPod) Causes(ofPod, known []metav1.StatusCause) []metav1.StatusCause {
 	reported := map[string]bool{}
 	for _, cause := range known {

@@ -18,7 +18,7 @@ func untypedSpec(t *testing.T, text string) map[string]any {
 
 func TestSpec5_TheProbeIsThePodThatKubernetesWouldGet(t *testing.T) {
 	for text, want := range map[string]string{
-		// The pod omits the fields that only SidecarSets have, because the API server would reject these fields.
+		// The pod omits the fields of SidecarSets, because only injection reads these fields.
 		`containers: [{name: a, image: b, podInjectPolicy: AfterAppContainer, shareVolumePolicy: {type: enabled}, shareVolumeDevicePolicy: {type: enabled}, transferEnv: [{sourceContainerName: x, envName: E}], upgradeStrategy: {upgradeType: ColdUpgrade}, args: [$(E)]}]`: `containers: [{name: a, image: b, args: [$(E)]}]`,
 		`containers: [{name: a, image: b, resources: {limits: {cpu: 1}}, resourcesPolicy: {targetContainersMode: sum}}]`:                                                                                                                                                      `containers: [{name: a, image: b}]`,
 		`containers: [{name: a, image: b, resources: {limits: {cpu: 1}}, fieldOfTheFuture: {x: y}}]`:                                                                                                                                                                          `containers: [{name: a, image: b, resources: {limits: {cpu: 1}}, fieldOfTheFuture: {x: y}}]`,

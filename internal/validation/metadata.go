@@ -27,7 +27,7 @@ func validatePatches(set *v1alpha1.SidecarSet, at *field.Path) field.ErrorList {
 			v1alpha1.SidecarSetOverwritePatchPolicy, v1alpha1.SidecarSetMergePatchJSONPolicy)...)
 		for _, key := range slices.Sorted(maps.Keys(patch.Annotations)) {
 			keyPath := path.Child("annotations").Key(key)
-			for _, problem := range validation.IsQualifiedName(strings.ToLower(key)) { // as Kubernetes does
+			for _, problem := range validation.IsQualifiedName(strings.ToLower(key)) { // Kubernetes ignores the case.
 				errs = append(errs, field.Invalid(keyPath, key, problem))
 			}
 			if seen.Has(key) {

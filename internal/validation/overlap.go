@@ -9,9 +9,9 @@ import (
 	"github.com/outrigger/outrigger/internal/match"
 )
 
-// Overlap reports whether both specs can match the same pod. The labels of such a pod satisfy both selectors,
-// and the namespace of the pod satisfies both scopes. The labels of a namespace may change, but the name of a
-// namespace is immutable.
+// Overlap reports whether both specs can match the same pod. The labels of such a pod satisfy both selectors, and
+// the namespace of the pod satisfies both scopes. Overlap does not depend on the labels of existing namespaces,
+// because these labels may change.
 func Overlap(a, b *v1alpha1.SidecarSetSpec) bool {
 	if match.MatchesNothing(a.Selector) || match.MatchesNothing(b.Selector) {
 		return false

@@ -54,7 +54,7 @@ func keepsPods(partition *intstr.IntOrString) bool {
 // isZero reports whether a valid number or percentage is zero, such as 0 or "00%".
 func isZero(share *intstr.IntOrString) bool { return strings.Trim(share.String(), "0%") == "" }
 
-// validateShare accepts numbers from 0 and percentages from 0% to 100%.
+// validateShare accepts numbers of 0 or more, and percentages from 0% to 100%.
 func validateShare(share *intstr.IntOrString, at *field.Path) field.ErrorList {
 	if share == nil {
 		return nil

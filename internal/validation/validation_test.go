@@ -103,7 +103,7 @@ func TestSpec5_AtLeastOneContainerOfEitherKind(t *testing.T) {
 	}.of("spec: {%s}").check(t)
 }
 
-// The API server checks the other fields of containers, see TestSpec5_KubernetesRejectsInvalidContainers.
+// The API server checks the other fields of containers. See TestSpec5_KubernetesRejectsInvalidContainers.
 func TestSpec5_NamesImagesAndMountsOfContainers(t *testing.T) {
 	rejections{
 		`{name: a, image: b}`:    ``,

@@ -35,7 +35,7 @@ func Warnings(set *v1alpha1.SidecarSet) []string {
 	return warnings
 }
 
-// sleepWarning warns of hooks that sleep longer than the default grace period of pods.
+// sleepWarning warns about hooks that sleep longer than the default grace period of pods.
 func sleepWarning(field string, lifecycle *corev1.Lifecycle) []string {
 	if lifecycle == nil {
 		return nil
@@ -52,7 +52,7 @@ func sleepWarning(field string, lifecycle *corev1.Lifecycle) []string {
 	return []string{fmt.Sprintf("spec.%s: a hook sleeps for %d seconds, so the API server rejects matched pods with a shorter terminationGracePeriodSeconds (30 by default)", field, longest)}
 }
 
-// imageWarning warns of an image that the API server accepts, but that no node can pull.
+// imageWarning warns about an image that the API server accepts, but that no node can pull.
 func imageWarning(field, image string) []string {
 	if !strings.ContainsAny(image, " \t\n") {
 		return nil
