@@ -15,8 +15,8 @@ import (
 	"github.com/outrigger/outrigger/kube/watches"
 )
 
-// Activities contains the dependencies of the activities. The activities read the cluster from an
-// informer cache, and from the API server where a read must not be stale.
+// Activities contains the dependencies of the activities. The activities read objects from an informer cache, and
+// from the API server if an object must not be stale.
 type Activities struct {
 	// Cache reads from informers. Callers must not change the objects that Cache returns.
 	Cache client.Reader
@@ -31,7 +31,7 @@ type Activities struct {
 	Resize client.SubResourceWriter
 	// Evict creates evictions of pods.
 	Evict client.SubResourceWriter
-	// SystemNamespace contains the Leases of rollouts.
+	// SystemNamespace is the namespace of the Leases of rollouts.
 	SystemNamespace string
 	// PodUID is the uid of the pod of this process, or empty if the uid is unknown. LostBatches finds the
 	// batches of an earlier process of the same pod by PodUID.
@@ -47,20 +47,20 @@ type Activities struct {
 	Metrics *Metrics
 	// Tracer starts a span for each write to a pod.
 	Tracer trace.Tracer
-	// Current returns an error while the cache of pods is known to be stale. An activity calls Current before
-	// a report that no pod can be upgraded, and before the activity fills slots, because a stale cache may
-	// miss unavailable pods. A single write does not call Current, because the preconditions of the write
+	// Current returns an error while the cache of pods is known to be stale. An activity calls Current before the
+	// activity reports that no pod can be upgraded, and before the activity fills slots, because a stale cache
+	// may miss unavailable pods. A single write does not need the call, because the preconditions of the write
 	// detect a stale pod.
 	Current func() error
-	// Writers is the number of pods that each batch writes at a time.
+	// Writers is the number of pods that each batch writes concurrently.
 	Writers int
 	// Limit is the cluster-wide limit. If Limit is nil, each SidecarSet has only its own
 	// maxUnavailable, and any worker may upgrade pods.
 	Limit *ClusterLimit
 	// GateClient sends the requests of gates.
 	GateClient *http.Client
-	// Fleet is the connection of this member to the fleet. The rollouts of a member need permits. Fleet is
-	// nil in clusters outside a fleet.
+	// Fleet is the connection of this member to the fleet. Fleet is nil if the cluster is not a member of a
+	// fleet.
 	Fleet *fleet.Connection
 
 	populations rollout.PopulationCache

@@ -8,11 +8,11 @@ import (
 	"github.com/outrigger/outrigger/internal/rollout"
 )
 
-// AwaitMigration waits until hot pods can be reset: all containers except the standby twin run the new image,
-// and resets have a free slot (SPEC §7.7). The result contains rejected pods only if no other pod can be reset.
-// The result contains no pods if no pod is migrating or being upgraded, or if nothing has changed for
-// idleTimeout. A stale cache is an error, and Temporal retries the activity. A pause or a newer generation does
-// not stop the activity, because a hot upgrade that has begun finishes.
+// AwaitMigration waits until hot pods can be reset: all containers except the standby twin run the new image, and
+// resets have a free slot (SPEC §7.7). The result contains rejected pods only if no other pod can be reset. The
+// result contains no pods if no pod is migrating or being upgraded, or if nothing has changed for idleTimeout. If
+// the cache is stale, AwaitMigration returns an error, and Temporal retries the activity. A pause or a newer
+// generation does not stop the activity, because hot upgrades in progress continue.
 func (a *Activities) AwaitMigration(ctx context.Context, input protocol.AwaitMigrationInput) (result protocol.AwaitMigrationResult, err error) {
 	defer keepHeartbeating(ctx, a.Clock)()
 	set, rejected := a.recentSet(input.SidecarSet, nil), input.Rejected.Set()
@@ -63,7 +63,7 @@ func (m *migrating) slots(written func(protocol.PodReference) bool) int {
 	slots := max(m.maxUnavailable, 1)
 	for i := range m.population {
 		pod := &m.population[i]
-		// Pods that are unavailable after resets of earlier batches also take slots.
+		// Pods that are unavailable after resets of earlier batches also occupy slots.
 		if pod.Migrating && written(pod.Reference()) || !pod.Migrating && pod.UnavailableByUpgrade() {
 			slots--
 		}
@@ -83,7 +83,7 @@ func (a *Activities) findMigrating(ctx context.Context, recent *recentSet, exclu
 		return found, err
 	}
 	found.population = population
-	// Hot upgrades that have begun also finish with an invalid maxUnavailable, which counts as 0.
+	// An invalid maxUnavailable counts as 0, and does not stop the resets of hot upgrades in progress.
 	found.maxUnavailable, _ = rollout.MaxUnavailable(&set.Spec.UpdateStrategy, len(population))
 	for i := range population {
 		pod := &population[i]

@@ -11,9 +11,9 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// catchUpTime is the maximum time that a batch waits for the cache before the batch lists the pods from the
-// API server. While pods change, the cache is rarely behind for longer. While no pod changes, no event shows
-// that the cache is current.
+// catchUpTime is the maximum time that a batch waits for the cache before the batch lists the pods from the API
+// server. While pods change, the cache is rarely stale for longer. While no pod changes, no event shows that the
+// cache is current.
 const catchUpTime = 300 * time.Millisecond
 
 // acquireLease acquires the Lease for the run. If another run was the holder of the Lease, or an earlier
@@ -29,8 +29,9 @@ func (b *upgradeBatch) acquireLease(ctx context.Context, attempt int32) error {
 	return b.awaitWritesOfOthers(ctx)
 }
 
-// awaitWritesOfOthers waits, at most for catchUpTime, until the cache shows the writes of other processes. If
-// the cache stays behind, awaitWritesOfOthers adds the pods in the API server to the unseen writes in before.
+// awaitWritesOfOthers waits, for at most catchUpTime, until the cache shows the writes of other processes. If the
+// cache is still stale, awaitWritesOfOthers lists the pods from the API server, and adds the pods to before as
+// unseen writes.
 func (b *upgradeBatch) awaitWritesOfOthers(ctx context.Context) error {
 	current, listed, err := b.writesOfOthers(ctx, b.input.SidecarSet)
 	if b.cacheCurrent = current; err != nil || current {
@@ -44,8 +45,8 @@ func (b *upgradeBatch) awaitWritesOfOthers(ctx context.Context) error {
 	return nil
 }
 
-// writesOfOthers waits, at most for catchUpTime, until the cache shows the API server's current state. If the
-// cache stays behind, writesOfOthers lists the pods of a SidecarSet from the API server. The list contains
+// writesOfOthers waits, for at most catchUpTime, until the cache shows the current state of the API server. If
+// the cache is still stale, writesOfOthers lists the pods of a SidecarSet from the API server. The list contains
 // the resourceVersions that the cache may not show yet. current reports whether the cache shows the current
 // state.
 func (a *Activities) writesOfOthers(ctx context.Context, reference protocol.SetReference) (current bool, listed []protocol.WrittenPod, err error) {
@@ -64,10 +65,10 @@ func (a *Activities) writesOfOthers(ctx context.Context, reference protocol.SetR
 	return false, listed, err
 }
 
-// catchUp finds the pods that an earlier attempt has written. catchUp reads a pod from the cache if the cache
-// is current, and otherwise from the API server. If the fence returns no SidecarSet, for example for a
-// superseded generation, all existing pods of the batch count as written, because the content of the earlier
-// attempt is not known.
+// catchUp finds the pods that an earlier attempt has written. catchUp reads a pod from the cache if the cache is
+// current, and otherwise from the API server. If the fence returns no SidecarSet, for example for a superseded
+// generation, catchUp cannot compare a pod with the content of the earlier attempt. All existing pods of the
+// batch then count as written.
 func (b *upgradeBatch) catchUp(ctx context.Context) error {
 	reads, _ := newPool(ctx, b.Writers)
 	for _, chosen := range b.left {
@@ -98,7 +99,7 @@ func (b *upgradeBatch) catchUpPod(ctx context.Context, reference protocol.PodRef
 		return err
 	}
 	if set == nil {
-		// The earlier attempt may not have written the pod, so catchUpPod records an uncertain write.
+		// The earlier attempt may or may not have written the pod, so catchUpPod records an uncertain write.
 		b.outcome.wrote(reference, "")
 		return nil
 	}
@@ -110,9 +111,9 @@ func (b *upgradeBatch) catchUpPod(ctx context.Context, reference protocol.PodRef
 	return nil
 }
 
-// recentPod returns a pod, or nil if the pod is gone. The pod is at least as new as when the cache was current,
-// or when the pod was listed. recentPod avoids reads from the API server, because thousands of such reads delay
-// the rollout for seconds.
+// recentPod returns a pod, or nil if the pod is gone. The pod is no older than the last call of
+// awaitWritesOfOthers. recentPod reads from the API server only if the cached pod may be stale, because thousands
+// of reads from the API server would delay the rollout by seconds.
 func (b *upgradeBatch) recentPod(ctx context.Context, reference protocol.PodReference) (*corev1.Pod, error) {
 	if b.cacheCurrent {
 		return readPod(ctx, b.Cache, reference)

@@ -56,9 +56,9 @@ func (c *Changes) wakeAll() {
 	clear(c.waiting)
 }
 
-// Watch adds event handlers for pods, SidecarSets and namespaces. The handlers wake waiting activities, mark
-// the counts of the cluster-wide limit as outdated, queue deleted SidecarSets for CleanUp, and free the state
-// of SidecarSets that are gone or rolled out.
+// Watch adds event handlers for pods, SidecarSets and namespaces. The handlers wake waiting activities, mark the
+// counts of the cluster-wide limit as outdated, queue deleted SidecarSets for CleanUp, and release the cached
+// state of SidecarSets that are gone or rolled out.
 func (a *Activities) Watch(ctx context.Context, informers cache.Cache) error {
 	for kind, handler := range map[client.Object]toolscache.ResourceEventHandler{
 		&corev1.Pod{}: eachState(func(o any) {
@@ -100,7 +100,7 @@ func (a *Activities) setChanged(o any) {
 	a.Changes.wake(set.Name)
 }
 
-// setAdded also adds the SidecarSet to the cluster-wide limit.
+// setAdded adds the SidecarSet to the cluster-wide limit, and calls setChanged.
 func (a *Activities) setAdded(o any) {
 	if set, ok := o.(*v1alpha1.SidecarSet); ok {
 		a.Limit.add(set.Name)
@@ -108,8 +108,9 @@ func (a *Activities) setAdded(o any) {
 	a.setChanged(o)
 }
 
-// setUpdated also marks the count of the cluster-wide limit as outdated if GoodRevisions or ResizableHashes
-// have changed. These fields of status decide which unavailable pods count (SPEC 7.5.5).
+// setUpdated calls setChanged. If GoodRevisions or ResizableHashes have changed, setUpdated also marks the count
+// of the SidecarSet as outdated, because these fields of status determine which unavailable pods count (SPEC
+// 7.5.5).
 func (a *Activities) setUpdated(before, after any) {
 	was, ok := before.(*v1alpha1.SidecarSet)
 	is, same := after.(*v1alpha1.SidecarSet)

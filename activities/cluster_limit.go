@@ -35,7 +35,7 @@ var errNotLeading = errors.New("another worker leads, or no worker leads yet: wi
 // The slots that request returns to a batch count as used until the next request of the batch.
 type ClusterLimit struct {
 	limit int
-	// maxWaiting is the number of batches that may wait for slots beyond their usual duration.
+	// maxWaiting is the number of batches that may wait for slots for longer than refillTime.
 	maxWaiting int
 	// leads reports whether this process may upgrade pods now.
 	leads   func() bool
@@ -46,7 +46,7 @@ type ClusterLimit struct {
 	mu   sync.Mutex
 	term context.Context //nolint:containedctx // the end of term ends all batches
 	sets map[string]*limitShare
-	// served is the number of requests so far that got slots.
+	// served is the number of requests that have received slots.
 	served uint64
 
 	// counting is locked while SidecarSets are counted.
@@ -64,8 +64,8 @@ type limitShare struct {
 	// slots that the batch could use, as of the last request of the batch.
 	used, want  int
 	requestedAt time.Time
-	// served is the number of the last request of this SidecarSet that got slots. The SidecarSet
-	// with the lowest number gets slots first.
+	// served is the value of ClusterLimit.served after the last request of this SidecarSet that received slots.
+	// The SidecarSet with the lowest value receives slots first.
 	served uint64
 	// unseen contains the writes of batches that have ended. late is the number of these writes
 	// that the cache does not show yet.
@@ -150,10 +150,10 @@ func (f *ClusterLimit) share(set string) *limitShare {
 	return f.sets[set]
 }
 
-// request records that used pods of the SidecarSet are in progress. The number used includes writes of b that
-// the cache does not show. The parameter more is the number of additional slots that the batch could use.
-// request returns the number of additional slots that the batch gets. The batch is woken when further slots
-// become free.
+// request records that used pods of the SidecarSet are in progress. The number used includes writes of b that the
+// cache does not show. The parameter more is the number of additional slots that the batch could use. request
+// returns the number of additional slots that the batch may use. The batch is woken when further slots are
+// released.
 func (f *ClusterLimit) request(b *upgradeBatch, set *v1alpha1.SidecarSet, used, more int) (slots int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -180,7 +180,7 @@ func (f *ClusterLimit) request(b *upgradeBatch, set *v1alpha1.SidecarSet, used, 
 }
 
 // leave removes a batch. The batch must have no writes in flight. Writes that the cache does not show yet still
-// take slots.
+// occupy slots.
 func (f *ClusterLimit) leave(b *upgradeBatch, set string) {
 	if f == nil {
 		return
@@ -199,8 +199,8 @@ func (f *ClusterLimit) leave(b *upgradeBatch, set string) {
 	share.unseen = append(share.unseen, b.before, b.own)
 }
 
-// crowded reports whether the number of waiting batches exceeds maxWaiting. More waiting batches could take
-// all task slots of the worker, and other batches could not start.
+// crowded reports whether the number of waiting batches exceeds maxWaiting. More waiting batches could occupy all
+// task slots of the worker, and other batches could not start.
 func (f *ClusterLimit) crowded() bool { return f.waitingBatches() > f.maxWaiting }
 
 func (f *ClusterLimit) waitingBatches() (n int) {
@@ -249,8 +249,7 @@ func (f *ClusterLimit) allowed() map[string]int {
 	return allowed
 }
 
-// wakeOthers wakes the batches that could get slots now. The parameter but names a SidecarSet whose batch is
-// not woken.
+// wakeOthers wakes the batches that could receive slots now, except the batch of the SidecarSet but.
 func (f *ClusterLimit) wakeOthers(but string) {
 	if f.inUse() >= f.limit {
 		return

@@ -13,9 +13,9 @@ import (
 	"github.com/outrigger/outrigger/internal/record"
 )
 
-// Lead waits until the cache shows the writes of the previous leader. Lead then calls upgrade, maintains the
-// cluster-wide limit until upgrade returns, and returns the error of upgrade. The caller has to be the
-// leader, and ctx has to end with the leadership.
+// Lead waits until the cache shows the writes of the previous leader. Lead then calls upgrade, enforces the
+// cluster-wide limit until upgrade returns, and returns the error of upgrade. The caller must be the leader, and
+// ctx must end with the leadership.
 func (a *Activities) Lead(ctx context.Context, upgrade func(context.Context) error) error {
 	if err := a.catchUpAll(ctx); err != nil {
 		return err
@@ -53,8 +53,8 @@ func (a *Activities) catchUpAll(ctx context.Context) error {
 	}
 }
 
-// keepCounting counts the used slots of SidecarSets without a batch while batches wait for slots, until ctx
-// ends. The waiting batches get the slots that other SidecarSets have released.
+// keepCounting counts the used slots of SidecarSets without a batch whenever batches wait for slots, so that the
+// waiting batches receive the slots that other SidecarSets have released. keepCounting returns when ctx ends.
 func (a *Activities) keepCounting(ctx context.Context) {
 	ticker := a.Clock.NewTicker(recountInterval)
 	defer ticker.Stop()
@@ -70,10 +70,10 @@ func (a *Activities) keepCounting(ctx context.Context) {
 	}
 }
 
-// countShares counts the used slots of SidecarSets with unseen writes, and of SidecarSets without a batch
-// whose pods have changed in the cache. countShares does nothing if the last count is younger than age. After
-// an error, the last count of the SidecarSet stays valid, because the pods of such a SidecarSet cannot be
-// upgraded either.
+// countShares counts the used slots of SidecarSets with unseen writes, and of SidecarSets without a batch whose
+// pods have changed in the cache. countShares does nothing if the last count is younger than age. If the count of
+// a SidecarSet fails, the previous count of the SidecarSet stays in effect, because no pod of the SidecarSet can
+// be upgraded either.
 func (a *Activities) countShares(ctx context.Context, age time.Duration) {
 	f := a.Limit
 	f.counting.Lock()
@@ -91,8 +91,8 @@ func (a *Activities) countShares(ctx context.Context, age time.Duration) {
 	f.wakeOthers("")
 }
 
-// inFlightOf counts the pods of a SidecarSet that the cache shows as unavailable because of upgrades. For a
-// deleted SidecarSet, gone is true, and inFlightOf uses last, the last state of the SidecarSet.
+// inFlightOf counts the pods of a SidecarSet that the cache shows as unavailable because of upgrades. If the
+// SidecarSet is deleted, gone is true, and inFlightOf uses last, which is the last known state of the SidecarSet.
 func (a *Activities) inFlightOf(ctx context.Context, name string, last *v1alpha1.SidecarSet) (n int, gone bool, err error) {
 	set := &v1alpha1.SidecarSet{}
 	if err := a.Cache.Get(ctx, types.NamespacedName{Name: name}, set); client.IgnoreNotFound(err) != nil {
@@ -109,7 +109,7 @@ func (a *Activities) inFlightOf(ctx context.Context, name string, last *v1alpha1
 	return n, gone, err
 }
 
-// outdated returns copies of the shares to count, by the name of the SidecarSet.
+// outdated returns copies of the shares that must be counted again, by the name of the SidecarSet.
 func (f *ClusterLimit) outdated() map[string]limitShare {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -25,17 +25,15 @@ const (
 	lastCleanup  = 5 * time.Minute
 )
 
-// NewDeletedSets returns a queue of names of SidecarSets. CleanUp removes the entries of a queued
-// SidecarSet from pods if the SidecarSet is deleted.
+// NewDeletedSets returns a queue of names of SidecarSets for CleanUp.
 func NewDeletedSets() workqueue.TypedRateLimitingInterface[string] {
 	return workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstCleanup, lastCleanup))
 }
 
-// CleanUp removes the entries of deleted SidecarSets from the condition SidecarSetUpgradable of pods (SPEC
-// §7.2), until ctx ends. A deleted SidecarSet has no run that removes the entries. At the start, CleanUp
-// queues every SidecarSet that a condition names, because a SidecarSet may have been deleted while no worker
-// ran. Several workers may run CleanUp at once. A worker does nothing if another worker has removed the
-// entry.
+// CleanUp removes the entries of deleted SidecarSets from the condition SidecarSetUpgradable of pods (SPEC §7.2),
+// until ctx ends. A deleted SidecarSet has no run that removes the entries. At the start, CleanUp queues every
+// SidecarSet that has an entry in a condition, because a SidecarSet may have been deleted while no worker ran.
+// Several workers may run CleanUp concurrently. A worker does nothing if another worker has removed the entry.
 func (a *Activities) CleanUp(ctx context.Context) error {
 	pods, err := a.Index.In("")
 	if err != nil {

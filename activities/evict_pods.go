@@ -22,15 +22,15 @@ import (
 )
 
 var (
-	// errEvictionsStopped is the reason why an eviction is not sent.
+	// errEvictionsStopped is the error of an eviction that is no longer permitted.
 	errEvictionsStopped = errors.New("the policy, the SidecarSet or a RolloutFreeze no longer permits the eviction")
-	// errChoiceTooOld is the reason why an eviction is left to the next plan.
+	// errChoiceTooOld is the error of an eviction whose pod was chosen too long ago.
 	errChoiceTooOld = errors.New("the choice of the pod is too old")
 )
 
 const (
-	// evictionTimeout limits the time of one eviction. Without a limit, client-go would wait for the
-	// Retry-After of a response with status 429, which may be long.
+	// evictionTimeout is the timeout of one eviction. Without the timeout, client-go would wait for the time in
+	// the Retry-After header of a 429 response, which may be long.
 	evictionTimeout = 15 * time.Second
 	// evictionsLimit is the longest time between the choice of a pod and the eviction. After this time, other
 	// pods of the same owner may have become unready.
@@ -38,9 +38,9 @@ const (
 )
 
 // EvictPods evicts pods through the eviction API, so that PodDisruptionBudgets apply. A retry evicts only the
-// chosen pods, because each eviction names the uid and the resourceVersion of the pod. A worker without a
-// connection to Temporal stops before the server starts the retry. The result lists the evicted pods and the
-// rejected pods.
+// chosen pods, because the uid and the resourceVersion of the pod are preconditions of each eviction. A worker
+// that loses the connection to Temporal stops before the server starts the retry. The result lists the evicted
+// pods and the rejected pods.
 func (a *Activities) EvictPods(ctx context.Context, input protocol.EvictPodsInput) (protocol.EvictPodsResult, error) {
 	now := a.Clock.Now()
 	ctx, stop := newWriteDeadline(a.Clock).keep(ctx, answeredHeartbeat(ctx, &outcome{}))
@@ -68,10 +68,10 @@ func (a *Activities) evictPods(ctx context.Context, input protocol.EvictPodsInpu
 	return result, nil
 }
 
-// evictionPermitted returns the check that runs immediately before an eviction is sent. The check uses the
-// policy, the SidecarSet, the RolloutFreezes and the webhook, as read from the API server at most maxAge ago.
-// After end, the check returns an error, so that a suspended process does not evict pods late. Another process
-// may have retried the activity and reported the result meanwhile.
+// evictionPermitted returns the check that runs immediately before an eviction request. The check uses the
+// policy, the SidecarSet, the RolloutFreezes and the webhook that were read from the API server at most maxAge
+// ago. After end, the check returns an error, because a suspended process must not evict pods after another
+// process has retried the activity.
 func (a *Activities) evictionPermitted(ctx context.Context, input protocol.EvictPodsInput, e protocol.Eviction, end time.Time) func() error {
 	set := newRecent(a.Clock, "SidecarSet "+e.SidecarSet.Name, func(ctx context.Context) (string, error) {
 		return a.whyNotEvicted(ctx, input, e)
@@ -126,8 +126,8 @@ func (a *Activities) whyNotEvicted(ctx context.Context, input protocol.EvictPods
 	return a.notInjected(ctx, installed, e)
 }
 
-// notInjected returns the reason why the replacements of the pods of e would get no sidecars, or an
-// empty string.
+// notInjected returns the reason why the webhook would not inject the replacements of the pods of e, or an empty
+// string.
 func (a *Activities) notInjected(ctx context.Context, installed *admissionregistrationv1.MutatingWebhook, e protocol.Eviction) (string, error) {
 	namespace := e.Owner.Namespace
 	labels, err := kube.NamespaceLabels(ctx, a.Cache)(namespace)
@@ -152,8 +152,8 @@ func (a *Activities) notInjected(ctx context.Context, installed *admissionregist
 // evict evicts one pod. evicted reports whether the pod is terminating or gone. Otherwise, rejection is the
 // reason why the pod was not evicted. rejection is empty if the pod has changed since the choice, or if the
 // choice is too old. evict reads the pod first, because the API server counts a disruption of the
-// PodDisruptionBudget before the comparison of the resourceVersion. evict reads the pod again after an error,
-// because the request may have evicted the pod.
+// PodDisruptionBudget before the API server compares the resourceVersion. evict reads the pod again after an
+// error, because the request may have evicted the pod.
 func (a *Activities) evict(ctx context.Context, chosen protocol.WrittenPod, check func() error) (evicted bool, rejection string, err error) {
 	before, err := readPod(ctx, a.Live, chosen.PodReference)
 	switch {
@@ -187,12 +187,11 @@ func (a *Activities) evict(ctx context.Context, chosen protocol.WrittenPod, chec
 	return false, evictionRejection(err), nil
 }
 
-// ends reports whether a pod that was read is terminating or gone.
+// ends reports whether a pod is terminating or gone. For a pod that is gone, pod is nil.
 func ends(pod *corev1.Pod) bool { return pod == nil || pod.DeletionTimestamp != nil }
 
-// evictionRejection returns the reason of a rejected eviction. The API server names the PodDisruptionBudget
-// in a cause of the error. For a pod with several PodDisruptionBudgets, the API server answers with the
-// status 500.
+// evictionRejection returns the reason of a rejected eviction. The API server names the PodDisruptionBudget in a
+// cause of the error. For a pod with several PodDisruptionBudgets, the API server responds with status 500.
 func evictionRejection(err error) string {
 	if errors.Is(err, errEvictionsStopped) {
 		return err.Error()

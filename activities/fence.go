@@ -14,16 +14,16 @@ import (
 	"github.com/outrigger/outrigger/internal/stage"
 )
 
-// fence is the write gate: the fence decides whether pods may still be upgraded. Temporal cannot stop a
-// running activity, so the fence reads the SidecarSet and the Lease. A batch checks the fence when the batch
-// decides about a write, and again immediately before the request is sent.
+// fence is the write gate: the fence decides whether pods may still be upgraded. Temporal cannot stop a running
+// activity, so the activity itself checks the SidecarSet and the Lease. A batch checks the fence when the batch
+// decides about a write, and again immediately before the batch sends the request.
 type fence struct {
 	*Activities
 	generation int64
 	lease      *rolloutLease
 	permission *recent[permission]
-	// stage has the windows in which upgrades may start, and the target of a rollback. stage is nil without a
-	// RolloutPolicy.
+	// stage contains the windows in which upgrades may start, and the target of a rollback. Without a
+	// RolloutPolicy, stage is nil.
 	stage *protocol.Stage
 }
 
@@ -34,13 +34,13 @@ type permission struct {
 	stopped stopped
 }
 
-// stopped is the reason to end a batch early, as an error. A batch that ends with this error has
-// not failed.
+// stopped is an error that contains the reason why a batch ends early. A batch that ends with this error has not
+// failed.
 type stopped string
 
 func (s stopped) Error() string { return string(s) }
 
-// frozen is the error stopped whose reason is a RolloutFreeze, or a closed window.
+// frozen is an error stopped whose reason is a RolloutFreeze or a closed window.
 type frozen struct{ stopped }
 
 func (f frozen) Unwrap() error { return f.stopped }
@@ -67,9 +67,9 @@ func (f *fence) check(ctx context.Context) (*v1alpha1.SidecarSet, error) {
 	return now.set, f.Limit.check()
 }
 
-// current returns the permission and the RolloutFreezes. Both answers are at most maxAge old, or current
-// returns an error. If upgrades are stopped, current returns no freezes. current requests both answers at the
-// same time, because the first answer grows older during the wait for the second answer.
+// current returns the permission and the RolloutFreezes, both at most maxAge old. If upgrades are stopped,
+// current returns no freezes. current sends both requests concurrently, because the first response would age
+// while current waits for the second response.
 func (f *fence) current(ctx context.Context) (now permission, freezes []outriggerv1.RolloutFreeze, err error) {
 	listed := f.lists().freezes
 	for range attempts {
@@ -94,8 +94,8 @@ func (f *fence) current(ctx context.Context) (now permission, freezes []outrigge
 	return now, nil, fmt.Errorf("read SidecarSet %s and the RolloutFreezes: the answers are too old to act on", f.lease.set.Name)
 }
 
-// read reads the SidecarSet and the Lease at the same time, so that both are at most maxAge old when a pod is
-// written. If the SidecarSet allows no upgrade, read does not wait for the Lease.
+// read reads the SidecarSet and the Lease concurrently, so that both are at most maxAge old when a pod is
+// written. If the SidecarSet permits no upgrade, read does not wait for the Lease.
 func (f *fence) read(ctx context.Context) (permission, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -124,7 +124,7 @@ func (f *fence) read(ctx context.Context) (permission, error) {
 	return permission{set: set}, nil
 }
 
-// stopped returns the reason why set allows no upgrade to the generation, or an empty reason.
+// stopped returns the reason why set permits no upgrade to the generation, or an empty reason.
 func (f *fence) stopped(set *v1alpha1.SidecarSet) stopped {
 	switch {
 	case set == nil:

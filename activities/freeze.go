@@ -27,11 +27,11 @@ func (a *Activities) listFreezes(ctx context.Context) ([]outriggerv1.RolloutFree
 	return all.Items, nil
 }
 
-// frozen returns the reason why no upgrade may start now, and the time until which the reason applies, or nil
-// if the time is not known. The reason is a RolloutFreeze, or that no window of the RolloutPolicy is open. If
-// upgrades may start, the reason is empty. If the recent list contains a freeze, frozen requests the list
-// again, because the freeze may have been deleted before this activity began. Otherwise, the run would wait for
-// a signal that has arrived already.
+// frozen returns the reason why no upgrade may start now, and the time until which the reason applies, or nil if
+// the time is not known. The reason is a RolloutFreeze or a closed window of the RolloutPolicy. If upgrades may
+// start, the reason is empty. If the cached list contains a freeze, frozen requires a list from after the start
+// of the activity, because the freeze may have been deleted before. Otherwise, the run would wait for a signal
+// that has already arrived.
 func (n *nextBatch) frozen(ctx context.Context, set *v1alpha1.SidecarSet) (reason string, until *time.Time, err error) {
 	listed := n.lists().freezes
 	freezes, err := listed.get(ctx)

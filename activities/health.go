@@ -9,14 +9,14 @@ import (
 	"github.com/outrigger/outrigger/internal/stage"
 )
 
-// maxHealthWait is the longest time between two observations while a pod may soon count as not ready for too
-// long. Each worker observes the pods on its own. Any worker may make the next plan, so every worker must
-// have recent observations.
+// maxHealthWait is the longest time between two observations while a pod that is not ready may become a failed
+// pod. Each worker records its own observations, and any worker may make the next plan. Every worker therefore
+// needs recent observations.
 const maxHealthWait = time.Minute
 
-// observeHealth marks the pods of population that are not ready for too long, or whose app restarted, if the
-// policy counts such pods as failed. next is the time until the next observation, or 0 if no observation is
-// due.
+// observeHealth marks the pods of population that the policy counts as failed, because a pod has not been ready
+// for too long or an app container has restarted. next is the time until the next observation, or 0 if no
+// observation is due.
 func (a *Activities) observeHealth(set *v1alpha1.SidecarSet, population []rollout.Pod, current *protocol.Stage) (next time.Duration) {
 	if !stage.ObservesHealth(current) {
 		return 0

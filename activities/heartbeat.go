@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// heartbeatInterval is the time between two heartbeats, and the longest time between two checks while no
-	// event arrives.
+	// heartbeatInterval is the time between two heartbeats. heartbeatInterval also limits the time between two
+	// checks of the cluster without an event.
 	heartbeatInterval = time.Second
-	// heartbeatGrace is the time that a batch may fill slots after a heartbeat that the server answered.
-	// After HeartbeatTimeout without a heartbeat, the server retries the activity on another worker. During
-	// the rest of HeartbeatTimeout, requests in flight arrive, so that no two workers fill the same slots.
+	// heartbeatGrace is the time for which a batch may fill slots after an acknowledged heartbeat. After
+	// HeartbeatTimeout without a heartbeat, the server retries the activity on another worker. The rest of
+	// HeartbeatTimeout is the time for requests in flight to arrive, so that no two workers fill the same slots.
 	heartbeatGrace = protocol.HeartbeatTimeout / 2
 )
 
-// writeDeadline is the time until which a worker may fill slots. Each heartbeat that the server answers
+// writeDeadline is the time until which a worker may fill slots. Each heartbeat that the server acknowledges
 // extends the deadline.
 type writeDeadline struct {
 	clock clock.WithTicker
@@ -33,8 +33,8 @@ type writeDeadline struct {
 	at    time.Time
 }
 
-// newWriteDeadline returns a deadline that has passed. The process may have been suspended since the server
-// started the activity, so only an answered heartbeat shows that the server has not retried the activity.
+// newWriteDeadline returns a deadline that has already passed, because the process may have been suspended since
+// the start of the activity. Only an acknowledged heartbeat shows that the server has not retried the activity.
 func newWriteDeadline(clock clock.WithTicker) *writeDeadline {
 	return &writeDeadline{clock: clock, at: clock.Now()}
 }
@@ -46,9 +46,9 @@ func (d *writeDeadline) left() time.Duration {
 	return d.at.Sub(d.clock.Now())
 }
 
-// keep sends heartbeats and extends the deadline, until stop is called. keep returns after the first
-// heartbeat is answered or has failed. The returned context ends when ctx ends, when the server answers that
-// the activity must end, or when the deadline passes. The cause of the context identifies the event.
+// keep sends heartbeats and extends the deadline, until stop is called. keep returns once the first heartbeat has
+// succeeded or failed. The returned context ends when ctx ends, when the response to a heartbeat requires the end
+// of the activity, or when a heartbeat fails after the deadline. The cause of the context contains the reason.
 func (d *writeDeadline) keep(ctx context.Context, heartbeat func(context.Context) error) (working context.Context, stop func()) {
 	working, end := context.WithCancelCause(ctx)
 	extend := func(ctx context.Context) {
@@ -79,8 +79,8 @@ func (d *writeDeadline) extend(ctx context.Context, heartbeat func(context.Conte
 	return nil
 }
 
-// mustEnd reports whether the error of a heartbeat ends the activity. Such an error says that the workflow or
-// a user has cancelled, paused or reset the activity, or that the server no longer knows the activity.
+// mustEnd reports whether the error of a heartbeat requires the end of the activity: the workflow or a user has
+// cancelled, paused or reset the activity, or the server no longer accepts heartbeats of the activity.
 func mustEnd(err error) bool {
 	var (
 		cancelled *temporal.CanceledError
@@ -92,7 +92,7 @@ func mustEnd(err error) bool {
 		errors.As(err, &over) || errors.As(err, &elsewhere) || errors.As(err, &gone)
 }
 
-// answeredHeartbeat returns a function that sends a heartbeat with the current outcome and returns the answer
+// answeredHeartbeat returns a function that sends a heartbeat with the current outcome and waits for the response
 // of the server. activity.RecordHeartbeat does not report whether the server received the heartbeat.
 func answeredHeartbeat(ctx context.Context, outcome *outcome) func(context.Context) error {
 	info, server := activity.GetInfo(ctx), activity.GetClient(ctx)
@@ -105,7 +105,7 @@ func answeredHeartbeat(ctx context.Context, outcome *outcome) func(context.Conte
 	}
 }
 
-// keepHeartbeating sends heartbeats until stop is called or ctx ends, without waiting for answers.
+// keepHeartbeating sends heartbeats until stop is called or ctx ends, without waiting for responses.
 func keepHeartbeating(ctx context.Context, clock clock.WithTicker) (stop func()) {
 	return everyHeartbeat(ctx, clock, func(context.Context) { activity.RecordHeartbeat(ctx) })
 }

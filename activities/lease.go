@@ -20,13 +20,12 @@ import (
 )
 
 const (
-	// takeoverDelay is the time that a run waits before the run takes the Lease from a run that did not release
-	// the Lease. After this time, the other run has read the Lease again, and the last requests of the other run
-	// have arrived.
+	// takeoverDelay is the time that a run waits before the run takes over a Lease that the holder did not
+	// release. During this time, the holder reads the Lease again and stops its writes, and the last requests of
+	// the holder arrive.
 	takeoverDelay = maxAge + time.Second
 	leasePrefix   = v1alpha1.RolloutLeasePrefix
-	// cleanUpHolder is the holder of the Lease of a deleted SidecarSet until the Lease is
-	// removed.
+	// cleanUpHolder is the holder of the Lease of a deleted SidecarSet during the removal of the Lease.
 	cleanUpHolder = "tidying-worker"
 )
 
@@ -40,8 +39,8 @@ type rolloutLease struct {
 	set protocol.SetReference
 	// run is the identity of the holder.
 	run string
-	// task is the activity task that this process has claimed, recorded with PodUID for the next
-	// process in the same pod.
+	// task is the token of the activity task that this process has claimed. The Lease contains task and PodUID,
+	// so that the next process in the same pod can release the task.
 	task []byte
 }
 
@@ -58,16 +57,16 @@ func leaseIdentity(ctx context.Context, run string) string {
 	return run
 }
 
-// held reports whether the run is the holder of the Lease.
+// held reports whether the run is the holder of the Lease, and no other run is taking over the Lease.
 func (l *rolloutLease) held(ctx context.Context) (bool, error) {
 	lease, err := l.read(ctx)
 	return err == nil && lease != nil && holder(lease) == l.run && nextHolder(lease) == "", err
 }
 
-// acquire makes the run the holder of the Lease, and creates the Lease if there is none. If another run is
-// the holder, or is taking over the Lease, acquire records the run as the next holder and waits for
-// takeoverDelay. The other run then writes no pods. acquire calls takeOver, and makes the run the holder only
-// if takeOver succeeds.
+// acquire makes the run the holder of the Lease, and creates the Lease if the Lease does not exist. If another
+// run is the holder, or is taking over the Lease, acquire records the run as the next holder, and waits for
+// takeoverDelay. After this time, the other run writes no pods. acquire then calls takeOver, and makes the run
+// the holder only if takeOver succeeds.
 func (l *rolloutLease) acquire(ctx context.Context, takeOver func(context.Context) error) error {
 	lease, err := l.read(ctx)
 	if err != nil {
@@ -170,8 +169,8 @@ func (l *rolloutLease) removeOrphan(ctx context.Context, lease *coordinationv1.L
 	return l.release(ctx, true)
 }
 
-// CleanUpLeases removes the Leases of deleted SidecarSets, and sets the owner of Leases without a holder.
-// Runs of earlier releases did not set the owner. A terminated run leaves a Lease with a holder.
+// CleanUpLeases removes the Leases of deleted SidecarSets, and sets the owner of Leases without a holder. Leases
+// of earlier releases have no owner, and the Lease of a terminated run still has a holder.
 func (a *Activities) CleanUpLeases(ctx context.Context) error {
 	leases := &coordinationv1.LeaseList{}
 	if err := a.Live.List(ctx, leases, client.InNamespace(a.SystemNamespace)); err != nil {
@@ -199,7 +198,7 @@ func (a *Activities) cleanUpLease(ctx context.Context, name string, lease *coord
 	case err == nil && holder(lease) == "":
 		err = of.ownBySet(ctx, lease)
 	}
-	// Another worker or a run has changed the Lease since the read.
+	// A conflict means that another worker or a run has changed the Lease since the read.
 	if apierrors.IsConflict(err) {
 		return nil
 	}

@@ -22,8 +22,8 @@ func (a *Activities) listBudgets(ctx context.Context) ([]policyv1.PodDisruptionB
 	return all.Items, nil
 }
 
-// budgets returns the PodDisruptionBudgets with the counts of the cached pods in the namespaces of
-// population.
+// budgets returns the PodDisruptionBudgets in the namespaces of population, with counts of the healthy cached
+// pods.
 func (a *Activities) budgets(ctx context.Context, population []rollout.Pod) (*rollout.Budgets, error) {
 	all, err := a.lists().budgets.get(ctx)
 	if err != nil {
@@ -42,9 +42,9 @@ func (a *Activities) budgets(ctx context.Context, population []rollout.Pod) (*ro
 	return rollout.NewBudgets(all, pods), nil
 }
 
-// planPods plans a rollout with all limits of the stage current, and returns the failure of the rollout, if any.
-// While the data of a limit cannot be read, planPods returns an error, because no pod may be upgraded. A failure
-// takes precedence over this error, because a failure depends on no limit.
+// planPods makes a plan within all limits of the stage current. If the rollout has failed, planPods also returns
+// the failure. If the data of a limit cannot be read, planPods returns an error, because no pod may be upgraded
+// without the limit. A failure takes precedence over this error, because a failure does not depend on the limits.
 func (a *Activities) planPods(ctx context.Context, set *v1alpha1.SidecarSet, population []rollout.Pod, rejected map[protocol.PodReference]bool, current *protocol.Stage) (plan rollout.Plan, failure *protocol.Failure, err error) {
 	var cluster rollout.Cluster
 	var unread error

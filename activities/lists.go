@@ -10,8 +10,8 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// lists contains the recent lists of the objects, other than pods, on which plans depend. All activities of a
-// process share the lists, so that the number of rollouts does not change the number of requests.
+// lists caches the lists of the objects other than pods that plans need. All activities of a process share the
+// lists, so that the number of requests does not grow with the number of rollouts.
 type lists struct {
 	freezes  *recent[[]outriggerv1.RolloutFreeze]
 	policies *recent[knownPolicies]
@@ -31,9 +31,8 @@ func (a *Activities) lists() *lists {
 	return &a.listed
 }
 
-// list lists objects. The end of the activity that needs the list does not cancel the request, because other
-// activities may wait for the same list. The request ends after maxAge, because a later answer would be too
-// old.
+// list lists objects. The cancellation of ctx does not cancel the request, because other activities may wait for
+// the same list. The request times out after maxAge, because a later response would be too old.
 func (a *Activities) list(ctx context.Context, all client.ObjectList) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxAge)
 	defer cancel()

@@ -29,10 +29,10 @@ type LostBatch struct {
 	task  []byte
 }
 
-// LostBatches lists the batches that an earlier process of this pod had claimed. The kubelet restarts a
-// container only after the process of the container has ended, so the earlier process sends no further
-// writes. The caller has to call LostBatches before this process claims any task, because LostBatches cannot
-// tell the batches of this process from lost batches.
+// LostBatches lists the batches that an earlier process of this pod had claimed. The kubelet restarts a container
+// only after the process of the container has ended, so the earlier process sends no further writes. The caller
+// must call LostBatches before this process claims a task, because LostBatches cannot distinguish the batches of
+// this process from lost batches.
 func (a *Activities) LostBatches(ctx context.Context) ([]LostBatch, error) {
 	if a.PodUID == "" {
 		return nil, nil
@@ -65,7 +65,7 @@ func claimedTask(lease *coordinationv1.Lease, podUID string) []byte {
 
 // Release calls end to report the failure of the batch to Temporal. Temporal then retries the batch after
 // lostBatchPause, without waiting for the heartbeat timeout. released reports whether the batch was still
-// claimed. Temporal ignores a report about any attempt but the newest.
+// claimed. Temporal ignores a report about an earlier attempt.
 func (b LostBatch) Release(ctx context.Context, end func(ctx context.Context, task []byte, cause error) error) (released bool, err error) {
 	err = end(ctx, b.task, temporal.NewApplicationErrorWithOptions("the worker was lost in the middle of the batch", lostBatchType,
 		temporal.ApplicationErrorOptions{NextRetryDelay: lostBatchPause}))

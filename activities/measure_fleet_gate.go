@@ -10,8 +10,9 @@ import (
 	"github.com/outrigger/outrigger/internal/gate"
 )
 
-// MeasureFleetGate makes one measurement of a gate of a fleet (SPEC 12.2.10). The measurement does not read the
-// cluster, and sends no Secret. An unavailable provider is an error, and Temporal retries the activity.
+// MeasureFleetGate makes one measurement of a gate of a fleet (SPEC 12.2.10). The measurement reads no objects of
+// the cluster, and sends no Secret. If the provider is unavailable, MeasureFleetGate returns an error, and
+// Temporal retries the activity.
 func (a *Activities) MeasureFleetGate(ctx context.Context, input protocol.FleetGateInput) (protocol.Measurement, error) {
 	if err := notDue(input.NotBefore, activity.GetInfo(ctx).StartedTime); err != nil {
 		return protocol.Measurement{}, err
@@ -36,9 +37,9 @@ func (a *Activities) MeasureFleetGate(ctx context.Context, input protocol.FleetG
 	return measured, nil
 }
 
-// workflowOfFleetGate returns the id of the workflow of a gate for one attempt of one stage. The id contains
-// the time at which the stage was reached, because the same content may reach the stage again after other
-// content.
+// workflowOfFleetGate returns the id of the workflow of a gate for one attempt of one stage. The id contains the
+// time at which the stage was reached, because the same content may reach the stage again after a rollout of
+// other content.
 func workflowOfFleetGate(in *protocol.FleetGateInput) string {
 	return fmt.Sprintf("gate/fleet/%s/%s/%s/%s/%d-%d", in.Set, in.Hash, in.Stage, in.Gate.Name, in.Reached.UnixMilli(), in.Attempt)
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/outrigger/outrigger/internal/gate"
 )
 
-// maxAnswer limits the answer of a provider, in bytes.
+// maxAnswer is the maximum size of a response of a provider, in bytes.
 const maxAnswer = 1 << 20
 
 // NewGateClient returns the HTTP client of gates. The client follows no redirect, because a redirect could
@@ -32,8 +32,8 @@ func NewGateClient() *http.Client {
 }
 
 // MeasureGate makes one measurement of a gate (SPEC §11.14). MeasureGate writes nothing to the cluster, and
-// starts the workflow of a gate at most once, so the activity can be cancelled and retried at any time. An
-// unavailable provider is an error, and Temporal retries the activity.
+// starts the workflow of a gate at most once, so the activity can be cancelled and retried at any time. If the
+// provider is unavailable, MeasureGate returns an error, and Temporal retries the activity.
 func (a *Activities) MeasureGate(ctx context.Context, input protocol.MeasureGateInput) (protocol.Measurement, error) {
 	if err := notDue(input.NotBefore, activity.GetInfo(ctx).StartedTime); err != nil {
 		return protocol.Measurement{}, err
@@ -66,9 +66,9 @@ func (a *Activities) MeasureGate(ctx context.Context, input protocol.MeasureGate
 	return measured, nil
 }
 
-// notDue returns an error if a measurement begins before the time due. Temporal retries the activity at the
-// time due. Both times are from the clock of Temporal. The error is expected, so the SDK does not log or
-// count the error as a failure.
+// notDue returns an error if a measurement begins before the time due. Temporal retries the activity at the time
+// due. due and began are times of the clock of the Temporal server. The category of the error is benign, so the
+// SDK does not log the error or count the error as a failure.
 func notDue(due, began time.Time) error {
 	wait := due.Sub(began)
 	if wait <= 0 {
@@ -110,9 +110,9 @@ func (m *measurement) invalid(field, value string, err error) protocol.Measureme
 	return inconclusive(fmt.Sprintf("%s %q: %s; %s", field, value, err, m.remedy))
 }
 
-// send sends a request with the credentials of a gate. The credentials are read at each request. Errors do
-// not contain the credentials. An answer with the status 429, or 500 and higher, is an error, because the
-// provider may be able to answer later.
+// send sends a request with the credentials of a gate, which send reads again for each request. Errors do not
+// contain the credentials. If the response has the status 429, or 500 and higher, send returns an error, because
+// a retry may succeed.
 func (m *measurement) send(ctx context.Context, request *http.Request, credentials *outriggerv1.GateCredentials) (status int, body []byte, err error) {
 	if err := m.authorize(ctx, request, credentials); err != nil {
 		return 0, nil, err
@@ -145,7 +145,7 @@ func withoutURL(err error) error {
 }
 
 // checkCredentials returns a problem if the RolloutPolicy has no gate with the address and the credentials of
-// this gate. After the loss of a run, the next run takes the step from status. Without this check, a user with
+// this gate. After the loss of a run, the next run restores the step from status. Without this check, a user with
 // the permission to write status could choose the address that receives the credentials.
 func (m *measurement) checkCredentials(ctx context.Context) (problem string, err error) {
 	address, credentials := gate.Credentials(&m.input.Gate)

@@ -14,8 +14,8 @@ import (
 	"github.com/outrigger/outrigger/internal/gate"
 )
 
-// query measures a gate with a Prometheus query. An answer without exactly one number is inconclusive. An
-// unavailable provider is an error.
+// query measures a gate with a Prometheus query. If the response does not contain exactly one number, the
+// measurement is inconclusive. If the provider is unavailable, query returns an error.
 func (m *measurement) query(ctx context.Context, g *outriggerv1.PrometheusGate) (protocol.Measurement, error) {
 	query, err := gate.Render(g.Query, gate.Query{SidecarSet: m.input.SidecarSet.Name, Revision: m.revision, Generation: m.input.Generation, Step: m.input.Step})
 	if err != nil {
@@ -48,7 +48,7 @@ type prometheusAnswer struct {
 	} `json:"data"`
 }
 
-// numberOf returns the number in an answer of Prometheus. If the answer has no number, problem is the reason.
+// numberOf returns the number in a response of Prometheus. If the response has no number, problem is the reason.
 func numberOf(status int, body []byte) (value float64, problem string) {
 	var answer prometheusAnswer
 	if err := json.Unmarshal(body, &answer); err != nil {
@@ -83,8 +83,8 @@ func numberOf(status int, body []byte) (value float64, problem string) {
 	return parseSample(sample)
 }
 
-// parseSample returns the value of sample, a pair of a time and a value. If sample is invalid, problem is the
-// reason.
+// parseSample returns the value of sample, which is a pair of a timestamp and a value. If sample is invalid,
+// problem is the reason.
 func parseSample(sample []any) (value float64, problem string) {
 	if len(sample) == 2 {
 		if text, ok := sample[1].(string); ok {

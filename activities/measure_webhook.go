@@ -11,7 +11,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// question is the body of the request to a webhook gate, and the input of the workflow of a gate.
+// question is the request body of a webhook gate, and the input of the workflow of a workflow gate.
 type question struct {
 	SidecarSet string `json:"sidecarSet"`
 	Generation int64  `json:"generation"`
@@ -20,7 +20,7 @@ type question struct {
 	Pods       int    `json:"pods"`
 }
 
-// gateAnswer is the response of a webhook gate, and the result of the workflow of a gate.
+// gateAnswer is the response of a webhook gate, and the result of the workflow of a workflow gate.
 type gateAnswer struct {
 	Phase   protocol.GatePhase `json:"phase"`
 	Message string             `json:"message"`
@@ -30,8 +30,8 @@ func (m *measurement) question() question {
 	return question{SidecarSet: m.input.SidecarSet.Name, Generation: m.input.Generation, Revision: m.revision, Step: m.input.Step, Pods: m.input.Pods}
 }
 
-// ask sends the question to the webhook of a gate, and returns the measurement in the answer. An answer
-// without a known phase is inconclusive. An unavailable webhook is an error.
+// ask sends the question to the webhook of a gate, and returns the measurement in the response. If the response
+// has no known phase, the measurement is inconclusive. If the webhook is unavailable, ask returns an error.
 func (m *measurement) ask(ctx context.Context, g *outriggerv1.WebhookGate) (protocol.Measurement, error) {
 	body, err := json.Marshal(m.question())
 	if err != nil {
@@ -53,7 +53,7 @@ func (m *measurement) ask(ctx context.Context, g *outriggerv1.WebhookGate) (prot
 	return answer.measurement(), nil
 }
 
-// measurement returns the measurement of an answer. An unknown phase is inconclusive.
+// measurement converts an answer to a measurement. For an unknown phase, the measurement is inconclusive.
 func (a gateAnswer) measurement() protocol.Measurement {
 	switch a.Phase {
 	case protocol.GateSuccess, protocol.GateFailure, protocol.GateInconclusive, protocol.GateRunning:

@@ -15,8 +15,8 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// runWorkflow starts the workflow of a gate, unless the workflow was started already, and returns the result
-// of the workflow as a measurement. The id of the workflow belongs to one attempt of one step, so a retried
+// runWorkflow starts the workflow of a gate, unless the workflow was started before, and returns the result of
+// the workflow as a measurement. The id of the workflow is unique for one attempt of one step, so a retried
 // measurement finds the same workflow.
 func (m *measurement) runWorkflow(ctx context.Context, g *outriggerv1.WorkflowGate) (protocol.Measurement, error) {
 	temporal, id := activity.GetClient(ctx), m.workflow

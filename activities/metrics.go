@@ -6,7 +6,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// The kinds of batches are named by the change that a batch makes to a pod.
+// The values of the label change name the change that a batch makes to its pods.
 const (
 	changeUpgrade   = "upgrade"
 	changeReset     = "reset"
@@ -17,11 +17,11 @@ const (
 type Metrics struct {
 	pods    *prometheus.CounterVec
 	seconds *prometheus.HistogramVec
-	// The metrics of the cluster-wide limit exist only in the worker that leads.
+	// limitUnavailable and limitSize have values only in the worker that leads.
 	limitUnavailable, limitSize *prometheus.GaugeVec
 }
 
-// NewMetrics returns the metrics, registered with registerer.
+// NewMetrics creates the metrics, and registers the metrics with registerer.
 func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	factory := promauto.With(registerer)
 	m := &Metrics{
@@ -52,7 +52,7 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	return m
 }
 
-// time starts to measure the duration of a batch. The returned function records the duration.
+// time starts the measurement of the duration of a batch. The returned function records the duration.
 func (m *Metrics) time(change string, clock clock.PassiveClock) (end func()) {
 	began := clock.Now()
 	return func() { m.seconds.WithLabelValues(change).Observe(clock.Since(began).Seconds()) }

@@ -13,11 +13,11 @@ import (
 	"github.com/outrigger/outrigger/internal/stage"
 )
 
-// NextBatch waits until pods can be upgraded to the generation, and returns these pods, or the reason why no
-// pod can be upgraded. The activity writes no pod. At the end of a rollout, the activity releases the Lease.
-// While pods change, the activity waits at most for NextBatchPoll. Once nothing has changed for idleTimeout,
-// the activity returns the reason why the rollout waits. A stale cache is an error, and Temporal retries the
-// activity.
+// NextBatch waits until pods can be upgraded to the generation, and returns these pods, or the reason why no pod
+// can be upgraded. The activity writes no pod. At the end of a rollout, the activity releases the Lease. While
+// pods change, the activity waits at most for NextBatchPoll. Once nothing has changed for idleTimeout, the
+// activity returns the reason why the rollout waits. If the cache is stale, NextBatch returns an error, and
+// Temporal retries the activity.
 func (a *Activities) NextBatch(ctx context.Context, input protocol.NextBatchInput) (result protocol.NextBatchResult, err error) {
 	defer keepHeartbeating(ctx, a.Clock)()
 	n := a.newNextBatch(input)
@@ -60,8 +60,8 @@ type nextBatch struct {
 	// was running.
 	firstMigrated time.Time
 	idle          *idleTimer
-	// resolved is the Stage of this activity. stageIsRead is set once the Stage has been read. The policy is
-	// read only once.
+	// resolved is the Stage of this activity. stageIsRead is set once the Stage has been read, because the
+	// activity reads the policy only once.
 	resolved    *protocol.Stage
 	stageIsRead bool
 	// progressDue is set if the progress deadline of the stage applies to the newest plan.
@@ -164,8 +164,8 @@ func (n *nextBatch) confirm(set *v1alpha1.SidecarSet, population []rollout.Pod, 
 	return nil
 }
 
-// withoutPods returns the result of a plan whose pods must not be upgraded now. The reasons are a pause, a failure
-// of the rollout, a missing permit of the fleet, a RolloutFreeze, or that no window is open. If the pods may be
+// withoutPods returns the result of a plan whose pods must not be upgraded now. The reason is a pause, a failure
+// of the rollout, a missing permit of the fleet, a RolloutFreeze, or a closed window. If the pods may be
 // upgraded, ended is false.
 func (n *nextBatch) withoutPods(ctx context.Context, set *v1alpha1.SidecarSet, population []rollout.Pod, plan *rollout.Plan, failure *protocol.Failure) (result protocol.NextBatchResult, ended bool, err error) {
 	result = protocol.NextBatchResult{Phase: protocol.PhaseWaiting, Counts: plan.Counts, Hot: plan.Hot, Stage: n.resolved}
@@ -202,8 +202,8 @@ func (n *nextBatch) withoutPods(ctx context.Context, set *v1alpha1.SidecarSet, p
 	return result, true, n.Current()
 }
 
-// failed returns result with failure, and reports that the plan has ended. If the revision of a rollback cannot
-// be used, failure requests a pause instead. The result of a paused run has a failure only after an abort.
+// failed adds failure to result, and reports that the plan has ended. If the revision of a rollback cannot be
+// used, failed changes the failure to a pause. A paused run has a failure only after an abort.
 func (n *nextBatch) failed(ctx context.Context, set *v1alpha1.SidecarSet, result protocol.NextBatchResult, failure *protocol.Failure) (protocol.NextBatchResult, bool, error) {
 	if err := n.checkRollback(ctx, set, failure); err != nil {
 		return result, false, err
@@ -215,10 +215,10 @@ func (n *nextBatch) failed(ctx context.Context, set *v1alpha1.SidecarSet, result
 	return result, true, nil
 }
 
-// While pods are being upgraded or become ready, postponeConditions omits the conditions on which no upgrade
-// depends, because the writes of these conditions slow the upgrades down. Once all pods are upgraded and
-// ready, or no pod was upgraded for a while, the plan contains the conditions and is returned immediately. A
-// rollout with conditions to write has not ended.
+// postponeConditions removes the conditions with the value True from the plan while pods are being upgraded or
+// become ready, because no upgrade depends on these conditions and their writes delay upgrades. Once all pods are
+// upgraded and ready, or no pod was upgraded for a while, the plan keeps these conditions and is returned
+// immediately. A rollout with conditions to write has not ended.
 func (n *nextBatch) postponeConditions(plan *rollout.Plan, again time.Duration) time.Duration {
 	quiet := n.input.Quiet || n.Clock.Since(n.began) >= idleTimeout
 	upgrading := plan.Counts.Remaining+plan.Counts.Converging > 0
@@ -234,8 +234,8 @@ func (n *nextBatch) postponeConditions(plan *rollout.Plan, again time.Duration) 
 	return again
 }
 
-// awaitResets gives an ended plan the phase Waiting while the run resets standby twins or waits for pods to
-// migrate. Once the migration is idle, the plan stays ended, because a hot upgrade to an earlier version may
+// awaitResets changes the phase of an ended plan to Waiting while the run resets standby twins or waits for pods
+// to migrate. Once the migration is idle, the plan stays ended, because a hot upgrade to an earlier version may
 // never finish.
 func (n *nextBatch) awaitResets(plan *rollout.Plan) {
 	if plan.Counts.Migrating > 0 && !n.input.MigrationIdle && (plan.Ended() || plan.Phase == protocol.PhaseNotUpdate) {
@@ -266,9 +266,9 @@ func (n *nextBatch) batchDelay(plan *rollout.Plan) time.Duration {
 	return max(delay-n.Clock.Since(n.firstFree), 0)
 }
 
-// migrationDelay returns the time until the next check. If a pod could be reset for heartbeatInterval while
-// the migration waits for a plan, migrationDelay returns zero, so that the plan wakes the migration. Without
-// this plan, a rollout whose slots are released only by resets would wait forever.
+// migrationDelay returns the time until the next check. If the migration waits for a plan, and a pod that can be
+// reset was observed heartbeatInterval ago, migrationDelay returns zero, so that the plan wakes the migration.
+// Without this plan, a rollout whose slots are released only by resets would wait forever.
 func (n *nextBatch) migrationDelay(plan *rollout.Plan, again time.Duration) time.Duration {
 	if plan.Phase != protocol.PhaseWaiting || !n.input.MigrationIdle || plan.Counts.Migrated == 0 {
 		n.firstMigrated = time.Time{}

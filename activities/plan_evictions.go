@@ -27,8 +27,8 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// PlanEvictions chooses the pods that a RolloutPolicy evicts next (SPEC §13). PlanEvictions writes nothing. A
-// stale cache is an error, and Temporal retries the activity.
+// PlanEvictions chooses the pods that a RolloutPolicy evicts next (SPEC §13). PlanEvictions writes nothing. If
+// the cache is stale, PlanEvictions returns an error, and Temporal retries the activity.
 func (a *Activities) PlanEvictions(ctx context.Context, input protocol.PlanEvictionsInput) (protocol.EvictionPlan, error) {
 	defer keepHeartbeating(ctx, a.Clock)()
 	if err := a.Current(); err != nil {
@@ -57,8 +57,8 @@ func (a *Activities) PlanEvictions(ctx context.Context, input protocol.PlanEvict
 	return plan, nil
 }
 
-// readyOf counts the ready pods of each owner in all, including pods that no SidecarSet selects. Without late
-// evictions, readyOf counts nothing.
+// readyOf counts the ready pods of each owner in all, including pods that no SidecarSet selects. If late is
+// empty, readyOf counts nothing, because only late evictions need the counts.
 func readyOf(all []*corev1.Pod, late []protocol.Eviction) map[protocol.Owner]int {
 	ready := map[protocol.Owner]int{}
 	if len(late) == 0 {
@@ -72,8 +72,8 @@ func readyOf(all []*corev1.Pod, late []protocol.Eviction) map[protocol.Owner]int
 	return ready
 }
 
-// replicas reads the replicas of the owners of late evictions. An owner that is gone has 0 replicas. The
-// result lacks owners of other APIs than apps/v1, and owners that cannot be read.
+// replicas reads the replicas of the owners of late evictions. An owner that is gone has 0 replicas. The result
+// does not contain owners of APIs other than apps/v1, and owners that cannot be read.
 func (a *Activities) replicas(ctx context.Context, late []protocol.Eviction) map[protocol.Owner]int {
 	read := map[protocol.Owner]int{}
 	for i := range late {
@@ -83,8 +83,8 @@ func (a *Activities) replicas(ctx context.Context, late []protocol.Eviction) map
 		}
 		replicas, known, err := a.replicasOf(ctx, e.Owner.Namespace, e.Owner.Kind, e.Owner.Name)
 		if apierrors.IsNotFound(err) && e.Owner.Kind != e.Controller.Kind {
-			// The name of the Deployment is derived from the name of the ReplicaSet. The owner of the
-			// ReplicaSet may be of another kind.
+			// e.Owner is a Deployment whose name is derived from the name of the ReplicaSet. The ReplicaSet may
+			// have an owner of another kind.
 			replicas, known, err = a.replicasOf(ctx, e.Owner.Namespace, e.Controller.Kind, e.Controller.Name)
 		}
 		switch {
@@ -113,7 +113,7 @@ func evictingPolicy(policies []outriggerv1.RolloutPolicy, reference protocol.Pol
 	return nil
 }
 
-// notCalled is the reason why pods are not evicted if the replacements would get no sidecars.
+// notCalled is the reason why pods are not evicted if the webhook would not inject the replacements.
 const notCalled = "the API server does not call the webhook for their replacements"
 
 // evictionScan reads the SidecarSets of one policy and their pods from the cache.
@@ -121,14 +121,15 @@ type evictionScan struct {
 	*Activities
 	policies []outriggerv1.RolloutPolicy
 	policy   *outriggerv1.RolloutPolicy
-	// installed is the webhook of pods, or nil if the API server has no such webhook. webhook contains the
+	// installed is the registered webhook for pods, or nil if no webhook is registered. webhook contains the
 	// selectors of installed.
 	installed *admissionregistrationv1.MutatingWebhook
 	webhook   match.Webhook
 	freezes   []outriggerv1.RolloutFreeze
 	sets      map[string]eviction.Set
 	pods      map[types.UID]*eviction.Pod
-	// namespaces contains, for each namespace that was looked up, whether the API server calls the webhook.
+	// namespaces contains, for each namespace that was looked up, whether the API server calls the webhook for
+	// its pods.
 	namespaces map[string]bool
 	// all contains all cached pods. terminating contains the pods that are being deleted, and terminatingOf
 	// counts the terminating pods by owner.
@@ -176,8 +177,8 @@ func (s *evictionScan) read(ctx context.Context) error {
 			continue
 		}
 		if err := s.set(ctx, set); err != nil {
-			// The SidecarSet may be older than a validation rule, or the cache may lack a new namespace. The
-			// pods of other SidecarSets can still be evicted.
+			// The SidecarSet may violate a validation rule of a later release, or the cache may not contain a new
+			// namespace yet. The pods of other SidecarSets can still be evicted.
 			s.sets[set.Name] = eviction.Set{UID: set.UID, Generation: set.Generation, Waits: "the pods of SidecarSet " + set.Name + " are not known: " + err.Error(), Unknown: true}
 			activity.GetLogger(ctx).Warn("no pods are evicted for a SidecarSet", "sidecarset", set.Name, "cause", err.Error())
 		}
@@ -187,8 +188,8 @@ func (s *evictionScan) read(ctx context.Context) error {
 }
 
 // markNotCalled sets Waits of the outdated pods if the API server does not call the webhook for their
-// replacements, or if the namespace of the pod cannot be looked up. The lookup fails if a namespace was
-// removed without the pods of the namespace.
+// replacements, or if the namespace of the pod cannot be looked up. The lookup fails if a namespace was removed,
+// but its pods remain.
 func (s *evictionScan) markNotCalled(labels func(string) (map[string]string, error)) {
 	for _, pod := range s.pods {
 		if len(pod.Outdated) == 0 {
@@ -256,8 +257,8 @@ func (s *evictionScan) set(ctx context.Context, stored *v1alpha1.SidecarSet) err
 	return nil
 }
 
-// restored reports whether the state of the evictions has a newer generation of a SidecarSet than the API
-// server. After a restore of etcd, the generation in the API server is older.
+// restored reports whether the state of the evictions contains a newer generation of a SidecarSet than the API
+// server, as after a restore of etcd.
 func (s *evictionScan) restored(ctx context.Context, set *v1alpha1.SidecarSet) (bool, error) {
 	reference := protocol.SetReference{Name: set.Name, UID: set.UID}
 	newest := eviction.NewestGeneration(s.state, reference)
@@ -294,15 +295,15 @@ func (s *evictionScan) notMatched(set *v1alpha1.SidecarSet, namespace string, in
 	return found, err
 }
 
-// registered reports whether the webhook is installed and has rules. While a user replaces the webhook
-// configuration, the SidecarSets wait: their pods may be evicted later, and the deadline of evictions continues
-// (SPEC 13.4.1).
+// registered reports whether the webhook is installed and has rules. While the webhook is not registered, for
+// example because a user replaces the webhook configuration, no pods are evicted, but the deadline of evictions
+// continues (SPEC 13.4.1).
 func (s *evictionScan) registered() bool { return s.installed != nil && len(s.installed.Rules) > 0 }
 
 // called reports whether the API server calls the webhook for the replacement of a pod.
 func (s *evictionScan) called(pod *corev1.Pod, labels func(string) (map[string]string, error)) (bool, error) {
 	if !s.registered() {
-		return true, nil // The SidecarSets of the pod wait.
+		return true, nil // the method waits returns notCalled for each SidecarSet of the pod
 	}
 	if !s.webhook.Pod(pod) {
 		return false, nil
@@ -319,7 +320,7 @@ func (s *evictionScan) called(pod *corev1.Pod, labels func(string) (map[string]s
 	return called, nil
 }
 
-// add adds a pod of a SidecarSet.
+// add adds a pod. If outdated is set, add also records that the pod is outdated for the SidecarSet set.
 func (s *evictionScan) add(pod *corev1.Pod, set string, outdated bool) {
 	known := s.pods[pod.UID]
 	if known == nil {
@@ -343,8 +344,8 @@ func (s *evictionScan) waits(set *v1alpha1.SidecarSet, plan *rollout.Plan) (stri
 	return reason, err
 }
 
-// notEvictable returns the reason why the SidecarSet, its policy, a RolloutFreeze or the fleet permits
-// no evictions now, or an empty string.
+// notEvictable returns the reason why the SidecarSet, its policy, a RolloutFreeze or the fleet prevents evictions
+// now, or an empty string.
 func (a *Activities) notEvictable(set *v1alpha1.SidecarSet, installed *admissionregistrationv1.MutatingWebhook, policies []outriggerv1.RolloutPolicy, freezes []outriggerv1.RolloutFreeze) (string, error) {
 	if reason := rollout.OldWhenRecreated(set, installed); reason != "" {
 		return "SidecarSet " + set.Name + ": " + reason, nil
@@ -355,8 +356,8 @@ func (a *Activities) notEvictable(set *v1alpha1.SidecarSet, installed *admission
 	if a.Fleet != nil && !fleet.Permitted(set, nil) {
 		return fleet.AwaitingPermit, nil
 	}
-	// While pods remain to be upgraded or recreated, new pods may get the previous content. Afterwards, the run
-	// upgrades such a new pod in place (SPEC 11.5.5).
+	// Until all pods are upgraded or recreated, new pods may get the previous content. Later, the run upgrades
+	// these new pods in place (SPEC 11.5.5).
 	if stage.Former(set) != nil && !stage.Complete(set) {
 		if share, err := stage.NewPods(set, policies); err != nil || !share.All() {
 			return "new pods of SidecarSet " + set.Name + " do not get its newest content yet", err

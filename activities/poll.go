@@ -11,8 +11,8 @@ import (
 	"github.com/outrigger/outrigger/internal/rollout"
 )
 
-// idleTimeout is the maximum time that an activity waits while nothing changes. After idleTimeout, the
-// workflow waits, because a waiting workflow does not occupy a worker.
+// idleTimeout is the maximum time that an activity waits while nothing changes. After idleTimeout, the activity
+// returns, and the workflow waits instead, because a waiting workflow does not occupy a worker.
 const idleTimeout = 5 * time.Second
 
 // poll calls check immediately, after each change of the SidecarSet or its pods, and after the time that check
@@ -27,7 +27,7 @@ func (a *Activities) poll(ctx context.Context, set string, check func() (again t
 		if err != nil || again == 0 {
 			return err
 		}
-		// A burst of events must not cause checks back to back.
+		// A burst of events must not cause continuous checks.
 		if err := a.sleep(ctx, rollout.Interval(a.Clock.Since(began))); err != nil {
 			return err
 		}
@@ -89,7 +89,6 @@ func newIdleTimer(clock clock.PassiveClock) *idleTimer {
 	return &idleTimer{clock: clock, since: clock.Now()}
 }
 
-// reset restarts the timer.
 func (t *idleTimer) reset() { t.since = t.clock.Now() }
 
 // left returns the time until the next check, at most heartbeatInterval. The time is zero once the counts

@@ -8,9 +8,8 @@ import (
 	"go.temporal.io/sdk/activity"
 )
 
-// pool runs a limited number of tasks at a time. The pool ends at the first error, at the end of
-// the context, or when the worker stops. A task that has not begun when the pool ends does
-// nothing.
+// pool runs a limited number of tasks at a time. The pool ends at the first error, when the context ends, or when
+// the worker stops. After the end, the pool skips the tasks that have not begun.
 type pool struct {
 	group sync.WaitGroup
 	slots chan struct{}
@@ -62,8 +61,8 @@ func (p *pool) submit(task func(context.Context) error) {
 	})
 }
 
-// finish waits for the tasks. If err is not nil, tasks that have not begun do nothing. finish
-// returns the error that ended the pool.
+// finish waits for the tasks. If err is not nil, the pool skips the tasks that have not begun. finish returns the
+// error that ended the pool.
 func (p *pool) finish(err error) error {
 	if err != nil {
 		p.end(err)

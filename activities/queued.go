@@ -10,9 +10,9 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// queuedPods are the pods of a batch that are next in order when a slot becomes free. After a rejected write,
-// the first queued pod takes the slot immediately. Without queued pods, each of thousands of rejected pods would
-// need a plan.
+// queuedPods contains the pods that a batch upgrades next, as slots are released. After a rejected write, the
+// batch upgrades the first queued pod in the same slot. Otherwise, the batch would need a new plan after each
+// rejected write.
 type queuedPods struct {
 	mu      sync.Mutex
 	pods    []protocol.SelectedPod
@@ -31,7 +31,7 @@ func (s *queuedPods) next() (next protocol.SelectedPod, ok bool) {
 	return next, true
 }
 
-// end makes further calls of next return no pod, and returns the pods that next has returned.
+// end closes the queue, and returns the pods that next has returned. After the call of end, next returns no pod.
 func (s *queuedPods) end() []protocol.SelectedPod {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,8 +39,8 @@ func (s *queuedPods) end() []protocol.SelectedPod {
 	return s.started
 }
 
-// endQueued records the queued pods that were tried in the slots of rejected pods, and removes these pods
-// from left.
+// endQueued closes the queue, records the started pods of the queue as tried, and removes the tried pods from
+// left.
 func (b *upgradeBatch) endQueued() {
 	for _, one := range b.queued.end() {
 		b.try(one)
@@ -66,11 +66,11 @@ func (b *upgradeBatch) upgradeInSlot(ctx context.Context, one protocol.SelectedP
 			return nil
 		}
 		if one.Unready || b.outcome.isWritten(one.PodReference) {
-			return nil // an unready pod takes no slot, and a resized pod keeps the slot
+			return nil // an unready pod occupies no slot, and a resized pod keeps its slot
 		}
 		next, ok := queued.next()
 		if !ok {
-			// No event reports that the slot is free, so the batch is woken here.
+			// No watch event reports the released slot, so upgradeInSlot wakes the batch.
 			b.Changes.wake(b.input.SidecarSet.Name)
 			return nil
 		}

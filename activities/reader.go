@@ -24,15 +24,15 @@ import (
 )
 
 const (
-	// An answer of the API server is refreshed after refreshAge. Until usableAge, callers use the
-	// old answer during the refresh. No pod is written from an answer older than maxAge.
+	// A cached response of the API server is refreshed after refreshAge. During the refresh, callers use the old
+	// response until usableAge. No pod is written based on a response older than maxAge.
 	refreshAge = time.Second
 	usableAge  = 1500 * time.Millisecond
 	maxAge     = 2 * time.Second
-	// liveReadAfter is the time after which pods with unseen writes are read from the API server.
-	// After a restore of etcd, the cache may never show the resourceVersion of a write.
+	// liveReadAfter is the time after which pods with unseen writes are read from the API server, because the
+	// cache may never show the resourceVersion of a write after a restore of etcd.
 	liveReadAfter = 5 * time.Second
-	// pageSize is kubectl's page size.
+	// pageSize is the number of objects in one page of a list, as in kubectl.
 	pageSize = 500
 )
 
@@ -52,9 +52,9 @@ func (a *Activities) liveSet(ctx context.Context, reference protocol.SetReferenc
 	return revision.Completed(set)
 }
 
-// recentSet is a SidecarSet at most maxAge old, or nil if the SidecarSet is gone. recentSet reads from the
-// API server and not from the cache, because after an outage the cached SidecarSets may be half a minute
-// older than the cached pods.
+// recentSet is a SidecarSet that was read at most maxAge ago, or nil if the SidecarSet is gone. recentSet reads
+// from the API server and not from the cache, because after an outage, the cached SidecarSets may be half a
+// minute older than the cached pods.
 type recentSet = recent[*v1alpha1.SidecarSet]
 
 // population reads the matched pods of a SidecarSet from the cache.
@@ -66,8 +66,7 @@ func (a *Activities) population(ctx context.Context, set *v1alpha1.SidecarSet) (
 	return a.populations.Population(set, pods, kube.NamespaceLabels(ctx, a.Cache))
 }
 
-// inFlight counts the cached pods of a SidecarSet, matched or not, that in-place upgrades made
-// unavailable.
+// inFlight counts the cached pods of a SidecarSet, matched or not, that upgrades in place have made unavailable.
 func (a *Activities) inFlight(set *v1alpha1.SidecarSet) (int, error) {
 	pods, err := a.Index.Of(set.Name)
 	if err != nil {
@@ -130,8 +129,8 @@ func (a *Activities) livePods(ctx context.Context, set *v1alpha1.SidecarSet) ([]
 	return found, nil
 }
 
-// listLive reads, from the API server and in pages, the pods whose annotations injected accepts. The list of
-// all pods of a large cluster in one response would take more memory than the cache.
+// listLive returns the pods whose annotations satisfy the function injected. listLive reads the pods from the API
+// server in pages, because one response with all pods of a large cluster would need more memory than the cache.
 func (a *Activities) listLive(ctx context.Context, injected func(annotations map[string]string) bool, options ...client.ListOption) (found []protocol.WrittenPod, err error) {
 	for next := ""; ; {
 		pods := newPodList()
@@ -150,7 +149,7 @@ func (a *Activities) listLive(ctx context.Context, injected func(annotations map
 	}
 }
 
-// recent is an answer of the API server that is at most maxAge old.
+// recent caches the response to one request to the API server, for at most maxAge.
 type recent[T any] struct {
 	clock clock.PassiveClock
 	// object is the name of the object in errors.
@@ -168,10 +167,10 @@ func newRecent[T any](clock clock.PassiveClock, object string, request func(cont
 	return &recent[T]{clock: clock, object: object, request: request}
 }
 
-// get sends a new request if the last request was sent at least refreshAge ago. get waits for the new answer
-// only if the last answer is older than usableAge, so that free slots are filled without delay. Concurrent
-// callers share the answer of one request. If a request takes longer than maxAge, get returns an error,
-// because the answer may describe the state at the time of the request.
+// get returns the last response, and refreshes the response if the last request was sent at least refreshAge ago.
+// get waits for the refresh only if the last response is older than usableAge, so that free slots are filled
+// without delay. Concurrent callers share the response to one request. If a request takes longer than maxAge, get
+// returns an error, because the response may describe the state at the time of the request.
 func (r *recent[T]) get(ctx context.Context) (T, error) {
 	answer, requestedAt := r.known()
 	switch age := r.clock.Since(requestedAt); {
@@ -181,7 +180,7 @@ func (r *recent[T]) get(ctx context.Context) (T, error) {
 		if r.requesting.TryLock() {
 			go func() {
 				defer r.requesting.Unlock()
-				// The next caller that needs the answer retries the request and gets the error of the retry.
+				// The error is ignored, because the next caller that needs a new response retries the request.
 				_, _ = r.refresh(ctx)
 			}()
 		}
@@ -195,8 +194,8 @@ func (r *recent[T]) get(ctx context.Context) (T, error) {
 	return r.refresh(ctx)
 }
 
-// since returns an answer to a request that was sent no earlier than at. Concurrent callers share the answer of
-// one request.
+// since returns the response to a request that was sent no earlier than at. Concurrent callers share the response
+// to one request.
 func (r *recent[T]) since(ctx context.Context, at time.Time) (T, error) {
 	r.requesting.Lock()
 	defer r.requesting.Unlock()
@@ -206,7 +205,7 @@ func (r *recent[T]) since(ctx context.Context, at time.Time) (T, error) {
 	return r.refresh(ctx)
 }
 
-// known returns the last answer, and the time of the request for this answer.
+// known returns the last response, and the time of the request for this response.
 func (r *recent[T]) known() (answer T, requestedAt time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

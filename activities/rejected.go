@@ -5,8 +5,8 @@ import (
 	"github.com/outrigger/outrigger/internal/rollout"
 )
 
-// markRejected returns the pods of population whose upgrade was rejected, and sets InBackoff of the pods that
-// are not due for a retry.
+// markRejected returns the pods of population whose upgrade was rejected, and sets InBackoff on the pods that are
+// not due for a retry.
 func markRejected(population []rollout.Pod, rejected protocol.Rejected) map[protocol.PodReference]bool {
 	if len(rejected.Pods) == 0 {
 		return nil
@@ -22,9 +22,9 @@ func markRejected(population []rollout.Pod, rejected protocol.Rejected) map[prot
 	return found
 }
 
-// markRejectedConditions sets ConditionInBackoff of the pods of population whose condition was rejected and
-// is not due for a retry. markRejectedConditions returns the rejected pods whose condition no longer has to
-// be written.
+// markRejectedConditions sets ConditionInBackoff on the pods of population whose condition was rejected and is
+// not due for a retry. markRejectedConditions returns the rejected pods whose condition no longer has to be
+// written.
 func markRejectedConditions(population []rollout.Pod, rejected protocol.Rejected) (gone protocol.Fingerprints) {
 	if len(rejected.Pods) == 0 {
 		return nil
@@ -39,8 +39,8 @@ func markRejectedConditions(population []rollout.Pod, rejected protocol.Rejected
 	return rejected.Pods.Without(due)
 }
 
-// gone lists the rejected pods that are no longer upgradable. The run removes the pods in gone from the
-// rejected pods. Otherwise, these pods would stay in the list and take the places of other pods to retry.
+// gone returns the rejected pods that are no longer upgradable, so that the run removes these pods from the list
+// of rejected pods. Otherwise, these pods would use up the limited number of retries.
 func gone(rejected protocol.Rejected, plan *rollout.Plan) protocol.Fingerprints {
 	if len(rejected.Pods) == 0 {
 		return nil

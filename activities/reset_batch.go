@@ -16,25 +16,25 @@ import (
 	"github.com/outrigger/outrigger/internal/upgrade"
 )
 
-// The events on pods about the reset of a standby twin have these reasons.
+// Reasons of the events on pods about the reset of a standby twin.
 const (
 	eventResetSucceed = "ResetContainerSucceed"
 	eventResetFailed  = "ResetContainerFailed"
 )
 
-// A reset batch continues for resetTime with pods that migrate during the batch. The batch ends earlier once
-// no pod has been migrating for resetIdleTimeout.
+// A reset batch continues for resetTime with pods that migrate during the batch. The batch ends earlier once no
+// pod has been migrating for resetIdleTimeout.
 const (
 	resetTime        = 2 * refillTime
 	resetIdleTimeout = time.Second
 )
 
-// ResetBatch writes the empty image into the standby twins of migrated pods, with one guarded write and one
-// event for each pod. The batch resets the pods of the input first, and then, for resetTime, pods that
-// migrate during the batch. A reset does not change the hash of the pod. A reset restarts the standby twin,
-// so maxUnavailable limits the resets, except that 0 counts as 1. A pod that needed a slot for the upgrade
-// still has the slot. The batch resets no pod without an answered heartbeat, or before the cache shows the
-// writes of other workers. A cancelled batch finishes the writes in flight.
+// ResetBatch writes the empty image into the standby twins of migrated pods, with one write and one event for
+// each pod. The batch resets the pods of the input first, and then, for resetTime, pods that migrate during the
+// batch. A reset does not change the hash of the pod. A reset restarts the standby twin, so maxUnavailable limits
+// the resets, except that 0 counts as 1. A pod that needed a slot for the upgrade keeps the slot until the reset.
+// The batch resets no pod without an acknowledged heartbeat, or before the cache shows the writes of other
+// workers. A cancelled batch finishes the writes in flight.
 func (a *Activities) ResetBatch(ctx context.Context, input protocol.ResetBatchInput) (protocol.ResetBatchResult, error) {
 	b := a.newResetBatch(input)
 	ctx, stop := b.deadline.keep(ctx, answeredHeartbeat(ctx, &outcome{}))
@@ -74,7 +74,7 @@ type resetBatch struct {
 	*writer
 	pool *pool
 	set  *recentSet
-	// upgrading is set if an upgrade batch is running. The pods of that batch will migrate.
+	// upgrading is set if an upgrade batch is running, because hot pods migrate after their upgrade.
 	upgrading bool
 	// queue contains the pods of the input that the batch has not reset yet.
 	queue    []protocol.PodReference
@@ -89,8 +89,8 @@ type resetBatch struct {
 	// rejected or done, except that the pods of the input are reset once.
 	rejected map[protocol.Fingerprint]bool
 	done     map[protocol.PodReference]bool
-	// skipped contains the time at which a pod was skipped, because the cache was behind or because other
-	// clients kept writing the pod. The time is zero once the batch may reset the pod again.
+	// skipped contains the time at which a pod was skipped, because the cache was stale or because of repeated
+	// conflicts with other clients. The time is zero once the batch may reset the pod again.
 	skipped map[protocol.PodReference]time.Time
 	// refused contains the pods whose reset the API server has rejected during this batch.
 	refused   map[protocol.PodReference]bool

@@ -16,8 +16,8 @@ import (
 	"github.com/outrigger/outrigger/internal/stage"
 )
 
-// stage returns the Stage of the plan. stage reads the policies from the API server only if the Stage of the
-// run does not decide the plan, and at most once in an activity.
+// stage returns the current Stage of the rollout. stage reads the policies from the API server only if the Stage
+// of the run no longer applies, and at most once per activity.
 func (n *nextBatch) stage(ctx context.Context, set *v1alpha1.SidecarSet) (*protocol.Stage, error) {
 	if n.stageIsRead {
 		return n.resolved, nil
@@ -43,8 +43,8 @@ func (n *nextBatch) stage(ctx context.Context, set *v1alpha1.SidecarSet) (*proto
 	return resolved, nil
 }
 
-// checkGates returns an error if a gate of the next step is invalid. After the error, the step does not begin
-// until the policy is corrected.
+// checkGates returns an error if a gate of the next step is invalid. The error prevents the start of the step
+// until a user corrects the policy.
 func checkGates(s *protocol.Stage) error {
 	if !s.Limits() {
 		return nil
@@ -57,8 +57,8 @@ func checkGates(s *protocol.Stage) error {
 	return nil
 }
 
-// recordedStage returns the stage that status records for the generation of a SidecarSet. A run of
-// another generation continues in this stage.
+// recordedStage returns the stage that status records for the current generation of a SidecarSet. If this
+// generation supersedes the generation of the run, the next run continues in the recorded stage.
 func (n *nextBatch) recordedStage(set *v1alpha1.SidecarSet) *protocol.Stage {
 	if !n.input.Stages {
 		return nil
@@ -66,8 +66,9 @@ func (n *nextBatch) recordedStage(set *v1alpha1.SidecarSet) *protocol.Stage {
 	return stage.OfStatus(set)
 }
 
-// acceptedStage returns the current stage of the rollout. If a user has resumed the rollout after pods
-// failed, the stage stops counting these pods as failed. While the run is paused, the stage stays unchanged.
+// acceptedStage returns the current stage of the rollout. If a user has resumed the rollout after pods failed,
+// the stage no longer counts these pods as failed. While the run is paused, acceptedStage does not change the
+// stage.
 func (n *nextBatch) acceptedStage(ctx context.Context, set *v1alpha1.SidecarSet, population []rollout.Pod) (*protocol.Stage, error) {
 	current, err := n.stage(ctx, set)
 	if err != nil {
@@ -83,17 +84,17 @@ func (n *nextBatch) acceptedStage(ctx context.Context, set *v1alpha1.SidecarSet,
 	return n.resolved, nil
 }
 
-// knownPolicies are the policies of a cluster. defined is false if the cluster lacks the
-// CustomResourceDefinition of RolloutPolicies. items is then empty.
+// knownPolicies is the result of a list request for RolloutPolicies. If the cluster has no
+// CustomResourceDefinition of RolloutPolicies, defined is false and items is empty.
 type knownPolicies struct {
 	items   []outriggerv1.RolloutPolicy
 	defined bool
 }
 
-// policiesSince returns policies from a request that was sent no earlier than at, because a policy may have
-// been created just before the rollout began. Activities that begin at the same time share one request. If the
-// CustomResourceDefinition is missing, the answer may be from before at, because each further request would
-// also run API discovery.
+// policiesSince returns policies from a request that was sent no earlier than at, because a policy may have been
+// created just before the rollout began. Activities that begin at the same time share one request. If the
+// CustomResourceDefinition is missing, policiesSince accepts an older response, because each request would also
+// run API discovery.
 func (a *Activities) policiesSince(ctx context.Context, at time.Time) ([]outriggerv1.RolloutPolicy, error) {
 	listed := a.lists().policies
 	known, err := listed.get(ctx)
@@ -115,10 +116,11 @@ func (a *Activities) listPolicies(ctx context.Context) (knownPolicies, error) {
 	return knownPolicies{items: all.Items, defined: true}, nil
 }
 
-// omitStages removes the fields from result that a workflow without stages does not know, and returns the time
-// until the next check. A limit of a stage or a freeze becomes the phase Waiting. In phase Waiting, such a
-// workflow requests the next plan immediately while an activity writes conditions. omitStages therefore delays
-// a result without conditions, like other results in phase Waiting.
+// omitStages prepares result for a workflow of a release without stages, and returns the time until the next
+// check. omitStages clears the fields that such a workflow does not support, and replaces the phases of stages
+// and freezes with the phase Waiting. In phase Waiting, such a workflow requests the next plan immediately while
+// an activity writes conditions. omitStages therefore delays a result without conditions, like other results in
+// phase Waiting.
 func (n *nextBatch) omitStages(result *protocol.NextBatchResult, again time.Duration) time.Duration {
 	limited := result.Failure != nil || result.Phase == protocol.PhaseFrozen || result.Phase == protocol.PhaseStepReached
 	result.Stage, result.Failure, result.FrozenUntil, result.ProgressDue = nil, nil, nil, false

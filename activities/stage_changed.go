@@ -13,7 +13,7 @@ import (
 
 // reportStage notifies the operator once if status does not show the stage of the run, for example after an
 // abort, or does not show whether the run is paused. The operator then updates status immediately. Without the
-// notification, the webhook would decide about new pods from an old status. reportStage only logs an error,
+// notification, the webhook would inject new pods based on an outdated status. reportStage only logs an error,
 // because the operator also reads the run every few seconds.
 func (n *nextBatch) reportStage(ctx context.Context) {
 	asked := n.input.Stage
@@ -22,7 +22,7 @@ func (n *nextBatch) reportStage(ctx context.Context) {
 	}
 	set, err := n.set.get(ctx)
 	if err != nil || set == nil || (asked == nil || stage.Recorded(set, asked)) && n.pauseRecorded(set) {
-		return // check returns the error
+		return // the following call of check returns the error
 	}
 	n.stageReported = true
 	info := activity.GetInfo(ctx)
@@ -32,14 +32,14 @@ func (n *nextBatch) reportStage(ctx context.Context) {
 	}
 }
 
-// pauseRecorded reports whether status agrees with the run about a pause by signal or update.
+// pauseRecorded reports whether status and the run agree whether the run is paused by signal or update.
 func (n *nextBatch) pauseRecorded(set *v1alpha1.SidecarSet) bool {
 	shown := set.Status.Rollout != nil && set.Status.Rollout.Pause != nil
 	return shown == n.input.Paused
 }
 
-// reportStage writes id into the Lease of the SidecarSet, and creates the Lease if there is none. The
-// operator watches Leases.
+// reportStage writes id into the Lease of the SidecarSet, and creates the Lease if the Lease does not exist. The
+// operator watches Leases, so the write notifies the operator.
 func (l *rolloutLease) reportStage(ctx context.Context, id string) error {
 	lease, err := l.read(ctx)
 	if err != nil {

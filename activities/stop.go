@@ -9,8 +9,8 @@ import (
 
 var errStopping = errors.New("this worker is stopping; another worker continues")
 
-// endedEarly reports whether an activity ended because the workflow cancelled the activity, because the
-// worker stops, or with the error stopped. The result of such an activity is valid.
+// endedEarly reports whether an activity ended early for an expected reason: the workflow cancelled the activity,
+// the worker stops, or err is the error stopped. The activity then returns a valid result.
 func endedEarly(ctx context.Context, err error) bool {
 	var reason stopped
 	return cancelRequested(ctx) || errors.Is(err, errStopping) || errors.As(err, &reason)

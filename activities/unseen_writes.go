@@ -10,7 +10,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// unseenWrites are writes of this worker or of other workers that the cache may not show yet. A plan has to
+// unseenWrites contains writes of this worker or of other workers that the cache may not show yet. A plan must
 // take unseen writes into account.
 type unseenWrites struct {
 	*Activities

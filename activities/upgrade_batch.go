@@ -19,17 +19,17 @@ import (
 	"github.com/outrigger/outrigger/internal/upgrade"
 )
 
-// refillTime is the maximum time that a batch continues with queued pods. A longer time adds fewer events to
-// the history. A shorter time shows the progress of the run more often.
+// refillTime is the maximum time that a batch continues with queued pods. A longer time reduces the number of
+// events in the history. A shorter time shows the progress of the run more often.
 const refillTime = 30 * time.Second
 
-// UpgradeBatch upgrades the chosen pods with guarded writes. The batch upgrades Pods first. Then, for
-// refillTime, the batch upgrades the queued pods in order, whenever a new plan has free slots. The batch ends
+// UpgradeBatch upgrades the chosen pods. Each write passes the write gate. The batch upgrades Pods first. Then,
+// for refillTime, the batch upgrades the queued pods in order, whenever a new plan has free slots. The batch ends
 // early when nothing changes, or when only pods outside the batch can be upgraded. The batch fills no slot
-// without an answered heartbeat. If only the cluster-wide limit has no free slot, the batch waits longer, at
-// most for NextBatchPoll. The batch skips pods that are gone, changed or upgraded already. The batch reports
-// a rejected pod, and continues with the other pods. UpgradeBatch returns an error if the API server cannot
-// be read or written, or if the worker is not the leader that the cluster-wide limit requires. Temporal then
+// without an acknowledged heartbeat. If only the cluster-wide limit has no free slot, the batch waits longer, at
+// most for NextBatchPoll. The batch skips pods that are gone, changed or upgraded already. The batch reports a
+// rejected pod, and continues with the other pods. UpgradeBatch returns an error if the API server cannot be read
+// or written, or if the cluster-wide limit requires a leader and the worker is not the leader. Temporal then
 // retries the activity. A cancelled batch finishes the writes in flight, and returns these writes.
 func (a *Activities) UpgradeBatch(ctx context.Context, input protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error) {
 	b := a.newUpgradeBatch(input, leaseIdentity(ctx, input.Run))
@@ -76,9 +76,9 @@ type upgradeBatch struct {
 	deadline *writeDeadline
 	fence    *fence
 	outcome  outcome
-	// left lists the pods to upgrade, in order. tried lists the pods that were tried. isTried contains the
-	// same pods. The value in isTried is false for a pod that was not written, because the write was rejected
-	// or not necessary.
+	// left lists the pods to upgrade, in order. tried lists the pods that were tried, and isTried contains the
+	// pods of tried as keys. The value in isTried is false if the pod was not written, because the write was
+	// rejected or not necessary.
 	left, tried []protocol.SelectedPod
 	isTried     map[protocol.PodReference]bool
 	// before contains the unseen writes of earlier batches. own contains the unseen writes of
@@ -89,7 +89,7 @@ type upgradeBatch struct {
 	cacheCurrent bool
 	listed       map[protocol.PodReference]string
 	idle         *idleTimer
-	// queued contains the pods that take the slots of rejected pods, until the next plan.
+	// queued contains the pods that the batch upgrades in the slots of rejected pods, until the next plan.
 	queued *queuedPods
 	// quiet is set once nothing has changed for idleTimeout.
 	quiet bool
@@ -103,8 +103,8 @@ type upgradeBatch struct {
 func (b *upgradeBatch) run(ctx context.Context, attempt int32) error {
 	b.fence.lease.task = activity.GetInfo(ctx).TaskToken
 	if err := b.acquireLease(ctx, attempt); err != nil {
-		// The writes of earlier attempts are not known yet. Without a result, the run counts
-		// all pods of the batch as written.
+		// A later attempt must return the error and no result, because the writes of earlier attempts are not
+		// known yet. If a cancelled batch has no result, the run counts all pods of the batch as written.
 		if attempt == 1 && endedEarly(ctx, err) {
 			return nil
 		}
@@ -185,7 +185,7 @@ func (b *upgradeBatch) fill(ctx context.Context, set *v1alpha1.SidecarSet) (coun
 	plan, failure, err := b.planPods(ctx, set, population, markRejected(population, b.input.Rejected), b.input.Stage)
 	if err != nil || failure != nil {
 		b.failing = failure != nil
-		return counts, failure != nil, err // the next plan pauses the run
+		return counts, failure != nil, err // the next plan stops the rollout
 	}
 	refill, err := b.withinLimit(ctx, set, &plan, unseen)
 	if err != nil {
@@ -200,8 +200,8 @@ func (b *upgradeBatch) fill(ctx context.Context, set *v1alpha1.SidecarSet) (coun
 	return plan.Counts, refill.OnlyOthers, nil
 }
 
-// withinLimit reduces a refill to the slots that the cluster-wide limit allows. withinLimit extends a batch
-// that waits for the limit, because a new batch would also have to wait.
+// withinLimit reduces a refill to the slots that the cluster-wide limit permits. withinLimit extends a batch that
+// waits for the limit, because a new batch would also have to wait.
 func (b *upgradeBatch) withinLimit(ctx context.Context, set *v1alpha1.SidecarSet, plan *rollout.Plan, unseen int) (rollout.Refill, error) {
 	refill := plan.Refill(b.left, b.isTried, unseen)
 	if b.Limit == nil {
@@ -234,8 +234,8 @@ func (b *upgradeBatch) withinLimit(ctx context.Context, set *v1alpha1.SidecarSet
 	return refill, nil
 }
 
-// notInCache counts the pods that this batch has written or is writing, and that the cache does not show as
-// written.
+// notInCache counts the pods that this batch has written or is writing, and whose write the cache does not show
+// yet.
 func (b *upgradeBatch) notInCache(ctx context.Context) (int, error) {
 	// The pending writes are counted first. A write that ends between the two counts is therefore
 	// counted twice. In the opposite order, the write would not be counted at all.
@@ -245,7 +245,6 @@ func (b *upgradeBatch) notInCache(ctx context.Context) (int, error) {
 	return pending + unseen, err
 }
 
-// upgrade starts the upgrades of pods.
 func (b *upgradeBatch) upgrade(chosen []protocol.SelectedPod) {
 	for _, one := range chosen {
 		b.try(one)
@@ -282,8 +281,8 @@ func (b *upgradeBatch) decide(ctx context.Context, chosen protocol.SelectedPod, 
 	return b.nextWrite(set, pod)
 }
 
-// stillDue reports whether a chosen pod may still be upgraded. Since the choice, the pod may have become
-// ready and need a slot, or may have left the update selector (SPEC §7.2).
+// stillDue reports whether a chosen pod may still be upgraded. Since the choice, the pod may have become ready
+// and need a slot, or the update selector may no longer select the pod (SPEC §7.2).
 func stillDue(set *v1alpha1.SidecarSet, chosen protocol.SelectedPod, pod *corev1.Pod, state podstate.State) (bool, error) {
 	if !state.Upgradable || state.Waits() || chosen.Unready && state.NeedsSlot() {
 		return false, nil
@@ -308,7 +307,8 @@ func (b *upgradeBatch) nextWrite(set *v1alpha1.SidecarSet, pod *corev1.Pod) (dec
 		return decision{set: set, patch: resize.Resize, more: true, resize: true}, nil
 	}
 	now := metav1.NewTime(b.Clock.Now())
-	// A pod whose idle twin is emptied is upgraded in a later batch, after the kubelet has restarted the twin.
+	// Empty sets the empty image in a standby twin. A later batch upgrades the pod, after the kubelet has
+	// restarted the twin.
 	patch, err := upgrade.Empty(pod, target, now)
 	if err == nil && patch == nil {
 		patch, err = upgrade.Patch(pod, target, now)
@@ -341,7 +341,7 @@ func (b *upgradeBatch) result() protocol.UpgradeBatchResult {
 	if b.input.Stage.ProgressDeadline() > 0 {
 		result.Limited, result.Took = b.outcome.limited(), b.Clock.Since(b.began)
 	}
-	// A pod whose resize does not last is both written and rejected.
+	// A pod whose resize was reverted counts both as written and as rejected.
 	result.Skipped = len(tried) - len(result.Written) - len(result.Rejected) + len(b.outcome.lost)
 	return result
 }

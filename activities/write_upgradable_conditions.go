@@ -45,7 +45,8 @@ func (a *Activities) WriteUpgradableConditions(ctx context.Context, input protoc
 	return protocol.WriteUpgradableConditionsResult{Written: outcome.writes(input.Pods), Rejected: outcome.failures(input.Pods)}, err
 }
 
-// patchCondition returns the guarded patch of a condition of a pod.
+// patchCondition returns a patch of a condition, with the uid and the resourceVersion of the pod as
+// preconditions.
 func patchCondition(pod *corev1.Pod, condition corev1.PodCondition) decision {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": pod.UID, "resourceVersion": pod.ResourceVersion},

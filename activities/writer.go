@@ -54,12 +54,12 @@ const (
 	resultMore     podResult = "more"
 )
 
-// change is the change of one pod by guarded writes.
+// change describes the writes that change one pod.
 type change struct {
 	// wanted returns the current SidecarSet, or an error if the pods of the SidecarSet must not be written.
 	// wanted is called immediately before the request is sent. If wanted is nil, the pod is always written.
 	wanted func(context.Context) (*v1alpha1.SidecarSet, error)
-	// decide returns the write to a pod in the state in which the pod was read.
+	// decide returns the next write to a pod, based on the state in which the pod was read.
 	decide func(context.Context, *corev1.Pod) (decision, error)
 	write  func(context.Context, *corev1.Pod, []byte) error
 }
@@ -101,9 +101,9 @@ func (c change) stillWanted(ctx context.Context, decided decision) error {
 	return nil
 }
 
-// apply writes a change to one pod, or records the reason why the pod is not written. If the pod has
-// changed since the read, apply reads the pod again and decides again, for at most attempts conflicts. If
-// apply returns an error, the result is invalid.
+// apply writes a change to one pod, or records the reason why the pod is not written. If the pod has changed
+// since the read, apply reads the pod again and decides again, until attempts conflicts have occurred. If apply
+// returns an error, the result is invalid.
 func (w *writer) apply(ctx context.Context, reference protocol.PodReference, outcome *outcome, c change) (podResult, error) {
 	from, result := w.Cache, resultSkipped
 	for conflicts, more := 0, 0; conflicts < attempts; from = w.Live {
@@ -186,7 +186,7 @@ func (w *writer) attempt(ctx context.Context, reference protocol.PodReference, p
 	return "", fmt.Errorf("write pod %s: %w", reference, err)
 }
 
-// traced wraps a write in a span. The span names the pod and never the content of the write.
+// traced wraps a write in a span. The span contains the name of the pod, but not the content of the write.
 func (w *writer) traced(ctx context.Context, pod protocol.PodReference, write func(context.Context) error) error {
 	ctx, span := w.Tracer.Start(ctx, "PatchPod", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
 		semconv.K8SNamespaceName(pod.Namespace), semconv.K8SPodName(pod.Name), semconv.K8SPodUID(string(pod.UID)),
@@ -200,7 +200,7 @@ func (w *writer) traced(ctx context.Context, pod protocol.PodReference, write fu
 }
 
 func (w *writer) patchPod(ctx context.Context, pod *corev1.Pod, patch []byte) error {
-	// The worker uses only the resourceVersion of the answer, so the answer is decoded without the spec.
+	// The worker uses only the resourceVersion in the response, so the response is decoded without the spec.
 	written := &metav1.PartialObjectMetadata{}
 	written.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
 	written.Namespace, written.Name = pod.Namespace, pod.Name
@@ -231,7 +231,7 @@ func rejected(err error) bool {
 	case denied(err):
 		return true
 	case apierrors.IsUnexpectedServerError(err) && statusCode(err) >= http.StatusInternalServerError:
-		// The answer comes from a proxy or from a server that has crashed, so the write may have arrived.
+		// A proxy or a failing API server sent the response, so the API server may have executed the write.
 		return false
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return false // the pod has changed, or is gone
@@ -239,7 +239,7 @@ func rejected(err error) bool {
 		apierrors.IsServiceUnavailable(err), apierrors.IsUnauthorized(err):
 		return false
 	case apierrors.ReasonForError(err) == metav1.StatusReasonUnknown:
-		// The answer of a webhook that rejects the write with only a message contains no reason.
+		// If a webhook rejects the write with a message and no reason, the response contains no reason.
 		code := statusCode(err)
 		return code == http.StatusBadRequest || code == http.StatusForbidden || code == http.StatusUnprocessableEntity
 	}
@@ -250,8 +250,8 @@ func isConflict(err error) bool { return apierrors.IsConflict(err) && !denied(er
 
 func isGone(err error) bool { return apierrors.IsNotFound(err) && !denied(err) }
 
-// denied reports whether an admission webhook or policy rejected the write. A webhook chooses the code, such
-// as 404, 409 or 500, so the code does not tell what happened to the pod.
+// denied reports whether an admission webhook or policy rejected the write. denied evaluates the message and not
+// the status code, because a webhook may choose any code, such as 404, 409 or 500.
 func denied(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -262,8 +262,8 @@ func denied(err error) bool {
 		strings.Contains(message, "ValidatingAdmissionPolicy '") && strings.Contains(message, " denied request")
 }
 
-// reason returns the reason why a write was rejected. reason omits the message of the server, because
-// the message may quote the pod and must not enter the history.
+// reason returns the reason why a write was rejected. reason omits the message of the server, because the message
+// may contain parts of the pod, which must not enter the workflow history.
 func reason(err error) string {
 	text := string(apierrors.ReasonForError(err))
 	switch code := int(statusCode(err)); {
@@ -284,7 +284,7 @@ func reason(err error) string {
 	return text
 }
 
-// statusCode returns the HTTP status of the answer, or zero if there was no answer.
+// statusCode returns the HTTP status of the response, or zero if there was no response.
 func statusCode(err error) int32 {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -300,20 +300,20 @@ type outcome struct {
 	// fresh lists the writes that newWrites has not returned yet.
 	fresh      []protocol.WrittenPod
 	rejections map[protocol.PodReference]string
-	// lost contains the written pods whose changes do not last.
+	// lost contains the written pods whose changes another component has reverted.
 	lost map[protocol.PodReference]bool
 	// released lists the pods whose upgrade ended without a write, since the last call of releasedPods.
 	released []protocol.PodReference
 	stopped  string
 	// frozen is set if a RolloutFreeze, or the end of a window, ended the batch.
 	frozen bool
-	// waiting describes the wait of the batch, if the batch waits for the cluster-wide limit. waited is set once
-	// the batch has waited.
+	// waiting is the reason for the wait while the batch waits for the cluster-wide limit, and empty otherwise.
+	// waited is set once the batch has waited for the limit.
 	waiting string
 	waited  bool
 }
 
-// wrote records a write. With an empty resourceVersion, the write is uncertain.
+// wrote records a write. An empty resourceVersion means that the write may not have been executed.
 func (o *outcome) wrote(pod protocol.PodReference, resourceVersion string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -344,7 +344,7 @@ func (o *outcome) newWrites() []protocol.WrittenPod {
 	return fresh
 }
 
-// release records the end of the upgrade of a pod. A pod that was not written releases the slot of the pod.
+// release releases the slot of a pod whose upgrade ended without a write.
 func (o *outcome) release(pod protocol.PodReference) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -370,8 +370,8 @@ func (o *outcome) failed(pod protocol.PodReference, reason string) {
 	o.rejections[pod] = reason
 }
 
-// undone records the rejection of a pod whose written changes do not last. The pod counts as written, too,
-// because the writes may have restarted a container.
+// undone records the rejection of a pod whose changes another component has reverted. The pod also counts as
+// written, because the writes may have restarted a container.
 func (o *outcome) undone(pod protocol.PodReference, reason string) {
 	o.failed(pod, reason)
 	o.mu.Lock()
@@ -382,8 +382,7 @@ func (o *outcome) undone(pod protocol.PodReference, reason string) {
 	o.lost[pod] = true
 }
 
-// stop records the reason why a batch ended, if err is the error stopped, and whether err is the error
-// frozen.
+// stop records the reason of err if err is the error stopped, and whether err is the error frozen.
 func (o *outcome) stop(err error) {
 	var reason stopped
 	if errors.As(err, &reason) {
@@ -424,8 +423,8 @@ func (o *outcome) isWritten(pod protocol.PodReference) bool {
 	return written
 }
 
-// failures returns the rejected pods, in the order of pods. If a pod was resized and the upgrade was
-// rejected, the pod counts as written and not as rejected, unless the resize does not last.
+// failures returns the rejected pods, in the order of pods. If a pod was resized and the upgrade was rejected,
+// the pod counts as written and not as rejected, unless another component has reverted the resize.
 func (o *outcome) failures(pods []protocol.PodReference) []protocol.RejectedPod {
 	var failed []protocol.RejectedPod
 	for _, pod := range pods {

@@ -49,8 +49,8 @@ func (o FleetOptions) newConnection() *fleet.Connection {
 }
 
 // joinFleet reports the member to the fleet, and runs the workflows and the activities of the fleet, until the
-// context ends. joinFleet records outages of the Temporal of the fleet in state. During an outage, rollouts
-// with a permit continue.
+// context ends. joinFleet records outages of the Temporal Service of the fleet in state. During an outage,
+// rollouts with a permit continue.
 func (h *host) joinFleet(ctx context.Context, mgr *kube.Manager, state *fleet.Connection) error {
 	o := h.options.Fleet
 	connection := o.Temporal

@@ -16,9 +16,9 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// The components of Kubernetes use the same durations. The leader writes pods for at most renewDeadline after
-// the leader sent the last successful renewal. Another worker takes over at the earliest leaseDuration after
-// this renewal. The difference is the time for the last requests of the old leader to arrive.
+// The components of Kubernetes use the same durations by default. The leader writes pods for at most
+// renewDeadline after the leader sent the last successful renewal. Another worker takes over at the earliest
+// leaseDuration after this renewal. The difference is the time for the last requests of the old leader to arrive.
 const (
 	leaseDuration = 15 * time.Second
 	renewDeadline = 10 * time.Second
@@ -44,7 +44,7 @@ type leadership struct {
 	// releasing is set once this worker, as the holder, has tried to release the Lease. Update then permits
 	// further attempts, because the elector retries a release that conflicts with the last renewal.
 	releasing bool
-	// ended is set once lead has returned. Before, requests of this worker may be in flight.
+	// ended is set once lead has returned. Until then, requests of this worker may be in flight.
 	ended bool
 }
 
@@ -58,7 +58,7 @@ var (
 // newLeadership returns the leadership of this worker. identity identifies the pod. A random suffix makes the
 // holder unique for each process.
 func newLeadership(config *rest.Config, namespace, identity string) (*leadership, error) {
-	// If a call gets no answer, a second call must be possible before renewDeadline.
+	// The timeout leaves time for a second call before renewDeadline if the first call receives no response.
 	config = rest.CopyConfig(config)
 	config.Timeout = renewDeadline / 2
 	leases, err := coordinationv1client.NewForConfig(config)

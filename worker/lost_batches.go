@@ -62,8 +62,8 @@ func (l *lostBatches) before(ctx context.Context, run func(context.Context) erro
 	}
 }
 
-// retry calls try until try succeeds or the context ends. retry also stops if the Role of an earlier release
-// of Outrigger lacks the permission.
+// retry calls try until try succeeds or the context ends. retry also stops if try is forbidden, because the Role
+// of an earlier release of Outrigger lacks the permission.
 func (l *lostBatches) retry(ctx context.Context, try func() error) {
 	_ = wait.PollUntilContextCancel(ctx, lostBatchInterval, true, func(context.Context) (bool, error) {
 		err := try()

@@ -20,8 +20,8 @@ const (
 	Pinned      = "pinned"
 )
 
-// Versioning makes a worker a version of a Temporal worker deployment. The zero value is a worker
-// without versioning.
+// Versioning assigns a worker to a version of a Temporal worker deployment. The zero value means that the worker
+// is not versioned.
 type Versioning struct {
 	// DeploymentName is the name that the workers of all versions share.
 	DeploymentName string

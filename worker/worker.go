@@ -65,8 +65,8 @@ type Options struct {
 	Fleet FleetOptions
 }
 
-// Run hosts rollouts until the context ends. Run fails if the API server is unreachable at the start. If
-// Temporal is unreachable, Run waits for Temporal.
+// Run runs the worker until the context ends. Run returns an error if the API server is unreachable at the start.
+// If Temporal is unreachable, Run retries.
 func Run(ctx context.Context, o Options) error {
 	mgr, err := o.NewManager(nil)
 	if err != nil {
@@ -159,8 +159,8 @@ type rolloutActivities interface {
 	EvictPods(context.Context, protocol.EvictPodsInput) (protocol.EvictPodsResult, error)
 }
 
-// run hosts rollouts until the context ends. With a cluster-wide limit, only the leader polls the task queue
-// of the activities that patch pods.
+// run runs the Temporal workers until the context ends. With a cluster-wide limit, only the leader polls the task
+// queue of the activities that patch pods.
 func (h *host) run(ctx context.Context) error {
 	if h.lead == nil {
 		return h.keep(ctx, h.start)
@@ -177,16 +177,16 @@ func (h *host) run(ctx context.Context) error {
 	return hosting.Wait()
 }
 
-// upgrade patches and evicts pods until the context ends. The stop of a worker waits at most stopTimeout, but
-// upgrade returns only once no activity runs, because the next leader begins after upgrade has returned. If
-// the process ends before, the Lease expires.
+// upgrade runs the activities that patch and evict pods until the context ends. The SDK waits at most stopTimeout
+// for running activities, but upgrade waits until no activity runs, because the next leader begins after upgrade
+// has returned. If the process exits earlier, the next leader waits until the Lease expires.
 func (h *host) upgrade(leading context.Context) error {
 	defer h.writes.Wait()
 	return h.keep(leading, h.startPatching)
 }
 
-// keep starts workers with start, and stops the workers when the context ends. If start fails, keep retries
-// with backoff. If a worker stops because of an error, keep starts all workers again.
+// keep starts workers with start, and stops the workers when the context ends. If start fails, keep retries with
+// backoff. If a worker stops because of an error, keep restarts all workers.
 func (h *host) keep(ctx context.Context, start func(fatal chan<- error) (stop func(), err error)) error {
 	initial := wait.Backoff{Duration: time.Second, Factor: 2, Cap: 10 * time.Second, Steps: 5}
 	backoff := initial
@@ -226,9 +226,9 @@ func (h *host) logUnavailable(err error, delay time.Duration) {
 	h.log.Info("Temporal does not respond; retrying", "after", delay, "cause", err.Error())
 }
 
-// start starts a worker for each task queue. stop stops the worker that runs the workflows before the worker
-// that drains batches. Otherwise, the server could send the workflow task that follows a drained batch to a
-// poll that is being closed, and would retry such a task only after ten seconds.
+// start starts a worker for each task queue. stop stops the worker that runs the workflows before the worker that
+// drains batches. Otherwise, the server could send the workflow task that follows a drained batch to a poll that
+// is being closed, and would reschedule this task only after ten seconds.
 func (h *host) start(fatal chan<- error) (stop func(), err error) {
 	stopSelecting, err := h.startSelecting(fatal)
 	if err != nil {

@@ -13,9 +13,8 @@ import (
 // action for at most ten minutes.
 const maxActions = 100
 
-// Temporal recognizes a retried update only within one run. If the answer to a RolloutAction is lost, the
-// operator retries the update, and the retry may reach the next run. The run therefore passes the answers to
-// the next run.
+// Temporal deduplicates the updates of only one run. If the result of a RolloutAction is lost, the operator
+// retries the update, and the retry may reach the next run. The run therefore passes the answers to the next run.
 
 // answerToAction returns the earlier answer if the current update is the retry of a RolloutAction. known
 // reports whether such an answer exists.
@@ -71,7 +70,7 @@ func (r *run) pauseResult(message string) protocol.PauseResult {
 }
 
 // unlessKnown returns a validator that calls check, and accepts the retry of a RolloutAction without a check,
-// because the retry only gets the earlier answer.
+// because the handler only returns the earlier answer.
 func unlessKnown[Payload any](r *run, check func(workflow.Context, Payload) error) func(workflow.Context, Payload) error {
 	return func(ctx workflow.Context, payload Payload) error {
 		if _, known := r.answerToAction(ctx); known {

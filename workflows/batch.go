@@ -28,17 +28,16 @@ func (r *run) upgradeBatch(ctx workflow.Context, next protocol.NextBatchResult) 
 	r.rejectedPods = recordRejected(r.rejectedPods, references(result.Written), result.Rejected)
 	workflow.SetCurrentDetails(ctx, r.details())
 	if result.Frozen {
-		// The next plan may come from a worker that does not observe the freeze yet.
+		// The worker of the next plan may not have observed the freeze yet.
 		return r.awaitSignalFor(ctx, skippedPause, waitFrozen)
 	}
 	if result.Failing {
-		// The next plan stops the rollout, unless the worker of the plan does not observe the failed pods
-		// yet.
+		// The next plan stops the rollout once the worker of the plan observes the failed pods.
 		return r.awaitSignalFor(ctx, skippedPause, waitFailing)
 	}
 	if again && len(result.Written) == 0 {
-		// The batch contained only rejected pods, because no other pod could be upgraded. The plan of the
-		// batch had the phase Progressing, so the phase is corrected here.
+		// The batch contained only rejected pods, and no write was accepted. The plan of the batch had the phase
+		// Progressing, so the phase is corrected here.
 		r.phase = protocol.PhaseWaiting
 		workflow.SetCurrentDetails(ctx, r.details())
 		return r.sleep(ctx, waitRejected)
@@ -69,7 +68,7 @@ func (r *run) upgrade(ctx workflow.Context, next protocol.NextBatchResult) (resu
 	r.upgrading = true
 	defer func() { r.upgrading = false }()
 	if next.Hot {
-		// The slots of hot pods are only released by resets.
+		// Only resets release the slots of hot pods.
 		r.migrate(ctx)
 	}
 	if err := workflow.Await(ctx, func() bool { return batch.IsReady() || r.hasSignals() }); err != nil {
@@ -93,9 +92,9 @@ func (r *run) upgrade(ctx workflow.Context, next protocol.NextBatchResult) (resu
 
 // written records the pods that a batch wrote. The cache must show these writes before the next plan. If the
 // batch has certainly written a pod, the writes of earlier batches are dropped, because a cache that shows a
-// later write also shows earlier writes. Each pod has one entry, because otherwise the list would grow with
-// each batch that is cancelled before a worker takes the batch. Only inputs contain the list, so replays do
-// not compare the list.
+// later write also shows earlier writes. Each pod has one entry, because otherwise the list would grow with each
+// batch that is cancelled before a worker claims the batch. A replay does not compare the list, because only the
+// inputs of activities contain the list.
 func (r *run) written(pods []protocol.WrittenPod) {
 	if countWritten(pods) == 0 {
 		newest := map[protocol.PodReference]bool{}
@@ -117,7 +116,7 @@ func possiblyWritten(batch protocol.NextBatchResult) []protocol.WrittenPod {
 	return written
 }
 
-// countWritten counts the pods that were certainly written.
+// countWritten counts the pods whose write is certain, because the write has a resourceVersion.
 func countWritten(written []protocol.WrittenPod) (n int) {
 	for _, pod := range written {
 		if pod.ResourceVersion != "" {

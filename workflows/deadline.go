@@ -8,8 +8,8 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// If an answer or a timer is late by more than outage, the worker or Temporal was down. During this time, no
-// pod could be upgraded, and no plan observed pods that became ready.
+// outage is the delay of a result or a timer after which the run assumes that the worker or Temporal was down.
+// During an outage, no pod can be upgraded, and no plan observes the pods that become ready.
 const outage = time.Minute
 
 // minDeadlineWait is the shortest wait for the progress deadline, and for a pod that may fail.
@@ -43,8 +43,7 @@ func (r *run) dropStallAfterOutage(ctx workflow.Context, began time.Time, after 
 	return true
 }
 
-// untilFailure returns wait, shortened to the time after which a pod may count as failed, if such a time is
-// known.
+// untilFailure returns wait, or the time until the next plan is due if this time is shorter.
 func (r *run) untilFailure(wait time.Duration) time.Duration {
 	if r.again == 0 {
 		return wait

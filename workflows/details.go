@@ -44,14 +44,14 @@ func (r *run) details() string {
 		paragraphs = append(paragraphs, "RolloutPolicy "+stage.Policy+":", listSteps(stage, r.phase), "\u00a0")
 	}
 	if len(r.rejectedPods) > 0 {
-		// The UI cuts off a text that ends with a list.
+		// The UI truncates a text that ends with a list.
 		paragraphs = append(paragraphs, "Rejected:", r.listRejected(), "\u00a0")
 	}
 	return strings.Join(paragraphs, "\n\n")
 }
 
-// listSteps lists the steps that have ended, the current step, and the number of the later steps. The
-// run knows only the current step, because a change of the policy applies to later steps.
+// listSteps lists the steps that have ended, the current step, and the number of the later steps. The run stores
+// only the current step, because a change of the policy applies to later steps.
 func listSteps(s *protocol.Stage, phase protocol.Phase) string {
 	var lines []string
 	if s.Index > 0 {

@@ -15,8 +15,8 @@ import (
 // evictionLimit limits the time of one activity of an Eviction.
 const evictionLimit = 2 * time.Minute
 
-// Eviction evicts the pods of a RolloutPolicy that no upgrade in place brings to the newest content (SPEC
-// §13). Eviction ends once the policy is gone or no longer evicts pods.
+// Eviction evicts the pods of a RolloutPolicy that cannot be upgraded in place to the newest content (SPEC §13).
+// Eviction ends once the policy is gone or no longer evicts pods.
 //
 // The run handles the signals pause, resume and wake, and the query status. A resume also permits
 // another attempt for the owners whose eviction has failed.

@@ -21,10 +21,10 @@ const (
 	memberHeartbeat = time.Minute
 )
 
-// Fleet is the rollout of one SidecarSet across many clusters (SPEC §12). A run belongs to one content. Each
-// member executes the rollout in its cluster as an activity, on a task queue of the member. Package
-// internal/fleet makes the decisions. After all stages, the run stays open for clusters that join. Other
-// content makes the run continue as new.
+// Fleet rolls one SidecarSet out across many clusters (SPEC §12). A run belongs to one content. Each member
+// executes the rollout in its cluster as an activity, on a task queue of the member. Package internal/fleet makes
+// the decisions. After all stages, the run stays open for clusters that join. If a member reports other content,
+// the run continues as new.
 func Fleet(ctx workflow.Context, state protocol.FleetState) error {
 	state.Rules = max(int(workflow.GetVersion(ctx, "rules of a fleet", workflow.DefaultVersion, fleet.NewestRules)), 0)
 	continued := fleet.Resume(&state)
@@ -40,7 +40,7 @@ func Fleet(ctx workflow.Context, state protocol.FleetState) error {
 	}
 	for {
 		if f.readContents(workflow.Now(ctx)); f.superseded || hasLongHistory(ctx) {
-			// The next run starts the activities in progress again.
+			// The next run restarts the activities in progress.
 			return workflow.NewContinueAsNewError(ctx, protocol.FleetWorkflow, f.state)
 		}
 		if err := f.readPlan(ctx); err != nil {
@@ -87,7 +87,7 @@ type activeRead struct {
 	err    error
 }
 
-// next returns the next step. While the plan is being read, only rollbacks are due.
+// next returns the next step. While an activity reads the plan, the step contains only rollbacks.
 func (f *fleetRun) next(now time.Time) fleet.Step {
 	if f.reading != nil {
 		return fleet.NextRollbacks(&f.state, now)
@@ -95,8 +95,8 @@ func (f *fleetRun) next(now time.Time) fleet.Step {
 	return fleet.Next(&f.state, now)
 }
 
-// readContents reads the reports of members. Content that supersedes other content needs a new run, but
-// the first content does not.
+// readContents reads the reports of members. Content that supersedes other content needs a new run, but the first
+// content does not need a new run.
 func (f *fleetRun) readContents(now time.Time) {
 	f.refresh = len(drain[struct{}](f.left)) > 0 || f.refresh
 	for _, content := range drain[protocol.FleetContent](f.contents) {
@@ -111,9 +111,9 @@ func (f *fleetRun) readContents(now time.Time) {
 }
 
 // readPlan reads the policy at the start of the rollout, and the members at the start of each stage and once a
-// new member reports content. The registry may be unreadable for a long time, so rollbacks and requests do not
-// wait for the answer. Only in a run with Rules 0, which an earlier release started, readPlan waits for the
-// answer.
+// new member reports content. readPlan does not wait for the result, because the registry may be unavailable for
+// a long time and must not delay rollbacks and requests. Only in a run with Rules 0, which an earlier release
+// started, readPlan waits for the result.
 func (f *fleetRun) readPlan(ctx workflow.Context) error {
 	if f.reading != nil || f.state.Planned && !f.refresh || f.state.Hash == "" {
 		return f.readError()
@@ -148,9 +148,8 @@ func (f *fleetRun) readPlan(ctx workflow.Context) error {
 	return nil
 }
 
-// adopt copies a plan into the state, and ends the activities of clusters that have left. If a member has
-// reported content since the start of the read, the plan is read again, and adopt does not remove this
-// member.
+// adopt copies a plan into the state, and cancels the activities of clusters that have left. adopt does not
+// remove a member that has reported content since the start of the read, because the plan is then read again.
 func (f *fleetRun) adopt(plan *protocol.FleetPlan) {
 	fleet.Adopt(&f.state, plan, f.refresh)
 	for _, uid := range fleet.Keys(f.active) {
@@ -179,7 +178,7 @@ func (f *fleetRun) begin(ctx workflow.Context, uid, activity string) {
 		RetryPolicy: retryForever(), Summary: f.state.Clusters[uid].Name,
 	}
 	if activity == protocol.FleetRolloutActivity {
-		// A rollback waits until the cluster is reachable again.
+		// A rollback has no such timeout, because a rollback waits until the cluster is reachable again.
 		options.ScheduleToStartTimeout = input.Within
 	}
 	answer := workflow.ExecuteActivity(workflow.WithActivityOptions(working, options), activity, input)
@@ -216,8 +215,8 @@ func (f *fleetRun) end(uid string) {
 	}
 }
 
-// await waits until a report or a request arrives, an activity ends, or the time until is reached. A zero
-// until has no effect.
+// await waits until a report or a request arrives, an activity ends, or the time until is reached. If until is
+// zero, await has no timeout.
 func (f *fleetRun) await(ctx workflow.Context, until time.Time) error {
 	due := func() bool { return f.changed || f.contents.Len() > 0 || f.left.Len() > 0 }
 	if until.IsZero() {

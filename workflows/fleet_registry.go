@@ -12,9 +12,9 @@ import (
 	"github.com/outrigger/outrigger/internal/fleet"
 )
 
-// FleetRegistry keeps the policies, the members and the freeze of a fleet (SPEC §12.1, §12.7). Members
-// announce themselves by the signal announce. Updates change policies, members and the freeze. An activity
-// notifies each member of a freeze, and of the end of the freeze.
+// FleetRegistry stores the policies, the members and the freeze of a fleet (SPEC §12.1, §12.7). Members announce
+// themselves by the signal announce. Updates change policies, members and the freeze. An activity notifies each
+// member of a freeze, and of the end of the freeze.
 func FleetRegistry(ctx workflow.Context, registry protocol.FleetRegistry) error {
 	r := &registryRun{registry: registry, telling: map[string]*activeMember{}}
 	announced := workflow.GetSignalChannel(ctx, protocol.AnnounceSignal)
@@ -47,12 +47,12 @@ type registryRun struct {
 	changed bool
 }
 
-// await waits until changed returns true or the freeze ends. await then records the end of the freeze, so
+// await waits until changed returns true or the freeze ends. At the end of the freeze, await records the end, so
 // that each member deletes its RolloutFreeze.
 func (r *registryRun) await(ctx workflow.Context, changed func() bool) error {
 	freeze := r.registry.Freeze
-	// GetVersion returns the same version for a change id in the whole run, so each freeze has its own change
-	// id.
+	// Each freeze has its own change id, because GetVersion returns the same version for a change id in the whole
+	// run.
 	if freeze == nil || !freeze.Frozen || freeze.Until == nil ||
 		workflow.GetVersion(ctx, fmt.Sprintf("end freeze %d", freeze.Sequence), workflow.DefaultVersion, 1) == workflow.DefaultVersion {
 		return workflow.Await(ctx, changed)
@@ -62,7 +62,8 @@ func (r *registryRun) await(ctx workflow.Context, changed func() bool) error {
 	end := workflow.NewTimer(timed, freeze.Until.Sub(workflow.Now(ctx)))
 	err := workflow.Await(ctx, func() bool { return end.IsReady() || changed() })
 	if err == nil && end.IsReady() && r.registry.Freeze == freeze { // An update may have replaced the freeze.
-		// After a restore of Temporal, members may have a newer freeze, which does not end now.
+		// freeze.Since identifies the freeze that ends. After a restore of Temporal, a member may have a newer
+		// freeze, which does not end now.
 		r.setFreeze(ctx, protocol.FleetFreeze{By: freeze.By, Reason: "the freeze has ended"}, freeze.Since)
 	}
 	return err
@@ -120,7 +121,8 @@ func (r *registryRun) handleRequests(ctx workflow.Context) error {
 			return fleet.CheckFreeze(freeze, workflow.Now(ctx))
 		}),
 		handleUpdate(ctx, protocol.UnfreezeUpdate, r.unfreeze, func(_ workflow.Context, by protocol.FleetFreeze) error {
-			// After a restore of Temporal, members may have a freeze that the fleet has lost.
+			// An unfreeze is always valid, because after a restore of Temporal, members may have a freeze that
+			// the fleet has lost.
 			return fleet.CheckText(protocol.Approval{By: by.By, Reason: by.Reason})
 		}),
 	)

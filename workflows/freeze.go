@@ -12,14 +12,13 @@ import (
 // Temporal, so the freeze may still apply for the worker when the timer fires.
 const minFrozenWait = time.Second
 
-// awaitThaw waits in phase Frozen until a signal arrives. The operator signals the run once a
-// freeze is deleted. A timer of the run ends the wait at the time at which the freeze ends by
-// itself or the next window opens, and after checkInterval at the latest.
+// awaitThaw waits in phase Frozen until a signal arrives. The operator signals the run once a freeze is deleted.
+// A timer ends the wait when the freeze expires or the next window opens, and after checkInterval at the latest.
 func (r *run) awaitThaw(ctx workflow.Context, plan protocol.NextBatchResult) error {
 	wait := checkInterval
 	if plan.FrozenUntil != nil {
 		wait = min(max(plan.FrozenUntil.Sub(workflow.Now(ctx)), minFrozenWait), checkInterval)
 	}
-	// Pods that fail during a freeze count, too.
+	// untilFailure shortens the wait, because pods may also fail during a freeze.
 	return r.awaitSignalFor(ctx, r.untilFailure(wait), plan.Message)
 }

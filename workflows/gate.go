@@ -22,9 +22,9 @@ const (
 	gateMargin = 20 * time.Second
 )
 
-// awaitGate measures the gate that is open (SPEC §11.14), sample after sample. awaitGate returns when a
-// signal arrives, and before checkInterval has passed, because the limit of failed pods also applies during a
-// measurement. A measurement without an answer is not recorded, and a later call of awaitGate measures again.
+// awaitGate takes samples of the open gate (SPEC §11.14). awaitGate returns when a signal arrives, and after
+// about checkInterval, because the limit of failed pods also applies during a measurement. A measurement without
+// a result is not recorded, and a later call of awaitGate repeats the measurement.
 func (r *run) awaitGate(ctx workflow.Context) error {
 	began := workflow.Now(ctx)
 	for measured := false; ; measured = true {
@@ -54,8 +54,8 @@ func (r *run) awaitGate(ctx workflow.Context) error {
 	}
 }
 
-// measure takes one sample after a wait, and reports whether the sample has an answer. The wait is part of
-// the activity, because a timer of the run would double the events of each sample. left is the time until the
+// measure takes one sample after a wait, and reports whether the sample has a result. The wait is part of the
+// activity, because a separate timer would double the number of events of each sample. left is the time until the
 // run plans again.
 func (r *run) measure(ctx workflow.Context, open *outriggerv1.RolloutGate, state protocol.GateState, wait, left time.Duration) (counted bool, err error) {
 	s, input := r.progress.Stage, r.gateInput(open, state)
@@ -111,10 +111,10 @@ func (r *run) gateInput(open *outriggerv1.RolloutGate, state protocol.GateState)
 	}
 }
 
-// measureAgain removes the measurements of a step with an inconclusive gate, or with a failed gate that
-// paused the run. Then all gates of the step restart. A failure that has not paused the run is kept, because
-// the next plan still has to act upon the failure. Failed is also checked, because the pause of a user may
-// have replaced the pause by the policy.
+// measureAgain removes the measurements of a step with an inconclusive gate, or with a failed gate that paused
+// the run. All gates of the step then restart. A failure that has not paused the run is kept, because the next
+// plan must still stop the rollout. Failed is also checked, because the pause of a user may have replaced the
+// pause by the policy.
 func measureAgain(s *protocol.Stage, pausedByPolicy bool) {
 	if s.EndedGate(protocol.GateInconclusive) != nil || (pausedByPolicy || s.Failed != nil) && s.EndedGate(protocol.GateFailure) != nil {
 		s.Gates, s.GateAttempt = nil, s.GateAttempt+1
@@ -129,8 +129,8 @@ func (r *run) pausedByGate() bool {
 }
 
 // gateOptions returns the options of a measurement. A measurement may take the time left until the run plans
-// again, and at least the time of one request after the wait. During an outage of the provider, the run
-// therefore still counts failed pods.
+// again, and at least the time of one request after the wait. The run therefore also makes plans, which count
+// failed pods, during an outage of the provider.
 func gateOptions(ctx workflow.Context, open *outriggerv1.RolloutGate, state protocol.GateState, wait, left time.Duration) workflow.Context {
 	attempt := gate.Timeout(open) + gateMargin
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{

@@ -8,9 +8,9 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// migration is the state of the migration of hot pods. The migration resets the standby twins of
-// hot pods in parallel with the batches, so that no slot stays empty. A pause does not stop the
-// migration, because a hot upgrade that has begun finishes (SPEC §7.1).
+// migration is the state of the migration of hot pods. The migration resets the standby twins of hot pods in
+// parallel with the batches, so that no slot stays empty. A pause does not stop the migration, because hot
+// upgrades in progress continue (SPEC §7.1).
 type migration struct {
 	running bool
 	// asleep is set while the migration waits until the run is woken or starts an upgrade batch.
@@ -40,8 +40,8 @@ func (r *run) migrate(ctx workflow.Context) {
 	})
 }
 
-// awaitWake waits until a signal or a plan wakes the migration, or until an upgrade batch is running. The hot
-// pods of an upgrade batch will migrate.
+// awaitWake waits until a signal or a plan wakes the migration, or until an upgrade batch is running, because the
+// hot pods of the batch migrate after the upgrade.
 func (r *run) awaitWake(ctx workflow.Context) error {
 	r.migration.asleep = true
 	defer func() { r.migration.asleep = false }()

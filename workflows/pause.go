@@ -11,13 +11,13 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// resumed is the answer to a resume.
+// resumed is the message of the answer to a resume.
 const resumed = "resumed"
 
 var errNotPaused = errors.New(protocol.NotPaused)
 
 // handleUpdates sets the handlers of the updates pause and resume. The signals pause and resume have the same
-// effect, but no answer.
+// effect, but return no result.
 func (r *run) handleUpdates(ctx workflow.Context) error {
 	return cmp.Or(
 		handleAction(ctx, r, protocol.PauseUpdate, r.pauseResult, func(ctx workflow.Context, pause protocol.Pause) (string, error) {
@@ -74,7 +74,7 @@ func (r *run) answer() string {
 	return r.answerPause()
 }
 
-// answerPause returns the answer to a pause. The message of the answer describes the effect of the pause on a
+// answerPause returns the message of the answer to a pause. The message describes the effect of the pause on a
 // running batch or migration.
 func (r *run) answerPause() string {
 	message := "paused"
@@ -107,9 +107,9 @@ func (r *run) resume(ctx workflow.Context, by protocol.Pause) error {
 	return r.recordPause(ctx, &by)
 }
 
-// recordPause writes the pause, or the resume ended, to the memo of the run. The operator copies the pause
-// from the memo to status, in case the run is lost. Replays do not compare the content of memos, because the
-// content may be encrypted. Fields can therefore be added to the memo.
+// recordPause writes the pause of the run, and the resume in ended, to the memo of the run. The operator copies
+// the pause from the memo to status, in case the run is lost. A replay does not compare the content of memos,
+// because the content may be encrypted. New fields in the memo therefore do not break a replay.
 func (r *run) recordPause(ctx workflow.Context, ended *protocol.Pause) error {
 	// A nil value removes the memo.
 	memo := map[string]any{protocol.PauseMemo: nil, protocol.ResumeMemo: nil}
@@ -126,8 +126,8 @@ func (r *run) recordPause(ctx workflow.Context, ended *protocol.Pause) error {
 }
 
 // stayPaused waits until a signal arrives. After a signal other than pause and resume, the run checks whether
-// pods are left to upgrade. After an abort, the run records the quarantine, and only the writes of pods wait for
-// the resume.
+// pods remain to be upgraded. After an abort, the run records the quarantine during the pause, and writes pods
+// only after the resume.
 func (r *run) stayPaused(ctx workflow.Context) error {
 	aborted := r.abortedBeforePause(ctx)
 	if !r.woken && !aborted {
@@ -154,7 +154,7 @@ func (r *run) stayPaused(ctx workflow.Context) error {
 		r.followMigration(ctx, next.Counts)
 	}
 	if aborted && next.Phase == protocol.PhasePaused {
-		return r.awaitSignal(ctx, next.Message) // an older worker has answered
+		return r.awaitSignal(ctx, next.Message) // a worker of an earlier release has made the plan
 	}
 	return nil
 }

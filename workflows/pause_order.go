@@ -9,7 +9,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// Interceptors returns the interceptors that a worker or a replayer needs to host Rollout.
+// Interceptors returns the interceptors that a worker or a replayer needs for the workflows Rollout and Eviction.
 func Interceptors() []interceptor.WorkerInterceptor {
 	return []interceptor.WorkerInterceptor{&ordering{}}
 }
@@ -49,9 +49,8 @@ func (o *pauseOrder) HandleSignal(ctx workflow.Context, in *interceptor.HandleSi
 	return nil
 }
 
-// pauseOrderOf returns the order of the pauses and resumes of the run. If the worker does not have the
-// Interceptors, pauseOrderOf panics and so fails the workflow task, because such a worker does not know the
-// order.
+// pauseOrderOf returns the order of the pauses and resumes of the run. If the worker lacks the Interceptors, the
+// order is unknown, so pauseOrderOf panics, which fails the workflow task.
 func pauseOrderOf(ctx workflow.Context) *pauseOrder {
 	order, ok := ctx.Value(pauseOrderKey{}).(*pauseOrder)
 	if !ok {

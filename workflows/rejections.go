@@ -7,13 +7,13 @@ import (
 )
 
 const (
-	// maxRejected limits the rejected pods that a run remembers. The fingerprints of these pods take up to 64
-	// KiB in each payload.
+	// maxRejected limits the rejected pods that a run stores. The fingerprints of these pods need up to 64 KiB in
+	// each payload.
 	maxRejected = 16384
 	// maxRetried limits the rejected pods that are retried at a time.
 	maxRetried = 200
-	// Rejected pods are retried after a backoff. The backoff doubles each time that pods are rejected again
-	// and no retried write is accepted.
+	// Rejected pods are retried after a backoff. The backoff doubles if pods are rejected again and no retried
+	// write is accepted.
 	minBackoff = 2 * time.Second
 	maxBackoff = 10 * time.Minute
 )
@@ -33,8 +33,7 @@ func (r rejections) left(now time.Time, atMost time.Duration) time.Duration {
 	return min(r.RetryAt.Sub(now), atMost)
 }
 
-// asked returns the input of activities. The input contains the rejected pods, and the number of these pods
-// to retry.
+// asked returns the rejected pods, and the number of these pods to retry now, as input of an activity.
 func (r rejections) asked(now time.Time) protocol.Rejected {
 	rejected := protocol.Rejected{Pods: r.Pods}
 	if r.due(now) {
@@ -71,13 +70,13 @@ func (r rejections) record(now time.Time, written []protocol.PodReference, faile
 	}
 	for _, pod := range written {
 		print := protocol.FingerprintOf(pod.UID)
-		// A pod that is both written and rejected was resized, but the resize does not last.
+		// A pod that is both written and rejected was resized, but another component has reverted the resize.
 		accepted = accepted || known[print] && !tried[print]
 		tried[print] = true
 	}
 	r.Pods = append(r.Pods.Without(tried), rejected...)
 	r.Pods = r.Pods[max(len(r.Pods)-maxRejected, 0):]
-	// A run that cannot remember more rejected pods must not try new pods without a backoff.
+	// If the list of rejected pods is full, rejections of further pods also cause a backoff.
 	again = (again || full && len(rejected) > 0) && !accepted
 	switch {
 	case accepted:

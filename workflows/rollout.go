@@ -12,10 +12,10 @@ import (
 // or another generation supersedes the generation of the run.
 //
 // The run handles the signals generation, pause and resume, and the query status. pause and resume are also
-// updates. The other updates are approve, promote, abort, retry and permit. The signal generation with a
-// newer generation continues the run as new. The signal generation with the generation of the run wakes a
-// sleeping run. A waiting run also checks the cluster every few minutes, because the operator that sends the
-// signal may be down.
+// updates. The other updates are approve, promote, abort, retry and permit. If the signal generation contains a
+// newer generation, the run continues as new. If the signal generation contains the generation of the run, the
+// signal wakes a sleeping run. A waiting run also checks the cluster every few minutes, because the operator that
+// sends the signal may be down.
 func Rollout(ctx workflow.Context, input protocol.RolloutInput) (protocol.RolloutResult, error) {
 	r, err := newRun(ctx, input)
 	if err != nil {
@@ -66,7 +66,7 @@ func (r *run) step(ctx workflow.Context) error {
 	return r.follow(ctx, next)
 }
 
-// follow executes a plan: follow upgrades a batch, or waits.
+// follow executes a plan. For example, follow upgrades a batch, or waits for a signal.
 func (r *run) follow(ctx workflow.Context, next protocol.NextBatchResult) error {
 	switch {
 	case next.Failure != nil:

@@ -16,7 +16,7 @@ const (
 	// longHistory is the number of events after which a run continues as new. The server
 	// terminates a run with 51,200 events.
 	longHistory = 4000
-	// maxNamedRejected limits the rejected pods that a run can name.
+	// maxNamedRejected limits the rejected pods whose names a run stores.
 	maxNamedRejected = 200
 	// skippedPause is the wait after a reset batch that reset no pod, and after a batch that a freeze or failed
 	// pods stopped. Without this wait, the run would retry in a tight loop while the caches of two workers
@@ -39,7 +39,8 @@ type run struct {
 	phase    protocol.Phase
 	message  string
 	counts   protocol.Counts
-	// fleetFault is the reason, from the newest plan, why no permit can arrive.
+	// fleetFault is the fault of the connection to the fleet in the newest plan. During this fault, no permit can
+	// arrive.
 	fleetFault string
 	// asked contains the rejected pods that were the input of the newest plan.
 	asked protocol.Rejected
@@ -59,9 +60,9 @@ type run struct {
 	// increases with each signal and each plan that wakes a sleeping migration.
 	updated, woken bool
 	wakes          int
-	// again is the time from the newest plan until a pod may count as failed, or 0.
+	// again is the time from the newest plan until the next plan is due, or 0. See protocol.NextBatchResult.
 	again time.Duration
-	// resumed is set while the last resume that was read ended a pause.
+	// resumed is set if the newest resume that the run has read ended a pause.
 	resumed bool
 }
 
@@ -75,7 +76,7 @@ func newRun(ctx workflow.Context, input protocol.RolloutInput) (*run, error) {
 		signals:  newSignals(ctx),
 	}
 	memo := workflow.GetInfo(ctx).Memo.GetFields()
-	// SetUpdateHandler runs updates that wait for the handler, and these updates need this value.
+	// SetUpdateHandler runs the updates that have already arrived, and these updates read r.resumed.
 	_, r.resumed = memo[protocol.ResumeMemo]
 	if err := workflow.SetQueryHandler(ctx, protocol.StatusQuery, r.status); err != nil {
 		return nil, fmt.Errorf("answer the query %s: %w", protocol.StatusQuery, err)
@@ -92,13 +93,13 @@ func newRun(ctx workflow.Context, input protocol.RolloutInput) (*run, error) {
 		}
 	}
 	if _, stale := memo[protocol.StageMemo]; stale && r.progress.Stage == nil {
-		// The run is the continuation of a run of another generation.
+		// The run inherited the memo from a run of another generation.
 		if err := writeMemo(ctx, protocol.StageMemo, nil); err != nil {
 			return nil, err
 		}
 	}
 	if _, stale := memo[protocol.PermitMemo]; stale && r.progress.Permit == nil {
-		// The permit belongs to a run of another generation.
+		// The permit in the memo belongs to a run of another generation.
 		if err := writeMemo(ctx, protocol.PermitMemo, nil); err != nil {
 			return nil, err
 		}
@@ -191,9 +192,8 @@ func (r *run) continueAsNew(ctx workflow.Context) (protocol.RolloutResult, error
 	if err := r.endWrites(ctx); err != nil {
 		return protocol.RolloutResult{}, err
 	}
-	// The run reads the signals that have arrived while endWrites waited. Otherwise, these signals would be
-	// lost. No signal is lost after this point, because the server rejects the end of a run that has unread
-	// signals.
+	// The run reads the signals that arrived while endWrites waited. Otherwise, these signals would be lost. No
+	// signal is lost after this point, because the server rejects the end of a run that has unread signals.
 	if r.hasSignals() {
 		if err := r.readSignals(ctx); err != nil {
 			return protocol.RolloutResult{}, err
@@ -210,7 +210,7 @@ func (r *run) continueAsNew(ctx workflow.Context) (protocol.RolloutResult, error
 	if next.Generation != r.input.Generation {
 		next.Progress = protocol.Progress{Written: r.progress.Written, Migrating: r.progress.Migrating, Run: r.progress.Run, Stage: r.stageForNext(), Actions: r.progress.Actions}
 		r.log(ctx).Info("rollout superseded", "newGeneration", next.Generation)
-		// The next run inherits the memo.
+		// The next run inherits the memo, so the memo must contain the stage of the next run.
 		if s := next.Progress.Stage; s != nil && workflow.GetVersion(ctx, "record the stage of the next run", workflow.DefaultVersion, 1) > workflow.DefaultVersion {
 			if err := writeMemo(ctx, protocol.StageMemo, *s); err != nil {
 				return protocol.RolloutResult{}, err

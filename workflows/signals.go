@@ -30,7 +30,7 @@ func (r *run) hasSignals() bool {
 	return r.updated || r.signals.generation.Len()+len(r.signals.order.names) > 0
 }
 
-// willBePaused reports whether the run is paused after the signals that have arrived.
+// willBePaused reports whether the run is paused once the run has read the signals that have arrived.
 func (r *run) willBePaused() bool {
 	if names := r.signals.order.names; len(names) > 0 {
 		return names[len(names)-1] == protocol.PauseSignal
@@ -45,7 +45,7 @@ func (r *run) readSignals(ctx workflow.Context) error {
 		if err := r.restoreQuarantine(ctx, sent.Stage); err != nil {
 			return err
 		}
-		// If a plan showed the generation first, the images are not known yet.
+		// A plan contains no images, so a signal for the generation of the plan adds the images.
 		if sent.Generation > r.newest.Generation || sent.Generation == r.newest.Generation && r.newest.Images == "" {
 			r.newest = sent
 		}
@@ -111,7 +111,8 @@ func (r *run) awaitSignalFor(ctx workflow.Context, timeout time.Duration, reason
 // retry, or checkInterval has passed. A sleeping run occupies no worker.
 func (r *run) sleep(ctx workflow.Context, reason string) error {
 	atMost := checkInterval
-	// Rejected pods that were due and could not be upgraded wait for checkInterval like other pods.
+	// If rejected pods were due for a retry but could not be upgraded, the run waits for checkInterval, as for
+	// other pods.
 	if r.asked.Again == 0 || reason == waitRejected {
 		atMost = r.rejected().left(workflow.Now(ctx), atMost)
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// adoptStage records the stage that a plan used. asked is the stage of the run when the plan was requested.
-// valid is false if an update has changed the stage since the request, so that the plan is obsolete. An older
-// worker drops the hash of a stage, so a missing hash is not a change.
+// adoptStage records the stage that a plan used. asked is the stage of the run when the plan was requested. valid
+// is false if an update has changed the stage since the request, so that the plan is obsolete. A worker of an
+// earlier release omits the hash of a stage, so a missing hash does not count as a change.
 func (r *run) adoptStage(ctx workflow.Context, asked, used *protocol.Stage) (valid bool, err error) {
 	switch {
 	case r.progress.Stage != asked:
@@ -24,8 +24,8 @@ func (r *run) adoptStage(ctx workflow.Context, asked, used *protocol.Stage) (val
 	return true, r.recordStage(ctx)
 }
 
-// awaitStep waits until the next step may begin (SPEC §11.3). The timer of the bake time belongs to the run,
-// so the timer continues after a restart of any process. During the wait, the run upgrades no pod.
+// awaitStep waits until the next step may begin (SPEC §11.3). The bake time is a timer of the workflow, so a
+// restart of a process does not stop the timer. During the wait, the run upgrades no pod.
 func (r *run) awaitStep(ctx workflow.Context) error {
 	s := r.progress.Stage
 	if s.Reached == nil {
@@ -70,8 +70,8 @@ func (r *run) pauseFailing(ctx workflow.Context, failure *protocol.Failure) erro
 	return r.pause(ctx, protocol.PauseByPolicy(r.progress.Stage.Policy, failure.Reason))
 }
 
-// acceptFailed makes the next plan accept the pods that have failed before the resume of a paused run (SPEC
-// 11.6.5). The plan determines these pods, because more pods may have failed since the pause.
+// acceptFailed makes the next plan accept the pods that failed before the resume of a paused run (SPEC 11.6.5).
+// The plan determines these pods, because more pods may have failed since the pause.
 func (r *run) acceptFailed(ctx workflow.Context) error {
 	s := r.progress.Stage
 	if r.paused == nil || s == nil || s.Done || s.Accept || s.Quarantine != nil {
@@ -127,8 +127,8 @@ func inTime(check func(protocol.StepRequest) error) func(workflow.Context, proto
 	}
 }
 
-// checkTime returns an error if the current time is after notAfter. The sender of the update then no
-// longer waits for the answer.
+// checkTime returns an error if the current time is after notAfter, because the sender of the update then no
+// longer waits for the result.
 func checkTime(ctx workflow.Context, notAfter time.Time) error {
 	if !notAfter.IsZero() && workflow.Now(ctx).After(notAfter) {
 		return temporal.NewApplicationError("the request is from before "+notAfter.UTC().Format(time.RFC3339)+", and comes too late", protocol.LateRequest)
@@ -136,7 +136,7 @@ func checkTime(ctx workflow.Context, notAfter time.Time) error {
 	return nil
 }
 
-// checkStep rejects a request for another step than the current step.
+// checkStep rejects a request for a step other than the current step.
 func (r *run) checkStep(request protocol.StepRequest) error {
 	s := r.progress.Stage
 	if err := r.checkGeneration(request); err != nil {

@@ -9,8 +9,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// show publishes a phase in the status query, in the current details of the UI and, for phases
-// that users search by, in the search attributes.
+// show publishes a phase in the status query, in the current details of the UI, and in the search attributes.
 func (r *run) show(ctx workflow.Context, phase protocol.Phase, message string) error {
 	if phase == protocol.PhaseStepReached {
 		return nil // awaitStep shows the reason for the wait
@@ -18,9 +17,9 @@ func (r *run) show(ctx workflow.Context, phase protocol.Phase, message string) e
 	r.phase, r.message = phase, message
 	workflow.SetCurrentDetails(ctx, r.details())
 	if phase == protocol.PhaseWaiting {
-		// The phase Waiting changes with every batch, and each write of the attribute adds an
-		// event to the history. A run that checks the cluster between two sleeps keeps the
-		// attribute Waiting.
+		// The phase changes between Waiting and Progressing with every batch, and each write of the search
+		// attribute adds an event to the history. Therefore, only a sleeping run has the attribute Waiting, and
+		// keeps the attribute while the run checks the cluster between two sleeps.
 		if r.shown == protocol.PhaseWaiting {
 			return nil
 		}

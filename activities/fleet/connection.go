@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	// checkInterval is the time between two checks of a connection that works. While the connection fails, Run
+	// checkInterval is the time between two checks of a working connection. While the connection fails, Run
 	// checks the connection in each iteration.
 	checkInterval = 10 * time.Second
-	// wakeInterval is the shortest time between two wakes of the runs without a permit, because each wake
-	// adds events to the histories of the runs. A waiting run also plans again by itself after five minutes.
+	// wakeInterval is the minimum time between two signals to the runs without a permit, because each signal adds
+	// events to the histories of the runs. A waiting run requests a new plan after five minutes without a signal.
 	wakeInterval = 5 * time.Minute
 )
 
-// Connection is the state of the connection of a member to the Temporal of its fleet (SPEC §12.9).
+// Connection is the state of the connection of a member to the Temporal Service of its fleet (SPEC §12.9).
 type Connection struct {
 	connected *prometheus.GaugeVec
 	failures  *prometheus.CounterVec
@@ -72,9 +72,9 @@ func (c *Connection) record(err error) {
 	c.fault = fault
 }
 
-// check calls the Temporal of the fleet and records the result, unless a report in this iteration of Run has
-// failed or the connection worked less than checkInterval ago. Without check, a member whose rollouts all have
-// ended would not call the fleet for an hour.
+// check calls the Temporal Service of the fleet and records the result, unless a report in this iteration of Run
+// has failed or the connection worked less than checkInterval ago. Without check, a member whose rollouts have
+// all ended would not call the fleet for an hour.
 func (r *Reporter) check(ctx context.Context) {
 	now := r.Clock.Now()
 	if r.failed || r.Connection.Fault() == "" && !r.checkedAt.IsZero() && now.Sub(r.checkedAt) < checkInterval {
@@ -93,7 +93,7 @@ func (r *Reporter) check(ctx context.Context) {
 	r.Connection.record(err)
 }
 
-// tell wakes the runs without a permit after the fault of the connection has changed, so that the messages of
+// tell signals the runs without a permit after the fault of the connection has changed, so that the messages of
 // the runs show the new state.
 func (r *Reporter) tell(ctx context.Context, sets []*v1alpha1.SidecarSet) {
 	fault, now := r.Connection.Fault(), r.Clock.Now()

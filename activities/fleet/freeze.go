@@ -15,9 +15,10 @@ import (
 	"github.com/outrigger/outrigger/internal/fleet"
 )
 
-// Freeze creates, updates or deletes the RolloutFreeze of the fleet, as wanted. The RolloutFreeze stops all
-// upgrades in the cluster within two seconds. Rollbacks continue. Freeze ignores a freeze, and the end of a freeze,
-// that is older than the freeze in the cluster: the Temporal of the fleet was restored from a backup (SPEC 12.7.4).
+// Freeze creates, updates or deletes the RolloutFreeze of the fleet, as wanted requires. The RolloutFreeze stops
+// all upgrades in the cluster within two seconds. Rollbacks continue. Freeze ignores a request that is older than
+// the freeze in the cluster, because the Temporal Service of the fleet may have been restored from a backup (SPEC
+// 12.7.4).
 func (m *Member) Freeze(ctx context.Context, wanted protocol.FleetFreeze) error {
 	if err := m.confirm(ctx, heartbeat{}); err != nil {
 		return err
@@ -53,7 +54,7 @@ func (m *Member) Freeze(ctx context.Context, wanted protocol.FleetFreeze) error 
 	return nil
 }
 
-// unfreeze deletes the RolloutFreeze that was read, and not a newer RolloutFreeze.
+// unfreeze deletes a RolloutFreeze. The preconditions prevent the deletion of a newer RolloutFreeze.
 func (m *Member) unfreeze(ctx context.Context, freeze *outriggerv1.RolloutFreeze) error {
 	unchanged := client.Preconditions{UID: &freeze.UID, ResourceVersion: &freeze.ResourceVersion}
 	if err := m.Writer.Delete(ctx, freeze, unchanged); client.IgnoreNotFound(err) != nil {

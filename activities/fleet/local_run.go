@@ -49,9 +49,9 @@ func (m *Member) read(ctx context.Context, name string) (*localRun, error) {
 type localRun struct {
 	set    *v1alpha1.SidecarSet
 	status protocol.RolloutStatus
-	// missing is set if Temporal knows no run of the SidecarSet.
+	// missing is set if Temporal has no run of the SidecarSet.
 	missing bool
-	// beat is the detail of the heartbeats of the activity.
+	// beat is the heartbeat details of the activity.
 	beat heartbeat
 }
 
@@ -64,7 +64,7 @@ func (l *localRun) hash() string {
 	return l.set.Annotations[v1alpha1.HashAnnotation]
 }
 
-// current reports whether the run works on the newest generation of the SidecarSet.
+// current reports whether the run has the newest generation of the SidecarSet.
 func (l *localRun) current() bool { return l.status.Generation == l.set.Generation }
 
 func (l *localRun) ended() bool {
@@ -75,8 +75,8 @@ func (l *localRun) ended() bool {
 	return false
 }
 
-// forgotten reports whether the rollout has ended, and Temporal has deleted the run. After the end of a run,
-// Temporal keeps the run for the retention time of the namespace.
+// forgotten reports whether the rollout has ended, and Temporal has deleted the run. Temporal deletes a run after
+// the retention time of the namespace.
 func (l *localRun) forgotten() bool {
 	if l.set == nil || !l.missing {
 		return false
@@ -100,9 +100,9 @@ func (l *localRun) quarantined() bool {
 	return s != nil && s.Quarantine != nil && s.Quarantine.Hash == l.hash()
 }
 
-// judged reports whether the current content has failed in this cluster, even if the fleet has given no permit.
-// The first attempt of the fleet neither retries nor resumes such content. A pause of earlier content does not
-// concern the current content.
+// judged reports whether a failure of the run is about the current content, even if the fleet has given no
+// permit. The first attempt of the fleet neither retries nor resumes such content. A pause of earlier content is
+// not a failure of the current content.
 func (l *localRun) judged() bool {
 	permit, s := l.status.Permit, l.status.Stage
 	if s != nil && s.Hash == l.hash() && (s.Failed != nil || s.EndedGate(protocol.GateFailure) != nil) {
@@ -114,14 +114,15 @@ func (l *localRun) judged() bool {
 func (l *localRun) aborting() bool { return l.status.Stage != nil && l.status.Stage.Aborted != nil }
 
 // inconclusive reports whether a RolloutPolicy paused the run only because a gate of the current content was
-// inconclusive. Such a pause is no verdict about the content. After a failure, the stage records the failed pods.
+// inconclusive. Such a pause does not mean that the content has failed. After a failure, the stage records the
+// failed pods.
 func (l *localRun) inconclusive() bool {
 	pause, s := l.status.Pause, l.status.Stage
 	return pause != nil && pause.ByPolicy() && s != nil && s.Hash == l.hash() && s.Failed == nil && s.EndedGate(protocol.GateInconclusive) != nil
 }
 
-// failure returns the reason why the run is rolled back, or was paused by a RolloutPolicy after a failure, or by
-// a rollback of the fleet that found no earlier revision.
+// failure returns the reason of a rollback of the run, of a pause by a RolloutPolicy after a failure, or of a
+// pause by a rollback of the fleet that found no earlier revision.
 func (l *localRun) failure() (reason string, failed bool) {
 	switch pause := l.status.Pause; {
 	case l.quarantined():

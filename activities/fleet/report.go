@@ -22,17 +22,17 @@ import (
 const (
 	// reportInterval is the time between two lists of the SidecarSets.
 	reportInterval = 2 * time.Second
-	// awaitingInterval is the time after which the member asks again whether the fleet knows content that
-	// needs a permit.
+	// awaitingInterval is the time after which the member queries the fleet again about content that needs a
+	// permit.
 	awaitingInterval = 5 * time.Minute
-	// announceInterval is the time after which the member announces the cluster again, and asks again about
-	// content that needs no permit, because the fleet may have lost data.
+	// announceInterval is the time after which the member announces the cluster again, and queries the fleet
+	// again about content that needs no permit, because the fleet may have lost data.
 	announceInterval = time.Hour
 	// returnedInterval replaces awaitingInterval during returnedTime after an outage of the connection or a
-	// suspension of the process, because the fleet may have skipped the member.
+	// suspension of the process, because the fleet may have skipped the member meanwhile.
 	returnedInterval = 20 * time.Second
 	returnedTime     = time.Minute
-	// frozenTime is the time between two iterations of Run from which the process counts as suspended.
+	// frozenTime is the minimum time between two iterations of Run after which the process counts as suspended.
 	frozenTime = 30 * time.Second
 )
 
@@ -56,8 +56,8 @@ type Reporter struct {
 	// endedAt is the end of the last iteration of Run. returnedAt is the time of the end of the last outage of
 	// the connection, or of the last suspension of the process.
 	endedAt, returnedAt time.Time
-	// told is the fault of the connection when the runs without a permit were last woken. toldAt is the time
-	// of the last wake.
+	// told is the fault of the connection that tell last reported to the runs without a permit. toldAt is the
+	// time of this report.
 	told   string
 	toldAt time.Time
 }
@@ -109,7 +109,7 @@ func (r *Reporter) Run(ctx context.Context) error {
 }
 
 // begin sets returnedAt if the process was suspended between the last iteration of Run and this iteration. The
-// duration of an iteration does not count, because an iteration with many SidecarSets may take long.
+// duration of an iteration does not count, because an iteration with many SidecarSets may take a long time.
 func (r *Reporter) begin() {
 	if now := r.Clock.Now(); !r.endedAt.IsZero() && now.Sub(r.endedAt) >= frozenTime {
 		r.returnedAt = now
@@ -126,7 +126,7 @@ func (r *Reporter) completed(ctx context.Context) (sets []*v1alpha1.SidecarSet, 
 		if all.Items[i].DeletionTimestamp != nil {
 			continue
 		}
-		// The operator reports an invalid SidecarSet.
+		// Invalid SidecarSets are skipped, because the operator reports the errors of these SidecarSets.
 		if completed, err := revision.Completed(&all.Items[i]); err == nil {
 			sets = append(sets, completed)
 		}
@@ -134,7 +134,7 @@ func (r *Reporter) completed(ctx context.Context) (sets []*v1alpha1.SidecarSet, 
 	return sets, nil
 }
 
-// reportAll reports the content of sets, and forgets the reports about other SidecarSets.
+// reportAll reports the content of sets, and deletes the records of reports about other SidecarSets.
 func (r *Reporter) reportAll(ctx context.Context, sets []*v1alpha1.SidecarSet) error {
 	listed := make(map[types.UID]bool, len(sets))
 	for _, set := range sets {
@@ -150,7 +150,7 @@ func (r *Reporter) reportAll(ctx context.Context, sets []*v1alpha1.SidecarSet) e
 }
 
 // report sends the content of a completed SidecarSet if the content has changed or must be confirmed, and the
-// fleet does not know the content.
+// fleet has not recorded the content.
 func (r *Reporter) report(ctx context.Context, set *v1alpha1.SidecarSet) error {
 	hash := set.Annotations[v1alpha1.HashAnnotation]
 	content := protocol.FleetContent{
@@ -176,7 +176,7 @@ func (r *Reporter) report(ctx context.Context, set *v1alpha1.SidecarSet) error {
 	return nil
 }
 
-// inform sends content if the fleet does not know content, and reports whether the fleet knows content
+// inform sends content unless the fleet has recorded content, and reports whether the fleet has content
 // afterwards. own is set if a user of the cluster permitted content.
 func (r *Reporter) inform(ctx context.Context, set *v1alpha1.SidecarSet, content protocol.FleetContent, own bool) (known bool, err error) {
 	if own {
@@ -194,9 +194,9 @@ func (r *Reporter) inform(ctx context.Context, set *v1alpha1.SidecarSet, content
 	return true, r.send(ctx, protocol.FleetWorkflowID(set.Name), protocol.ContentSignal, content, protocol.FleetWorkflow, state)
 }
 
-// isCurrent reports whether the SidecarSet in the API server has the generation of cached and the same value
-// of settled. The cache of a new process may be old. Older content would supersede the current content of the
-// fleet, and an older status would begin the rollout in this cluster again.
+// isCurrent reports whether the SidecarSet in the API server has the generation of cached and the same value of
+// settled. The cache of a new process may be stale. Older content would supersede the current content of the
+// fleet, and an older status would restart the rollout in this cluster.
 func (r *Reporter) isCurrent(ctx context.Context, cached *v1alpha1.SidecarSet, settled bool) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -214,8 +214,8 @@ func (r *Reporter) isCurrent(ctx context.Context, cached *v1alpha1.SidecarSet, s
 	return fleet.Permitted(completed, nil) == settled, nil
 }
 
-// confirmInterval returns the time after which the member asks again whether the fleet knows reported
-// content. settled is set if the content needs no permit.
+// confirmInterval returns the time after which the member queries the fleet again about reported content. settled
+// is set if the content needs no permit.
 func (r *Reporter) confirmInterval(settled bool, now time.Time) time.Duration {
 	switch {
 	case settled:
@@ -227,7 +227,7 @@ func (r *Reporter) confirmInterval(settled bool, now time.Time) time.Duration {
 }
 
 // permittedBy returns the user that permitted the content of a SidecarSet in this cluster. If Temporal has
-// deleted the run with the permit, permittedBy returns a placeholder for the user.
+// deleted the run with the permit, permittedBy returns a placeholder instead of the name.
 func (r *Reporter) permittedBy(ctx context.Context, set string) (*protocol.Approval, error) {
 	local, err := r.read(ctx, set)
 	if err != nil {
@@ -239,7 +239,7 @@ func (r *Reporter) permittedBy(ctx context.Context, set string) (*protocol.Appro
 	return &protocol.Approval{By: "a user of the cluster"}, nil
 }
 
-// known reports whether the open workflow of the SidecarSet in the fleet knows the content of the cluster.
+// known reports whether the open workflow of the SidecarSet in the fleet has recorded the content of the cluster.
 // Without an open workflow, known returns false.
 func (r *Reporter) known(ctx context.Context, set string, content protocol.FleetContent) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -256,7 +256,7 @@ func (r *Reporter) known(ctx context.Context, set string, content protocol.Fleet
 		err = answer.QueryResult.Get(&cluster)
 	}
 	if err != nil {
-		if !temporal.IsSilent(ctx, err) { // a silent worker of the fleet is no fault of the connection
+		if !temporal.IsSilent(ctx, err) { // a fleet worker that does not respond is not a fault of the connection
 			r.failed = true
 			r.Connection.record(err)
 		}
@@ -265,7 +265,7 @@ func (r *Reporter) known(ctx context.Context, set string, content protocol.Fleet
 	return fleet.Knows(cluster, content), nil
 }
 
-// send signals the workflow id of the fleet, and starts the workflow if the workflow is not open.
+// send sends a signal to a workflow of the fleet, and starts the workflow if the workflow is not open.
 func (r *Reporter) send(ctx context.Context, id, signal string, payload any, workflow string, input any) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
