@@ -15,8 +15,8 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// For the same object, the cache returns the cached state even if the content of the object has changed. The
-// test changes the content, so an old state shows that the state is still cached.
+// The cache of populations returns the cached state of an object even if the test changes the object in place. A
+// result with the old state therefore shows that the state is still cached.
 func TestEveryWorkerReleasesTheStateOfACompletedOrDeletedSet(t *testing.T) {
 	finished := logs(2)
 	finished.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse}}

@@ -114,8 +114,7 @@ func TestSpec7_5_SlotsOfTheClusterWideLimitGoToTheBatchThatHasWaitedLongest(t *t
 	assert.Equal(t, 1, f.request(b, named("b"), 0, 3), "who asks no more does not keep slots free")
 }
 
-// Two attempts of a batch may overlap. The second attempt does not know the writes of the first
-// attempt that are in flight.
+// Two attempts of a batch may overlap. The second attempt cannot count the writes in flight of the first attempt.
 func TestSpec7_5_OneBatchOfASetAtATimeGetsSlotsOfTheClusterWideLimit(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(2))
 	f := cluster.withClusterLimit(3)
@@ -170,7 +169,7 @@ func TestSpec7_5_BatchesThatCrowdTheWorkerDoNotWaitForTheClusterWideLimit(t *tes
 	assert.Zero(t, again, "the batch waits on")
 }
 
-// An unready pod is unavailable already, so the upgrade of the pod takes no slot.
+// An unready pod is already unavailable, so the upgrade of the pod occupies no slot.
 func TestSpec7_5_UnreadyPodsNeedNoSlotOfTheClusterWideLimit(t *testing.T) {
 	down := webPod("down", func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse })
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(2), down, webPod("up"))
@@ -182,7 +181,7 @@ func TestSpec7_5_UnreadyPodsNeedNoSlotOfTheClusterWideLimit(t *testing.T) {
 	assert.Equal(t, map[string]string{"down": "side:v2", "up": "side:v1"}, cluster.images())
 }
 
-// The writes of a batch take slots until the cache shows the writes. Then the pods take slots until the pods
+// The writes of a batch occupy slots until the cache shows the writes. Then the pods occupy slots until the pods
 // are ready, even if the rollout of the SidecarSet has ended.
 func TestSpec7_5_PodsOfABatchThatHasEndedKeepTheirSlots(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(2), webPod("a"), webPod("b"))
@@ -211,7 +210,7 @@ func TestSpec7_5_PodsOfABatchThatHasEndedKeepTheirSlots(t *testing.T) {
 	assert.Equal(t, 1, ask())
 }
 
-// A pod whose rollout has ended takes no slot. Only the status of its SidecarSet says that the rollout has
+// A pod whose rollout has ended occupies no slot. Only the status of the SidecarSet shows that the rollout has
 // ended.
 func TestSpec7_5_5_TheEndOfARolloutFreesTheSlotsOfItsPods(t *testing.T) {
 	set, pod := webSet(1), webPod("a")
@@ -265,7 +264,7 @@ func TestSpec7_5_PodsOfADeletedSetKeepTheirSlotsUntilTheyAreReady(t *testing.T) 
 	assert.NotContains(t, f.sets, set.Name)
 }
 
-// The annotation of a pod may name SidecarSets that do not exist.
+// The annotation of a pod may contain the names of SidecarSets that do not exist.
 func TestSpec7_5_InventedNamesInPodsTakeNoMemory(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1))
 	f := cluster.withClusterLimit(1)
@@ -305,7 +304,7 @@ func TestSpec7_5_OnlyTheWorkerThatLeadsUpgradesPods(t *testing.T) {
 	assert.Equal(t, map[string]string{"a": "side:v1"}, cluster.images())
 }
 
-// The previous leader has written pods that the cache does not show yet.
+// The previous leader has written pods, and the cache of the new leader does not show these writes yet.
 func TestSpec7_5_ANewLeaderFirstWaitsForTheWritesOfOthers(t *testing.T) {
 	pod := webPod("a")
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(2), pod, webPod("b"))

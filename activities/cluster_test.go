@@ -30,7 +30,7 @@ type testCluster struct {
 	t     testing.TB
 	clock *clocktesting.FakeClock
 	pods  podInformer
-	// cached transforms a pod like the cache of a process.
+	// cached is the transform function that the cache of a process applies to pods.
 	cached toolscache.TransformFunc
 }
 
@@ -169,7 +169,7 @@ func webPod(name string, changes ...func(*corev1.Pod)) *corev1.Pod {
 	return pod
 }
 
-// upgraded changes a pod like a completed upgrade to side:v2.
+// upgraded changes a pod to the state after a completed upgrade to side:v2.
 func upgraded(pod *corev1.Pod) {
 	pod.Annotations[v1alpha1.HashAnnotation] = fixture.HashEntry(webSet(1), v1alpha1.HashAnnotation)
 	pod.Spec.Containers[0].Image = "side:v2"

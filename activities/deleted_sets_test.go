@@ -38,7 +38,7 @@ func TestSpec7_2_PodsLoseTheEntriesOfDeletedSets(t *testing.T) {
 		return found
 	}
 	ctx, end := context.WithCancel(t.Context())
-	end() // CleanUp still processes the queue
+	end() // CleanUp still processes the queued SidecarSets
 	require.NoError(t, cluster.CleanUp(ctx))
 	assert.Equal(t, map[string]string{"can": "True{}", "cannot": `False{"logs":false}`}, messages())
 }

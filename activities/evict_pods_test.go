@@ -105,7 +105,7 @@ func TestSpec13_2_AnEvictionNamesTheChosenPod(t *testing.T) {
 	assert.Equal(t, &metav1.Preconditions{UID: new(types.UID("w1")), ResourceVersion: new("7")}, sent.sent[0].DeleteOptions.Preconditions)
 }
 
-// The API server counts a disruption of the PodDisruptionBudget even if the preconditions do not hold.
+// The API server counts a disruption of the PodDisruptionBudget even if a precondition of the eviction fails.
 func TestSpec13_2_AnEvictionOfAChangedPodIsNotSent(t *testing.T) {
 	changed, terminating, recreated := livePod(), livePod(), livePod()
 	changed.ResourceVersion = "8"

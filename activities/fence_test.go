@@ -115,7 +115,7 @@ func TestWritesAreWaitedForUntilTheCacheShowsThem(t *testing.T) {
 	for name, c := range map[string]struct {
 		cached, live []client.Object
 		written      string
-		left         []int // immediately, and after liveReadAfter
+		left         []int // the number of unseen writes, immediately and after liveReadAfter
 	}{
 		"shown":                                {[]client.Object{pod("7")}, nil, "7", []int{0}},
 		"newer":                                {[]client.Object{pod("8")}, nil, "7", []int{0}},

@@ -16,7 +16,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// answeredDeadline returns the deadline after a heartbeat that the server has answered now.
+// answeredDeadline returns a deadline that a heartbeat has just extended.
 func answeredDeadline(clock clock.WithTicker) *writeDeadline {
 	return &writeDeadline{clock: clock, at: clock.Now().Add(heartbeatGrace)}
 }
@@ -61,8 +61,8 @@ func afterTheFirst(heartbeat func(context.Context) error) func(context.Context) 
 	}
 }
 
-// The process may be suspended between the start and the first heartbeat of the activity. Meanwhile, Temporal
-// may have retried the activity.
+// The process may be suspended between the start and the first heartbeat of the activity, and Temporal may retry
+// the activity meanwhile.
 func TestSpec7_5_AnActivityWithoutAnAnsweredHeartbeatFillsNoSlot(t *testing.T) {
 	for _, answer := range []error{serviceerror.NewNotFound("retried"), serviceerror.NewUnavailable("away"), context.DeadlineExceeded} {
 		clock := clocktesting.NewFakeClock(time.Date(2024, 1, 2, 12, 0, 0, 0, time.UTC))
@@ -84,7 +84,7 @@ func TestHeartbeatsContinueUntilTheEnd(t *testing.T) {
 		return ctx.Err()
 	}))
 	for !clock.HasWaiters() {
-		runtime.Gosched() // until the ticker of the heartbeats runs
+		runtime.Gosched() // wait for the start of the heartbeat ticker
 	}
 	clock.Step(heartbeatInterval)
 	<-sent
@@ -116,7 +116,7 @@ func TestHeartbeatErrorsEndTheActivity(t *testing.T) {
 			}))
 			defer stop()
 			for !clock.HasWaiters() {
-				runtime.Gosched() // until the ticker of the heartbeats runs
+				runtime.Gosched() // wait for the start of the heartbeat ticker
 			}
 			for range c.beats {
 				require.NoError(t, working.Err())

@@ -154,7 +154,7 @@ func owners(t *testing.T, l *rolloutLease) []metav1.OwnerReference {
 	return lease.OwnerReferences
 }
 
-// Runs of earlier releases and terminated runs leave Leases behind.
+// Runs of earlier releases and terminated runs do not release their Leases.
 func TestLeasesOfDeletedSetsAreRemoved(t *testing.T) {
 	lease := func(name, holder string) *coordinationv1.Lease {
 		return &coordinationv1.Lease{
@@ -191,7 +191,7 @@ func TestLeasesOfDeletedSetsAreRemoved(t *testing.T) {
 	}, found)
 }
 
-// A holder that does not know the writes of the previous holder would make plans without these writes.
+// If takeOver fails, the run does not observe the writes of the previous holder, and must not make plans.
 func TestALeaseIsNotAcquiredAfterAFailedTakeover(t *testing.T) {
 	a, clock := newActivities(t, interceptor.Funcs{})
 	one, two := leaseOf(a, "one"), leaseOf(a, "two")

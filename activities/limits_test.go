@@ -126,7 +126,8 @@ func TestSpec11_11_NoPodIsUpgradedWhileBudgetsCannotBeRead(t *testing.T) {
 	assert.Equal(t, map[string]string{"a": "side:v1"}, cluster.images())
 }
 
-// The quarantine is recorded while the data of a limit cannot be read, and only the writes wait.
+// If the data of a limit cannot be read, the run still stops a failed rollout, and only the upgrades of pods
+// wait.
 func TestSpec11_12_AFailureNeedsNoDataOfTheLimits(t *testing.T) {
 	unreadable := interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 		switch list.(type) {

@@ -17,7 +17,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// measureOfFleet makes one measurement of gate. The activity has no client of a cluster.
+// measureOfFleet makes one measurement of gate. The activity has no Kubernetes client.
 func measureOfFleet(t *testing.T, gate outriggerv1.RolloutGate) (measured protocol.Measurement, err error) {
 	t.Helper()
 	env := (&testsuite.WorkflowTestSuite{}).NewTestActivityEnvironment()

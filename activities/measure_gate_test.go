@@ -101,8 +101,8 @@ func TestSpec11_14_AnAnswerOfPrometheusIsAMeasurement(t *testing.T) {
 	require.ErrorContains(t, err, "/api/v1/query: the answer is 503 Service Unavailable")
 }
 
-// If a measurement begins too early, Temporal retries the measurement at the time at which the measurement is
-// due.
+// If a measurement begins before the time at which the measurement is due, Temporal retries the measurement at
+// this time.
 func TestSpec11_14_AMeasurementWaitsUntilItIsDue(t *testing.T) {
 	due := time.Date(2026, 11, 25, 12, 1, 0, 0, time.UTC)
 	waits, ok := errors.AsType[*temporal.ApplicationError](notDue(due, due.Add(-time.Minute)))
@@ -249,10 +249,10 @@ func TestSpec11_14_AWebhookAnswersAQuestion(t *testing.T) {
 	assert.Equal(t, inconclusive("the answer of the webhook has the status 403, and no phase"), measured)
 }
 
-// A late answer is an error, so Temporal retries the measurement.
+// A request that times out is an error, so Temporal retries the measurement.
 func TestSpec11_14_AnAnswerThatIsLateIsAnError(t *testing.T) {
 	_, err := measureWith(t, hook, nil, func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.ReadAll(r.Body) // the server notices the end of the connection once the body is read
+		_, _ = io.ReadAll(r.Body) // the server detects the closed connection only after the body is read
 		<-r.Context().Done()
 	})
 	require.ErrorContains(t, err, "context deadline exceeded")

@@ -96,7 +96,7 @@ func TestAnActivityStopsWaitingWithoutProgress(t *testing.T) {
 	assert.Equal(t, protocol.PhaseWaiting, result.Phase)
 }
 
-// The details of the run show this message.
+// The current details of the run in the UI contain the message of a waiting plan.
 func TestAWaitingPlanNamesASidecarThatCannotStart(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("a", upgraded, converging, func(p *corev1.Pod) {
 		p.Status.ContainerStatuses[0].State.Waiting = &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}

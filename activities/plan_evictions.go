@@ -177,8 +177,8 @@ func (s *evictionScan) read(ctx context.Context) error {
 			continue
 		}
 		if err := s.set(ctx, set); err != nil {
-			// The SidecarSet may violate a validation rule of a later release, or the cache may not contain a new
-			// namespace yet. The pods of other SidecarSets can still be evicted.
+			// The SidecarSet may violate a validation rule that is newer than the SidecarSet, or the cache may
+			// not contain a new namespace yet. The pods of other SidecarSets can still be evicted.
 			s.sets[set.Name] = eviction.Set{UID: set.UID, Generation: set.Generation, Waits: "the pods of SidecarSet " + set.Name + " are not known: " + err.Error(), Unknown: true}
 			activity.GetLogger(ctx).Warn("no pods are evicted for a SidecarSet", "sidecarset", set.Name, "cause", err.Error())
 		}

@@ -30,7 +30,7 @@ func TestResultsAreRefreshedOnceASecond(t *testing.T) {
 	assert.Equal(t, 2, answer)
 }
 
-// Without the last result, free slots would wait for the API server every second.
+// If callers waited for each refresh, the API server would delay the use of free slots every second.
 func TestCallersUseTheLastResultDuringARefresh(t *testing.T) {
 	clock := clocktesting.NewFakeClock(noon)
 	asked, answers := make(chan struct{}, 2), make(chan int, 1)
@@ -96,7 +96,7 @@ func (c *countedClock) Since(t time.Time) time.Duration {
 	return c.FakeClock.Since(t)
 }
 
-// Without a shared answer, each of many writers would send a request of its own while the API server is slow.
+// Without a shared response, each writer would send a separate request while the API server is slow.
 func TestConcurrentCallersShareASlowAnswer(t *testing.T) {
 	clock := &countedClock{FakeClock: clocktesting.NewFakeClock(noon)}
 	answers, asked := make(chan int), atomic.Int32{}

@@ -27,7 +27,7 @@ func rejectedAgain(pods ...protocol.PodReference) (rejected protocol.Rejected) {
 	return rejected
 }
 
-// With one slot, a plan for each rejected pod would take minutes.
+// With one slot, a separate plan for each rejected pod would delay the rollout by minutes.
 func TestSpec7_8_ARejectedWriteLeavesItsSlotToTheNextPodAtOnce(t *testing.T) {
 	refuse := interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
 		if o.GetName() != "z" {

@@ -32,9 +32,9 @@ const (
 // ResetBatch writes the empty image into the standby twins of migrated pods, with one write and one event for
 // each pod. The batch resets the pods of the input first, and then, for resetTime, pods that migrate during the
 // batch. A reset does not change the hash of the pod. A reset restarts the standby twin, so maxUnavailable limits
-// the resets, except that 0 counts as 1. A pod that needed a slot for the upgrade keeps the slot until the reset.
-// The batch resets no pod without an acknowledged heartbeat, or before the cache shows the writes of other
-// workers. A cancelled batch finishes the writes in flight.
+// the resets, except that 0 counts as 1. A pod that needed a slot for the upgrade still occupies this slot. The
+// batch resets no pod without an acknowledged heartbeat, or before the cache shows the writes of other workers. A
+// cancelled batch finishes the writes in flight.
 func (a *Activities) ResetBatch(ctx context.Context, input protocol.ResetBatchInput) (protocol.ResetBatchResult, error) {
 	b := a.newResetBatch(input)
 	ctx, stop := b.deadline.keep(ctx, answeredHeartbeat(ctx, &outcome{}))

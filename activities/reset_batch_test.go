@@ -91,7 +91,8 @@ func TestAwaitMigration(t *testing.T) {
 	}
 }
 
-// A reset batch without a free slot would run for resetTime without a reset, and so would the next reset batch.
+// A reset batch without a free slot would run for resetTime without a reset, and the run would then start another
+// batch.
 func TestSpec7_7_NoResetBatchStartsWithoutAFreeSlot(t *testing.T) {
 	set := hotSet()
 	set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(1))
@@ -151,15 +152,15 @@ func TestSpec7_7_ResetEmptiesTheStandbyTwin(t *testing.T) {
 	assert.Len(t, recorded, 2, "one of success, one of failure")
 }
 
-// resetBatchOf returns a batch whose heartbeat the server has answered.
+// resetBatchOf returns a batch whose first heartbeat the server has acknowledged.
 func (c *testCluster) resetBatchOf(input protocol.ResetBatchInput) *resetBatch {
 	b := c.newResetBatch(input)
 	b.deadline = answeredDeadline(c.clock)
 	return b
 }
 
-// A worker without a connection to Temporal does not know whether another worker resets further pods. The
-// cache of a worker may miss the writes of the other worker.
+// A worker without a connection to Temporal cannot detect whether another worker resets further pods. The cache
+// of a worker may miss the writes of the other worker.
 func TestSpec7_5_AResetBatchFillsNoSlotThatAnotherWorkerMayFill(t *testing.T) {
 	behind := func(b *resetBatch) {
 		b.before.add([]protocol.WrittenPod{{PodReference: refTo("a"), ResourceVersion: "99999"}})
@@ -198,8 +199,8 @@ func lookOnce(t *testing.T, b *resetBatch) (again time.Duration) {
 	return again
 }
 
-// The activity that selected the pods may have had a newer cache. A batch that continues for other
-// pods must not leave out the skipped pods.
+// The reset batch skips a pod if its cache is older than the cache of the worker that selected the pod. A batch
+// that continues with other pods must retry the skipped pods.
 func TestAResetBatchRetriesPodsThatItSkipped(t *testing.T) {
 	writes := 0
 	busy := interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {

@@ -29,8 +29,8 @@ func edgePolicy(spec outriggerv1.RolloutPolicySpec) *outriggerv1.RolloutPolicy {
 	return &outriggerv1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: "edge"}, Spec: spec}
 }
 
-// During a rolling update of the workers, a new worker answers workflows of the previous version. In an
-// unknown phase, such a workflow would request the next plan immediately.
+// During a rolling update of the workers, a new worker executes activities for workflows of the previous version.
+// In an unknown phase, such a workflow would request the next plan immediately.
 func TestSpec11_4_AWorkflowWithoutStagesSleepsWhileAStageOrAFreezeLimitsIt(t *testing.T) {
 	canary := []outriggerv1.RolloutStep{{UpTo: intstr.FromInt32(1), Bake: &metav1.Duration{Duration: time.Hour}}}
 	failing := func(pod *corev1.Pod) {

@@ -141,7 +141,7 @@ func (p *wire) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if p.before != nil && p.before(n, w) {
 		return
 	}
-	// /api/v1/namespaces/d/pods/a
+	// The path has the form /api/v1/namespaces/d/pods/a.
 	parts := strings.Split(r.URL.Path, "/")
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: parts[4], Name: parts[6]}}
 	w.Header().Set("Content-Type", "application/json")

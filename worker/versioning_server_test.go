@@ -155,8 +155,8 @@ func (f *workers) await(what string, yes func(context.Context) bool) {
 	require.Eventually(f.t, func() bool { return yes(f.t.Context()) }, timeout, pause, what)
 }
 
-// setCurrent waits until the server knows the task queues of a build, and makes the build current. An empty
-// build selects unversioned workers.
+// setCurrent waits until the server lists the task queues of a build, and makes the build current. An empty build
+// selects unversioned workers.
 func (f *workers) setCurrent(build string) {
 	f.t.Helper()
 	deployment := f.client.WorkerDeploymentClient().GetHandle(f.deployment)

@@ -37,7 +37,7 @@ func (s *stageSuite) withDeadline(failed *time.Duration) protocol.RolloutInput {
 	return from
 }
 
-// endAt makes the plans end the rollout after a time, and resumes the run.
+// endAt makes the plans end the rollout after the given time, and resumes the run at this time.
 func (s *stageSuite) endAt(after time.Duration) {
 	s.env.RegisterDelayedCallback(func() {
 		s.script = nil
@@ -111,7 +111,7 @@ func (s *stageSuite) TestSpec11_6_TheDeadlineStopsDuringAFreezeAndAPause() {
 	}
 }
 
-// A worker that was down for an hour answers an hour late.
+// The worker was down for an hour, so the result of the activity is an hour late.
 func (s *stageSuite) TestSpec11_6_TheDeadlineStartsAgainAfterAnOutage() {
 	var failed time.Duration
 	from := s.withDeadline(&failed)

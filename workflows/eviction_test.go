@@ -252,7 +252,7 @@ func (s *evictionSuite) TestSpec13_5_TheOperatorWakesTheRun() {
 	s.execute()
 }
 
-// The next run of a chain keeps the pause, and the evictions in flight.
+// A run that continues as new passes the pause and the evictions in flight to the next run.
 func (s *evictionSuite) TestSpec13_5_AContinuedRunKeepsItsState() {
 	for i := range 20 {
 		s.add(fmt.Sprintf("owner%d", i%2), true, s.begin)

@@ -15,7 +15,7 @@ import (
 )
 
 // gated adds the gate smoke to the first stage, and returns the list of measurements. The webhook of the gate
-// gives the answers in order. An empty answer stands for a measurement that never ends.
+// returns the answers in order. An empty answer stands for a measurement that never ends.
 func (s *fleetSuite) gated(answers ...protocol.GatePhase) *[]fleetEvent {
 	measured := &[]fleetEvent{}
 	s.plan.Spec.Gates = []outriggerv1.RolloutGate{{Name: "smoke", Webhook: &outriggerv1.WebhookGate{URL: "https://checks"}}}

@@ -77,7 +77,7 @@ func (s *fleetSuite) members(stage string, n int) {
 	}
 }
 
-// simulate registers activities in which each rollout takes one minute of the time of the workflow.
+// simulate registers activities in which each rollout takes one minute of workflow time.
 func (s *fleetSuite) simulate() {
 	act := func(what string, state func(cluster string) protocol.FleetClusterState) func(context.Context, protocol.FleetRolloutInput) (protocol.FleetResult, error) {
 		return func(ctx context.Context, _ protocol.FleetRolloutInput) (protocol.FleetResult, error) {

@@ -182,7 +182,7 @@ func (s *stageSuite) plansUntilProvider() (plans int) {
 	return plans
 }
 
-// The run plans again during an outage, because failed pods count.
+// The run requests plans during an outage of the provider, because pods may fail meanwhile.
 func (s *stageSuite) TestSpec11_14_TheRunPlansDuringAnOutageOfTheProvider() {
 	s.gated()
 	plans := s.plansUntilProvider()

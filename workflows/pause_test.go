@@ -123,7 +123,8 @@ func (s *rolloutSuite) TestPauseThatArrivesWhileTheRunContinuesAsNewIsKept() {
 	s.Equal(&protocol.Pause{By: "ann"}, untimed(next.Pause))
 }
 
-// Temporal accepts any signal. The API server rejects a condition with a long message.
+// Temporal accepts a signal with a reason of any length, but the API server rejects a condition with a long
+// message.
 func (s *rolloutSuite) TestSpec7_1_ALongReasonOfASignalIsShortened() {
 	s.waits()
 	s.answers(ends(protocol.PhaseComplete))

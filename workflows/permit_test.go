@@ -43,7 +43,7 @@ func (s *rolloutSuite) TestSpec12_5_AnotherGenerationHasNoPermit() {
 	s.Nil(next.Progress.Permit)
 }
 
-// A user permits the content of a rollout once. The permit of the fleet comes later.
+// A user can permit the content of a rollout only once. The fleet can still permit the same content later.
 func (s *rolloutSuite) TestSpec12_6_AUserPermitsARollout() {
 	s.env.OnUpsertMemo(mock.Anything).Return(nil)
 	frozen := protocol.NextBatchResult{Phase: protocol.PhaseFrozen, Message: "waits"}

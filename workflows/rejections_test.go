@@ -90,7 +90,7 @@ func TestARunThatCannotRememberAllRejectedPodsPauses(t *testing.T) {
 	assert.Len(t, r.Pods, maxRejected)
 }
 
-// The resize of the pod was written, but another component changes the resources back.
+// The resize of the pod was written, but another component has reverted the resize.
 func TestSpec7_9_AWriteThatDoesNotLastKeepsTheBackoff(t *testing.T) {
 	now := time.Unix(1000, 0)
 	r := rejections{&protocol.Rejections{}}

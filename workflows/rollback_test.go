@@ -62,7 +62,8 @@ func (s *stageSuite) TestSpec11_12_AnAbortIsCarriedToTheNextGeneration() {
 	s.Equal(aborted, next.Progress.Stage)
 }
 
-// Status does not show the retry yet, so the signal of the operator still contains the quarantine.
+// Status does not show the retry yet, so the signal of the operator contains a quarantine that the retry has
+// ended.
 func (s *stageSuite) TestSpec11_12_ARetryOutlivesTheNextGeneration() {
 	stale := quarantinedStage()
 	from := input(1)

@@ -395,8 +395,7 @@ func (s *stageSuite) TestSpec11_12_ARequestForAStepDoesNotEndAnAbort() {
 	s.NoError(r.checkStep(approval(0)))
 }
 
-// A worker must not answer a workflow of an earlier version with phases that the earlier version does not
-// know.
+// A worker must not return a phase that the version of the workflow does not support.
 func (s *stageSuite) TestSpec11_4_EachRequestForAPlanNamesTheKnownFeatures() {
 	s.request(time.Hour, protocol.ApproveUpdate, approval(1), "step 2 of 3 is approved")
 	s.complete(input(1))
@@ -427,7 +426,7 @@ func (s *stageSuite) TestSpec11_6_AResumeIsKeptUntilAPlanAcceptsTheFailedPods() 
 	s.Equal(4, s.asked[len(s.asked)-1].Stage.Tolerated)
 }
 
-// The cache of the worker that plans may lag behind the cache of the worker that upgrades.
+// The cache of the worker that plans may be older than the cache of the worker that upgrades.
 func (s *stageSuite) TestSpec11_6_ABatchThatFailedPodsStoppedIsNotRepeatedAtOnce() {
 	upgrade, stopped := s.upgrade, []time.Duration(nil)
 	s.upgrade = func(ctx context.Context, input protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error) {

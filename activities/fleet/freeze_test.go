@@ -38,7 +38,7 @@ func TestSpec12_7_AFreezeOfTheFleetIsARolloutFreeze(t *testing.T) {
 		assert.True(t, apierrors.IsNotFound(err))
 	}
 
-	// The Temporal of the fleet is restored to a time before the freeze.
+	// The Temporal Service of the fleet is restored to a time before the freeze.
 	began := time.Unix(1_600_000_000, 7)
 	_, err = hear(protocol.FleetFreeze{Frozen: true, Reason: "outage", Since: began})
 	require.NoError(t, err)

@@ -91,8 +91,8 @@ func (c *cluster) run(status *protocol.RolloutStatus) {
 	query.Return(sdk.NewValue(payloads), nil)
 }
 
-// reachable sets the error that the Temporal of the fleet returns for heartbeats. A nil error makes the fleet
-// reachable.
+// reachable sets the error that the Temporal Service of the fleet returns for heartbeats. A nil error makes the
+// fleet reachable.
 func (c *cluster) reachable(err error) {
 	c.fleet.On("RecordActivityHeartbeat", mock.Anything, mock.Anything, mock.Anything).Return(err)
 }
@@ -365,7 +365,8 @@ func TestSpec12_4_TheFirstPermitOfTheFleetRetriesNothing(t *testing.T) {
 	assert.Equal(t, []string{protocol.ResumeUpdate, protocol.PermitUpdate}, c.updates, "earlier content has failed")
 }
 
-// A pause by an inconclusive gate is no verdict about the content, so the member waits for a user of its cluster.
+// A pause by an inconclusive gate does not mean that the content has failed, so the member waits for a user of
+// its cluster.
 func TestSpec12_4_AnInconclusiveGateOfAClusterIsNoFailure(t *testing.T) {
 	byPolicy := protocol.PauseByPolicy("edge", "gate errors is inconclusive")
 	inconclusive := []protocol.GateState{{Name: "errors", Phase: protocol.GateInconclusive}}

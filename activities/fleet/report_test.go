@@ -158,14 +158,14 @@ func TestSpec12_3_AMemberThatReturnsAsksWhetherItWasSkipped(t *testing.T) {
 	}
 }
 
-// An iteration of Run with many SidecarSets takes long. If a long iteration counted as a suspension of the
-// process, the member would ask about all SidecarSets again in each iteration.
+// An iteration of Run with many SidecarSets takes a long time. If a long iteration counted as a suspension of the
+// process, the member would query the fleet about all SidecarSets in each iteration.
 func TestSpec12_3_ASlowTurnIsNoFreeze(t *testing.T) {
 	now := clocktesting.NewFakeClock(time.Unix(1_700_000_000, 0))
 	r := &Reporter{Member: &Member{Clock: now}}
 	for range 3 {
 		r.begin()
-		now.Step(time.Minute) // the iteration
+		now.Step(time.Minute) // the duration of the iteration
 		r.endedAt = now.Now()
 		now.Step(reportInterval)
 	}
