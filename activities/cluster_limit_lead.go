@@ -72,8 +72,7 @@ func (a *Activities) keepCounting(ctx context.Context) {
 
 // countShares counts the used slots of SidecarSets with unseen writes, and of SidecarSets without a batch whose
 // pods have changed in the cache. countShares does nothing if the last count is younger than age. If the count of
-// a SidecarSet fails, the previous count of the SidecarSet stays in effect, because no pod of the SidecarSet can
-// be upgraded either.
+// a SidecarSet fails, the previous count stays in effect.
 func (a *Activities) countShares(ctx context.Context, age time.Duration) {
 	f := a.Limit
 	f.counting.Lock()

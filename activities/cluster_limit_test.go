@@ -138,7 +138,7 @@ func TestSpec7_5_ABatchStaysWhileTheClusterWideLimitHasNoSlot(t *testing.T) {
 
 	for range 2 * refillTime / (2 * time.Second) {
 		cluster.clock.Step(2 * time.Second)
-		b.deadline = answeredDeadline(cluster.clock) // the server has answered a heartbeat
+		b.deadline = answeredDeadline(cluster.clock) // the server has acknowledged a heartbeat
 		require.Zero(t, f.request(other, named("other"), 1, 1))
 		again, err := cluster.refills(b)
 		require.NoError(t, err)

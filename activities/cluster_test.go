@@ -49,7 +49,6 @@ func (i podInformer) GetInformer(context.Context, client.Object, ...cache.Inform
 	return i, nil
 }
 
-// Get reads pods from the cache.
 func (i podInformer) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
 	pod, ok := o.(*corev1.Pod)
 	if !ok {

@@ -13,8 +13,8 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// An entry of the condition says that a SidecarSet cannot upgrade the pod. The entry of a deleted SidecarSet
-// is outdated.
+// An entry of the condition means that a SidecarSet cannot upgrade the pod. The entry of a deleted SidecarSet is
+// outdated.
 func TestSpec7_2_PodsLoseTheEntriesOfDeletedSets(t *testing.T) {
 	rejected := func(message string) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) {

@@ -25,7 +25,7 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// evictions records each eviction, and returns answer.
+// evictions records each eviction request, and returns answer as the response.
 type evictions struct {
 	client.SubResourceWriter
 	answer error
@@ -75,8 +75,8 @@ func livePod() *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", UID: "w1", ResourceVersion: "7"}}
 }
 
-// readsOfPod answers each read of a pod with the next entry of pods, and reads other objects from the server.
-// For a nil entry, the answer is NotFound.
+// readsOfPod returns the next entry of pods for each read of a pod, and reads other objects from the server. For
+// a nil entry, readsOfPod returns a NotFound error.
 type readsOfPod struct {
 	client.Reader
 	pods []*corev1.Pod

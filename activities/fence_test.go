@@ -25,7 +25,7 @@ func logs(generation int64) *v1alpha1.SidecarSet {
 	return set
 }
 
-// The cache may be 30 s behind, so the fence reads the SidecarSet from the API server.
+// The cache may be 30 seconds old, so the fence reads the SidecarSet from the API server.
 func TestTheFenceStopsWritesOfAPausedOrNewerSet(t *testing.T) {
 	for want, change := range map[string]func(*v1alpha1.SidecarSet){
 		"":                       func(*v1alpha1.SidecarSet) {},

@@ -22,14 +22,14 @@ const (
 	lostBatchPause = 100 * time.Millisecond
 )
 
-// LostBatch is a batch that an earlier process of this pod had claimed before the process ended.
+// LostBatch is a batch that an earlier process of this pod claimed before the process ended.
 type LostBatch struct {
 	// Lease is the name of the rollout's Lease.
 	Lease string
 	task  []byte
 }
 
-// LostBatches lists the batches that an earlier process of this pod had claimed. The kubelet restarts a container
+// LostBatches lists the batches that an earlier process of this pod claimed. The kubelet restarts a container
 // only after the process of the container has ended, so the earlier process sends no further writes. The caller
 // must call LostBatches before this process claims a task, because LostBatches cannot distinguish the batches of
 // this process from lost batches.

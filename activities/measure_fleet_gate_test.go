@@ -81,7 +81,7 @@ func TestSpec12_2_AGateOfAFleetSendsNoSecret(t *testing.T) {
 	}
 }
 
-// The same content may reach the same stage again after other content.
+// The same content may reach the same stage again after a rollout of other content.
 func TestSpec12_2_AWorkflowBelongsToOneAttemptOfAStage(t *testing.T) {
 	input := &protocol.FleetGateInput{Set: "envoy", Hash: "4b7f", Stage: "canary", Gate: outriggerv1.RolloutGate{Name: "manual"}, Reached: time.UnixMilli(17), Attempt: 2}
 	assert.Equal(t, "gate/fleet/envoy/4b7f/canary/manual/17-2", workflowOfFleetGate(input))

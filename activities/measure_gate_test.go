@@ -24,7 +24,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// measureWith makes one measurement of the gate that define returns, with a provider whose handler is answer.
+// measureWith makes one measurement of the gate that define returns. answer handles the requests to the provider.
 func measureWith(t *testing.T, define func(url string) outriggerv1.RolloutGate, secret *corev1.Secret, answer http.HandlerFunc) (protocol.Measurement, error) {
 	t.Helper()
 	provider := httptest.NewServer(answer)

@@ -145,7 +145,7 @@ func TestAStaleCacheFillsNoSlots(t *testing.T) {
 	assert.Equal(t, map[string]string{"a": "side:v2"}, cluster.images())
 }
 
-// A hot pod keeps the slot until the reset, so a run that waits only for slots would never continue.
+// A hot pod occupies its slot until the reset, so a run that waits only for free slots would wait forever.
 func TestARunWithoutResetsObservesMigratedPods(t *testing.T) {
 	for name, c := range map[string]struct {
 		idle  bool

@@ -172,7 +172,8 @@ func TestSpec13_2_AMigratingPodCountsAsReady(t *testing.T) {
 	assert.True(t, scan.pods[migrating.UID].Ready)
 }
 
-// While pods are left to upgrade, new pods may get the previous revision, so replacements would stay outdated.
+// Until all pods are upgraded, new pods may get the previous revision, so the replacements would also be
+// outdated.
 func TestSpec13_1_PodsAreEvictedOnlyForContentThatNewPodsGet(t *testing.T) {
 	a, _, _ := evictingCluster(t)
 	set := webSet(1)

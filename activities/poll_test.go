@@ -119,7 +119,7 @@ func TestPlanningTakesAShareOfTheTime(t *testing.T) {
 	p := newPolling(t)
 	<-p.looking
 	p.changes.wake("logs")
-	// The plan takes a second.
+	// The plan takes one second.
 	p.clock.Step(time.Second)
 	p.looks <- time.Hour
 	p.await(2)

@@ -18,7 +18,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// A starting API server rejects the reads of all users until its cache of roles is filled. Such an answer must
+// A starting API server rejects the reads of all users until its cache of roles is filled. Such a rejection must
 // not replace a rollback with a pause.
 func TestSpec11_12_AForbiddenRevisionIsReadAgain(t *testing.T) {
 	forbidden := apierrors.NewForbidden(appsv1.Resource("controllerrevisions"), "logs-1", errors.New("no role"))

@@ -265,7 +265,7 @@ func TestSpec11_1_AMissingDefinitionIsNotRequestedByEachPlan(t *testing.T) {
 	assert.EqualValues(t, 2, lists.Load())
 }
 
-// etcd was restored, and the generation of the rollback now has other content.
+// After a restore of etcd, the generation of the rollback has other content.
 func TestSpec11_12_OtherContentWithTheSameGenerationIsNotRolledBack(t *testing.T) {
 	set := &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: "s", Generation: 2, Annotations: map[string]string{v1alpha1.HashAnnotation: "better"}}}
 	rollback := &protocol.Stage{Generation: 2, Quarantine: &protocol.Quarantine{Hash: "bad", Revision: "s-1"}}

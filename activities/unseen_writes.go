@@ -33,9 +33,9 @@ func (w *unseenWrites) add(written []protocol.WrittenPod) {
 	w.pods = append(w.pods, written...)
 }
 
-// count removes the writes that the cache shows, and counts the remaining writes. A pod that is missing in
-// the cache counts as gone only if the API server does not return the pod either, because the cache may not
-// show the creation of the pod yet.
+// count removes the writes that the cache shows, and counts the remaining writes. If a pod is missing in the
+// cache, count reads the pod from the API server, because the cache may not show the creation of the pod yet.
+// Only a pod that is missing in both counts as gone.
 func (w *unseenWrites) count(ctx context.Context) (int, error) {
 	now := w.Clock.Now()
 	compare := now.Sub(w.since) >= liveReadAfter && now.Sub(w.compared) >= liveReadAfter

@@ -155,7 +155,7 @@ func TestAChosenPodIsDecidedAboutAsItIs(t *testing.T) {
 	}
 }
 
-// The cache may be behind, so catchUp reads the pods from the API server.
+// The cache may be stale, so catchUp reads the pods from the API server.
 func TestAnAttemptCatchesUpWithTheLostAttempt(t *testing.T) {
 	written := webPod("written")
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(2), written, webPod("left"))

@@ -256,7 +256,7 @@ func TestAWriteThatIsTriedAgainNeedsTheLead(t *testing.T) {
 	}
 }
 
-// The API server may execute a write and then answer with an error.
+// The API server may execute a write and then respond with an error.
 func TestAWriteThatIsCalledOffAfterAnErrorOfTheServerIsPerhapsWritten(t *testing.T) {
 	set := webSet(1)
 	cluster := newTestCluster(t, interceptor.Funcs{}, set, webPod("a"))

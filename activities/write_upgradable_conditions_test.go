@@ -56,7 +56,8 @@ func (c *testCluster) withCondition() []string {
 	return found
 }
 
-// A worker that stops must return an error, because a result would mean that all pods are checked.
+// A worker that stops must return an error, because a result without an error means that all pods have been
+// checked.
 func TestConditionsThatAWorkerDidNotWriteAreWrittenByAnother(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("cannot", notUpgradable))
 	stopping := make(chan struct{})

@@ -45,8 +45,8 @@ type podResult string
 const (
 	resultWritten  podResult = "written"
 	resultRejected podResult = "refused"
-	// resultSkipped is the result of a pod that is gone, that already has the change, or that
-	// must not get the change.
+	// resultSkipped is the result of a pod that is gone, that already has the change, or that must not be
+	// changed.
 	resultSkipped podResult = "skipped"
 	// resultConflict and resultMore are results of an attempt, never of a pod. After resultMore,
 	// the change of the pod needs another write.

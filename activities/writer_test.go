@@ -41,7 +41,7 @@ func TestResultsOfGuardedWrites(t *testing.T) {
 	deniedWith := func(code int32) error {
 		return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Message: `admission webhook "owners.example.com" denied the request: a password`}}
 	}
-	// A proxy answers with HTML, without a status object.
+	// A proxy responds with HTML and without a Status object.
 	gateway := apierrors.NewGenericServerResponse(http.StatusBadGateway, "patch", podResource, "a", "<html>", 0, true)
 	patch := decision{patch: []byte("{}")}
 	reference := refTo("a")
@@ -111,7 +111,7 @@ func TestResultsOfGuardedWrites(t *testing.T) {
 	}
 }
 
-// The write failed because the cache was behind. The retry reads the pod from the API server.
+// The write fails because the cached pod is stale. The retry reads the pod from the API server.
 func TestAfterAConflictThePodIsReadFromTheAPIServer(t *testing.T) {
 	pod := webPod("a")
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), pod)

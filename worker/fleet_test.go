@@ -17,7 +17,7 @@ import (
 	"github.com/outrigger/outrigger/temporal/codec"
 )
 
-// An answer that is encrypted with an unknown key must not end the process.
+// A response that is encrypted with an unknown key must not end the process.
 func TestSpec12_9_AnAnswerWithAnUnknownKeyIsAnError(t *testing.T) {
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)

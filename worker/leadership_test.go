@@ -161,7 +161,7 @@ func TestACandidateEndsWithoutHavingLed(t *testing.T) {
 	assert.Equal(t, "other", server.holder())
 }
 
-// The worker was suspended for longer than leaseDuration, so another worker has become the leader.
+// The worker was suspended for longer than leaseDuration, and another worker has become the leader meanwhile.
 func TestALostLeaseIsNeitherReleasedNorRenewed(t *testing.T) {
 	server := &lock{identity: "me"}
 	l := &leadership{Interface: server, clock: clock.RealClock{}}

@@ -43,7 +43,7 @@ func TestNoTaskIsPolledBeforeLostBatchesAreListed(t *testing.T) {
 	<-hosting
 }
 
-// A Lease may contain a task token that Temporal does not know.
+// A Lease may contain a task token that Temporal rejects.
 func TestALostBatchThatCannotBeReleasedDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked []time.Time

@@ -9,8 +9,8 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// maxActions limits the answers to RolloutActions that a run passes to the next run. The operator retries an
-// action for at most ten minutes.
+// maxActions limits the answers to RolloutActions that a run passes to the next run. The operator retries a
+// RolloutAction for at most ten minutes.
 const maxActions = 100
 
 // Temporal deduplicates the updates of only one run. If the result of a RolloutAction is lost, the operator
@@ -47,8 +47,8 @@ func setHandler[Payload, Result any](ctx workflow.Context, name string, do func(
 }
 
 // handleAction sets the handler of an update that may carry out a RolloutAction. The handler calls do, and
-// answers the retry of a RolloutAction with the earlier answer. result returns the result of the update with a
-// message.
+// returns the earlier answer to the retry of a RolloutAction. result converts a message to the result of the
+// update.
 func handleAction[Payload, Result any](ctx workflow.Context, r *run, name string, result func(message string) Result, do func(workflow.Context, Payload) (string, error), check func(workflow.Context, Payload) error) error {
 	return setHandler(ctx, name, func(ctx workflow.Context, payload Payload) (Result, error) {
 		message, known := r.answerToAction(ctx)

@@ -9,7 +9,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// actionUpdate sends the update of a RolloutAction, and expects the answer or the rejection want.
+// actionUpdate sends the update of a RolloutAction, and expects the result or the rejection want.
 func (s *stageSuite) actionUpdate(after time.Duration, name, id string, payload any, want string) {
 	s.env.RegisterDelayedCallback(func() {
 		s.env.UpdateWorkflow(name, protocol.ActionUpdatePrefix+id, &testsuite.TestUpdateCallback{

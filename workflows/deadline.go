@@ -32,9 +32,9 @@ func (r *run) overdue(ctx workflow.Context) *protocol.Stall {
 	return nil
 }
 
-// dropStallAfterOutage drops the stall if an answer or a timer was late by more than outage. began is the time of the
-// request or of the start of the timer, and after is the expected duration. The progress deadline then starts
-// again with the next plan.
+// dropStallAfterOutage drops the stall if a result or a timer is late by more than outage. began is the time of
+// the request or of the start of the timer, and after is the expected duration. The progress deadline then
+// restarts with the next plan.
 func (r *run) dropStallAfterOutage(ctx workflow.Context, began time.Time, after time.Duration) (dropped bool) {
 	if r.progress.Stall == nil || workflow.Now(ctx).Sub(began)-after <= outage {
 		return false

@@ -153,8 +153,7 @@ func (s *stageSuite) TestSpec11_6_ARunWithoutADeadlineKeepsNoStall() {
 	}
 }
 
-// A pod that a plan observes as unready may count as failed only later, so the run must plan again at that
-// time.
+// A pod that a plan observes as unready may become a failed pod later, so the run must plan again at that time.
 func (s *stageSuite) TestSpec11_6_ARunPlansAgainOnceAPodMayHaveFailed() {
 	for name, phase := range map[string]protocol.Phase{"waiting": protocol.PhaseWaiting, "during a bake time": protocol.PhaseStepReached} {
 		s.Run(name, func() {

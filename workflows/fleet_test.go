@@ -314,7 +314,7 @@ func (s *fleetSuite) TestSpec12_4_AnAbortRollsAllClustersBack() {
 	s.True(slices.ContainsFunc(state.Verdicts, func(v protocol.FleetVerdict) bool { return v.Phase == protocol.FleetFailed }))
 }
 
-// The registry does not respond after a member has left, and answers with an error later.
+// The registry does not respond after a member has left, and returns an error later.
 func (s *fleetSuite) TestSpec12_4_AnAbortAndARetryDoNotWaitForTheMembers() {
 	s.members("canary", 1)
 	s.members("rest", 2)
@@ -344,8 +344,8 @@ func (s *fleetSuite) TestSpec12_4_AnAbortAndARetryDoNotWaitForTheMembers() {
 	s.Equal(6, s.count("rollout"))
 }
 
-// Cluster late-000 announces itself and reports content while the members are being read. The answer of the
-// read lacks the cluster.
+// Cluster late-000 announces itself and reports content while the members are being read. The result of the read
+// lacks the cluster.
 func (s *fleetSuite) TestSpec12_2_AMemberThatJoinsDuringAReadBegins() {
 	s.members("canary", 1)
 	s.deliver(time.Second, "canary-000", "h1")
@@ -363,7 +363,7 @@ func (s *fleetSuite) TestSpec12_2_AMemberThatJoinsDuringAReadBegins() {
 	s.Equal([]string{"canary-000", "late-000"}, s.clusters())
 }
 
-// Cluster rest-001 was running when the earlier run continued as new.
+// Cluster rest-001 has a rollout in progress when the run continues as new.
 func (s *fleetSuite) TestSpec12_2_ANewRunContinuesInTheSameCluster() {
 	s.plan.Spec.Stages[1].MaxConcurrentClusters = new(intstr.FromInt32(1))
 	s.members("canary", 1)

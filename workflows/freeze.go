@@ -8,7 +8,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// minFrozenWait is the shortest wait in phase Frozen. The clock of a worker may be behind the clock of
+// minFrozenWait is the shortest wait in phase Frozen. The clock of a worker may be slower than the clock of
 // Temporal, so the freeze may still apply for the worker when the timer fires.
 const minFrozenWait = time.Second
 

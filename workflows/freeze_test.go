@@ -22,7 +22,7 @@ func (s *rolloutSuite) TestSpec11_7_AFrozenRunContinuesOnceTheFreezeIsOver() {
 		})
 	}
 	record(frozen(&until))
-	record(frozen(&until)) // the clock of the worker is behind
+	record(frozen(&until)) // the clock of the worker is slow
 	record(batch("a"))
 	record(frozen(nil))
 	record(batch("b"))

@@ -18,7 +18,7 @@ import (
 	"github.com/outrigger/outrigger/internal/gate"
 )
 
-// gated adds the gate errors to the first step of the policy. The values are the answers of Prometheus, one for
+// gated adds the gate errors to the first step of the policy. The values are the responses of Prometheus, one for
 // each measurement. A negative value stands for a measurement that never ends.
 func (s *stageSuite) gated(values ...float64) {
 	s.measured, s.measuredAt = nil, nil
@@ -203,7 +203,7 @@ func (s *stageSuite) TestSpec11_6_TheRunPlansEachMinuteWhileAPodMayFailDuringAnO
 	s.GreaterOrEqual(plans, 15, "one plan each minute, also after the bake time of ten minutes")
 }
 
-// The plan decides whether a failed gate rolls back or pauses.
+// The next plan decides whether a failed gate rolls the rollout back or pauses the rollout.
 func (s *stageSuite) TestSpec11_14_AFailedGateIsInTheNextPlan() {
 	s.gated(3, 0.1, 0.1)
 	plan := s.next

@@ -9,8 +9,8 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// migrations simulates migrating pods: AwaitMigration returns answers in order. migrations returns the inputs
-// of the reset batches.
+// migrations simulates migrating pods: the activity AwaitMigration returns the answers in order. migrations
+// returns the inputs of the reset batches.
 func (s *rolloutSuite) migrations(answers ...protocol.AwaitMigrationResult) (resets *[]protocol.ResetBatchInput) {
 	resets = &[]protocol.ResetBatchInput{}
 	s.env.RegisterActivityWithOptions(func(_ context.Context, input protocol.AwaitMigrationInput) (protocol.AwaitMigrationResult, error) {
@@ -132,8 +132,8 @@ func (s *rolloutSuite) TestSpec7_8_ARestAfterRejectedResetsEndsWhenTheRunIsWoken
 	s.run()
 }
 
-// The cache of the worker that claims ResetBatch may be behind the cache of the worker that
-// executed AwaitMigration.
+// The cache of the worker that claims ResetBatch may be older than the cache of the worker that executed
+// AwaitMigration.
 func (s *rolloutSuite) TestResetsThatFoundNothingAreTriedAgainSoon() {
 	pods := []protocol.PodReference{pod("a")}
 	const behind = 6

@@ -50,8 +50,8 @@ func (r *run) handleUpdates(ctx workflow.Context) error {
 		}))
 }
 
-// readSignalsBefore reads the signals that arrived before an update. If sent is set, the update
-// only asks for the answer to an earlier signal, and does not pause or resume the run itself.
+// readSignalsBefore reads the signals that arrived before an update. If sent is set, the update only requests the
+// result of an earlier signal, and does not pause or resume the run itself.
 func (r *run) readSignalsBefore(ctx workflow.Context, sent bool) error {
 	changed := !sent || r.hasSignals()
 	err := r.readSignals(ctx)
@@ -66,7 +66,7 @@ func checkPause(pause protocol.Pause) error {
 	return nil
 }
 
-// answer returns the answer to an update that waits for the effect of an earlier signal.
+// answer returns the message for an update that requests the result of an earlier signal.
 func (r *run) answer() string {
 	if r.paused == nil {
 		return resumed

@@ -64,7 +64,7 @@ func TestSpec7_1_TheLastOfPausesAndResumesHolds(t *testing.T) {
 	}
 }
 
-// The run of the previous generation has read the resume, and has continued as new before the answer to the
+// The run of the previous generation has read the resume, and has continued as new before the result of the
 // update. The update reaches the first workflow task of the new run.
 func TestSpec7_1_ANewRunAnswersAResumeOfTheFormerRun(t *testing.T) {
 	e := startEncrypted(t)

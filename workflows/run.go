@@ -44,7 +44,7 @@ type run struct {
 	fleetFault string
 	// asked contains the rejected pods that were the input of the newest plan.
 	asked protocol.Rejected
-	// rejectedPods lists the pods whose newest write was rejected. The UI shows these pods.
+	// rejectedPods lists the pods whose newest write was rejected, for the current details in the UI.
 	rejectedPods []protocol.RejectedPod
 	since        time.Time
 	signals      signals

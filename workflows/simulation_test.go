@@ -106,9 +106,8 @@ func ends(phase protocol.Phase) protocol.NextBatchResult {
 	return protocol.NextBatchResult{Phase: phase, Message: "done"}
 }
 
-// turns executes the activities of a suite one after the other. The test environment executes each activity
-// in a goroutine and does not wait for cancelled activities, so a cancelled activity may begin during the
-// next test.
+// turns executes the activities of a suite one at a time. The test environment executes each activity in a
+// goroutine and does not wait for cancelled activities, so a cancelled activity may begin during the next test.
 type turns struct {
 	mu   sync.Mutex
 	test int

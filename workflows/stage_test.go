@@ -350,7 +350,7 @@ func (s *stageSuite) TestSpec11_4_ALostRunContinuesInItsStep() {
 	s.Less(s.upgradedAt[1], 2*time.Minute)
 }
 
-// A plan that was requested before a promotion may return after the promotion.
+// The result of a plan may arrive after a promotion although the plan was requested before the promotion.
 func (s *stageSuite) TestSpec11_3_APlanFromBeforeAPromotionIsDropped() {
 	before := &protocol.Stage{Index: 0, Step: &protocol.Step{}}
 	r := &run{progress: protocol.Progress{Stage: &protocol.Stage{Index: 1}}}
@@ -442,7 +442,7 @@ func (s *stageSuite) TestSpec11_6_ABatchThatFailedPodsStoppedIsNotRepeatedAtOnce
 	s.GreaterOrEqual(stopped[2]-stopped[1], skippedPause)
 }
 
-// The sender of an update that is late no longer waits for the answer.
+// The sender of a late update no longer waits for the result.
 func (s *stageSuite) TestSpec11_13_ALateUpdateHasNoEffect() {
 	ends := s.begin.Add(time.Minute)
 	late := "the request is from before " + ends.UTC().Format(time.RFC3339) + ", and comes too late"

@@ -79,7 +79,7 @@ func newCluster(t *testing.T, conditions ...metav1.Condition) *cluster {
 	return c
 }
 
-// run sets the answer of the newest run to the query status. If status is nil, Temporal has no run.
+// run sets the response of the newest run to the query status. If status is nil, Temporal has no run.
 func (c *cluster) run(status *protocol.RolloutStatus) {
 	query := c.local.On("QueryWorkflow", mock.Anything, protocol.WorkflowID("envoy", "1"), "", protocol.StatusQuery)
 	if status == nil {
@@ -208,7 +208,7 @@ func testRollbackOfGoodContent(t *testing.T, run *protocol.RolloutStatus) {
 	assert.Nil(t, signal.Stage.Reached)
 }
 
-// The worker restarts, and the cluster gets other content meanwhile.
+// The worker restarts, and a user changes the content of the cluster before the next attempt of the activity.
 func TestSpec12_2_ARetriedRolloutKnowsThatTheClusterHadTheContent(t *testing.T) {
 	for _, last := range []struct {
 		heartbeat any
@@ -230,7 +230,7 @@ func TestSpec12_2_ARetriedRolloutKnowsThatTheClusterHadTheContent(t *testing.T) 
 	}
 }
 
-// The worker of a cluster that never gets the content restarts more often than input.Within.
+// The worker of a cluster without the content restarts more often than input.Within.
 func TestSpec12_2_ARetriedRolloutSkipsTheClusterAfterTheTimeOfAllAttempts(t *testing.T) {
 	c := newCluster(t)
 	c.run(nil)

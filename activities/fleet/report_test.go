@@ -75,7 +75,7 @@ func TestSpec12_3_AMemberReportsOnlyWhatTheFleetDoesNotKnow(t *testing.T) {
 	require.Equal(t, &protocol.Approval{By: "ann", Reason: "hotfix"}, calls[len(calls)-1].Arguments.Get(3).(protocol.FleetContent).Own)
 	reports(4, "reported")
 
-	// The worker that hosts the rollout encrypts answers with a key that the member does not have.
+	// The worker that hosts the rollout encrypts the query result with a key that the member does not have.
 	answer, failure = &sdk.QueryWorkflowWithOptionsResponse{QueryResult: sdk.NewValue(&common.Payloads{Payloads: []*common.Payload{{Metadata: map[string][]byte{"encoding": []byte("binary/other")}}}})}, nil
 	now.Step(time.Hour)
 	sets, err := r.completed(t.Context())
@@ -97,7 +97,7 @@ func TestTheReportOfADeletedSidecarSetIsForgotten(t *testing.T) {
 	assert.Equal(t, []types.UID{"1"}, slices.Collect(maps.Keys(r.reported)))
 }
 
-// The fleet skips a member that does not respond. A skipped member gets no permit until the member reports
+// The fleet skips a member that does not respond. A skipped member receives no permit until the member reports
 // the content again. The fleet may also skip the member shortly after the connection is restored.
 func TestSpec12_3_AMemberThatReturnsAsksWhetherItWasSkipped(t *testing.T) {
 	away := serviceerror.NewUnavailable("connection refused")
