@@ -154,7 +154,7 @@ func owners(t *testing.T, l *rolloutLease) []metav1.OwnerReference {
 	return lease.OwnerReferences
 }
 
-// Runs of earlier releases and terminated runs do not release their Leases.
+// A Lease of an earlier release has no owner, and the Lease of a terminated run still has a holder.
 func TestLeasesOfDeletedSetsAreRemoved(t *testing.T) {
 	lease := func(name, holder string) *coordinationv1.Lease {
 		return &coordinationv1.Lease{

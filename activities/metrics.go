@@ -6,7 +6,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// The values of the label change name the change that a batch makes to its pods.
+// The constants are the values of the metric label change, which names the change that a batch makes to a pod.
 const (
 	changeUpgrade   = "upgrade"
 	changeReset     = "reset"

@@ -73,7 +73,7 @@ func readyOf(all []*corev1.Pod, late []protocol.Eviction) map[protocol.Owner]int
 }
 
 // replicas reads the replicas of the owners of late evictions. An owner that is gone has 0 replicas. The result
-// does not contain owners of APIs other than apps/v1, and owners that cannot be read.
+// does not contain owners of APIs other than apps/v1, or owners that cannot be read.
 func (a *Activities) replicas(ctx context.Context, late []protocol.Eviction) map[protocol.Owner]int {
 	read := map[protocol.Owner]int{}
 	for i := range late {

@@ -51,7 +51,7 @@ type localRun struct {
 	status protocol.RolloutStatus
 	// missing is set if Temporal has no run of the SidecarSet.
 	missing bool
-	// beat is the heartbeat details of the activity.
+	// beat contains the details of the heartbeats of the activity.
 	beat heartbeat
 }
 
