@@ -274,8 +274,8 @@ func ResizeRestarts(c *corev1.Container, status *corev1.ContainerStatus) bool {
 }
 
 // ResizeMayRestart reports whether a resize of a pod by any SidecarSet is in progress, and may restart a sidecar
-// of this SidecarSet. A resize that the kubelet has not begun, because the resize is deferred or infeasible, does
-// not count. The result is false if the record of the pod cannot be parsed.
+// of this SidecarSet. The kubelet never begins an infeasible resize, and may begin a deferred resize at any time.
+// The result is false if the record of the pod cannot be parsed.
 func ResizeMayRestart(pod *corev1.Pod) bool {
 	if pod.Annotations[v1alpha1.ResizeAnnotation] == "" || resizeInProgress(pod) == "" {
 		return false
@@ -284,7 +284,8 @@ func ResizeMayRestart(pod *corev1.Pod) bool {
 	if err != nil {
 		return false
 	}
-	if True(pod, corev1.PodResizePending) && !True(pod, corev1.PodResizeInProgress) {
+	pending := Condition(pod, corev1.PodResizePending)
+	if True(pod, corev1.PodResizePending) && pending.Reason == corev1.PodReasonInfeasible && !True(pod, corev1.PodResizeInProgress) {
 		return false
 	}
 	for set := range read.Resizes {

@@ -72,6 +72,13 @@ func pendingResize(pod *corev1.Pod) {
 	pod.Generation, pod.Status.ObservedGeneration = 2, 1
 }
 
+// resizePending adds the condition of a resize that the kubelet has not begun.
+func resizePending(reason string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: reason})
+	}
+}
+
 func TestSpec11_11_BudgetsAllowAnUpgrade(t *testing.T) {
 	four := func(states ...podstate.State) []Pod {
 		var pods []Pod
@@ -92,9 +99,8 @@ func TestSpec11_11_BudgetsAllowAnUpgrade(t *testing.T) {
 		"an upgrade of another SidecarSet that the kubelet has not observed counts": {four(old, old, old), []Pod{budgeted("x", old, pendingUpgrade)}, nil, []string{}},
 		"a resize by another SidecarSet that restarts a container counts":           {four(old, old, old), []Pod{budgeted("x", old, pendingResize)}, nil, []string{}},
 		"a pod with such a resize also needs a slot":                                {[]Pod{budgeted("a", old, pendingResize), budgeted("b", old)}, nil, nil, []string{}},
-		"an infeasible resize by another SidecarSet restarts nothing": {four(old, old, old), []Pod{budgeted("x", old, pendingResize, func(pod *corev1.Pod) {
-			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonInfeasible})
-		})}, nil, []string{"a"}},
+		"an infeasible resize by another SidecarSet restarts nothing":               {four(old, old, old), []Pod{budgeted("x", old, pendingResize, resizePending(corev1.PodReasonInfeasible))}, nil, []string{"a"}},
+		"a deferred resize by another SidecarSet may restart a container later":     {four(old, old, old), []Pod{budgeted("x", old, pendingResize, resizePending(corev1.PodReasonDeferred))}, nil, []string{}},
 		"the status knows an unhealthy pod that the cache does not show": {four(old, old, old, old), nil, func(b *policyv1.PodDisruptionBudget) {
 			b.Status.CurrentHealthy, b.Status.DisruptionsAllowed = 3, 0
 		}, []string{}},

@@ -464,8 +464,16 @@ func TestAManagerThatIsStoppedOrRunsBesideOutrigger(t *testing.T) {
 	others.Spec.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: enabledResources, Value: "CloneSet, StatefulSet"}}
 	facts.Deployments = []appsv1.Deployment{others, worker}
 	assert.Empty(t, checked(facts).about("controllers"), "SidecarSets are not among its kinds")
+	stopped, second := manager(0), manager(2)
+	second.Name = "kruise-manager-2"
+	facts.Deployments = []appsv1.Deployment{stopped, others, second, worker}
+	found = checked(facts).about("controllers")
+	require.Len(t, found, 1, "only one of the managers upgrades pods")
+	assert.Contains(t, found[0], "blocks Deployment/kruise-system/kruise-manager-2: ")
 	facts.Deployments = nil
 	assert.Contains(t, checked(facts).about("controllers")[0], "note: The manager of OpenKruise is not in the system namespace")
+	found = checked(facts).about("admission")
+	assert.Contains(t, found[0], "note MutatingWebhookConfiguration/kruise-mutating-webhook-configuration: If no manager in another namespace serves it, 3 of its webhooks reject requests")
 }
 
 func TestTheTextNamesBlockersFirst(t *testing.T) {

@@ -46,10 +46,8 @@ func named(all []appsv1.Deployment, name string) []appsv1.Deployment {
 	return slices.DeleteFunc(slices.Clone(all), func(d appsv1.Deployment) bool { return d.Name != name })
 }
 
-// running reports whether any of the Deployments has replicas.
-func running(all []appsv1.Deployment) bool {
-	return slices.ContainsFunc(all, func(d appsv1.Deployment) bool { return d.Spec.Replicas == nil || *d.Spec.Replicas > 0 })
-}
+// running reports whether a Deployment has replicas.
+func running(d appsv1.Deployment) bool { return d.Spec.Replicas == nil || *d.Spec.Replicas > 0 }
 
 // featureGates reads the flag --feature-gates of the containers of Deployments.
 func featureGates(of []appsv1.Deployment) (gates []gate) {
@@ -83,16 +81,13 @@ func isOn(gates []gate, name string) (on bool) {
 	return on
 }
 
-// limited reports whether the environment of the Deployments limits OpenKruise to kinds other than
-// SidecarSet.
-func limited(of []appsv1.Deployment) bool {
-	for i := range of {
-		for _, c := range of[i].Spec.Template.Spec.Containers {
-			for _, e := range c.Env {
-				kinds := strings.FieldsFunc(e.Value, func(r rune) bool { return r == ',' || r == ' ' })
-				if e.Name == enabledResources && len(kinds) > 0 && !slices.Contains(kinds, "SidecarSet") {
-					return true
-				}
+// limited reports whether the environment of a Deployment limits OpenKruise to kinds other than SidecarSet.
+func limited(d *appsv1.Deployment) bool {
+	for _, c := range d.Spec.Template.Spec.Containers {
+		for _, e := range c.Env {
+			kinds := strings.FieldsFunc(e.Value, func(r rune) bool { return r == ',' || r == ' ' })
+			if e.Name == enabledResources && len(kinds) > 0 && !slices.Contains(kinds, "SidecarSet") {
+				return true
 			}
 		}
 	}
@@ -125,15 +120,23 @@ func (c *Check) checkControllers() {
 	if len(theirs) == 0 && len(c.facts.Unread) == 0 && slices.ContainsFunc(c.report.Answerers, func(a Answerer) bool { return a.Whose == openKruise }) {
 		c.find(Note, "controllers", "", "The manager of OpenKruise is not in the system namespace. Its feature gates and its replicas were not checked.")
 	}
-	if !running(theirs) || limited(theirs) {
+	for i := range theirs {
+		c.checkManager(&theirs[i])
+	}
+}
+
+// checkManager reports a Deployment of the manager of OpenKruise that has replicas and upgrades pods of
+// SidecarSets.
+func (c *Check) checkManager(manager *appsv1.Deployment) {
+	if !running(*manager) || limited(manager) {
 		return
 	}
-	object := "Deployment/" + theirs[0].Namespace + "/" + theirs[0].Name
-	if running(named(c.facts.Deployments, outriggerWorker)) {
-		c.find(Blocks, "controllers", object, "It upgrades pods of SidecarSets, and so does %s: each of them counts only some of the unavailable pods.", outriggerWorker).Remedy = stop(&theirs[0])
+	object := "Deployment/" + manager.Namespace + "/" + manager.Name
+	if slices.ContainsFunc(named(c.facts.Deployments, outriggerWorker), running) {
+		c.find(Blocks, "controllers", object, "It upgrades pods of SidecarSets, and so does %s: each of them counts only some of the unavailable pods.", outriggerWorker).Remedy = stop(manager)
 		return
 	}
-	c.find(Note, "controllers", object, "It upgrades pods of SidecarSets. Stop it before outrigger operator and worker start.").Remedy = stop(&theirs[0])
+	c.find(Note, "controllers", object, "It upgrades pods of SidecarSets. Stop it before outrigger operator and worker start.").Remedy = stop(manager)
 }
 
 func stop(d *appsv1.Deployment) string {

@@ -199,18 +199,23 @@ func (c *Check) checkOrder(hooks []hook) {
 }
 
 // checkDead reports webhooks of OpenKruise if no manager of OpenKruise is running. The remedy keeps the
-// configuration, because a manager does not start without the configuration.
+// configuration, because a manager does not start without the configuration. A manager may also run in a namespace
+// that the check does not read, so a missing Deployment does not block the switchover.
 func (c *Check) checkDead(hooks []hook) {
 	deployments := managers(c.facts.Deployments)
-	if len(deployments) == 0 || running(deployments) {
+	if slices.ContainsFunc(deployments, running) || len(deployments) == 0 && len(c.facts.Unread) > 0 {
 		return
+	}
+	effect, text := Blocks, "No manager serves it, and %d of its webhooks reject requests, such as %s."
+	if len(deployments) == 0 {
+		effect, text = Note, "If no manager in another namespace serves it, %d of its webhooks reject requests, such as %s."
 	}
 	rejecting := filter(hooks, func(h *hook) bool { return h.Whose == openKruise && h.service && h.rejects() })
 	for len(rejecting) > 0 {
 		first := rejecting[0]
 		all := len(rejecting)
 		rejecting = filter(rejecting, func(h *hook) bool { return h.object() != first.object() })
-		c.find(Blocks, "admission", first.object(), "No manager serves it, and %d of its webhooks reject requests, such as %s.", all-len(rejecting), first.Webhook).
+		c.find(effect, "admission", first.object(), text, all-len(rejecting), first.Webhook).
 			Remedy = fmt.Sprintf(`kubectl patch %s %s --type=merge -p '{"webhooks":[]}'`, strings.ToLower(first.Kind), first.Configuration)
 	}
 }
