@@ -161,7 +161,9 @@ func (s *simulation) whyEnded(plan *rollout.Plan) string {
 	case s.result.ToUpgrade == 0:
 		return "no pod can be upgraded in place"
 	case plan.Counts.NotUpgradable > 0:
-		return fmt.Sprintf("complete; not upgraded: %s, because of changes other than images", rollout.Count(plan.Counts.NotUpgradable, "pod"))
+		return fmt.Sprintf("complete; not upgraded: %s, which cannot be upgraded in place", rollout.Count(plan.Counts.NotUpgradable, "pod"))
+	case plan.OfJobs > 0:
+		return fmt.Sprintf("complete; not upgraded: %s, of which Jobs own %d; pods of Jobs keep their version until their end", rollout.Count(old, "pod"), plan.OfJobs)
 	case old > 0:
 		return fmt.Sprintf("complete; not upgraded: %s, because of spec.updateStrategy.selector", rollout.Count(old, "pod"))
 	}

@@ -184,7 +184,11 @@ func TestSimulationsThatCannotGoOnEndWithTheReason(t *testing.T) {
 			in.ColdRestart = time.Hour
 			in.Policy.Spec.Failure = &outriggerv1.RolloutFailure{ProgressDeadline: &metav1.Duration{Duration: time.Minute}}
 		}, "pauses: no pod became updated and ready within 1m (progressDeadline); upgraded pods that are not ready: 1, such as default/web-000"},
-		"more than images": {func(in *Input) { in.Pods[0].Annotations[v1alpha1.HashWithoutImageAnnotation] = `{"logs":{"hash":"x"}}` }, "complete; not upgraded: 1 pod, because of changes other than images"},
+		"more than images": {func(in *Input) { in.Pods[0].Annotations[v1alpha1.HashWithoutImageAnnotation] = `{"logs":{"hash":"x"}}` }, "complete; not upgraded: 1 pod, which cannot be upgraded in place"},
+		"of a Job": {func(in *Input) {
+			in.Pods[0].Annotations[v1alpha1.HashWithoutImageAnnotation] = `{"logs":{"hash":"x"}}`
+			in.Pods[0].OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "once", Controller: new(true)}}
+		}, "complete; not upgraded: 1 pod, of which Jobs own 1; pods of Jobs keep their version until their end"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := input(steps.DeepCopy(), c.change)
