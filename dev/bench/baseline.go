@@ -111,7 +111,7 @@ func (h *harness) upgrade(ctx context.Context, w *observer.Watch, pod *corev1.Po
 	return h.setImage(ctx, migrated, standby, emptyImage)
 }
 
-// runsNewImage reports whether a container runs the second version.
+// runsNewImage reports whether a container runs the second version of the image.
 func runsNewImage(pod *corev1.Pod, container string) bool {
 	for i := range pod.Status.ContainerStatuses {
 		if status := &pod.Status.ContainerStatuses[i]; status.Name == container {
@@ -167,15 +167,15 @@ func (h *harness) stopRoles(ctx context.Context) error {
 			return fmt.Errorf("stop %s: %w", role.Name, err)
 		}
 	}
-	// Otherwise, the API server would reject pods and SidecarSets while no webhook runs.
+	// With these configurations, the API server rejects pods and SidecarSets while no webhook runs.
 	if err := h.delete(ctx, "mutatingwebhookconfigurations,validatingwebhookconfigurations", "outrigger"); err != nil {
 		return err
 	}
 	return h.delete(ctx, "namespace", namespace)
 }
 
-// delete deletes the objects of the kinds with a name, and waits until the objects are gone. The pods of a
-// deleted namespace therefore do not affect later measurements.
+// delete deletes the object called name of each kind, and waits until the objects are gone, so that the pods of
+// a deleted namespace do not affect later measurements.
 func (h *harness) delete(ctx context.Context, kinds, name string) error {
 	_, err := h.stack.Kubectl(ctx, nil, "delete", kinds, name)
 	return err

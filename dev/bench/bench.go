@@ -28,20 +28,20 @@ type bench struct {
 	window             string
 	maxUnavailablePods int
 	hot                bool
-	// perNamespace is set if each SidecarSet selects the pods of its own namespace.
+	// perNamespace is true if each SidecarSet selects the pods of a separate namespace.
 	perNamespace bool
-	// upgrades is set if the benchmark upgrades the pods.
+	// upgrades is true if the benchmark upgrades the pods.
 	upgrades bool
-	// events is the number of pod events per second during rest.
+	// events is the number of pod events per second during the measurement at rest.
 	events   int
 	baseline bool
 	rounds   int
 	// ready is the time from the restart of a container until the pod is ready. rest is the duration of the
-	// measurement after the rollouts and the pause settle.
+	// measurement at rest, after the rollouts.
 	ready, rest time.Duration
 }
 
-// settle is the pause between the rollouts and the rest.
+// settle is the pause between the end of the rollouts and the measurement at rest.
 const settle = 20 * time.Second
 
 func (b *bench) run(ctx context.Context, out io.Writer) error {
@@ -216,8 +216,8 @@ func (h *harness) rollOut(ctx context.Context) error {
 	return h.addHistories(ctx, int(used[heartbeats][cluster.Temporal]))
 }
 
-// reachedBySet returns, for each SidecarSet, the time until percent of the pods of the SidecarSet served with
-// the new image. The times are sorted.
+// reachedBySet returns the time until the given percentage of the pods of each SidecarSet served with the new
+// image. The times are sorted.
 func reachedBySet(served []observer.Update, began time.Time, pods, percent int) []time.Duration {
 	seen := map[string]int{}
 	var reached []time.Duration
@@ -291,8 +291,8 @@ func (h *harness) addHistories(ctx context.Context, heartbeats int) error {
 	return nil
 }
 
-// changeVersion is the search attribute of workflow versions. Temporal Cloud does not count writes of
-// changeVersion as actions.
+// changeVersion is the search attribute that contains the workflow versions of a run. Temporal Cloud does not
+// count writes of changeVersion as actions.
 const changeVersion = "TemporalChangeVersion"
 
 // actions counts the events of runs, and the billable actions of runs in Temporal Cloud
@@ -300,7 +300,7 @@ const changeVersion = "TemporalChangeVersion"
 // Heartbeats are not in the history, so the caller sets heartbeats from a metric.
 type actions struct{ events, failures, activities, heartbeats, others int }
 
-// read counts the events of a run, and the events of the earlier runs that the run continues as new.
+// read counts the events of a run and of the earlier runs in its continue-as-new chain.
 func (a *actions) read(ctx context.Context, h *harness, id, run string) error {
 	continued := ""
 	history := h.stack.Temporal.GetWorkflowHistory(ctx, id, run, false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
@@ -334,7 +334,7 @@ func (a *actions) count(event *history.HistoryEvent) {
 			a.others++
 		}
 	case enums.EVENT_TYPE_ACTIVITY_TASK_STARTED:
-		// The history contains an event only for the last attempt.
+		// The history contains a started event only for the last attempt of an activity.
 		a.activities += int(event.GetActivityTaskStartedEventAttributes().Attempt)
 	}
 }

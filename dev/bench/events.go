@@ -16,12 +16,13 @@ import (
 // notReady is a status patch that makes a pod not ready. The simulated kubelet makes the pod ready again.
 const notReady = `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`
 
-// eventsOfPatch is the number of events of a pod that becomes not ready, and ready again.
+// eventsOfPatch is the number of watch events after one patch, because the pod becomes not ready and then ready
+// again.
 const eventsOfPatch = 2
 
 // eventStride is the distance in the list between two consecutively patched pods, so that consecutive events
-// concern different SidecarSets. eventStride is a prime number, so that every pod gets a turn before the order
-// repeats, unless the number of pods is a multiple of eventStride.
+// concern different SidecarSets. eventStride is a prime number, so that makeEvents patches every pod before the
+// order repeats, unless the number of pods is a multiple of eventStride.
 const eventStride = 7919
 
 // makeEvents makes pods not ready for the given duration, so that the watches of pods receive the configured

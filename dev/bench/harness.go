@@ -30,7 +30,7 @@ import (
 const (
 	// namespace is the namespace of the pods of all SidecarSets.
 	namespace = "bench"
-	// appLabel is the label of a pod with the name of its Deployment and of its SidecarSet.
+	// appLabel is the pod label whose value is the name of the Deployment and of the SidecarSet.
 	appLabel   = "app"
 	sidecar    = "side"
 	emptyImage = sidecar + ":empty"
@@ -214,7 +214,7 @@ func (h *harness) countFailed(err error) bool {
 	return failed
 }
 
-// createPods returns once the pods are ready and all runs have ended.
+// createPods creates the pods, and returns once the pods are ready and all runs have ended.
 func (h *harness) createPods(ctx context.Context) error {
 	podsEach := h.bench.pods / len(h.sets)
 	h.pods = len(h.sets) * podsEach

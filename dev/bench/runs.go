@@ -27,7 +27,7 @@ func (h *harness) watchSets(ctx context.Context) (client.Reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch SidecarSets: %w", err)
 	}
-	go func() { _ = sets.Start(ctx) }() // Start returns when ctx ends, and the callers that wait report the cause.
+	go func() { _ = sets.Start(ctx) }() // Start returns when ctx ends. Callers that wait for the cache report the error.
 	if _, err := sets.GetInformer(ctx, &v1alpha1.SidecarSet{}); err != nil {
 		return nil, fmt.Errorf("watch SidecarSets: %w", err)
 	}
@@ -35,7 +35,7 @@ func (h *harness) watchSets(ctx context.Context) (client.Reader, error) {
 }
 
 // awaitObserved waits until there are n SidecarSets, and the status of each SidecarSet shows that the newest
-// generation is observed and that the run is started.
+// generation is observed and that the run has started.
 func (h *harness) awaitObserved(ctx context.Context, n int) error {
 	err := wait.PollUntilContextCancel(ctx, pollEvery, true, func(ctx context.Context) (bool, error) {
 		var sets v1alpha1.SidecarSetList

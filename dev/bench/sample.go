@@ -16,10 +16,10 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster"
 )
 
-// self is the name of this process in a sample. This process contains the watch of the pods, and the clients.
+// self is the name of this process in a sample. This process runs the watch of the pods and the clients.
 const self = "bench"
 
-// These are the resources in a sample. Only roles have values of the memory, the requests and the calls.
+// These are the resources in a sample. Only roles have values for memory, requests and calls.
 const (
 	// processor is the CPU time, in seconds.
 	processor = "processor"
@@ -33,8 +33,8 @@ const (
 	heartbeats = "heartbeats"
 )
 
-// sample contains the amount of each resource that the processes of a cluster have used until a time, by the names
-// of the resource and the process.
+// sample contains the resource usage of the processes of a cluster at a point in time. The usage is indexed by
+// the name of the resource and the name of the process.
 type sample struct {
 	at time.Time
 	of map[string]map[string]float64
@@ -132,7 +132,7 @@ func label(metric *dto.Metric, name string) string {
 	return ""
 }
 
-// since returns how much the values have increased after the sample before.
+// since returns the increase of each value since the sample before.
 func (s sample) since(before sample) map[string]map[string]float64 {
 	var used sample
 	for resource, values := range s.of {
@@ -152,7 +152,8 @@ func (r *report) add(name, format string, args ...any) {
 
 func (r *report) seconds(name string, d time.Duration) { r.add(name, "%.1f", d.Seconds()) }
 
-// each adds a line for each key, sorted, as "name, key", with the value times factor.
+// each adds a line with the name "name, key" for each key, in sorted order. The number in the line is the value
+// multiplied by factor.
 func (r *report) each(name, format string, values map[string]float64, factor float64) {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		r.add(name+", "+key, format, values[key]*factor)

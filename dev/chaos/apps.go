@@ -27,7 +27,7 @@ func (w *fixture) rename(ctx context.Context, f Fault) error {
 	return w.insist(ctx, func(ctx context.Context) error {
 		set, err := w.get(ctx, f.Target)
 		if err != nil {
-			return client.IgnoreNotFound(err) // The SidecarSet is being recreated.
+			return client.IgnoreNotFound(err) // Another fault may be recreating the SidecarSet.
 		}
 		next := otherName(set.Spec.Containers[0].Image)
 		if next == "" {

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// measureAgain is the time between two measurements of the API server.
+	// measureAgain is the time between two measurements of the delay of the API server.
 	measureAgain = 250 * time.Millisecond
 	// slowWrite is the time after which a write counts as delayed.
 	slowWrite = time.Second

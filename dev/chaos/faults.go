@@ -198,18 +198,18 @@ func (w *fixture) disturbPods(ctx context.Context, f Fault) error {
 	for n, end := 0, time.Now().Add(f.For); time.Now().Before(end) && ctx.Err() == nil; n++ {
 		chosen, err := w.choose(ctx, f, client.MatchingLabels{"set-" + f.Target: "on"})
 		if err != nil {
-			continue // Another fault affects the API server.
+			continue // Another fault may affect the API server.
 		}
 		edit := w.merging(`{"metadata":{"annotations":{"chaos/edit":"%d"}}}`, n)
 		for i := range chosen {
-			_ = edit(ctx, &chosen[i]) // The pod may be deleted.
+			_ = edit(ctx, &chosen[i]) // The pod may have been deleted.
 		}
 	}
 	return nil
 }
 
-// label changes the label of the pods of a fault from one value to another value. The SidecarSet selects the
-// value on, but not the value off.
+// label changes the label of the pods of a fault from one value to another value. The SidecarSet selects only
+// pods whose label has the value on.
 func (w *fixture) label(ctx context.Context, f Fault, from, to string) error {
 	key := "set-" + f.Target
 	return w.eachPod(ctx, f, client.MatchingLabels{key: from}, w.merging(`{"metadata":{"labels":{%q:%q}}}`, key, to))

@@ -57,7 +57,7 @@ func (w *fixture) carryOut(ctx context.Context, plan []Fault) {
 // matching SidecarSets.
 func (w *fixture) finish(ctx context.Context) error {
 	w.say("all faults have ended")
-	// If a fault has not started its process again, finish starts the process.
+	// A failed fault may have left its process stopped.
 	for _, process := range []string{cluster.APIServer, cluster.Temporal, cluster.Operator, cluster.Webhook, "worker-1", "worker-2"} {
 		if err := w.restart(ctx, process); err != nil {
 			return err
@@ -157,7 +157,7 @@ func (w *fixture) mend(ctx context.Context, name string) error {
 	if err := w.label(ctx, Fault{Target: name}, "off", "on"); err != nil {
 		return err
 	}
-	// If a fault has not recreated the SidecarSet, mend creates the SidecarSet.
+	// A failed fault may have left the SidecarSet deleted.
 	if err := w.create(ctx, newSet(name, "v1")); err != nil {
 		return err
 	}
@@ -168,8 +168,9 @@ func (w *fixture) mend(ctx context.Context, name string) error {
 	return w.resume(ctx, name)
 }
 
-// converge waits until there are at least pods pods, and no change has been pending for calmTime. Meanwhile,
-// converge deletes pods that are not upgradable, so that the owners of these pods create new pods.
+// converge waits until the cluster has at least the given number of pods, and no change has been pending for
+// calmTime. Meanwhile, converge deletes pods that are not upgradable, so that the owners of these pods create
+// new pods.
 func (w *fixture) converge(ctx context.Context, pods int) error {
 	end, calm := time.Now().Add(convergeWithin), time.Time{}
 	for {
@@ -198,7 +199,7 @@ func (w *fixture) converge(ctx context.Context, pods int) error {
 	}
 }
 
-// rollouts returns the status and the run of each SidecarSet.
+// rollouts returns the output of kubectl sidecarset status for each SidecarSet.
 func (w *fixture) rollouts(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, attemptTime)
 	defer cancel()

@@ -187,7 +187,7 @@ func (w *fixture) open(ctx context.Context, name, upstream string) (address stri
 	return l.Address(), nil
 }
 
-// command runs a program of bin/ with the Temporal of the cluster.
+// command runs a program in bin/ against the Temporal server of the cluster.
 func (w *fixture) command(ctx context.Context, stdin, program string, args ...string) (string, error) {
 	args = append(args, "--temporal-address="+w.TemporalAddress, "--temporal-namespace="+cluster.TemporalNamespace)
 	cmd := exec.CommandContext(ctx, filepath.Join("bin", program), args...)
@@ -218,8 +218,8 @@ func (w *fixture) inCourse() string {
 	return strings.Join(all, "\n    ")
 }
 
-// choose returns the pods of a fault among the pods with labels. f contains the number or the share of pods.
-// If f contains neither, choose returns all pods. f.Draw is the seed of the choice.
+// choose selects the pods of a fault among the pods with labels. f contains the number or the share of the
+// selected pods. If both are 0, choose returns all pods. f.Draw is the seed of the random choice.
 func (w *fixture) choose(ctx context.Context, f Fault, labels client.MatchingLabels) ([]corev1.Pod, error) {
 	list := &corev1.PodList{}
 	if err := w.Kube.List(ctx, list, client.InNamespace(namespace), labels); err != nil {

@@ -77,8 +77,8 @@ func fleetCommand() *cobra.Command {
 	return cmd
 }
 
-// fleetFaults returns the fault of each round. Each kind of fault occurs once before a kind occurs again.
-// Target is a process, a link or a Deployment. Draw selects the cluster.
+// fleetFaults returns the fault of each round. Each kind of fault occurs once before a kind occurs again. The
+// Target of a fault is a process, a link or a Deployment. The Draw of a fault selects the cluster.
 func fleetFaults(random *rand.Rand, rounds int, calm bool) []Fault {
 	const s = time.Second
 	kinds := []Fault{
@@ -98,7 +98,7 @@ func fleetFaults(random *rand.Rand, rounds int, calm bool) []Fault {
 		}
 		fault.Number, fault.At, fault.Draw = i+1, time.Duration(random.Int64N(int64(20*s))).Round(s/10), random.Uint64()
 		if fault.Kind == CutTemporal {
-			fault.At /= 4 // Otherwise, most clusters begin the rollout before the connection is cut.
+			fault.At /= 4 // An early fault cuts the connection before most clusters begin the rollout.
 		}
 		faults = append(faults, fault)
 	}
@@ -121,7 +121,8 @@ func (f *chaoticFleet) run(ctx context.Context, faults []Fault) (err error) {
 			}
 		}
 	}
-	// The policy is applied before members report content. Without a policy, the fleet gives no permits.
+	// Without a policy, the fleet gives no permits. Therefore, the policy is applied before members report
+	// content.
 	if err := f.command(ctx, fleetPolicy, "apply", "-f", "-"); err != nil {
 		return err
 	}
@@ -152,7 +153,7 @@ func (f *chaoticFleet) run(ctx context.Context, faults []Fault) (err error) {
 }
 
 // startMember starts a cluster and its observers. The clusters start one after the other, because each start
-// needs the whole machine.
+// uses all CPUs of the machine.
 func (f *chaoticFleet) startMember(ctx context.Context, name string) error {
 	options := cluster.Options{Nodes: 1, Temporal: cluster.DevServer}
 	if len(f.members) > 0 {
@@ -262,11 +263,11 @@ func (f *chaoticFleet) each(do func(*fixture) error) error {
 	return all.Wait()
 }
 
-// throughCommand returns the arguments of the command that waits until the content of the fleet is through
+// throughCommand returns the arguments of the command that waits until the content of the fleet has completed
 // all stages.
 func throughCommand() []string { return []string{"status", fleetSet, "--watch", "--timeout=2m"} }
 
-// command runs outrigger fleet.
+// command runs a subcommand of outrigger fleet.
 func (f *chaoticFleet) command(ctx context.Context, stdin string, args ...string) error {
 	_, err := f.members[0].command(ctx, stdin, "outrigger", append([]string{"fleet"}, args...)...)
 	return err

@@ -33,7 +33,7 @@ type options struct {
 	faults int
 	pods   int
 	gap    time.Duration
-	// planOnly is set if the faults are printed and not injected.
+	// planOnly is true if the faults are printed and not injected.
 	planOnly bool
 	rules    []rule
 	// during is called in parallel with the faults, unless it is nil. The context of during ends after the faults.

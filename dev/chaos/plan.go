@@ -13,34 +13,34 @@ type Kind string
 
 // The faults affect processes, connections, the API server, Temporal, pods or SidecarSets.
 const (
-	Kill         Kind = "kill"          // a process gets SIGKILL, and is started again
-	Freeze       Kind = "freeze"        // a process gets SIGSTOP, then SIGCONT
+	Kill         Kind = "kill"          // a process receives SIGKILL, and is started again
+	Freeze       Kind = "freeze"        // a process receives SIGSTOP, then SIGCONT
 	Cut          Kind = "cut"           // open and new connections are reset
 	Hold         Kind = "hold"          // bytes are delayed until the end of the fault
 	Lose         Kind = "lose"          // bytes are lost, and the connections are reset at the end of the fault
 	Delay        Kind = "delay"         // each byte arrives late
 	TooMany      Kind = "too-many"      // most requests to the API server are answered with 429
 	Exhausted    Kind = "exhausted"     // Temporal accepts only a few requests per second
-	Conflicts    Kind = "conflicts"     // another client keeps writing the pods
+	Conflicts    Kind = "conflicts"     // another client writes the pods continuously
 	DeletePods   Kind = "delete-pods"   // pods are deleted, and their owners recreate the pods
 	Relabel      Kind = "relabel"       // a SidecarSet stops selecting pods, then selects them again
 	Scale        Kind = "scale"         // the number of replicas of a Deployment changes
 	Crash        Kind = "crash"         // the apps of pods crash repeatedly
 	Reject       Kind = "reject"        // a policy rejects the upgrades of pods
-	Image        Kind = "image"         // a SidecarSet gets a new image
-	Alias        Kind = "alias"         // a SidecarSet gets another name of the same image
-	Bad          Kind = "bad-image"     // a SidecarSet gets an image that cannot be pulled, then a good image
-	Window       Kind = "window"        // a SidecarSet gets another maxUnavailable
-	Partition    Kind = "partition"     // a SidecarSet gets another partition
-	Order        Kind = "order"         // a SidecarSet gets another priority or scatter
-	Env          Kind = "env"           // a SidecarSet gets a change that requires new pods
+	Image        Kind = "image"         // the image of a SidecarSet changes
+	Alias        Kind = "alias"         // the image of a SidecarSet changes to another name of the same image
+	Bad          Kind = "bad-image"     // the image of a SidecarSet cannot be pulled, and is then replaced with a good image
+	Window       Kind = "window"        // the maxUnavailable of a SidecarSet changes
+	Partition    Kind = "partition"     // the partition of a SidecarSet changes
+	Order        Kind = "order"         // the priority or scatter strategy of a SidecarSet changes
+	Env          Kind = "env"           // a SidecarSet changes in a field that requires new pods
 	Pause        Kind = "pause"         // spec.updateStrategy.paused is set, then unset
 	PauseRun     Kind = "pause-run"     // the run is paused, then resumed
 	Remake       Kind = "remake"        // a SidecarSet is deleted, then recreated
 	CutEverybody Kind = "cut-everybody" // all connections to the API server are reset
 )
 
-// Fault is one disturbance.
+// Fault is one planned fault.
 type Fault struct {
 	Number int
 	// At is the time from the start of the run to the fault. For is the duration of the fault.
@@ -83,8 +83,8 @@ type rule struct {
 	targets []string
 	// least and most are the bounds of For.
 	least, most time.Duration
-	// occupies is the resource of the target that only one fault may use at a time. If occupies is empty, the
-	// fault uses no such resource.
+	// occupies is the resource of the target that only one fault may use at a time. If occupies is empty,
+	// faults may use the target at the same time.
 	occupies string
 	draw     func(*planner, *Fault)
 }
@@ -129,8 +129,8 @@ func rules(sets, deployments []string) []rule {
 	}
 }
 
-// mildRules returns the rules of a long run. Mild faults kill or freeze no process, so that the growth of a
-// process can be measured.
+// mildRules returns the rules of a long run. Mild faults neither kill nor freeze a process, so that the growth
+// of each process can be measured.
 func mildRules(sets, deployments []string) []rule {
 	var mild []rule
 	for _, r := range rules(sets, deployments) {
@@ -152,7 +152,7 @@ type planner struct {
 	now    time.Duration
 	busy   map[string]time.Duration
 	images map[string]int
-	// left contains the indexes of the rules of which the plan contains no fault yet.
+	// left contains the indexes of the rules that have no fault in the plan yet.
 	left []int
 }
 
@@ -203,8 +203,7 @@ func (p *planner) next() Fault {
 	}
 }
 
-// rule draws a rule by weight, or returns a rule of which the plan contains no fault yet. first is set in the
-// second case.
+// rule draws a rule by weight, or returns the first rule in left. If the rule is from left, first is true.
 func (p *planner) rule() (drawn rule, first bool) {
 	if len(p.left) > 0 && p.random.IntN(2) == 0 {
 		return p.rules[p.left[0]], true
@@ -232,7 +231,8 @@ func (p *planner) drawPods(f *Fault) { f.Pods = 1 + p.random.IntN(12) }
 // app that crashes during the upgrade uses a slot until the pod is deleted.
 func (p *planner) drawCrashes(f *Fault) { f.Pods = 1 + p.random.IntN(2) }
 
-// drawRejected draws a large share for a limited time, or a small share without a time limit.
+// drawRejected draws a large share of the pods for a limited time, or a small share of the pods without a time
+// limit.
 func (p *planner) drawRejected(f *Fault) {
 	f.Share = 20 + p.random.IntN(80)
 	if p.random.IntN(3) == 0 {

@@ -91,7 +91,7 @@ func (w *fixture) patch(ctx context.Context, set string, operations ...string) e
 }
 
 // edit patches a SidecarSet. edit retries after each error, because another fault may have deleted the
-// SidecarSet for a while.
+// SidecarSet.
 func (w *fixture) edit(ctx context.Context, set string, operations ...string) error {
 	return w.insist(ctx, func(ctx context.Context) error { return w.patch(ctx, set, operations...) })
 }
@@ -130,8 +130,8 @@ func (w *fixture) create(ctx context.Context, set *v1alpha1.SidecarSet) error {
 }
 
 // pauseRun pauses the run if a run is open, and resumes the run at the end of the fault. After the answer to
-// the pause, a batch in progress may continue for batchTime. After batchTime, the observer accepts no upgrade
-// of a pod.
+// the pause, a batch in progress may continue for batchTime. After batchTime, the observer reports every
+// upgrade of a pod as a violation.
 func (w *fixture) pauseRun(ctx context.Context, f Fault) error {
 	var set *v1alpha1.SidecarSet
 	err := w.insist(ctx, func(ctx context.Context) (err error) {
@@ -190,8 +190,8 @@ func (r *pausedRun) isPaused(ctx context.Context) bool {
 	return err == nil && answer.Get(&status) == nil && status.Pause != nil && status.Phase == protocol.PhasePaused
 }
 
-// isOver reports whether the paused run has ended. A later run is not paused. If Temporal does not respond,
-// isOver returns false.
+// isOver reports whether the paused run has ended, or a later run has replaced the paused run. If Temporal does
+// not respond, isOver returns false.
 func (r *pausedRun) isOver(ctx context.Context) bool {
 	run, err := r.temporal.DescribeWorkflowExecution(ctx, r.id, "")
 	return err == nil && (run.WorkflowExecutionInfo.Status != enums.WORKFLOW_EXECUTION_STATUS_RUNNING || run.WorkflowExecutionInfo.FirstRunId != r.first)

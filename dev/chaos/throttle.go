@@ -15,7 +15,7 @@ import (
 	"sync/atomic"
 )
 
-// The throttle forwards one of passedOf requests to the API server, and answers the other requests with 429.
+// The throttle forwards one in passedOf requests to the API server, and answers the other requests with 429.
 const passedOf = 4
 
 // startThrottle starts a proxy that answers most requests with 429, like an overloaded API server, and returns the

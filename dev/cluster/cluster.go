@@ -65,7 +65,7 @@ type Cluster struct {
 	ports   *ports
 	// token is the token of the admin.
 	token string
-	// emptyDatabase is true until a host of a Temporal cluster has used the database.
+	// emptyDatabase is true until the first host of a Temporal cluster has initialized the database.
 	emptyDatabase bool
 }
 
@@ -90,8 +90,8 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 	return c, nil
 }
 
-// Shutdown stops all processes, the last started first, and returns when all processes are gone.
-// A second call does nothing.
+// Shutdown stops all processes in the reverse order of their first start, and returns when all processes are
+// gone. A second call does nothing.
 func (c *Cluster) Shutdown() {
 	if c.Temporal != nil {
 		c.Temporal.Close()

@@ -43,13 +43,13 @@ func idleControllers() []string {
 	}
 }
 
-// serverEnvironment makes the garbage collectors of the servers run less often, because processor time is
-// scarcer than memory. The servers use no proxy, because a proxy does not reach the Services of the cluster.
+// serverEnvironment makes the garbage collectors of the servers run less often, because CPU time is scarcer
+// than memory. The servers use no proxy, because a proxy cannot reach the Services of the cluster.
 func serverEnvironment() []string {
 	return []string{"GOGC=400", "NO_PROXY=*"}
 }
 
-// server returns the Spec of a server that is ready when readyURL answers.
+// server returns the Spec of a server that is ready when readyURL answers with status 200.
 func (c *Cluster) server(name, program, readyURL string, args ...string) process.Spec {
 	return process.Spec{Name: name, Path: c.binary(program), Args: args, Env: serverEnvironment(), Ready: answers(readyURL)}
 }
@@ -60,7 +60,7 @@ func (c *Cluster) etcdSpec() process.Spec {
 		"--data-dir="+filepath.Join(c.options.Dir, etcdDir),
 		"--listen-client-urls="+client, "--advertise-client-urls="+client,
 		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=default="+peer,
-		"--unsafe-no-fsync", // Data survives SIGKILL, and no test crashes the machine.
+		"--unsafe-no-fsync", // The page cache survives SIGKILL, and no test crashes the machine.
 		"--quota-backend-bytes=4294967296",
 		"--log-level=warn",
 	)

@@ -84,9 +84,9 @@ func (c *Cluster) AwaitEstablished(ctx context.Context, name string) error {
 	})
 }
 
-// suspendConversion removes the conversion webhook of an existing definition. Otherwise, an applied manifest
-// may be invalid in combination with the existing conversion, and SidecarSets cannot be read while no webhook
-// runs. The webhook role adds the conversion webhook again.
+// suspendConversion removes the conversion webhook of an existing definition. An applied manifest may be
+// invalid in combination with the existing conversion, and while no webhook runs, the API server cannot convert
+// SidecarSets. The webhook role adds the conversion webhook again.
 func (c *Cluster) suspendConversion(ctx context.Context) error {
 	suspended, err := crd.SuspendConversion(ctx, c.Kube)
 	if apierrors.IsNotFound(err) {
@@ -117,7 +117,7 @@ func output(cmd *exec.Cmd) (string, error) {
 	return strings.TrimSpace(stdout.String()), nil
 }
 
-// CreateSystemNamespace creates namespace SystemNamespace unless it exists.
+// CreateSystemNamespace creates the namespace SystemNamespace if the namespace does not exist.
 func (c *Cluster) CreateSystemNamespace(ctx context.Context) error {
 	err := c.Kube.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: SystemNamespace}})
 	if client.IgnoreAlreadyExists(err) != nil {

@@ -29,7 +29,7 @@ type Options struct {
 	Manifests []string
 	// Nodes is the number of simulated nodes, 4 by default.
 	Nodes int
-	// WithoutNodes is set if no simulated nodes are started.
+	// WithoutNodes disables the simulated nodes.
 	WithoutNodes bool
 	// Hosts contains additional names of the API server in the certificate.
 	Hosts []string
@@ -42,7 +42,7 @@ type Options struct {
 	// Temporal is DevServer or TemporalCluster. The default is the value of the environment variable
 	// TemporalVariable. If the variable is not set, the default is DevServer.
 	Temporal TemporalServer
-	// WithoutTemporal is set if no Temporal is started.
+	// WithoutTemporal disables the start of Temporal.
 	WithoutTemporal bool
 	// TemporalAddress is the address of the Temporal of another cluster. TemporalAddress requires
 	// WithoutTemporal.

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// All ports are below the ephemeral range. Otherwise, an outgoing connection could use the port
-// of a stopped process, and the restart of the process would fail.
+// All ports are below the ephemeral range, so that no outgoing connection uses the port of a stopped process
+// before the process restarts.
 const (
 	firstPort = 15000
 	blockSize = 128 // A cluster uses fewer ports.
@@ -52,8 +52,7 @@ func allFree(port, end int) bool {
 	return true
 }
 
-// of returns the port of a use, such as the name of a process. The port stays the same when a process is started
-// again.
+// of returns the port of a use, such as the name of a process. A restarted process keeps its port.
 func (p *ports) of(use string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -46,8 +46,8 @@ type AttachOptions struct {
 	WebhookURL string
 }
 
-// Attach returns a Cluster that runs roles against an existing cluster and an existing Temporal. The roles
-// have the rights of the kubeconfig. Attach starts no process.
+// Attach returns a Cluster that runs roles against an existing cluster and an existing Temporal. The roles have
+// the permissions of the kubeconfig. Attach starts no process.
 func Attach(options AttachOptions) (*Cluster, error) {
 	c, err := newCluster(Options{Dir: options.Dir, Bin: options.Bin})
 	if err != nil {
@@ -128,7 +128,7 @@ func (c *Cluster) StartRole(ctx context.Context, name string, args ...string) (R
 	})
 }
 
-// StartUI runs `outrigger ui` on a free port with the rights of the admin, and returns the URL of the UI.
+// StartUI runs `outrigger ui` on a free port with the permissions of the admin, and returns the URL of the UI.
 func (c *Cluster) StartUI(ctx context.Context, args ...string) (string, error) {
 	address := "http://" + c.at("ui")
 	flags := append([]string{"ui", "--kubeconfig=" + c.Kubeconfig, "--bind-address=" + c.at("ui"), "--temporal-ui-url=" + c.TemporalUI}, c.temporalFlags()...)
@@ -179,6 +179,6 @@ func (c *Cluster) roleFlags(role Role) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("webhook URL: %w", err)
 	}
-	// No Service routes by readiness, so a delay of the shutdown has no effect.
+	// No Service routes requests by readiness, so the webhook needs no delay before its shutdown.
 	return []string{"--url=" + role.WebhookURL, "--port=" + parsed.Port(), "--shutdown-delay-duration=0s"}, nil
 }

@@ -79,10 +79,9 @@ func (c *Cluster) startTemporalCluster(ctx context.Context) error {
 	return c.setupNamespace(ctx)
 }
 
-// eachHost starts the hosts. Two hosts cannot write the metadata of the cluster into an empty database at the
-// same time. Therefore, if the database is empty, one host starts first. If the database is not empty, all
-// hosts start at the same time. Otherwise, the first host would search for the previous hosts for half a
-// minute.
+// eachHost starts the hosts. If the database is empty, one host starts first, because two hosts cannot write
+// the metadata of the cluster at the same time. If the database is not empty, all hosts start at the same time,
+// because a single host searches for the previous hosts for half a minute.
 func (c *Cluster) eachHost(start func(name string) error) error {
 	names := c.TemporalProcesses()
 	if c.emptyDatabase {

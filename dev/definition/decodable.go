@@ -32,7 +32,7 @@ func describeMetadata(value *apiextensionsv1.JSONSchemaProps) {
 	}
 }
 
-// bound limits the numbers of every int-or-string in a schema to 32 bits, and with integers also every int32.
+// bound limits every int-or-string in a schema to 32 bits. If integers is true, bound also limits every int32.
 // controller-gen writes only the format of an int32, which API servers before Kubernetes 1.36 do not check.
 func bound(schema *apiextensionsv1.JSONSchemaProps, integers bool) {
 	walk("", schema, func(_ string, value *apiextensionsv1.JSONSchemaProps) {

@@ -17,7 +17,8 @@ import (
 
 const (
 	applied = "../../config/crd/bases/apps.kruise.io_sidecarsets.yaml"
-	// The annotations of an object may have 256 KiB. kubectl apply stores the whole manifest in an annotation.
+	// The annotations of an object may contain at most 256 KiB. kubectl apply stores the whole manifest in an
+	// annotation.
 	annotationsLimit = 256 << 10
 	spare            = 4 << 10
 )

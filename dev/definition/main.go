@@ -1,6 +1,6 @@
-// The program definition completes the CRDs that controller-gen writes, so that the schemas reject values
-// that no client can decode. The schema of SidecarSets describes every field, and accepts all other stored
-// SidecarSets. The program also writes the reference of the fields of SidecarSets.
+// The program definition completes the CRDs that controller-gen writes, so that the schemas reject values that
+// no client can decode. The schema of SidecarSets describes every field, and accepts every SidecarSet that a
+// client can decode. The program also writes the reference of the fields of SidecarSets.
 package main
 
 import (

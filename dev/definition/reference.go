@@ -27,7 +27,7 @@ func describe(definition *apiextensionsv1.CustomResourceDefinition) string {
 	spec := stored.Properties["spec"]
 	beta := versions["v1beta1"].Properties["spec"]
 	containers, volumes := inner(spec.Properties["containers"]), inner(spec.Properties["volumes"])
-	// hasField reports false for the path of an inner field.
+	// hasField returns false for the path of a nested field.
 	ofContainers := func(path string) bool { return hasField(core()["containers"], path) }
 	ofVolumes := func(path string) bool { return hasField(core()["volumes"], path) }
 	ofSidecars := func(path string) bool { return !ofContainers(path) }

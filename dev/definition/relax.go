@@ -53,8 +53,8 @@ func relaxList(list *apiextensionsv1.JSONSchemaProps, key string) {
 }
 
 // relaxValue removes defaults, pruning and validation from the schema of a value, because stored SidecarSets
-// may have fields that the schema does not describe. If own is set, Outrigger defines the value, and the
-// schema keeps the full description. The values in this value are already relaxed.
+// may have fields that the schema does not describe. If own is true, Outrigger defines the value, and the
+// schema keeps the full description. The nested values are already relaxed.
 func relaxValue(value *apiextensionsv1.JSONSchemaProps, name string, own bool) {
 	if !own {
 		value.Description = brief(value.Description)

@@ -155,8 +155,8 @@ func (l *Link) forward(c *connection, from io.Reader, to io.Writer) {
 	}
 }
 
-// pass waits until bytes that were received now may be forwarded. If the connection ends first, pass returns
-// false.
+// pass waits until the bytes that were just received may be forwarded. If the connection ends first, pass
+// returns false.
 func (l *Link) pass(c *connection) bool {
 	received := time.Now()
 	l.mu.Lock()
@@ -177,7 +177,7 @@ func (l *Link) pass(c *connection) bool {
 	return false
 }
 
-// wake wakes the waiting bytes. wake locks l.mu, because otherwise the bytes may not wait yet.
+// wake notifies the callers of pass. wake locks l.mu, so that the notification is not sent before pass waits.
 func (l *Link) wake() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -133,7 +133,7 @@ func (o *Observer) checkPartition(e event, h *history, now *pod) {
 	}
 }
 
-// countOld counts the old pods, including the old pods that have left the SidecarSet after since.
+// countOld counts the old pods, including old pods that have stopped matching the SidecarSet after since.
 func (o *Observer) countOld(v *version, since time.Time) (old int) {
 	for _, p := range o.pods {
 		if p.matched(v) && p.hashes[v.name] != v.hash {

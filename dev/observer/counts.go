@@ -42,7 +42,7 @@ type Watch struct {
 // counted is the last known state of a pod.
 type counted struct {
 	*corev1.Pod
-	// inFlight is set if the pod served at the last write of another image, and has not served with this image
+	// inFlight is true if the pod served at the last write of another image, and has not served with this image
 	// yet.
 	inFlight bool
 	// restarting contains the containers whose image was changed and that have not restarted yet. A value is
@@ -73,7 +73,8 @@ type View struct {
 	SidecarRestarts int32
 }
 
-// Update is the event at which a pod got the expected image in the spec, or served with the expected image.
+// Update describes the event at which the expected image was written into the spec of a pod, or at which the
+// pod first served with the expected image.
 type Update struct {
 	At time.Time
 	// Labels are the labels of the pod. Node is the name of the node of the pod.
@@ -276,8 +277,8 @@ func plainName(image string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(name, "docker.io/"), "library/")
 }
 
-// recordUpdate records whether a pod has got the expected image, or has started to serve with this image,
-// since the previous state.
+// recordUpdate records an Update if the expected image was written into the spec of a pod, or the pod has
+// started to serve with this image, since the previous state.
 func (w *Watch) recordUpdate(before, now counted) {
 	if !w.updated(now.Pod) {
 		return
@@ -297,7 +298,7 @@ func (w *Watch) updated(pod *corev1.Pod) bool { return slices.Contains(w.images(
 // serves reports whether a pod is ready and the sidecar runs the images of the spec.
 func (w *Watch) serves(pod counted) bool { return w.converged(pod) && Ready(pod.Pod) }
 
-// changedBy updates the largest number of pods in flight, and wakes waiting callers.
+// changedBy updates the largest number of pods in flight, and notifies the callers that wait.
 func (w *Watch) changedBy(event string) {
 	if w.total.InFlight > w.worst {
 		w.worst, w.when = w.total.InFlight, event

@@ -63,8 +63,8 @@ func (f *Fleet) observe(e fleetEvent) {
 	}
 }
 
-// Away allows the fleet to continue without a cluster, from delay until back is called. During this time, the
-// cluster is removed from the fleet, or may have been unreachable for the duration delay.
+// Away allows the fleet to continue without a cluster that is removed from the fleet or unreachable. The fleet
+// may continue after delay, until back is called.
 func (f *Fleet) Away(cluster string, delay time.Duration) (back func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -85,7 +85,7 @@ func (f *Fleet) Totals() (checked, violations int) {
 }
 
 // fleetEvent is a write of a SidecarSet or of a pod in a cluster. image is the image of the sidecar. For a
-// SidecarSet, completed is set if the rollout of the image has completed. For a pod, pod is the name of the
+// SidecarSet, completed is true if the rollout of the image has completed. For a pod, pod is the name of the
 // pod.
 type fleetEvent struct {
 	at             time.Time

@@ -211,7 +211,7 @@ func (o *Observer) observePod(e event, object *corev1.Pod) {
 	}
 	now.note(e)
 	if e.deleted {
-		now.DeletionTimestamp = &object.CreationTimestamp // A deleted pod does not count.
+		now.DeletionTimestamp = &object.CreationTimestamp // A deleted pod counts as terminating.
 		delete(o.pods, object.UID)
 	} else {
 		o.pods[object.UID] = now

@@ -302,9 +302,9 @@ func TestObjectsAreDecodedAsTheAPIServerStoresThem(t *testing.T) {
 	}
 }
 
-// If the kubelet sets Ready back to False with the earlier transition time, the pod does not count as having
-// been ready (SPEC §7.5). If the pod serves again, the pod counts from this time on, because a writer may not
-// have observed the condition yet.
+// If the kubelet sets Ready back to False with the earlier transition time, the pod uses no slot (SPEC §7.5).
+// If the pod serves again, the pod uses a slot only after fenceTime, because a writer may not have observed the
+// condition yet.
 func TestAReadyConditionWithdrawnByTheKubeletDoesNotCount(t *testing.T) {
 	since := func(at time.Time) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) { pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(at) }

@@ -42,7 +42,7 @@ type pod struct {
 type upgrade struct {
 	since time.Time
 	slot  bool
-	// atWrite is set if the write took the slot. Otherwise, the upgrade took the slot when the pod served
+	// atWrite is true if the write took the slot. Otherwise, the upgrade took the slot when the pod served
 	// again before the pending restart. A writer observes such a slot with a delay.
 	atWrite bool
 	// unreadySince is the transition time of the Ready condition when a pod that did not serve was written.
@@ -121,7 +121,8 @@ func crashLoops(status *corev1.ContainerStatus) bool {
 
 func (p *pod) image(container string) string { return imageOf(p.Pod, container) }
 
-// serving returns the name of the container of a sidecar, which is the active one of two twins.
+// serving returns the name of the container that serves for a sidecar. If the sidecar is hot, this container is
+// the active twin.
 func (p *pod) serving(s sidecar) string {
 	if s.empty == "" {
 		return s.name
@@ -154,7 +155,7 @@ func (p *pod) injected(v *version) bool {
 	return true
 }
 
-// matched reports whether a pod counts for a SidecarSet (SPEC §3).
+// matched reports whether a pod is a matched pod of a SidecarSet (SPEC §3).
 func (p *pod) matched(v *version) bool {
 	return p.live() && v.selector.Matches(labels.Set(p.Labels)) && p.injected(v)
 }

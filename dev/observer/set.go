@@ -18,7 +18,7 @@ type version struct {
 	uid        types.UID
 	generation int64
 	seen       time.Time
-	// gone is set if the SidecarSet is deleted or is being deleted.
+	// gone is true if the SidecarSet is deleted or is being deleted.
 	gone        bool
 	hash, blank string
 	stopped     bool

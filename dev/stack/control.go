@@ -35,8 +35,8 @@ func (s *supervisor) serve(socket net.Listener) error {
 	return server.RegisterName("Supervisor", s)
 }
 
-// accept serves the connections of a socket until the socket is closed. Server.Accept would log the end of the
-// socket.
+// accept serves the connections of a socket until the socket is closed. accept replaces Server.Accept, which
+// logs an error when the socket is closed.
 func accept(socket net.Listener, server *rpc.Server) {
 	for connection, err := socket.Accept(); err == nil; connection, err = socket.Accept() {
 		go server.ServeConn(connection)
@@ -68,7 +68,7 @@ func (s *supervisor) Down(string, *string) error {
 // contains the action and the role. If the role has no process, the action start starts a new process.
 func (s *supervisor) Control(request [2]string, names *[]string) error {
 	<-s.started
-	ctx := context.Background() // The shutdown of the stack ends a start.
+	ctx := context.Background() // The shutdown of the stack also ends a start that is in progress.
 	action, role := request[0], request[1]
 	act := map[string]func(string) error{
 		"stop": s.cluster.Stop, "kill": s.cluster.Kill,
@@ -139,7 +139,7 @@ func statusCommand(at *stateDir) *cobra.Command {
 		if err := at.call(cmd.Context(), "Status", "", &processes); err != nil {
 			return err
 		}
-		table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0) // Only Flush writes, so only Flush fails.
+		table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0) // Only Flush writes, so only Flush can fail.
 		_, _ = fmt.Fprint(table, "NAME\tSTATE\tPID\tLOG\n")
 		for _, p := range processes {
 			state, pid := "stopped", "-"

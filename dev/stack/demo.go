@@ -62,7 +62,7 @@ func show(ctx context.Context, steps ...func(context.Context) error) error {
 	return nil
 }
 
-// stay prints err if err is set, keeps everything running until wait returns, and returns err.
+// stay prints err if err is not nil, keeps the stack running until wait returns, and returns err.
 func (d *demo) stay(ctx context.Context, err error, hint string, wait func()) error {
 	if d.exit || ctx.Err() != nil {
 		return err

@@ -57,7 +57,7 @@ func fleetDemoCommand(at *stateDir) *cobra.Command {
 			return err
 		}
 		defer func() { _ = socket.Close() }()
-		go accept(socket, rpc.NewServer()) // A control command gets an error instead of no answer.
+		go accept(socket, rpc.NewServer()) // A control command receives an error, and does not wait forever.
 		defer d.shutdown()
 		if err = show(ctx, d.start, d.install, d.rollOut, d.stop); d.Cluster == nil {
 			return err // No cluster has started.
@@ -72,7 +72,7 @@ func (d *fleetDemo) shutdown() {
 	}
 }
 
-// start starts the clusters one after the other, because each start needs the whole machine for several
+// start starts the clusters one after the other, because each start uses all CPUs of the machine for several
 // seconds.
 func (d *fleetDemo) start(ctx context.Context) error {
 	d.step("starting the clusters canary, eu and rest, and one Temporal: about a minute")

@@ -81,7 +81,7 @@ func enterRepository(t *testing.T, manifests string) {
 }
 
 func stack(t *testing.T, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute) // outlives t.Context, for cleanup functions
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute) // Cleanup functions run after t.Context is cancelled.
 	defer cancel()
 	var out bytes.Buffer
 	command := newCommand()

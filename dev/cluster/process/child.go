@@ -22,7 +22,7 @@ const (
 	tailLines  = 20
 )
 
-// child is one process of a group. A child stays the same when its process is started again.
+// child is one process of a group. A restarted process keeps its child.
 type child struct {
 	spec     Spec
 	log      string
@@ -30,7 +30,7 @@ type child struct {
 
 	mu  sync.Mutex
 	pid int // pid is 0 while the process does not run.
-	// gone ends when the process has ended. stopping is set if a caller has stopped the process.
+	// gone is cancelled when the process has ended. stopping is true if a caller has stopped the process.
 	gone     context.Context
 	stopping bool
 }
@@ -41,7 +41,7 @@ func (c *child) status() Status {
 	return Status{Name: c.spec.Name, Log: c.log, Running: c.pid != 0, PID: c.pid}
 }
 
-// run starts the process unless it is running, and waits until it is ready.
+// run starts the process unless the process is running, and waits until the process is ready.
 func (c *child) run(ctx context.Context, g *Group) error {
 	c.starting.Lock()
 	defer c.starting.Unlock()
@@ -75,7 +75,7 @@ func (c *child) launch(g *Group) error {
 	system := c.spec.System
 	system.Setpgid, system.Pdeathsig = true, syscall.SIGKILL
 	cmd.SysProcAttr = &system
-	g.mu.Lock() // Shutdown stops each process that is started before Shutdown.
+	g.mu.Lock() // The lock is held until the process runs, so that Shutdown also stops this process.
 	defer g.mu.Unlock()
 	if g.down {
 		return ErrShutdown

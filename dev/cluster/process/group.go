@@ -49,8 +49,8 @@ type Exit struct {
 }
 
 const (
-	// StopWithin is the maximum time between the StopSignal of a process and its end. A kubelet waits as long
-	// by default.
+	// StopWithin is the maximum time between the StopSignal of a process and its end. This value is also the
+	// default grace period of pods.
 	StopWithin = 30 * time.Second
 	// ReadyWithin is the maximum time between the start of a process and its readiness.
 	ReadyWithin = 2 * time.Minute
@@ -144,8 +144,8 @@ func (g *Group) Processes() []Status {
 	return all
 }
 
-// Shutdown stops all processes, the last started first. Afterwards, the group starts no process. A second call does
-// nothing.
+// Shutdown stops all processes in the reverse order of their first start. Afterwards, the group starts no
+// process. A second call does nothing.
 func (g *Group) Shutdown() {
 	g.mu.Lock()
 	g.down = true
@@ -156,7 +156,8 @@ func (g *Group) Shutdown() {
 	}
 }
 
-// with calls act for the process called name. If no such process was ever started, the error is ErrUnknown.
+// with calls act for the process called name. If no process called name was ever started, the error is
+// ErrUnknown.
 func (g *Group) with(name string, act func(*child) error) error {
 	g.mu.Lock()
 	i := slices.IndexFunc(g.children, func(c *child) bool { return c.spec.Name == name })
