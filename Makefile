@@ -266,7 +266,7 @@ fuzz: ## Fuzz injection and the pod webhook (FUZZTIME=5m each)
 static:
 	@CGO_ENABLED=0 go build -trimpath $(release) -o bin/static/ ./cmd/outrigger ./dev/compose/controlplane ./dev/compose/probe
 
-# The engine is checked before the programs are compiled.
+# The Docker engine is checked before the programs are compiled.
 .PHONY: engine
 engine:
 	@dev/compose/compose.sh engine

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# This script installs the programs that tests, linters and the local stack run into bin/. It installs only programs
-# that are missing or have another version, so a complete bin/ needs no network. It downloads a program from its
-# publisher if possible, and otherwise compiles the program. It also accepts a compiled program of the right version
-# that was copied from another clone.
+# This script installs programs for tests, linting and the local stack into bin/. The script installs only
+# programs that are missing or have another version, so a complete bin/ needs no network. The script downloads a
+# program from its publisher if possible, and otherwise compiles the program. The script also accepts a compiled
+# program of the right version that was copied from another clone.
 # usage: [TOOLS=auto|download|build] [V=1] tools/build.sh [name...]     (default: all programs that are not optional)
 # Downloads need curl and tar. The checksums are in tools/checksums.txt. If a checksum is not listed there, the script
 # uses the checksum that the publisher serves over TLS.
@@ -14,7 +14,7 @@ kubernetes=v1.36.3 # as in tools/go.mod
 os=$(go env GOOS) arch=$(go env GOARCH)
 github=${TOOLS_GITHUB_URL:-https://github.com}
 release=${TOOLS_KUBERNETES_URL:-https://dl.k8s.io}/release/$kubernetes/bin/$os/$arch
-# controller-tools publishes this archive for tests. It contains etcd, kube-apiserver and kubectl.
+# controller-tools publishes this archive for tests. The archive contains etcd, kube-apiserver and kubectl.
 envtest=$github/kubernetes-sigs/controller-tools/releases/download/envtest-v1.36.2/envtest-v1.36.2-$os-$arch.tar.gz
 all="etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok temporal helm prometheus controller-gen workflowcheck golangci-lint"
 
@@ -46,7 +46,7 @@ describe() {
 	helm) package=helm.sh/helm/v4/cmd/helm version=v4.3.1 ;;
 	crane) package=github.com/google/go-containerregistry/cmd/crane version=v0.22.1 ;; # optional
 	helm3) package=helm.sh/helm/v3/cmd/helm version=v3.22.0 ;; # optional
-	prometheus) # go install rejects a replace directive, so tools/prometheus requires it. The tag omits service discovery.
+	prometheus) # go install rejects the replace directives of Prometheus. The tag omits service discovery.
 		package=github.com/prometheus/prometheus/cmd/prometheus module=tools/prometheus tags=remove_all_sd
 		local at=$github/prometheus/prometheus/releases/download/v3.13.5 name=prometheus-3.13.5.$os-$arch
 		sources=("$at/$name.tar.gz#$name/prometheus") sums=$at/sha256sums.txt
@@ -197,7 +197,7 @@ done
 [ ${#missing[@]} -gt 0 ] || exit 0
 mkdir -p bin/.stamp
 exec 9>bin/.lock
-! have flock || flock 9 # Only one run at a time writes bin/.
+! have flock || flock 9 # Only one run at a time may write bin/.
 work=bin/.new
 rm -rf $work # A killed run may leave this folder.
 mkdir $work

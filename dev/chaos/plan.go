@@ -29,7 +29,7 @@ const (
 	Reject       Kind = "reject"        // a policy rejects the upgrades of pods
 	Image        Kind = "image"         // the image of a SidecarSet changes
 	Alias        Kind = "alias"         // the image of a SidecarSet changes to another name of the same image
-	Bad          Kind = "bad-image"     // the image of a SidecarSet cannot be pulled, and is then replaced with a good image
+	Bad          Kind = "bad-image"     // the image of a SidecarSet cannot be pulled, until a good image follows
 	Window       Kind = "window"        // the maxUnavailable of a SidecarSet changes
 	Partition    Kind = "partition"     // the partition of a SidecarSet changes
 	Order        Kind = "order"         // the priority or scatter strategy of a SidecarSet changes

@@ -41,7 +41,8 @@ func renamed(ready bool, restarts int32) shown {
 }
 
 func twinned(first, second, runsFirst, runsSecond string, ready bool) shown {
-	// The restart count must differ after each restart. The lengths of the running images have this property.
+	// The restart count must differ after each restart. The total length of the running images has this
+	// property.
 	restarts := int32(len(runsFirst + runsSecond))
 	return shown{[]string{first, second}, []string{runsFirst, runsSecond}, ready, restarts}
 }

@@ -59,7 +59,7 @@ func TestAllowedImports(t *testing.T) {
 		// rollout across many clusters makes decisions with internal/fleet. A change of the results of these
 		// packages changes runs, and needs a version marker.
 		"workflows": {"go.temporal.io/sdk", "go.temporal.io/api/enums", module + "/api/protocol", module + "/api/outrigger", module + "/internal/gate", module + "/internal/eviction", module + "/internal/fleet"},
-		// The package that formats the output of the plugin has the same limits.
+		// The package that formats the output of the plugin also has no side effects.
 		"cli/view": append(types, module+"/internal", module+"/cli/view"),
 	}
 	effects := []string{"math/rand", "math/rand/v2", "net/http", "os", "log", "log/slog"}
@@ -83,7 +83,7 @@ func TestAllowedImports(t *testing.T) {
 	}
 }
 
-// The reconcile of the operator calls Temporal only through operator/runs.
+// The reconcilers of the operator call Temporal only through operator/runs.
 func TestReconcilesDoNotImportTemporal(t *testing.T) {
 	for _, imported := range packages(t)["operator"].Imports {
 		require.False(t, under(imported, "go.temporal.io"), imported)

@@ -390,7 +390,7 @@ func TestAWatchEndsWithItsSet(t *testing.T) {
 	}()
 	for lines := bufio.NewScanner(read); lines.Scan(); {
 		if strings.Contains(lines.Text(), "Paused") {
-			kubectl(t, "", "delete", "sidecarset", "gone", "--ignore-not-found") // The plugin may print Paused again.
+			kubectl(t, "", "delete", "sidecarset", "gone", "--ignore-not-found") // The plugin may print Paused several times.
 		}
 	}
 	require.EqualError(t, <-ended, "SidecarSet gone was deleted")

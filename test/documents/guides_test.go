@@ -93,7 +93,7 @@ func shell(t *testing.T, stack *cluster.Cluster, command string) string {
 	return out
 }
 
-// typed returns the output of a command in a directory. typed answers prompts with yes.
+// typed runs a command in a directory, answers prompts with yes, and returns the output.
 func typed(t *testing.T, stack *cluster.Cluster, folder, command string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), stepTimeout)

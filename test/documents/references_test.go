@@ -18,7 +18,7 @@ import (
 
 var (
 	link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
-	// quoted matches paths of documents. Readers of the repository follow such a path like a link.
+	// quoted matches paths of documents. Readers open a quoted path like a link.
 	quoted  = regexp.MustCompile("`((?:docs|examples|charts|config)/[A-Za-z0-9_./-]+)`")
 	heading = regexp.MustCompile(`(?m)^#+ +(.+)$`)
 	// notInAnchors matches the characters that GitHub removes from a heading.
@@ -146,8 +146,8 @@ func makeTargets(t *testing.T) map[string]bool {
 	return targets
 }
 
-// assertTargets asserts that the words up to the first word that is not a target are targets of the Makefile.
-// Such a word is a variable, a comment or a pipe.
+// assertTargets asserts that the first words are targets of the Makefile. The list of targets ends at a
+// variable, a comment or a pipe.
 func assertTargets(t *testing.T, targets map[string]bool, document string, words []string) {
 	t.Helper()
 	for i, word := range words {

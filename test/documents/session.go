@@ -70,7 +70,7 @@ func (s session) steps() []step {
 }
 
 // matches reports whether a printed line matches a line of the document. An ellipsis in the document matches
-// any text, and a blank matches any number of blanks.
+// any text, and a space matches any number of spaces.
 func matches(want, got string) bool {
 	parts := strings.Split(strings.Join(strings.Fields(want), " "), "…")
 	for i := range parts {

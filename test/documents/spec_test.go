@@ -28,7 +28,7 @@ var (
 	cited = regexp.MustCompile(`SPEC(?:\.md` + "`" + `)? §(\d+(?:\.\d+)*)|Spec(\d+(?:_\d+)*)_`)
 )
 
-// specIDs returns the numbers of the rules and the sections of the contract.
+// specIDs returns the numbers of the rules and the sections of docs/SPEC.md.
 func specIDs(t *testing.T) map[string]bool {
 	t.Helper()
 	text := page(t, spec)

@@ -41,7 +41,7 @@ func newHotScenario(t *testing.T, n int) *environment {
 	return s
 }
 
-// load contains the results of requests to all pods. Several clients send requests one after the other.
+// load contains the results of requests to all pods. Each client sends its requests one after the other.
 type load struct {
 	asked atomic.Int64
 	mu    sync.Mutex

@@ -55,7 +55,7 @@ func run(m *testing.M, state string) int {
 func start(state string) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	// The logs of the cluster are in the state directory, which keeps the logs when a test fails.
+	// The cluster writes its logs to the state directory, because Contain keeps the logs if a test fails.
 	if stack.Cluster, err = cluster.Start(ctx, cluster.Options{Dir: state, WithoutNodes: true}); err != nil {
 		return err
 	}

@@ -51,7 +51,8 @@ func TestSpec7_6_ANativeSidecarRestartsAlone(t *testing.T) {
 	onlyTheSidecarRestarts(t, newEnvironment(t, 1, native(v1alpha1.RollingUpdateSidecarSetStrategyType)))
 }
 
-// The sidecar ends with exit code 0, so the kubelet reports no failure to start while it cannot pull the image.
+// The old container ends with exit code 0, so the status of the container shows no failed start while the
+// kubelet cannot pull the image.
 func TestSpec7_2_AMissingImageOfANativeSidecarIsReportedAndCorrected(t *testing.T) {
 	s := newEnvironment(t, 1, native(v1alpha1.RollingUpdateSidecarSetStrategyType))
 	s.deploy(2, v1)

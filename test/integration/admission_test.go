@@ -299,7 +299,7 @@ func TestPodsWithOwnResourcesOrTheNetworkOfTheHostAreAdmitted(t *testing.T) {
 	pod.Spec = deployment(s.name, 1).Spec.Template.Spec
 	pod.Spec.HostNetwork = true
 	pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
-	// The API server sets the CPU request of the pod to that of its containers.
+	// The API server sets the CPU request of the pod to the CPU requests of its containers.
 	pod.Spec.Resources = &corev1.ResourceRequirements{
 		Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("100Mi")},
 		Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("1Gi")},

@@ -102,8 +102,7 @@ func TestNoProcessDecidesFromSidecarSetsOlderThanAnOutageOfTheAPIServer(t *testi
 	up := func() { require.NoError(t, stack.StartAgain(context.WithoutCancel(s.ctx), cluster.APIServer)) }
 	t.Cleanup(func() {
 		up()
-		// The watches of the controller manager back off for half a minute. This test does not test the
-		// controller manager.
+		// The controller manager is restarted, because its watches back off for half a minute.
 		require.NoError(t, stack.Kill(cluster.ControllerManager))
 		require.NoError(t, stack.StartAgain(context.WithoutCancel(s.ctx), cluster.ControllerManager))
 	})

@@ -30,8 +30,8 @@ type limitedCluster struct {
 	workers []string
 }
 
-// newLimitedCluster starts the workers first, so that a worker is elected before the rollouts start. The
-// cache of one worker has the delay late.
+// newLimitedCluster starts the workers first, so that a worker is elected before the rollouts start. The cache
+// of one worker is delayed by late.
 func newLimitedCluster(t *testing.T, name string, sets, pods int32, limit int, late time.Duration, kubelet map[string]string) *limitedCluster {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
@@ -54,7 +54,7 @@ func newLimitedCluster(t *testing.T, name string, sets, pods int32, limit int, l
 		t.Cleanup(func() { require.NoError(t, stack.Stop(worker)) })
 	}
 	require.NoError(t, stack.kube.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
-	f.set = &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: name}} // The SidecarSet of the scenario is never created.
+	f.set = &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: name}} // The test does not create the SidecarSet of the scenario.
 	t.Cleanup(f.clean)
 	config, err := stack.RESTConfig()
 	require.NoError(t, err)

@@ -29,8 +29,8 @@ func rounds(t *testing.T) int {
 	return n
 }
 
-// Temporal cannot stop writes of a worker that are in flight. Together with these writes, the next run must
-// not exceed the limit.
+// Temporal cannot stop writes that a worker has already sent. The writes of the next run, together with these
+// writes, must not exceed the limit.
 func TestSpec7_5_MaxUnavailableHoldsWhenARunLosesItsWorker(t *testing.T) {
 	for name, disturb := range map[string]func(*scenario){
 		"terminated": (*scenario).terminate, "reset": func(s *scenario) { s.reset(s.workflow()) }, "frozen": (*scenario).freeze,

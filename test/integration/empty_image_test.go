@@ -27,7 +27,7 @@ func (s *scenario) recorded() map[string]string {
 	return recorded
 }
 
-// A change of the empty image cannot be made by an upgrade in place. Existing pods keep their empty image.
+// An upgrade in place cannot change the empty image. Existing pods keep their empty image.
 func TestSpec7_2_AnotherEmptyImageTouchesNoPod(t *testing.T) {
 	t.Parallel()
 	for name, strategy := range map[string]string{

@@ -42,8 +42,8 @@ func (s *scenario) evict() {
 	s.patchPolicy(`{"notUpgradable":{"action":"Evict","deadline":"14d"}}`)
 }
 
-// editEnvironment changes an environment variable of the sidecar. An upgrade in place cannot make this
-// change.
+// editEnvironment changes an environment variable of the sidecar. An upgrade in place cannot change an
+// environment variable.
 func (s *scenario) editEnvironment(value string) {
 	s.t.Helper()
 	s.edit(fmt.Sprintf(`[{"op":"add","path":"/spec/containers/0/env","value":[{"name":"LEVEL","value":%q}]}]`, value))

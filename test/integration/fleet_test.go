@@ -52,8 +52,8 @@ spec:
   - {name: smoke, webhook: {url: "GATE"}}
 `
 
-// smokeGate is the service of the gate smoke. asked receives the requests. If fails is set, the service fails
-// content. If away is set, the service is unavailable.
+// smokeGate is the service of the gate smoke. asked receives the requests. If fails is true, the service
+// rejects content. If away is true, the service is unavailable.
 type smokeGate struct {
 	*httptest.Server
 	fails, away atomic.Bool
@@ -233,7 +233,7 @@ func awaitFleet(ctx context.Context, t *testing.T, phase protocol.FleetPhase) (s
 	return state
 }
 
-// startFleet starts two clusters, applies fleetPolicy, and waits until the first content is through all
+// startFleet starts two clusters, applies fleetPolicy, and waits until the first content has completed all
 // stages.
 func startFleet(ctx context.Context, t *testing.T) (canary, rest *fleetMember, smoke *smokeGate) {
 	t.Helper()

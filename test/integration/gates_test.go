@@ -72,8 +72,8 @@ func (s *scenario) verdicts() (ids []int64) {
 	return ids
 }
 
-// A real Prometheus scrapes the target. Each gate has exactly one outcome. The parallel subtests run after
-// the other subtests, because the other subtests stop the workers and the target.
+// A real Prometheus scrapes the target. Each gate has exactly one outcome. The subtests that stop the workers
+// or the target are not parallel, so they end before the parallel subtests run.
 func TestSpec11_14_AGateDecidesAboutTheNextStep(t *testing.T) {
 	gateCredentials(t)
 	scraped := startPrometheus(t)

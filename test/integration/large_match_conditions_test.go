@@ -83,9 +83,9 @@ func (c *conditions) widen(app string) {
 }
 
 // The test creates 100 SidecarSets, and 100 pods immediately after the creation of each SidecarSet. The test
-// counts the pods for which the API server does not call the webhook. For comparison, the test repeats this
-// count without the wait of the admission, and counts the pods without sidecars if the webhook runs without
-// --match-conditions.
+// counts the pods for which the API server does not call the webhook. For comparison, the test repeats the
+// count without the wait during admission. The test also counts the pods without sidecars if the webhook runs
+// without --match-conditions.
 func TestLargeMatchConditionsAreFollowedBeforeTheFirstPod(t *testing.T) {
 	own, direct := startControlPlane(t, admissionregistrationv1.AddToScheme)
 	config, err := own.RESTConfig()

@@ -141,7 +141,7 @@ func TestSpec7_2_PodsThatDifferInMoreThanImagesGetTheirConditionAndAreLeft(t *te
 	cannot := fmt.Sprintf(`False UpdateImmutableField {"%s":false}`, s.name)
 	assert.Equal(t, []string{cannot, cannot, cannot}, conditions())
 
-	// If the pods can take a later generation, the condition becomes True.
+	// If the pods can be upgraded to a later generation in place, the condition becomes True.
 	s.edit(`[{"op":"remove","path":"/spec/containers/0/command"}]`)
 	s.await(observer.Converged(3))
 	s.awaitPhase(protocol.PhaseComplete)

@@ -84,12 +84,12 @@ func TestManagersShareASet(t *testing.T) {
 			} {
 				assert.Equal(t, want, show(path), path)
 			}
-			// A field is removed only if the manager that set it omits it.
+			// Server-side apply removes a field only if the manager that owns the field omits the field.
 			apply("tuner", `{containers: [{name: a, env: [{name: B, value: "3"}]}], volumes: [{name: w, configMap: {name: c}}]}`)
 			assert.Equal(t, "1 3", show("{.spec.containers[0].env[*].value}"))
 			assert.Equal(t, "/v", show("{.spec.containers[0].volumeMounts[*].mountPath}"))
 			assert.Equal(t, "{}", show("{.spec.containers[0].resources}"))
-			// Two managers with different images get a conflict.
+			// Two managers that apply different images conflict.
 			manifest := "{apiVersion: apps.kruise.io/" + version + ", kind: SidecarSet, metadata: {name: " + name + `}, spec: {containers: [{name: a, image: "a:3"}]}}`
 			out, err := kubectl(s.ctx, manifest, "apply", "--server-side", "--field-manager=tuner", "-f", "-")
 			require.Error(t, err)

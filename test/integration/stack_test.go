@@ -238,7 +238,7 @@ func (s *scenario) awaitInjection(set string) {
 	require.NoError(s.t, awaitInjection(s.ctx, stack.kube, s.name, set, set))
 }
 
-// awaitInjection is the method awaitInjection for any cluster and namespace.
+// awaitInjection is like the method awaitInjection, for any cluster and namespace.
 func awaitInjection(ctx context.Context, kube client.Client, namespace, app, set string) error {
 	var last error
 	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {

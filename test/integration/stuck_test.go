@@ -146,7 +146,7 @@ func TestSpec7_8_RelabelledPodLeavesAndComesBack(t *testing.T) {
 	pod := s.pods()[0]
 	s.upgradeTo("side:v2")
 	s.await(func(v observer.View) bool { return v.Updated >= 2 })
-	// The Deployment replaces the pod that has left. Both pods get the new version.
+	// The Deployment replaces the relabeled pod. Both pods are upgraded to the new version.
 	s.patchPod(&pod, `{"metadata":{"labels":{"app":"elsewhere"}}}`)
 	s.await(observer.Converged(8))
 	s.patchPod(&pod, fmt.Sprintf(`{"metadata":{"labels":{"app":%q}}}`, s.name))

@@ -15,8 +15,8 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// An open slot is used, even if another SidecarSet continuously restarts the same pods and thereby changes
-// the order of the pods.
+// A run uses every available slot, even if another SidecarSet continuously restarts the same pods and thereby
+// changes the order of the pods.
 func TestSpec7_5_AnotherSetOnTheSamePodsStopsNoUpgrade(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t, 0, nil)

@@ -73,7 +73,8 @@ func TestSpec7_2_EachUpgradedPodGetsItsConditionOnce(t *testing.T) {
 	s.within(2)
 }
 
-// The condition is due when the upgrade is written, because the old container may need half a minute to stop.
+// The worker writes the condition before the pod is ready, because the old container may need half a minute to
+// stop.
 func TestSpec7_2_TheConditionIsDueWithTheWriteOfTheUpgrade(t *testing.T) {
 	t.Parallel()
 	s := newByHandScenario(t, 3) // The limit of the scenario is two slots.

@@ -20,7 +20,7 @@ func dryRunPod(ctx context.Context, namespace, app string) (*corev1.Pod, error) 
 	return dryRunPodIn(ctx, stack.kube, namespace, app)
 }
 
-// dryRunPodIn is dryRunPod for any cluster.
+// dryRunPodIn is like dryRunPod, for any cluster.
 func dryRunPodIn(ctx context.Context, kube client.Client, namespace, app string) (*corev1.Pod, error) {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "probe", Labels: map[string]string{"app": app}},

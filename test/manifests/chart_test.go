@@ -56,7 +56,7 @@ func render(t *testing.T, values ...string) string {
 	return out
 }
 
-// packaged packages the chart, which resolves links, and returns the path of the package.
+// packaged packages the chart, so that links are replaced by files, and returns the path of the package.
 func packaged(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -156,7 +156,7 @@ func TestTheChartIsWellFormed(t *testing.T) {
 	}
 }
 
-// No object of a release may refer to another namespace than the namespace of the release.
+// The objects of a release refer only to the namespace of the release.
 func TestTheChartGoesIntoAnyNamespace(t *testing.T) {
 	out, err := output(t, "helm", "template", "outrigger", packaged(t), "--namespace=sidecars",
 		"--set=networkPolicy.enabled=true,monitoring.enabled=true,temporal.embedded.enabled=true")

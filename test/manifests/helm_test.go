@@ -221,7 +221,7 @@ func (b *bare) holdPods(finalizers string) {
 	kubectl(b.t, b.cluster, "", args...)
 }
 
-// Pods are created continuously, and no pod is rejected.
+// The test creates pods continuously, and asserts that no pod is rejected.
 func TestHelmInstallsUpgradesAndUninstalls(t *testing.T) {
 	t.Parallel()
 	b := newBare(t, cluster.Options{WithoutTemporal: true})

@@ -67,7 +67,7 @@ func newService(t *testing.T, client kubernetes.Interface) *service {
 	return s
 }
 
-// look publishes the current endpoints, and routes to the endpoints of routeDelay ago.
+// look publishes the current endpoints, and routes to the endpoints that were current routeDelay ago.
 func (s *service) look(ctx context.Context) {
 	s.mu.Lock()
 	replicas := s.replicas
@@ -149,7 +149,8 @@ func (s *service) start(c *cluster.Cluster, name string, flags ...string) {
 	s.replicas = replicas
 }
 
-// The API server calls the webhook through the Service, as in a real cluster. Pods are created continuously.
+// The API server calls the webhook through the Service, as in a real cluster. The test creates pods
+// continuously.
 func TestNoPodIsRejectedByAFirstInstallationAndRollingRestarts(t *testing.T) {
 	t.Parallel()
 	c, err := cluster.Start(t.Context(), cluster.Options{Dir: t.TempDir(), Nodes: 1, WithoutTemporal: true})

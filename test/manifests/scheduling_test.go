@@ -50,7 +50,7 @@ func TestTheAutoscalerSetsTheReplicasOfTheWebhook(t *testing.T) {
 	assert.NotContains(t, rendered(t, "--set=webhook.autoscaling.enabled=true,webhook.autoscaling.minReplicas=1"), disruptions)
 }
 
-// With null, Helm removes a value. A Deployment with zero replicas of the webhook would reject new pods.
+// With null, Helm removes a value. Without a replica of the webhook, the API server rejects new pods.
 func TestARoleWithoutReplicasKeepsItsNumberOfPods(t *testing.T) {
 	for _, role := range []string{"operator", "worker", "webhook"} {
 		spec, _, _ := deployed(t, rendered(t, "--set="+role+".replicas=null"), role)

@@ -84,8 +84,8 @@ func unquote(t *testing.T, quoted string) string {
 	return text
 }
 
-// kindOf returns the kind of a collector. The collectors of Outrigger are gauges, so kindOf returns gauge by
-// default.
+// kindOf returns the kind of a collector. The custom collectors of Outrigger contain gauges, so kindOf returns
+// gauge by default.
 func kindOf(collector prometheus.Collector) string {
 	switch collector.(type) {
 	case *prometheus.CounterVec:

@@ -33,7 +33,8 @@ func CheckMachine() error {
 	return nil
 }
 
-// networkPlugins returns the directory of the CNI plugins: the usual directory, or that of the Debian package.
+// networkPlugins returns the directory of the CNI plugins: the default directory, or the directory of the
+// Debian package.
 func networkPlugins() (string, error) {
 	for _, dir := range []string{"/opt/cni/bin", "/usr/lib/cni"} {
 		if hasPlugins(dir) {

@@ -25,9 +25,9 @@ import (
 type openKruise struct {
 	*httptest.Server
 	scenario *scenario
-	// stopped is set if the manager of OpenKruise is scaled to zero.
+	// stopped is true if the manager of OpenKruise is scaled to zero.
 	stopped atomic.Bool
-	// late is set if openKruise receives a request for a pod that Outrigger has injected.
+	// late is true if openKruise receives a request for a pod that Outrigger has injected.
 	late atomic.Bool
 }
 

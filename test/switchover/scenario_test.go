@@ -137,7 +137,7 @@ func (s *scenario) contents() map[string]corev1.Pod {
 	return contents
 }
 
-// sameContents asserts that the contents of all pods are still those of before.
+// sameContents asserts that the contents of all pods are equal to before.
 func (s *scenario) sameContents(before map[string]corev1.Pod, message string) {
 	s.t.Helper()
 	now := s.contents()

@@ -101,7 +101,7 @@ Arguments: the values of the connection, and the prefix of the directories.
 {{- end -}}
 {{- end -}}
 
-{{/* Returns the volumes of the same Secrets. */}}
+{{/* Returns the volumes of Secrets, by their directories below /etc/temporal. */}}
 {{- define "outrigger.temporal.volumes" -}}
 {{- range $directory, $secret := . }}
 - {name: {{ printf "temporal-%s" $directory }}, secret: {secretName: {{ $secret | quote }}}}

@@ -132,7 +132,7 @@ func (s *site) restart(service *link.Link) {
 func TestTheEmbeddedTemporalRollsOut(t *testing.T) {
 	s := newSite(t)
 	s.volume("first")
-	// Services have no network on this node, so a link replaces the Service.
+	// No proxy routes Services on this node, so a link replaces the Service.
 	service, err := link.Open(s.ctx, embeddedAddress, "127.0.0.1:1")
 	require.NoError(t, err)
 	t.Cleanup(service.Close)
