@@ -18,7 +18,7 @@ SEED ?= 1
 FAULTS ?= 100
 DURATION ?= 30m
 FLAGS ?=
-# OUTRIGGER_VERSION is the version of a release, such as v0.2.0. If it is empty, the version is
+# OUTRIGGER_VERSION is the version of a release, such as v0.2.0. If OUTRIGGER_VERSION is empty, the version is
 # the commit.
 OUTRIGGER_VERSION ?=
 # TOOLS is the source of programs: auto, download or build. V=1 shows more output.
@@ -89,7 +89,7 @@ lint: ## Run the linters, also the one for workflow code
 	bin/golangci-lint run --allow-parallel-runners
 	bin/workflowcheck ./workflows/...
 
-# This target takes seconds. It starts neither an API server nor Temporal, and installs no tools.
+# This target needs only seconds, because it starts no API server and no Temporal, and installs no tools.
 .PHONY: precommit
 precommit: ## Check formatting, vet, lint, and the tests of the pure packages, in less than a minute
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "precommit: run make fmt for" $$unformatted; exit 1; }

@@ -5,8 +5,8 @@
 set -euo pipefail
 what=$1
 shift
-# began is in microseconds. The separator between seconds and their fraction depends on the
-# locale, so it is removed.
+# began is in microseconds. The separator between seconds and fraction depends on the locale, so the separator
+# is removed.
 began=${EPOCHREALTIME//[!0-9]/}
 if [ -n "${V:-}" ]; then
 	"$@"

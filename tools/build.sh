@@ -4,8 +4,8 @@
 # program from its publisher if possible, and otherwise compiles the program. The script also accepts a compiled
 # program of the right version that was copied from another clone.
 # usage: [TOOLS=auto|download|build] [V=1] tools/build.sh [name...]     (default: all programs that are not optional)
-# Downloads need curl and tar. The checksums are in tools/checksums.txt. If a checksum is not listed there, the script
-# uses the checksum that the publisher serves over TLS.
+# Downloads need curl and tar. The checksums are in tools/checksums.txt. If a checksum is not listed in this
+# file, the script uses the checksum that the publisher serves over TLS.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -135,7 +135,8 @@ checksum() {
 	[[ $want =~ ^[0-9a-f]{64}([0-9a-f]{64})?$ ]] || { echo "tools: no checksum of $1 is pinned, and none can be fetched over https"; return 1; }
 }
 
-# fetch SOURCE FILE downloads a program. The script keeps an archive until it ends, for other programs in the archive.
+# fetch SOURCE FILE downloads a program. The script keeps an archive until the script ends, because the archive
+# may contain other programs.
 fetch() {
 	local address=${1%%#*} algorithm=256 got
 	local archive=$work/${address##*/}.download

@@ -126,7 +126,7 @@ func (h *harness) setImage(ctx context.Context, pod *corev1.Pod, container, imag
 	return h.stack.Kube.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, patch))
 }
 
-// injected returns the template of a pod with the sidecars that the webhook would inject.
+// injected returns the template of a pod with the sidecars that the webhook injects.
 func (h *harness) injected(name string) (template corev1.PodTemplateSpec, err error) {
 	set := h.newSet(name, "1")
 	defaults.Write(set)

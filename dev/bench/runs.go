@@ -34,7 +34,7 @@ func (h *harness) watchSets(ctx context.Context) (client.Reader, error) {
 	return sets, nil
 }
 
-// awaitObserved waits until there are n SidecarSets, and the status of each SidecarSet shows that the newest
+// awaitObserved waits until n SidecarSets exist, and the status of each SidecarSet shows that the newest
 // generation is observed and that the run has started.
 func (h *harness) awaitObserved(ctx context.Context, n int) error {
 	err := wait.PollUntilContextCancel(ctx, pollEvery, true, func(ctx context.Context) (bool, error) {

@@ -50,7 +50,7 @@ func (s *sample) add(resource, process string, value float64) {
 	s.of[resource][process] += value
 }
 
-// sample reads the resources that the processes of the cluster have used so far.
+// sample reads the current resource usage of the processes of the cluster.
 func (h *harness) sample(ctx context.Context) (s sample, err error) {
 	for _, role := range h.stack.Roles() {
 		families, err := cluster.Scrape(ctx, role.Metrics)

@@ -18,7 +18,7 @@ const (
 
 // watchDelays writes a ConfigMap at regular intervals. While a write is delayed, watchDelays notifies the
 // observer that writes of pods may also arrive late. On an overloaded machine, a request may take longer than
-// the observer otherwise allows.
+// the default limit of the observer.
 func (w *fixture) watchDelays(ctx context.Context) {
 	probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "delays"}}
 	for ctx.Err() == nil {

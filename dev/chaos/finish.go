@@ -133,7 +133,7 @@ func (w *fixture) replaceCrashed(ctx context.Context) error {
 }
 
 // awaitComplete waits until every SidecarSet has the reason RolloutComplete and its current content is a good
-// revision. A pod whose app crashes before the rollout is complete would use a slot.
+// revision. A pod whose app crashes before the rollout is complete uses a slot.
 func (w *fixture) awaitComplete(ctx context.Context) error {
 	return w.insist(ctx, func(ctx context.Context) error {
 		sets := &v1alpha1.SidecarSetList{}
@@ -150,9 +150,8 @@ func (w *fixture) awaitComplete(ctx context.Context) error {
 	})
 }
 
-// mend prepares a SidecarSet for the last rollout. It labels the deselected pods again, recreates a missing
-// SidecarSet, sets paused to false, partition to 0, maxUnavailable to 15% and the image to final, and resumes
-// the run.
+// mend prepares a SidecarSet for the last rollout. mend labels the deselected pods again, recreates a missing
+// SidecarSet, starts the last rollout without a pause or a partition, and resumes the run.
 func (w *fixture) mend(ctx context.Context, name string) error {
 	if err := w.label(ctx, Fault{Target: name}, "off", "on"); err != nil {
 		return err

@@ -177,8 +177,8 @@ func (f *chaoticFleet) startMember(ctx context.Context, name string) error {
 	return m.startRole(ctx, cluster.Worker, "--fleet", "--fleet-cluster-name="+name, "--fleet-cluster-labels=stage="+stage)
 }
 
-// round delivers content to the clusters in random order, injects a fault at the same time, and waits until
-// all clusters have the content.
+// round delivers content to the clusters in random order, injects a fault at the same time, and waits until the
+// rollout of the content has completed in all clusters.
 func (f *chaoticFleet) round(ctx context.Context, fault Fault) error {
 	began := time.Now()
 	target := f.members[fault.Draw%uint64(len(f.members))]

@@ -36,7 +36,8 @@ type options struct {
 	// planOnly is true if the faults are printed and not injected.
 	planOnly bool
 	rules    []rule
-	// during is called in parallel with the faults, unless it is nil. The context of during ends after the faults.
+	// If during is not nil, during is called in parallel with the faults. The context of during ends after the
+	// faults.
 	during func(context.Context, *fixture)
 }
 

@@ -43,7 +43,7 @@ type Cluster struct {
 
 	// Kubeconfig is the path of the kubeconfig of the admin.
 	Kubeconfig string
-	// TemporalAddress is host:port of the frontend. If there is no frontend, TemporalAddress is empty.
+	// TemporalAddress is the host:port of the frontend. If there is no frontend, TemporalAddress is empty.
 	TemporalAddress string
 	// TemporalUI is the URL of the web UI. If there is no web UI, TemporalUI is empty.
 	TemporalUI string

@@ -17,7 +17,7 @@ const (
 
 // Options contains the options of a cluster. Only Dir is required.
 type Options struct {
-	// Dir is the directory of data, certificates and logs. If it does not exist, Start creates it.
+	// Dir is the directory of data, certificates and logs. If Dir does not exist, Start creates the directory.
 	Dir string
 	// Root is the directory of the repository, which contains the defaults of Bin and Manifests. By default,
 	// Root is the nearest directory at or above the working directory that contains a go.mod.

@@ -43,7 +43,7 @@ func installWebhooks(ctx context.Context, kube client.Client, manifest *unstruct
 	}
 	installed := urls(live)
 	if err == nil && len(installed) == 0 {
-		// The apply would add a URL to a webhook with a Service, and a webhook cannot have both.
+		// Server-side apply adds the URL to a webhook that has a Service, and a webhook cannot have both.
 		if err := kube.Delete(ctx, live); err != nil {
 			return err
 		}

@@ -2,7 +2,7 @@
 # contain the programs that tools/build.sh and make static have built.
 FROM scratch AS temporal
 COPY bin/temporal /usr/local/bin/temporal
-# A volume that is mounted at this path gets the owner of this folder.
+# A volume that is mounted at this path inherits the owner of this folder.
 COPY --chown=65532:65532 dev/compose/volume /var/lib/temporal
 USER 65532:65532
 # The variable USER replaces /etc/passwd, from which the server reads its user.
@@ -19,7 +19,7 @@ COPY --chown=65532:65532 bin/etcd bin/kube-apiserver bin/kube-controller-manager
 COPY --chown=65532:65532 config/crd /config/crd
 COPY --chown=65532:65532 config/rbac /config/rbac
 COPY --chown=65532:65532 bin/static/controlplane /bin/
-# Volumes that are mounted at these paths get the owner of these folders.
+# Volumes that are mounted at these paths inherit the owner of these folders.
 COPY --chown=65532:65532 dev/compose/volume /var/lib/controlplane
 COPY --chown=65532:65532 dev/compose/volume /kubeconfigs
 USER 65532:65532

@@ -16,7 +16,7 @@ fail() {
 	exit 1
 }
 
-# find_engine sets the variable compose. If a program is missing, it fails with a message.
+# find_engine sets the variable compose. If a program is missing, find_engine fails with a message.
 find_engine() {
 	local said
 	said=$(docker version 2>&1 >/dev/null) ||

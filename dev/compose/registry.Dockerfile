@@ -1,5 +1,5 @@
-# This file builds the images of docker-compose.yaml after a git clone. It compiles Outrigger. All
-# other programs are copied from the images in docker-compose.yaml.
+# This file builds the images of docker-compose.yaml after a git clone. The file compiles Outrigger. All other
+# programs are copied from the images in docker-compose.yaml.
 ARG BUILDER
 ARG TEMPORAL_IMAGE
 ARG ETCD_IMAGE
@@ -10,7 +10,7 @@ ARG KUBECTL_IMAGE
 ARG KWOK_IMAGE
 
 FROM ${TEMPORAL_IMAGE} AS temporal
-# A volume that is mounted at this path gets the owner of this folder.
+# A volume that is mounted at this path inherits the owner of this folder.
 COPY --chown=65532:65532 dev/compose/volume /var/lib/temporal
 USER 65532:65532
 # The variable USER replaces /etc/passwd, from which the server reads its user.
@@ -48,7 +48,7 @@ COPY --from=kwok /usr/local/bin/kwok /bin/
 COPY --chown=65532:65532 config/crd /config/crd
 COPY --chown=65532:65532 config/rbac /config/rbac
 COPY --from=build /out/controlplane /bin/
-# Volumes that are mounted at these paths get the owner of these folders.
+# Volumes that are mounted at these paths inherit the owner of these folders.
 COPY --chown=65532:65532 dev/compose/volume /var/lib/controlplane
 COPY --chown=65532:65532 dev/compose/volume /kubeconfigs
 USER 65532:65532

@@ -72,7 +72,7 @@ func TestTheSchemaAcceptsTheQuantitiesThatAClientDecodes(t *testing.T) {
 				text := sign + number + suffix
 				var decoded resource.Quantity
 				err := json.Unmarshal([]byte(strconv.Quote(text)), &decoded)
-				// A client decodes a suffix without a number as 0, but the schema rejects such a text.
+				// A client decodes a suffix without a number as 0, but the schema rejects this text.
 				decodes := err == nil && strings.ContainsAny(number, "01235")
 				assert.Equal(t, decodes, accepts(text), "%q: %v", text, err)
 			}

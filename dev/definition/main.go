@@ -59,7 +59,7 @@ func complete(definition *apiextensionsv1.CustomResourceDefinition) {
 		if definition.Spec.Names.Kind == sidecarSet {
 			relax(specOf(&version))
 		}
-		// With limits of all integers, the definition of SidecarSets would be too large for kubectl apply.
+		// With limits for all integers, the definition of SidecarSets is too large for kubectl apply.
 		bound(version.Schema.OpenAPIV3Schema, definition.Spec.Names.Kind != sidecarSet)
 	}
 }

@@ -109,7 +109,7 @@ func hasField(t reflect.Type, jsonName string) bool {
 var asides = regexp.MustCompile(`(?i)^(\w+ )?(is )?(optional|required): |\s+More\s+info:\s+\S+| \([^)]*\)`)
 
 // brief returns the first sentence of a description without asides, or the first clause of a long sentence.
-// With full descriptions, the definition would exceed the 256 KiB of the annotation in which kubectl apply
+// With full descriptions, the definition exceeds 256 KiB, the limit for the annotation in which kubectl apply
 // stores the definition.
 func brief(description string) string {
 	var kept []string

@@ -20,8 +20,8 @@ const (
 )
 
 // Start returns a dev server that runs until the test ends. The server and the SDK choose free ports. If
-// another process takes one of these ports first, the server exits, and the SDK would wait for the server for
-// most of an hour. Therefore, Start limits each attempt to startTimeout, and makes up to three attempts.
+// another process uses one of these ports first, the server exits, but the SDK waits for the server for most of
+// an hour. Therefore, Start limits each attempt to startTimeout, and makes up to three attempts.
 func Start(t testing.TB, path string, options testsuite.DevServerOptions) *testsuite.DevServer {
 	t.Helper()
 	options.ExistingPath, options.LogLevel, options.Stdout, options.Stderr = path, "error", io.Discard, io.Discard

@@ -58,8 +58,8 @@ func (o *Observer) checkSet(e event, h *history, before, now *pod) {
 	}
 }
 
-// follow records the upgrades because of which the pod does not serve, and reports whether this write takes a
-// slot. A write takes a slot if the pod served, and no earlier write has taken a slot for the pod.
+// follow records the upgrades that make the pod unavailable, and reports whether this write uses a slot. A
+// write uses a slot if the pod served before the write, and no earlier write uses a slot for the pod.
 func follow(e event, v *version, before, now *pod, written bool) (tookSlot bool) {
 	started, inProgress := now.upgrades[v.name]
 	if written {
@@ -76,7 +76,7 @@ func follow(e event, v *version, before, now *pod, written bool) (tookSlot bool)
 	case now.ready() && now.converged(v):
 		delete(now.upgrades, v.name)
 	case inProgress && !started.atWrite:
-		// The pod serves until the pending restart, so the upgrade takes a slot. The slot counts from the time
+		// The pod serves until the pending restart, so the upgrade uses a slot. The slot counts from the time
 		// at which a writer can observe that the pod serves (SPEC §7.5).
 		takes := now.ready() || started.slot && !now.readySince().Equal(started.unreadySince)
 		if takes && !started.slot {
@@ -189,8 +189,8 @@ func (o *Observer) checkTwins(e event, v *version, before, now *pod, written boo
 	}
 }
 
-// checkChangeOfTwins checks that the serving twin keeps its image, and that a twin gets the empty image only
-// when the other twin serves.
+// checkChangeOfTwins checks that the serving twin keeps its image, and that the empty image is written into a
+// twin only when the other twin serves.
 func (o *Observer) checkChangeOfTwins(e event, v *version, s sidecar, before, now *pod, written bool) {
 	served := before.active[s.name]
 	if written && before.ready() && now.image(served) != before.image(served) {

@@ -75,8 +75,8 @@ func (p *pod) pending(v *version) (pending []string) {
 }
 
 // serves reports whether a pod serves with the sidecars of the SidecarSet. If the app of the pod crashes,
-// serves reports whether the active sidecars are ready with their images, because a standby twin does not get
-// the empty image while the app crashes (SPEC §7.7).
+// serves reports whether the active sidecars are ready with their images, because a standby twin is not reset
+// while the app crashes (SPEC §7.7).
 func (p *pod) serves(v *version) bool {
 	if !p.crashes() {
 		return p.converged(v) && p.ready()

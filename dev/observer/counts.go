@@ -83,8 +83,8 @@ type Update struct {
 }
 
 // WatchPods returns a Watch of the pods in namespace that match selector. The watch ends with ctx. name is the
-// name of the sidecar. If the sidecar is hot, one of the twins has the image empty unless the pod is being
-// upgraded. Otherwise, empty is "".
+// name of the sidecar. If the sidecar is hot, empty is the image of one of the twins, unless the pod is being
+// upgraded. If the sidecar is not hot, empty is "".
 func WatchPods(ctx context.Context, config *rest.Config, namespace, selector, name, empty string) (*Watch, error) {
 	w := newWatch(name, empty)
 	return w, w.start(ctx, config, namespace, selector)
@@ -193,7 +193,7 @@ func await[T any](ctx context.Context, w *Watch, read func() T, condition func(T
 	}
 }
 
-// Converged returns the condition that there are n pods, and all pods serve with the expected image.
+// Converged returns a condition that is true if n pods exist, and all pods serve with the expected image.
 func Converged(n int) func(View) bool {
 	return func(v View) bool { return v.Pods == n && v.Updated == n && v.InFlight == 0 && v.Ready == n }
 }

@@ -30,23 +30,23 @@ type pod struct {
 	hashes, blank map[string]string
 	// active contains the active twin of each hot sidecar.
 	active map[string]string
-	// upgrades contains, by SidecarSet, the upgrades because of which the pod does not serve.
+	// upgrades contains, by SidecarSet, the upgrades that make the pod unavailable.
 	upgrades map[string]upgrade
 	// created contains the images of the containers when the pod was first observed.
 	created map[string]string
 	history []string
 }
 
-// upgrade is an upgrade because of which a pod does not serve. If the pod served at the time of the write,
-// the upgrade takes a slot.
+// upgrade is an upgrade that makes a pod unavailable. If the pod served at the time of the write, the upgrade
+// uses a slot.
 type upgrade struct {
 	since time.Time
 	slot  bool
-	// atWrite is true if the write took the slot. Otherwise, the upgrade took the slot when the pod served
-	// again before the pending restart. A writer observes such a slot with a delay.
+	// atWrite is true if the upgrade uses a slot since the write. If atWrite is false, the upgrade uses a slot
+	// since the pod served again before the pending restart, and a writer observes this slot with a delay.
 	atWrite bool
 	// unreadySince is the transition time of the Ready condition when a pod that did not serve was written.
-	// While the condition has this time, the pod takes no slot. A kubelet that corrects a wrong report restores
+	// While the condition has this time, the pod uses no slot. A kubelet that corrects a wrong report restores
 	// this time (SPEC §7.5).
 	unreadySince time.Time
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# This script builds the kubectl plugin for each platform of config/krew. It also writes the
-# manifest for krew with the checksums of the archives.
+# This script builds the kubectl plugin for each platform of config/krew. The script also writes the manifest
+# for krew with the checksums of the archives.
 # usage: dev/release/plugin.sh VERSION FOLDER
 set -euo pipefail
 version=$1

@@ -56,7 +56,7 @@ func envKey(name string) string {
 }
 
 // shellWord quotes a value only if a shell needs the quotes, because some readers of the env file do not
-// support them.
+// support quotes.
 func shellWord(value string) string {
 	if !strings.ContainsAny(value, " \t\n'\"\\$`&|;<>()*?[]#~!{}") {
 		return value

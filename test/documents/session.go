@@ -84,8 +84,9 @@ func matches(want, got string) bool {
 // plugin discards the logs of its libraries.
 const canceledWatch = `(?m)^[IW]\d{4} \S+ +\d+ reflector\.go:\d+\] "Warning: watch ended with error" .*context canceled.*\n`
 
-// missing returns the first line of the document that the output does not contain in the same order. If the
-// document has a line with only an ellipsis, the output may have additional lines at this place.
+// missing returns the first line of the document that is missing in the output. The lines must be in the order
+// of the document. If the document has a line with only an ellipsis, the output may have additional lines at
+// this place.
 func missing(want []string, got string) (line string, ok bool) {
 	got = regexp.MustCompile(canceledWatch).ReplaceAllString(got, "")
 	lines := strings.Split(strings.TrimRight(got, "\n"), "\n")

@@ -178,8 +178,8 @@ func TestSpec11_13_AnActionWithoutAWorkerExpiresAndHasNoEffectLater(t *testing.T
 	assert.True(t, apierrors.IsNotFound(stack.kube.Get(s.ctx, client.ObjectKeyFromObject(a), a)), "an action is deleted an hour after its end")
 }
 
-// The operator works without the permission to watch actions, and carries out actions after the operator gets
-// this permission.
+// The operator works without the permission to watch actions, and executes actions after this permission is
+// granted.
 func TestSpec11_13_TheOperatorWorksWithoutThePermissionForActions(t *testing.T) {
 	t.Parallel()
 	c, direct := startControlPlane(t, rbacv1.AddToScheme)
@@ -282,7 +282,7 @@ func TestSpec11_13_OnlyReleaseManagersApprove(t *testing.T) {
 	require.NoError(t, create(outriggerv1.VerbPause, "developers"))
 }
 
-// The name contains a slash, and is therefore no segment of a URL path. No SidecarSet can have such a name.
+// The name contains a slash, and is therefore no segment of a URL path. No SidecarSet can have this name.
 func TestSpec11_13_AnActionWithAnImpossibleNameIsRejected(t *testing.T) {
 	t.Parallel()
 	a := &outriggerv1.RolloutAction{ObjectMeta: metav1.ObjectMeta{GenerateName: "impossible-"}}

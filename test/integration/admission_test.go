@@ -149,7 +149,7 @@ func TestSpec5_OneResponseHasErrorsOfOutriggerAndKubernetes(t *testing.T) {
 	}, rejection(t, `{containers: [{name: a, ports: [{containerPort: 0}]}], updateStrategy: {partition: -1}}`))
 }
 
-// An update that changes only the strategy is admitted, even if the dry run of the containers would fail now.
+// An update that changes only the strategy is admitted, even if a dry run of the containers fails.
 func TestSpec5_OnlyChangedContainersAreValidatedByDryRun(t *testing.T) {
 	s := newScenario(t, 0, nil)
 	enforce := func(level string) {

@@ -178,8 +178,8 @@ func TestSpec7_5_TheClusterWideLimitHoldsDuringFailuresOfWorkers(t *testing.T) {
 	assert.Equal(t, 7, worst, "the limit was not reached")
 }
 
-// There are fewer slots than SidecarSets. No SidecarSet has to wait until the rollout of another SidecarSet
-// has ended.
+// The number of slots is smaller than the number of SidecarSets. Nevertheless, no SidecarSet waits until the
+// rollout of another SidecarSet has ended.
 func TestSpec7_5_SidecarSetsShareASmallClusterWideLimit(t *testing.T) {
 	// The pods are slow, so that all rollouts overlap. A run may start ten seconds late if an overloaded Temporal
 	// loses the first workflow task.

@@ -177,7 +177,7 @@ func TestManifestsMoveFromOneVersionToTheOther(t *testing.T) {
 	}
 }
 
-// The documents contain the same command. kubectl uses the newest API version.
+// The documents contain this command. kubectl uses the newest API version.
 func TestCustomVersionsAreSetByKubectlLabel(t *testing.T) {
 	v := newVersions(t)
 	v.must(v.manifest("v1beta1 with a selector of one namespace"), "apply", "-f", "-")

@@ -159,7 +159,7 @@ func (m *fleetMember) upgradeTo(image string) {
 	require.NoError(m.t, m.kube.Patch(m.ctx, m.set, client.RawPatch(types.JSONPatchType, []byte(patch))))
 }
 
-// awaitImage waits until there are n pods, and all pods are ready with the image.
+// awaitImage waits until n pods exist, and all pods are ready with the image.
 func (m *fleetMember) awaitImage(image string, n int) {
 	m.t.Helper()
 	m.watched.Expect(image)

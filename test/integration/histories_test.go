@@ -66,8 +66,9 @@ func replayHistories(ctx context.Context) error {
 		if len(events.Events) < minReplayed {
 			continue
 		}
-		// ReplayWorkflowExecution of the SDK is not used, because it fails for a run with a pending workflow
-		// task: the SDK replays such a run in the namespace of the run instead of ReplayNamespace.
+		// The test does not use ReplayWorkflowExecution of the SDK, because this function fails for a run with
+		// a pending workflow task. For such a run, this function uses the namespace of the run instead of
+		// ReplayNamespace.
 		err = replayer.ReplayWorkflowHistoryWithOptions(nil, events, worker.ReplayWorkflowHistoryOptions{
 			OriginalExecution: workflow.Execution{ID: run.Execution.WorkflowId, RunID: run.Execution.RunId}})
 		if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// signal waits until there is an open run, and sends a signal to the run.
+// signal waits until a run is open, and sends a signal to the run.
 func (s *scenario) signal(name string, payload any) {
 	s.t.Helper()
 	s.poll("an open run to signal", func() (bool, error) {
@@ -103,7 +103,7 @@ func TestAPauseOutlivesItsRun(t *testing.T) {
 }
 
 // With maxUnavailable 100%, all pods are queued in the worker. The run answers the pause before the worker
-// observes it. The worker then drops the writes that are not in flight.
+// observes the pause. The worker then drops the writes that are not in flight.
 func TestSpec7_1_APauseDropsTheWritesThatAreQueued(t *testing.T) {
 	const pods = 600
 	for name, pause := range map[string]func(*scenario){

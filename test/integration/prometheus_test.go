@@ -114,8 +114,9 @@ type prometheus struct {
 	target   *target
 	scenario *scenario
 	samples  int
-	// answers contains the answers to the requests of each sample, separated by spaces. An answer down or hang is
-	// given once, unless it is the last answer to the sample. Later samples use the last element of answers.
+	// answers contains the answers to the requests of each sample, separated by spaces. The proxy gives an
+	// answer down or hang once, unless this answer is the last answer to the sample. Later samples use the last
+	// element of answers.
 	answers []string
 	mu      sync.Mutex
 	// given contains the number of answers to each sample that were down or hang.
@@ -207,8 +208,8 @@ func (p *prometheus) query(ctx context.Context, r *http.Request, form string) ([
 	return io.ReadAll(response.Body)
 }
 
-// valueIn returns the value of the only series in an answer of Prometheus. If there is no series, valueIn
-// returns away. If the answer is invalid, valueIn returns an empty string.
+// valueIn returns the value of the only series in an answer of Prometheus. If the answer contains no series,
+// valueIn returns away. If the answer is invalid, valueIn returns an empty string.
 func valueIn(body []byte) string {
 	var answer struct {
 		Status string `json:"status"`

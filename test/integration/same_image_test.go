@@ -10,7 +10,7 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// The kubelet restarts a container if the image gets another name, even if the container already runs this
+// The kubelet restarts a container if the name of its image changes, even if the new name refers to the running
 // image.
 func TestSpec7_5_MaxUnavailableHoldsWhenAnAliasNamesTheImageThatRuns(t *testing.T) {
 	t.Parallel()

@@ -39,7 +39,7 @@ func TestStuckRolloutsDelayNoOther(t *testing.T) {
 	s.within(2)
 }
 
-// The pull of an image may take a minute. The run ends when the pods are ready afterwards.
+// The pull of an image may take a minute. The run ends as soon as the pods are ready.
 func TestARunEndsOnceItsLastPodsAreReady(t *testing.T) {
 	t.Parallel()
 	s := newByHandScenario(t, 1)

@@ -119,7 +119,7 @@ func TestTemporalClusterLosesAHistoryHost(t *testing.T) {
 	}
 }
 
-// Without the matching service, no worker gets tasks, but Temporal accepts signals.
+// Without the matching service, no worker receives tasks, but Temporal accepts signals.
 func TestTemporalClusterLosesMatching(t *testing.T) {
 	s, _ := newClusterScenario(t)
 	s.lose(cluster.TemporalMatching)

@@ -123,7 +123,8 @@ func (r *receiver) writes(namespace string) map[string][]string {
 func TestATraceGoesFromTheEditToEachPod(t *testing.T) {
 	s := newScenario(t, 4, nil)
 	s.awaitSet("counts of the injected pods", counts(4))
-	// An open run would add the spans of the edit to the trace of the earlier generation.
+	// The test waits for the end of the run, because an open run adds the spans of the edit to the trace of the
+	// earlier generation.
 	s.awaitPhase(protocol.PhaseComplete)
 	s.upgradeTo("side:v2")
 	s.await(observer.Converged(4))

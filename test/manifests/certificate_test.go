@@ -74,7 +74,7 @@ func (b *bare) issue() []byte {
 	return leaf.Bytes
 }
 
-// serves reports whether a new connection to the Service gets the certificate der.
+// serves reports whether the Service presents the certificate der to a new client.
 func (b *bare) serves(der []byte) bool {
 	connection, err := tls.Dial("tcp", fmt.Sprintf("localhost:%d", b.service.port), &tls.Config{InsecureSkipVerify: true})
 	if err != nil {

@@ -166,7 +166,7 @@ func (s *switching) reset() {
 }
 
 // store creates a SidecarSet in the API version version. The SidecarSet has the defaults and hashes that the
-// webhook of the other installation would write.
+// webhook of the other installation writes.
 func (s *switching) store(name, version string) {
 	s.t.Helper()
 	set := fixture.SidecarSet(name, fixture.Sidecar("side"))
@@ -178,7 +178,8 @@ func (s *switching) store(name, version string) {
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(set)
 	require.NoError(s.t, err)
 	require.NoError(s.t, conversion.Convert(object, v1alpha1.GroupVersion.Group+"/"+version))
-	// Until the API server uses the new definition, it calls the conversion webhook, and the creation fails.
+	// Until the API server uses the new definition, the API server calls the conversion webhook, and the
+	// creation fails.
 	s.await("the set to be stored", func() error {
 		return s.client.Create(s.ctx, &unstructured.Unstructured{Object: runtime.DeepCopyJSON(object)})
 	})

@@ -18,8 +18,8 @@ const controlGroups = "/sys/fs/cgroup"
 // root of each hierarchy.
 func controlGroup(state string) string { return filepath.Base(state) }
 
-// hierarchies returns the directories of the root groups. In version 1, each controller has a
-// directory. In version 2, there is only one directory.
+// hierarchies returns the directories of the root groups. In version 1, each controller has a directory.
+// Version 2 has only one directory.
 func hierarchies() ([]string, error) {
 	if unified(controlGroups) {
 		return []string{controlGroups}, nil

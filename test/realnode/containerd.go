@@ -10,8 +10,8 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster/process"
 )
 
-// containerdConfig is the configuration of containerd. containerdConfig disables the features that would
-// leave state on the machine, such as AppArmor profiles and files below /opt.
+// containerdConfig is the configuration of containerd. The configuration disables features that leave state on
+// the machine, such as AppArmor profiles and files below /opt.
 const containerdConfig = `version = 2
 root = %[1]q
 state = %[2]q

@@ -25,10 +25,10 @@ const stateVariable = "OUTRIGGER_REALNODE_STATE"
 const LogDir = "logs"
 
 // Contain runs this program again with the same arguments, in new mount, PID and network namespaces, calls
-// inside there with a state directory, and returns the exit code. When inside returns, or when the program is
-// killed, the kernel removes all remaining processes, mounts and interfaces. Contain then removes the control
-// groups and the state directory, but keeps LogDir if code is not 0. After SIGKILL of the outer process, these
-// files remain.
+// inside with a state directory in these namespaces, and returns the exit code. When inside returns, or when
+// the program is killed, the kernel removes all remaining processes, mounts and interfaces. Contain then
+// removes the control groups and the state directory, but keeps LogDir if code is not 0. After SIGKILL of the
+// outer process, these files remain.
 func Contain(inside func(state string) int) (code int, err error) {
 	// Only the first process of the PID namespace may change the mounts.
 	if state := os.Getenv(stateVariable); state != "" && os.Getpid() == 1 {
@@ -118,8 +118,8 @@ func isolate(state string) error {
 // mountOwn mounts a new /proc, and empty file systems over the directories in which the container
 // runtimes of this machine store their state.
 func mountOwn() error {
-	// First, all mounts become private, so that the machine does not receive the mounts of this namespace. Then,
-	// they become shared inside the namespace, because the kubelet requires shared mounts.
+	// First, all mounts become private, so that the machine does not receive the mounts of this namespace.
+	// Then, all mounts become shared inside the namespace, because the kubelet requires shared mounts.
 	for _, propagation := range []uintptr{unix.MS_PRIVATE, unix.MS_SHARED} {
 		if err := unix.Mount("", "/", "", unix.MS_REC|propagation, ""); err != nil {
 			return fmt.Errorf("change the propagation of mounts: %w", err)

@@ -130,8 +130,8 @@ func TestThereAndBack(t *testing.T) {
 	s.blocked()
 }
 
-// blocked asserts the output and the exit code of migrate check for a SidecarSet that the switchover would
-// upgrade.
+// blocked asserts the output and the exit code of migrate check for a SidecarSet whose pods the switchover
+// would upgrade.
 func (s *scenario) blocked() {
 	s.t.Helper()
 	set := &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: "cold"}}

@@ -61,7 +61,8 @@ var (
 	ErrUnknown = errors.New("unknown process")
 	// ErrShutdown is returned if the group was shut down.
 	ErrShutdown = errors.New("the process group is shut down")
-	// ErrEnded is returned if a process ends before it is ready, or if the target of a signal is not running.
+	// ErrEnded is returned if a process ends before the process is ready, or if the target of a signal is not
+	// running.
 	ErrEnded = errors.New("it ended")
 )
 
@@ -117,7 +118,7 @@ func (g *Group) Kill(name string) error {
 }
 
 // Freeze suspends the process group until Thaw. Other processes cannot distinguish a frozen process from a
-// process that gets no CPU time.
+// process without CPU time.
 func (g *Group) Freeze(name string) error {
 	return g.with(name, func(c *child) error { return c.signal(syscall.SIGSTOP) })
 }

@@ -188,8 +188,8 @@ func (h handover) answer(connection *net.UnixConn, listener net.Listener) (took 
 	return err == nil && strings.TrimSpace(answer) == done, err
 }
 
-// sendSocket sends the file descriptor of the socket, not of a duplicate. A duplicate shares the blocking
-// mode with the socket, so a change of the mode of the duplicate would also change the mode of the socket.
+// sendSocket sends the file descriptor of the socket, not of a duplicate. A duplicate shares the blocking mode
+// with the socket, so a change of the mode of the duplicate also changes the mode of the socket.
 func sendSocket(connection *net.UnixConn, listener net.Listener) error {
 	socket, ok := listener.(syscall.Conn)
 	if !ok {

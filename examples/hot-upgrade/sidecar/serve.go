@@ -22,7 +22,7 @@ type options struct {
 
 // serve answers requests until ctx ends. serve uses the listening socket of the serving twin or, if no twin
 // serves, a new socket. After a handover, serve answers requests on open connections. serve returns only after
-// ctx ends, because the kubelet would otherwise restart this twin while the other twin serves.
+// ctx ends, because the kubelet restarts a container that exits.
 func serve(ctx context.Context, o options) error {
 	select {
 	case <-time.After(o.warmUp):
@@ -38,7 +38,7 @@ func serve(ctx context.Context, o options) error {
 		ReadHeaderTimeout: time.Minute,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			if left.Load() {
-				// The client opens a new connection for the next request, so that the successor gets the
+				// The client opens a new connection for the next request, so that the successor receives the
 				// request.
 				w.Header().Set("Connection", "close")
 			}

@@ -66,8 +66,7 @@ func TestANodeWhoseStartWasInterruptedIsStopped(t *testing.T) {
 	starting := exec.CommandContext(t.Context(), filepath.Join(programs, "node"), "up")
 	require.NoError(t, starting.Start())
 	require.Eventually(t, func() bool {
-		// The test does not call running, because running locks the file, and the lock would make the start
-		// fail.
+		// The test does not call running, because running locks the file, and the lock makes the start fail.
 		data, err := os.ReadFile(siteFile)
 		return err == nil && len(data) > 0
 	}, time.Minute, 10*time.Millisecond)
