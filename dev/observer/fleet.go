@@ -63,8 +63,8 @@ func (f *Fleet) observe(e fleetEvent) {
 	}
 }
 
-// Away allows the fleet to continue without a cluster that is removed from the fleet or unreachable. The fleet
-// may continue after delay, until back is called.
+// Away allows the fleet to continue without a cluster that is removed from the fleet or unreachable. The
+// allowance begins after delay, and ends when back is called.
 func (f *Fleet) Away(cluster string, delay time.Duration) (back func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

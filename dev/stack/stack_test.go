@@ -81,7 +81,7 @@ func enterRepository(t *testing.T, manifests string) {
 }
 
 func stack(t *testing.T, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute) // Cleanup functions run after t.Context is cancelled.
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute) // Cleanup functions run after the end of t.Context.
 	defer cancel()
 	var out bytes.Buffer
 	command := newCommand()

@@ -73,7 +73,7 @@ func TestCheckNamesThePartThatFailed(t *testing.T) {
 
 func TestCheckFailsIfNoOpenRunResponds(t *testing.T) {
 	scenario(t, "silent")
-	defer kubectl(t, "", "delete", "sidecarset/silent", "deployment/silent") // The lists of other tests must not contain this SidecarSet.
+	defer kubectl(t, "", "delete", "sidecarset/silent", "deployment/silent") // Other tests list all SidecarSets.
 	setImage(t, "silent", "agent:bad")
 	eventually(t, []string{"status", "silent"}, "2 of 6 updated", "ImagePullBackOff", "Run:       ")
 	eventually(t, []string{"check"}, "last poll ")
@@ -140,7 +140,7 @@ func TestSpec8_10_EachCommandNamesWhatDoesNotAnswerWhileNothingRollsOut(t *testi
 		t.Logf("%s: check takes %s: %v", c.process, time.Since(asked), parts)
 		require.Error(t, err)
 		assert.Equal(t, view.CheckFailed, parts[c.check].State)
-		if c.process != "temporal" && c.process != "webhook" { // For these two processes, check shows the error of its own connection.
+		if c.process != "temporal" && c.process != "webhook" { // For these, check shows the error of its own connection.
 			assert.Regexp(t, "^"+message+"$", parts[c.check].Message)
 		}
 		page.shows("/", c.reason)

@@ -105,7 +105,7 @@ func TestAnApprovalWithoutAWorkerIsNotConfirmed(t *testing.T) {
 	assert.Equal(t, "sidecarset/unconfirmed: step 1 of 2 is approved\npaused: by admin: lunch (kubectl sidecarset resume unconfirmed)\n", shows(t, "approve", "unconfirmed"))
 	shows(t, "resume", "unconfirmed")
 	eventually(t, []string{"status", "unconfirmed"}, "Status:    AwaitingApproval (step 2 of 2)", "2 of 6 updated, 2 of them ready")
-	eventually(t, []string{"list"}, "AwaitingApproval (step 2 of 2)") // Without a worker, the command list reads the step from the status.
+	eventually(t, []string{"list"}, "AwaitingApproval (step 2 of 2)") // Without a worker, list reads the step from the status.
 
 	require.NoError(t, stack.Stop("worker"))
 	_, err := sidecarset(t, "approve", "unconfirmed")

@@ -220,7 +220,7 @@ func TestSpec11_13_TheOperatorWorksWithoutThePermissionForActions(t *testing.T) 
 	assert.Equal(t, "SidecarSet absent does not exist; kubectl get sidecarsets lists the SidecarSets", a.Status.Message)
 }
 
-// The operator does not carry out an action whose user was not written by the webhook.
+// The operator rejects an action whose user was not written by the webhook.
 func TestSpec11_13_AnActionWithoutAConfirmedUserIsRejected(t *testing.T) {
 	t.Parallel()
 	_, direct := startControlPlane(t)

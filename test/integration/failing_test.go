@@ -62,7 +62,7 @@ func (s *scenario) awaitFailure() string {
 	return set.Status.Rollout.Quarantine.Reason
 }
 
-// A pod whose sidecar starts but never passes its probes is not ready, but does not count as failed.
+// A pod whose sidecar starts but does not pass its probes is unready, and does not count as failed.
 func TestSpec11_6_ARolloutWithoutProgressIsRolledBack(t *testing.T) {
 	t.Parallel()
 	s := newFailingScenario(t, 4, 2, `{"maxFailedPods":"100%","action":"Rollback","progressDeadline":"10s"}`)

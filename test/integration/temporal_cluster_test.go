@@ -145,7 +145,7 @@ func TestTemporalClusterOutlivesItsDatabase(t *testing.T) {
 			s, run := newClusterScenario(t)
 			require.NoError(t, end(cluster.Postgres))
 			s.poll("PostgreSQL to start again", func() (bool, error) {
-				return stack.StartAgain(s.ctx, cluster.Postgres) == nil, nil // The start fails while child processes of the killed PostgreSQL are running.
+				return stack.StartAgain(s.ctx, cluster.Postgres) == nil, nil // The start fails while old child processes of PostgreSQL run.
 			})
 			s.pauseAndResume()
 			s.convergedInRun(run)

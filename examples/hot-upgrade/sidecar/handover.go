@@ -166,8 +166,8 @@ func (h handover) handOn(successors *net.UnixListener, listener net.Listener) <-
 	return taken
 }
 
-// answer answers the request of a successor, and reports whether the successor serves. If the successor does
-// not report that the successor serves, the successor has failed, and this twin continues to serve.
+// answer answers the request of a successor, and reports whether the successor serves. Without this report, the
+// successor has failed, and this twin continues to serve.
 func (h handover) answer(connection *net.UnixConn, listener net.Listener) (took bool, err error) {
 	if err := connection.SetDeadline(time.Now().Add(answerWithin)); err != nil {
 		return false, err
