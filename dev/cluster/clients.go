@@ -47,7 +47,7 @@ func (c *Cluster) connect() error {
 	return nil
 }
 
-// Get returns the body of the answer of url. A status other than 200 is an error. Get does not verify certificates,
+// Get returns the response body of url. A status other than 200 is an error. Get does not verify certificates,
 // because the health endpoints of the control plane have self-signed certificates.
 func Get(ctx context.Context, url string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

@@ -28,9 +28,9 @@ const APIServerAddress = "10.96.0.1"
 // clientQPS is a rate limit of clients that is too high to have an effect.
 const clientQPS = "5000"
 
-// idleControllers returns the controllers that are disabled. The cluster has no objects for the controllers
-// of clouds, storage and certificate requests. The pod garbage collector is disabled, because tests act as
-// the kubelets of pods on nodes that do not exist.
+// idleControllers returns the disabled controllers. The cluster has no objects for the controllers of clouds,
+// storage and certificate requests. The pod garbage collector is disabled, because tests act as the kubelets of
+// pods on nodes that do not exist.
 func idleControllers() []string {
 	return []string{
 		"node-ipam-controller", "service-lb-controller", "node-route-controller", "cloud-node-lifecycle-controller",

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# This script runs all containers of docker-compose.yaml, with the installed engine and the
-# installed Docker Compose.
+# This script runs all containers of docker-compose.yaml, with the installed Docker engine and the installed
+# Docker Compose.
 # usage: dev/compose/compose.sh engine|up|down|test
 set -euo pipefail
 cd "$(dirname "$0")/../.."

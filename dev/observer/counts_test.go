@@ -41,8 +41,7 @@ func renamed(ready bool, restarts int32) shown {
 }
 
 func twinned(first, second, runsFirst, runsSecond string, ready bool) shown {
-	// The restart count must differ after each restart. The total length of the running images has this
-	// property.
+	// The total length of the running images serves as a restart count, because it differs after each restart.
 	restarts := int32(len(runsFirst + runsSecond))
 	return shown{[]string{first, second}, []string{runsFirst, runsSecond}, ready, restarts}
 }

@@ -63,7 +63,7 @@ type Observer struct {
 	late []interval
 	// pauses contains the SidecarSets whose runs are paused, with the times of the calls of Paused.
 	pauses map[string]time.Time
-	// departures contains, for each SidecarSet, the times at which old pods left the SidecarSet.
+	// departures contains, for each SidecarSet, the times at which old pods stopped matching the SidecarSet.
 	departures map[string][]time.Time
 	totals     Totals
 }

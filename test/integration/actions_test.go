@@ -111,7 +111,7 @@ func TestSpec11_13_ActionsPauseAndResume(t *testing.T) {
 	assert.Contains(t, s.awaitAction(other, outriggerv1.ActionRejected), "the action is for generation 1, but SidecarSet "+s.name+" has generation 2")
 }
 
-// controllerAt returns the controller of the operator for actions, with the clock now.
+// controllerAt returns the controller of the operator for actions, which uses the clock now.
 func controllerAt(now clock.PassiveClock, address string, connection sdk.Client) *actions.Controller {
 	o := runs.Options{Temporal: temporaloptions.Options{Address: address, Namespace: "default"}, Name: "test", Logger: logr.Discard(), Clock: clock.RealClock{}}
 	return &actions.Controller{Client: stack.kube, Runs: runs.NewClient(connection, o, runs.NewMetrics(promclient.NewRegistry())), Changed: func(string) {}, Clock: now}

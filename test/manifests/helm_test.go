@@ -80,7 +80,7 @@ func (b *bare) signIn(account, file string) {
 	}
 }
 
-// serve starts a webhook for the installed configuration and waits until pods get sidecars.
+// serve starts a webhook for the installed configuration, and waits until sidecars are injected into pods.
 func (b *bare) serve() {
 	b.t.Helper()
 	b.signIn("outrigger-webhook", b.cluster.RoleKubeconfig(cluster.Webhook))

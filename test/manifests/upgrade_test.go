@@ -163,8 +163,8 @@ spec:
     spec: {containers: [{name: app, image: "app:1"}]}
 `
 
-// The test upgrades the previous release to the current chart while pods are created. No pod is rejected, no
-// pod lacks its sidecar, and no existing pod is written.
+// The test upgrades the previous release to the current chart while pods are created. Every new pod is admitted
+// with its sidecar, and existing pods are not written.
 func TestAnUpgradeRejectsNoPodAndWritesNone(t *testing.T) {
 	u := newUpgrading(t)
 	for i := range 2 {

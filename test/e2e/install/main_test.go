@@ -107,7 +107,7 @@ func images() ([]realnode.Image, error) {
 	}
 	all := []realnode.Image{{
 		Name: released + ":" + version, Program: filepath.Join(programs, "outrigger"), Command: []string{"/outrigger"},
-		User: "65532:65532", // the user in the Dockerfile
+		User: "65532:65532", // This user is the user in the Dockerfile.
 	}, {
 		Name: temporal, Program: filepath.Join(bin, "temporal"), Command: []string{"/temporal"},
 	}}
