@@ -134,8 +134,8 @@ record-histories: new-release controlplane build ## Record runs of a release, fo
 
 # This check runs before anything is compiled.
 new-release:
-	@[ ! -e 'workflows/testdata/histories/$(or $(RELEASE),$(error which one? for example: make record-histories RELEASE=v0.2.0))' ] || \
-	{ echo 'record-histories: those of $(RELEASE) are recorded already, and must stay as they are'; exit 1; }
+	@[ ! -e 'workflows/testdata/histories/$(or $(RELEASE),$(error set RELEASE, for example: make record-histories RELEASE=v0.2.0))' ] || \
+	{ echo 'record-histories: the histories of $(RELEASE) exist already, and must not change'; exit 1; }
 
 # The tests with this build tag stop single processes of a Temporal cluster. The dev server is
 # only one process.
@@ -147,7 +147,7 @@ test-cluster: controlplane build ## Run the integration tests and the bench on a
 
 # This check runs before anything is compiled.
 .PHONY: machine
-machine: ## Print what this machine lacks for a real node
+machine: ## List the missing requirements of this machine for a real node
 	@go build -o bin/node/check ./test/realnode/check && bin/node/check
 
 # The programs are static, because the images contain no libraries.
@@ -191,7 +191,7 @@ stop: ## Stop a process with SIGTERM: ROLE=operator, worker, worker-2, webhook, 
 kill: ## Kill a process with SIGKILL: ROLE=...
 start: ## Start a process again: ROLE=...
 stop kill start: bin/stack
-	@bin/stack $@ $(or $(ROLE),$(error which one? for example: make $@ ROLE=worker-1))
+	@bin/stack $@ $(or $(ROLE),$(error set ROLE, for example: make $@ ROLE=worker-1))
 
 .PHONY: run
 run: build bin/stack ## Run the roles here against the cluster of KUBECONFIG=... (TEMPORAL_ADDRESS, WEBHOOK_URL, WEBHOOK_FLAGS, ...)

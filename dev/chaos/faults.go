@@ -198,7 +198,8 @@ func (w *fixture) disturbPods(ctx context.Context, f Fault) error {
 	for n, end := 0, time.Now().Add(f.For); time.Now().Before(end) && ctx.Err() == nil; n++ {
 		chosen, err := w.choose(ctx, f, client.MatchingLabels{"set-" + f.Target: "on"})
 		if err != nil {
-			continue // Another fault may affect the API server.
+			last(ctx, Fault{For: 100 * time.Millisecond}) // Another fault may affect the API server.
+			continue
 		}
 		edit := w.merging(`{"metadata":{"annotations":{"chaos/edit":"%d"}}}`, n)
 		for i := range chosen {

@@ -105,7 +105,7 @@ func stageErrors(stage *outriggerv1.FleetStage) (wrong [][2]string) {
 		}
 	}
 	if stage.Bake != nil && stage.Bake.Duration < 0 {
-		wrong = append(wrong, [2]string{"bake", "use a positive duration such as 1h"})
+		wrong = append(wrong, [2]string{"bake", "use a duration of at least 0s, such as 1h"})
 	}
 	return wrong
 }

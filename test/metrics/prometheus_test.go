@@ -36,8 +36,8 @@ const soon = 5 * time.Minute
 // needsAFault contains the queries that return series only after a fault.
 var needsAFault = map[string]string{
 	`temporal_request_failure_total{app_kubernetes_io_component=~"operator|worker"}`: "no call fails",
-	`outrigger_admissions_total{result="refused"}`:                                   "no pod is refused",
-	`outrigger_webhook_requests_total{code=~"429|5.."}`:                              "no request is turned away",
+	`outrigger_admissions_total{result="refused"}`:                                   "no pod is rejected",
+	`outrigger_webhook_requests_total{code=~"429|5.."}`:                              "no request is rejected",
 }
 
 // The test runs each query of the alerts and the dashboard on a Prometheus that has scraped the roles during

@@ -39,7 +39,7 @@ func TestDryRunOnAnAPIServer(t *testing.T) {
 	a := &environment{t: t, ctx: ctx, webhook: reached(t, c.RoleKubeconfig(cluster.Webhook)), admin: reached(t, c.Kubeconfig)}
 
 	a.answers()
-	a.newNamespaceWithoutQuotaFigures()
+	a.deleteQuota()
 	a.lostNamespace()
 	a.policies()
 }
@@ -102,9 +102,9 @@ func (a *environment) answers() {
 	assert.Empty(a.t, pods.Items)
 }
 
-// newNamespaceWithoutQuotaFigures deletes the ResourceQuota. The API server then admits a valid pod in the
+// deleteQuota deletes the ResourceQuota. The API server then admits a valid pod in the
 // dry run, and the dry run reports no causes.
-func (a *environment) newNamespaceWithoutQuotaFigures() {
+func (a *environment) deleteQuota() {
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: dryRunNamespace, Name: dryRunQuota}}
 	require.NoError(a.t, a.admin.client.Delete(a.ctx, quota))
 	got, err := a.ask(a.webhook, valid)
