@@ -65,7 +65,7 @@ func (s *shared) requests(update, shownBy string, cmd *cobra.Command) *cobra.Com
 // --via-cluster is set. request returns the answer.
 func (s *shared) request(ctx context.Context, c *cluster, name, update string, request stepRequest) (model, error) {
 	if request.number < 0 || request.number > math.MaxInt32 {
-		return nil, errors.New("--step must be positive, or 0 for the current step")
+		return nil, fmt.Errorf("--step must be between 1 and %d, or 0 for the current step", math.MaxInt32)
 	}
 	if request.viaCluster {
 		return s.act(ctx, c, name, request.action(update))

@@ -49,7 +49,7 @@ func TestARolloutWithoutACurrentStepHasNothingToApprove(t *testing.T) {
 	s := newTestCluster(t, sidecarSet(t, "logs"))
 	require.EqualError(t, s.run("approve", "mesh").err, `there is no SidecarSet "mesh"; SidecarSets: logs`)
 	for _, step := range []string{"-1", "4294967297"} {
-		require.EqualError(t, s.run("promote", "logs", "--step="+step).err, "--step must be positive, or 0 for the current step")
+		require.EqualError(t, s.run("promote", "logs", "--step="+step).err, "--step must be between 1 and 2147483647, or 0 for the current step")
 	}
 }
 
