@@ -86,7 +86,8 @@ func (s *shared) list(in *view.ListInput, o output.Flag) model {
 	return all
 }
 
-// answers queries the runs of SidecarSets, and returns the answers by the names of the SidecarSets.
+// answers is a function that queries the runs of SidecarSets, and returns a map from the name of each SidecarSet
+// to the result.
 type answers func(context.Context, []v1alpha1.SidecarSet) map[string]view.RunInput
 
 // listInput reads the runs, nodes, pods and faults that the status of SidecarSets does not show yet.

@@ -212,7 +212,8 @@ func (e *testEnv) testNewerStatus(t *testing.T) {
 	e.await(t, "rewound", isStarted)
 }
 
-// After Temporal is restored from a backup, the run is older than status.
+// After Temporal is restored from a backup, the run may have an older generation than status, and may lack the
+// pause that status records.
 func (e *testEnv) testMismatchedPause(t *testing.T) {
 	id := e.roll(t, "restored").Status.Rollout.WorkflowID
 	e.signal(t, id, protocol.PauseSignal, protocol.Pause{By: "ann"})

@@ -98,8 +98,9 @@ func TestSpec7_ARetagOfTheSameDigestFinishes(t *testing.T) {
 	s.awaitSet("all pods to be updated and ready", counts(4))
 }
 
-// Kubernetes sets only the condition Ready of the pods on a node that does not respond. When the nodes of a
-// zone respond again, the pods of the zone must not all restart at the same time.
+// If a node does not respond, the node controller sets the condition Ready of its pods to False. ContainersReady
+// remains True. When the nodes of a zone respond again, the pods of the zone must not all restart at the same
+// time.
 func TestSpec7_2_PodsOfALostNodeAreUpgradedOnceTheNodeResponds(t *testing.T) {
 	t.Parallel()
 	s := newByHandScenario(t, 4)
