@@ -22,7 +22,8 @@ import (
 const (
 	// readTimeout limits a read of Temporal. After a timeout, the output omits the data of Temporal.
 	readTimeout = 3 * time.Second
-	// maxAskedRuns limits the runs that the command list queries.
+	// maxAskedRuns is the maximum number of runs that kubectl sidecarset list queries, and of pods that waitingPods
+	// reads.
 	maxAskedRuns = 20
 	// updateTimeout limits an update of a run, such as a pause or an approval.
 	updateTimeout = 15 * time.Second

@@ -137,7 +137,8 @@ func Failure(set *v1alpha1.SidecarSet, pods []Pod, plan *Plan, current *protocol
 	if current != nil && current.Aborted != nil {
 		return aborted(set, current.Aborted), nil
 	}
-	// The phase of a paused rollout without pods to upgrade is PhaseWaiting.
+	// The spec is checked instead of PhasePaused, because a paused rollout that only waits for upgraded pods is in
+	// PhaseWaiting.
 	if plan.Phase.Ended() || set.Spec.UpdateStrategy.Paused {
 		return nil, nil
 	}

@@ -114,8 +114,8 @@ func BenchmarkPopulation(b *testing.B) {
 	}
 }
 
-// A pod that an upgrade made unavailable counts after any change of the SidecarSet. A pod that was created
-// with the version does not count.
+// A pod that an upgrade made unavailable counts toward the cluster-wide limit, even if the pod no longer matches
+// or the SidecarSet has changed since. A pod that was created with the current version does not count.
 func TestSpec7_5_TheClusterWideLimitCountsPodsThatUpgradesMadeUnavailable(t *testing.T) {
 	upgraded := func(p *corev1.Pod) {
 		p.Annotations[v1alpha1.InPlaceUpdateStateAnnotation] = `{"s":{"revision":"old","lastContainerStatuses":{"side":{"imageID":"id-1","restartCount":0}}}}`

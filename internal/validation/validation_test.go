@@ -73,7 +73,7 @@ func (r rejections) check(t *testing.T) {
 	}
 }
 
-// of returns rejections in which each change replaces %s in the template change.
+// of returns a copy of r in which each key is inserted for %s in the template change.
 func (r rejections) of(change string) rejections {
 	all := rejections{}
 	for part, want := range r {

@@ -205,7 +205,7 @@ func (s *served) pod(ctx context.Context, raw []byte) answer {
 	return s.renamed(answer{"allowed": true, "pod": (&cluster{t: s.t}).stripped(pod)})
 }
 
-// renamed replaces the names of revisions in got, in the order of their first use.
+// renamed replaces the names of revisions in got by R1, R2, and so on, numbered by their first use in s.answers.
 func (s *served) renamed(got answer) answer {
 	c := &cluster{t: s.t}
 	for _, one := range s.answers {
