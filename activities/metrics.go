@@ -4,6 +4,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"k8s.io/utils/clock"
+
+	"github.com/outrigger/outrigger/internal/renamed"
 )
 
 // The constants are the values of the metric label change, which names the change that a batch makes to a pod.
@@ -35,14 +37,18 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 			Buckets: prometheus.ExponentialBuckets(1.0/64, 2, 14), // 16 ms to 128 s, because a reset may take 60 s
 		}, []string{"change"}),
 		limitUnavailable: factory.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "outrigger_fleet_unavailable_pods",
+			Name: "outrigger_cluster_unavailable_pods",
 			Help: "Pods of the cluster that are unavailable because of upgrades, and slots of running batches; only from the worker that leads, with --max-unavailable-pods.",
 		}, nil),
 		limitSize: factory.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "outrigger_fleet_max_unavailable_pods",
+			Name: "outrigger_cluster_max_unavailable_pods",
 			Help: "Cluster-wide limit of the pods that upgrades make unavailable: --max-unavailable-pods of the worker that leads.",
 		}, nil),
 	}
+	registerer.MustRegister(
+		renamed.Collector("outrigger_fleet_unavailable_pods", "outrigger_cluster_unavailable_pods", m.limitUnavailable),
+		renamed.Collector("outrigger_fleet_max_unavailable_pods", "outrigger_cluster_max_unavailable_pods", m.limitSize),
+	)
 	for _, change := range []string{changeUpgrade, changeReset, changeCondition} {
 		m.seconds.WithLabelValues(change)
 		for _, result := range []podResult{resultWritten, resultRejected, resultSkipped} {

@@ -28,7 +28,7 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 		runs: runs.NewMetrics(registerer),
 		statusWrites: factory.NewCounter(prometheus.CounterOpts{
 			Name: "outrigger_status_writes_total",
-			Help: "Writes of a SidecarSet's status.",
+			Help: "Writes of the status of SidecarSets.",
 		}),
 		withoutSidecar: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "outrigger_pods_without_sidecar",

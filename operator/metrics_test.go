@@ -41,7 +41,10 @@ func TestRolloutMetricsAreTotalsOverSets(t *testing.T) {
 	m.observe(one, faulted)
 	m.observe(two, paused)
 	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
-# HELP outrigger_rollouts_held SidecarSets whose run is paused by signal.
+# HELP outrigger_rollouts_paused SidecarSets whose run is paused by signal.
+# TYPE outrigger_rollouts_paused gauge
+outrigger_rollouts_paused 1
+# HELP outrigger_rollouts_held Former name of outrigger_rollouts_paused; a later release removes this name.
 # TYPE outrigger_rollouts_held gauge
 outrigger_rollouts_held 1
 # HELP outrigger_rollouts SidecarSets by the phase of their rollout (SPEC §8).
@@ -60,10 +63,10 @@ outrigger_rollouts{phase="Waiting"} 0
 outrigger_rollouts_faulted{reason="RolloutFailing"} 0
 outrigger_rollouts_faulted{reason="RunUnreadable"} 0
 outrigger_rollouts_faulted{reason="WorkerUnavailable"} 1
-# HELP outrigger_rollout_window_pods Pods that all rollouts in progress together may make unavailable at once.
-# TYPE outrigger_rollout_window_pods gauge
-outrigger_rollout_window_pods 3
-# HELP outrigger_rollout_pods Pods of all SidecarSets, once for each set, by state; in_flight ones are unavailable because of an upgrade, broken ones have a sidecar that cannot start.
+# HELP outrigger_rollout_max_unavailable_pods Pods that all rollouts in progress together may make unavailable at once.
+# TYPE outrigger_rollout_max_unavailable_pods gauge
+outrigger_rollout_max_unavailable_pods 3
+# HELP outrigger_rollout_pods Pods of all SidecarSets, by state. A pod of two SidecarSets counts twice. Pods in state in_flight are unavailable because of an upgrade. Pods in state broken have a sidecar that cannot start.
 # TYPE outrigger_rollout_pods gauge
 outrigger_rollout_pods{state="broken"} 2
 outrigger_rollout_pods{state="in_flight"} 2
@@ -73,7 +76,7 @@ outrigger_rollout_pods{state="ready"} 18
 outrigger_rollout_pods{state="remaining"} 13
 outrigger_rollout_pods{state="updated"} 7
 outrigger_rollout_pods{state="updated_ready"} 0
-`), "outrigger_rollouts", "outrigger_rollouts_held", "outrigger_rollouts_faulted", "outrigger_rollout_window_pods", "outrigger_rollout_pods"))
+`), "outrigger_rollouts", "outrigger_rollouts_paused", "outrigger_rollouts_held", "outrigger_rollouts_faulted", "outrigger_rollout_max_unavailable_pods", "outrigger_rollout_pods"))
 
 	m.forget("one")
 	m.forget("two")

@@ -58,8 +58,8 @@ func (e *testEnv) testRestart(t *testing.T) {
 	e.awaitAllSeen(t)
 	assert.Equal(t, before, e.state(t))
 	assert.Zero(t, e.metric(t, "outrigger_status_writes_total"))
-	assert.Zero(t, e.metric(t, `outrigger_handovers_total{result="ok"}`))
-	assert.Zero(t, e.metric(t, `outrigger_handovers_total{result="error"}`))
+	assert.Zero(t, e.metric(t, `outrigger_rollout_starts_total{result="ok"}`))
+	assert.Zero(t, e.metric(t, `outrigger_rollout_starts_total{result="error"}`))
 }
 
 // awaitAllSeen waits until a new operator has reconciled every SidecarSet. The operator reconciles only
@@ -91,7 +91,7 @@ func (e *testEnv) testTemporalAway(t *testing.T) {
 	assert.Equal(t, []int32{1, 0}, counts(got)[:2])
 	assert.Equal(t, reasonMessage{"EngineUnavailable", fmt.Sprintf("Temporal at %s does not respond; check it: kubectl sidecarset check", e.cluster.TemporalAddress)},
 		reasonAndMessage(got, v1alpha1.ConditionDegraded))
-	assert.Zero(t, e.metric(t, "outrigger_engine_available"))
+	assert.Zero(t, e.metric(t, "outrigger_temporal_available"))
 	e.awaitEvent(t, "away", "EngineUnavailable", fmt.Sprintf("Temporal at %s does not respond", e.cluster.TemporalAddress))
 	e.await(t, "again", hasReason(v1alpha1.ConditionProgressing, "EngineUnavailable"))
 	response, err := http.Get(e.role.Health + "/readyz")
@@ -107,7 +107,7 @@ func (e *testEnv) testTemporalAway(t *testing.T) {
 	})
 	e.awaitEvent(t, "away", "EngineAvailable", "Temporal is available again")
 	e.await(t, "again", hasReason(v1alpha1.ConditionProgressing, "RolloutInProgress"))
-	assert.Equal(t, 1.0, e.metric(t, "outrigger_engine_available"))
+	assert.Equal(t, 1.0, e.metric(t, "outrigger_temporal_available"))
 }
 
 // switchTo replaces the operator by an operator for another Temporal namespace, which must first acquire
@@ -125,8 +125,8 @@ func (e *testEnv) testRejection(t *testing.T) {
 	got := e.await(t, "rejected", hasReason(v1alpha1.ConditionDegraded, "EngineUnavailable"))
 	assert.Equal(t, "Temporal at "+e.cluster.TemporalAddress+", namespace absent, rejects rollouts: the namespace does not exist "+
 		"(correct --temporal-namespace or TEMPORAL_NAMESPACE, or create it: outrigger temporal setup); check it: kubectl sidecarset check", reasonAndMessage(got, v1alpha1.ConditionDegraded).message)
-	assert.Zero(t, e.metric(t, "outrigger_engine_available"))
-	assert.Zero(t, e.metric(t, `outrigger_handovers_total{result="ok"}`))
+	assert.Zero(t, e.metric(t, "outrigger_temporal_available"))
+	assert.Zero(t, e.metric(t, `outrigger_rollout_starts_total{result="ok"}`))
 }
 
 // A Temporal namespace that is created after the start of the server has no search attributes of Outrigger.

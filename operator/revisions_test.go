@@ -240,7 +240,7 @@ func (e *testEnv) testRevisions(t *testing.T) {
 	newest := e.revisions(t, "first")[1]
 	assert.Equal(t, "stable", newest.Labels[v1alpha1.CustomVersionLabel])
 	e.awaitRun(t, set.Status.Rollout.WorkflowID, func(c *assert.CollectT, found *runs.Run) { assert.Equal(c, int64(4), found.Generation) })
-	assert.Equal(t, 4.0, e.metric(t, `outrigger_handovers_total{result="ok"}`), "every generation is started once")
+	assert.Equal(t, 4.0, e.metric(t, `outrigger_rollout_starts_total{result="ok"}`), "every generation is started once")
 
 	require.NoError(t, e.Delete(t.Context(), newest))
 	require.EventuallyWithT(t, func(c *assert.CollectT) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/renamed"
 	"github.com/outrigger/outrigger/internal/stage"
 )
 
@@ -89,15 +90,17 @@ func (m *rolloutMetrics) Collect(metrics chan<- prometheus.Metric) {
 	}
 	t := m.totals()
 	gauges("outrigger_rollouts", "SidecarSets by the phase of their rollout (SPEC §8).", "phase", t.phases)
-	gauge("outrigger_rollouts_held", "SidecarSets whose run is paused by signal.", float64(t.paused))
+	gauge("outrigger_rollouts_paused", "SidecarSets whose run is paused by signal.", float64(t.paused))
+	gauge("outrigger_rollouts_held", renamed.Help("outrigger_rollouts_paused"), float64(t.paused))
 	gauges("outrigger_rollouts_faulted", "SidecarSets whose run makes no progress because of the workers or a missing payload key, by the reason of Degraded.", "reason", t.faults)
-	gauges("outrigger_rollout_pods", "Pods of all SidecarSets, once for each set, by state; in_flight ones are unavailable because of an upgrade, broken ones have a sidecar that cannot start.", "state", map[string]int{
+	gauges("outrigger_rollout_pods", "Pods of all SidecarSets, by state. A pod of two SidecarSets counts twice. Pods in state in_flight are unavailable because of an upgrade. Pods in state broken have a sidecar that cannot start.", "state", map[string]int{
 		"matched": t.counts.Matched, "updated": t.counts.Updated, "ready": t.counts.Ready, "updated_ready": t.counts.UpdatedReady,
 		"remaining": t.counts.Remaining, "not_upgradable": t.counts.NotUpgradable, "in_flight": t.counts.Unavailable, "broken": t.broken,
 	})
-	gauge("outrigger_rollout_window_pods", "Pods that all rollouts in progress together may make unavailable at once.", float64(t.slots))
-	gauge("outrigger_rollout_stalled_seconds", "Longest time since the last progress of a rollout, over all rollouts with pods left to upgrade or to become ready; 0 if there is no such rollout. Paused rollouts do not count.", t.stalled.Seconds())
-	gauge("outrigger_rollout_approval_wait_seconds", "Time since a rollout began to wait for an approval, for the rollout that has waited longest; 0 without any.", t.approval.Seconds())
+	gauge("outrigger_rollout_max_unavailable_pods", "Pods that all rollouts in progress together may make unavailable at once.", float64(t.slots))
+	gauge("outrigger_rollout_window_pods", renamed.Help("outrigger_rollout_max_unavailable_pods"), float64(t.slots))
+	gauge("outrigger_rollout_stalled_seconds", "Longest time since the last progress of a rollout, over all rollouts with pods left to upgrade or to become ready, or 0 if all rollouts have ended. Paused rollouts do not count.", t.stalled.Seconds())
+	gauge("outrigger_rollout_approval_wait_seconds", "Longest time that a rollout has been waiting for an approval, or 0 if no rollout waits for an approval.", t.approval.Seconds())
 }
 
 type rolloutTotals struct {

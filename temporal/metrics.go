@@ -52,7 +52,7 @@ func sdkMetrics(registerer prometheus.Registerer) map[string]sdkMetric {
 	timer("temporal_activity_schedule_to_start_latency", "Time of an activity in its queue.", "task_queue")
 	timer("temporal_activity_execution_latency", "Duration of an attempt of an activity.", "activity_type")
 	gauge("temporal_num_pollers", "Open polls of task queues.", "task_queue", "poller_type")
-	gauge("temporal_worker_task_slots_available", "Tasks that the worker can accept in addition to its present ones.", "task_queue", "worker_type")
+	gauge("temporal_worker_task_slots_available", "Additional tasks that the worker can accept.", "task_queue", "worker_type")
 	gauge("temporal_worker_task_slots_used", "Tasks that the worker executes.", "task_queue", "worker_type")
 	gauge("temporal_sticky_cache_size", "Runs in the worker's cache.")
 	return all

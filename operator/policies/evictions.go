@@ -36,7 +36,7 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	return &Metrics{
 		failed: factory.NewGauge(prometheus.GaugeOpts{
 			Name: "outrigger_evictions_failed_owners",
-			Help: "Owners whose evicted pod was not replaced by a better pod, of all RolloutPolicies.",
+			Help: "Owners of evicted pods whose replacements were not better, of all RolloutPolicies.",
 		}),
 		overdue: factory.NewGauge(prometheus.GaugeOpts{
 			Name: "outrigger_evictions_overdue_policies",

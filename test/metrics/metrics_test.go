@@ -17,6 +17,7 @@ import (
 
 	"github.com/outrigger/outrigger/activities"
 	"github.com/outrigger/outrigger/activities/fleet"
+	"github.com/outrigger/outrigger/internal/renamed"
 	"github.com/outrigger/outrigger/kube/watches"
 	"github.com/outrigger/outrigger/operator"
 	"github.com/outrigger/outrigger/temporal"
@@ -36,6 +37,15 @@ var update = flag.Bool("update", false, "write docs/metrics.md")
 type metric struct {
 	name, kind, help string
 	labels, roles    []string
+}
+
+// current returns the name of the metric that replaces m, or an empty string if m is not a former name.
+func (m *metric) current() string {
+	words := strings.FieldsFunc(m.help, func(r rune) bool { return r == ' ' || r == ';' })
+	if len(words) < 4 || m.help != renamed.Help(words[3]) {
+		return ""
+	}
+	return words[3]
 }
 
 // recorder is a Registerer that records the registered metrics.
@@ -129,7 +139,7 @@ dashboard for the Prometheus operator: ` + "`kubectl apply -k config/monitoring`
 
 No label grows with the number of pods. A series with a SidecarSet as label is deleted with the SidecarSet. Metrics of
 rollouts are totals over all SidecarSets. Only the leading operator has metrics of rollouts, so take the maximum over
-replicas. Each operator sets ` + "`outrigger_engine_available`" + `, so take the minimum of this metric.
+replicas. Each operator sets ` + "`outrigger_temporal_available`" + `, so take the minimum of this metric.
 
 `
 
@@ -154,10 +164,10 @@ func write(all map[string]*metric) string {
 	section := func(title, prefix string) {
 		fmt.Fprintf(&text, "## %s\n\n| name | type | labels | role | meaning |\n|---|---|---|---|---|\n", title)
 		for _, name := range slices.Sorted(maps.Keys(all)) {
-			if !strings.HasPrefix(name, prefix) {
+			m := all[name]
+			if !strings.HasPrefix(name, prefix) || m.current() != "" {
 				continue
 			}
-			m := all[name]
 			var labels strings.Builder
 			for i, label := range m.labels {
 				if i > 0 {
@@ -169,6 +179,12 @@ func write(all map[string]*metric) string {
 		}
 	}
 	section("Outrigger", "outrigger_")
+	text.WriteString("\nThese metrics also have a former name, which a later release removes:\n\n| former name | name |\n|---|---|\n")
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if current := all[name].current(); current != "" {
+			fmt.Fprintf(&text, "| `%s` | `%s` |\n", name, current)
+		}
+	}
 	text.WriteString("\n")
 	section("Temporal's SDK", "temporal_")
 	text.WriteString(foot)
@@ -187,6 +203,10 @@ func TestThePageListsTheRegisteredMetrics(t *testing.T) {
 
 func TestMetricsAreNamedAsIsCustomary(t *testing.T) {
 	for name, m := range registered(t) {
+		if current := m.current(); current != "" {
+			assert.Contains(t, registered(t), current, name)
+			continue
+		}
 		assert.Equal(t, m.kind == "counter", strings.HasSuffix(name, "_total"), name)
 		assert.Regexp(t, `^(outrigger|temporal)_`, name)
 		assert.NotEmpty(t, m.help, name)
