@@ -262,7 +262,7 @@ func (b *upgradeBatch) wanted(ctx context.Context) (*v1alpha1.SidecarSet, error)
 	return b.fence.check(ctx)
 }
 
-// decide returns the next write to a chosen pod in the current state of the pod.
+// decide returns the next write to a chosen pod based on the current state of the pod.
 func (b *upgradeBatch) decide(ctx context.Context, chosen protocol.SelectedPod, pod *corev1.Pod) (decision, error) {
 	set, err := b.wanted(ctx)
 	if err != nil {

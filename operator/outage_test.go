@@ -110,8 +110,8 @@ func (e *testEnv) testTemporalAway(t *testing.T) {
 	assert.Equal(t, 1.0, e.metric(t, "outrigger_temporal_available"))
 }
 
-// switchTo replaces the operator by an operator for another Temporal namespace, which must first acquire
-// the Lease.
+// switchTo stops the operator and starts an operator for another Temporal namespace. The new operator must first
+// acquire the Lease for leader election.
 func (e *testEnv) switchTo(t *testing.T, role, temporalNamespace string) {
 	require.NoError(t, e.cluster.Stop(e.role.Name))
 	var err error

@@ -93,7 +93,7 @@ func (e *encryptedRun) history() *history.History {
 	return all
 }
 
-// replayWith replays a history with the keys of a directory.
+// replayWith replays a history with the keys in a directory.
 func replayWith(t *testing.T, keys string, recorded *history.History) error {
 	opened, err := codec.Open(codec.Options{KeyDir: keys, KeyID: "b"})
 	require.NoError(t, err)

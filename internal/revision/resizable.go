@@ -47,9 +47,9 @@ func ResizableHashes(set *v1alpha1.SidecarSet, revisions []*appsv1.ControllerRev
 	return hashes, nil
 }
 
-// hashWithoutAmounts returns the hash of a spec with empty images, and with the amount 0 of each CPU and
-// memory request and limit of containers that a kubelet can resize. The hash depends on which requests and
-// limits are present, because a resize cannot remove a request or a limit.
+// hashWithoutAmounts returns the hash of a copy of a spec in which all images are empty. In containers that a
+// kubelet can resize, all CPU and memory requests and limits that are present are 0. The hash depends on which
+// requests and limits are present, because a resize cannot remove a request or a limit.
 func hashWithoutAmounts(spec *v1alpha1.SidecarSetSpec) (string, error) {
 	containers, initContainers := withoutImages(spec.Containers), withoutImages(spec.InitContainers)
 	for i := range containers {

@@ -80,7 +80,8 @@ func (a *environment) answers() {
 		valid: nil,
 		// Kubernetes accepts an unmasked /proc only in a pod with its own user namespace.
 		`{containers: [{name: a, image: b, securityContext: {procMount: Unmasked}}]}`: nil,
-		// A hook may sleep for at most the grace period of the pod.
+		// The API server rejects a hook that sleeps longer than terminationGracePeriodSeconds of the pod, so the dry
+		// run raises this field to the longest sleep.
 		`{containers: [{name: a, image: b, lifecycle: {preStop: {sleep: {seconds: 60}}}}, {name: c, image: b, lifecycle: {preStop: {sleep: {seconds: 45}}}}]}`: nil,
 		// Kubernetes accepts a HostProcess container only in a HostProcess pod in the network of the host.
 		`{containers: [{name: a, image: b, securityContext: {windowsOptions: {hostProcess: true}}}], initContainers: [{name: i, image: b}]}`:                                                            nil,
