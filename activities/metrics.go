@@ -5,7 +5,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"k8s.io/utils/clock"
 
-	"github.com/outrigger/outrigger/internal/renamed"
+	"github.com/outrigger/outrigger/renamed"
 )
 
 // The constants are the values of the metric label change, which names the change that a batch makes to a pod.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/internal/renamed"
 	"github.com/outrigger/outrigger/internal/stage"
+	"github.com/outrigger/outrigger/renamed"
 )
 
 // rolloutMetrics contains the values of each SidecarSet. Collect exports only totals over all SidecarSets,

@@ -4,7 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"github.com/outrigger/outrigger/internal/renamed"
+	"github.com/outrigger/outrigger/renamed"
 )
 
 // Metrics are the metrics about Temporal and the calls to Temporal.

@@ -17,9 +17,9 @@ import (
 
 	"github.com/outrigger/outrigger/activities"
 	"github.com/outrigger/outrigger/activities/fleet"
-	"github.com/outrigger/outrigger/internal/renamed"
 	"github.com/outrigger/outrigger/kube/watches"
 	"github.com/outrigger/outrigger/operator"
+	"github.com/outrigger/outrigger/renamed"
 	"github.com/outrigger/outrigger/temporal"
 	"github.com/outrigger/outrigger/webhook/pods"
 	"github.com/outrigger/outrigger/webhook/registration"
