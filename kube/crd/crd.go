@@ -39,9 +39,9 @@ func SuspendConversion(ctx context.Context, c client.Client) (bool, error) {
 	return true, change(ctx, c, definition, append(missingFields(definition), suspend))
 }
 
-// If the definition has no conversion webhook, KeepFields adds to each version the field that only the other
-// version has. Without this field, the API server would prune the value of the field on each read, and the next
-// write would delete the stored value. KeepFields reports whether the definition was changed.
+// KeepFields adds to each version the field that only the other version has, if the definition has no conversion
+// webhook. Without this field, the API server would prune the value of the field on each read, and the next write
+// would delete the stored value. KeepFields reports whether the definition was changed.
 func KeepFields(ctx context.Context, c client.Client) (bool, error) {
 	definition, err := Get(ctx, c)
 	if err != nil || Converts(definition) {
