@@ -49,7 +49,7 @@ type switching struct {
 
 func newSwitching(t *testing.T) *switching {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	t.Cleanup(cancel)
 	c, err := cluster.Start(ctx, cluster.Options{Dir: t.TempDir(), Nodes: 1, WithoutTemporal: true, Manifests: []string{"../../config/rbac"}})
 	require.NoError(t, err)
