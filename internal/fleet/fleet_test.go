@@ -39,7 +39,7 @@ func TestSpec12_1_WrongPoliciesAreRejected(t *testing.T) {
 		`spec.stages[1].name: the names of stages must differ`: func(p *outriggerv1.FleetPolicy) { p.Spec.Stages[1].Name = "canary" },
 		"spec.stages[0].clusters.matchLabels.a b: ":            func(p *outriggerv1.FleetPolicy) { p.Spec.Stages[0].Clusters.MatchLabels["a b"] = "c" },
 		"spec.stages[1].maxConcurrentClusters: ":               func(p *outriggerv1.FleetPolicy) { p.Spec.Stages[1].MaxConcurrentClusters = new(intstr.FromInt32(0)) },
-		"spec.stages[0].bake: use a positive duration":         func(p *outriggerv1.FleetPolicy) { p.Spec.Stages[0].Bake.Duration = -1 },
+		"spec.stages[0].bake: use a duration of at least 0s":   func(p *outriggerv1.FleetPolicy) { p.Spec.Stages[0].Bake.Duration = -1 },
 		`spec.failure.action: "Explode" is none of`:            func(p *outriggerv1.FleetPolicy) { p.Spec.Failure.Action = "Explode" },
 		"spec.failure.maxFailedClusters: use a number":         func(p *outriggerv1.FleetPolicy) { p.Spec.Failure.MaxFailedClusters = -1 },
 		"spec.unreachable.max: use a number of clusters":       func(p *outriggerv1.FleetPolicy) { p.Spec.Unreachable.Max = new(intstr.FromString("x")) },

@@ -45,7 +45,7 @@ func TestCertificatesRotateWithoutAFailedRequest(t *testing.T) {
 			s := newScenario(t, 0, nil)
 			s.awaitInjection(s.name)
 			before := served(t)
-			hammer := s.hammer(8)
+			hammer := s.hammer(4)
 			begin(s)
 			s.poll("another certificate to be served", func() (bool, error) { return !before.Equal(served(t)), nil })
 			// Later requests use new connections.

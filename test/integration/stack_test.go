@@ -192,6 +192,20 @@ func scenarioName(t *testing.T) string {
 	return strings.Trim(name[max(len(name)-40, 0):], "-")
 }
 
+// create creates the SidecarSet. On a busy machine, the dry run of the webhook can exceed its timeout; the error
+// then asks the client to try again.
+func (s *scenario) create() {
+	s.t.Helper()
+	s.poll("the SidecarSet to be checked", func() (bool, error) {
+		err := stack.kube.Create(s.ctx, s.set.DeepCopy())
+		if err != nil && strings.HasSuffix(err.Error(), "; try again") {
+			return false, nil
+		}
+		return true, err
+	})
+	require.NoError(s.t, stack.kube.Get(s.ctx, client.ObjectKeyFromObject(s.set), s.set))
+}
+
 // newNamedScenario creates a scenario like newKubeletScenario, for tests with several scenarios.
 func newNamedScenario(t *testing.T, name string, n int32, kubelet map[string]string, change func(*v1alpha1.SidecarSet)) *scenario {
 	t.Helper()
@@ -207,7 +221,7 @@ func newNamedScenario(t *testing.T, name string, n int32, kubelet map[string]str
 	if change != nil {
 		change(s.set)
 	}
-	require.NoError(t, stack.kube.Create(ctx, s.set))
+	s.create()
 	t.Cleanup(s.clean)
 	config, err := stack.RESTConfig()
 	require.NoError(t, err)
