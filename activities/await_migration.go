@@ -63,8 +63,9 @@ func (m *migrating) slots(written func(protocol.PodReference) bool) int {
 	slots := max(m.maxUnavailable, 1)
 	for i := range m.population {
 		pod := &m.population[i]
-		// Pods that are unavailable after resets of earlier batches also occupy slots.
-		if pod.Migrating && written(pod.Reference()) || !pod.Migrating && pod.UnavailableByUpgrade() {
+		// Pods that are unavailable after resets of earlier batches also occupy slots. A pod whose reset is in
+		// progress occupies a slot even if the rollout of its content has ended.
+		if pod.Migrating && written(pod.Reference()) || !pod.Migrating && (pod.UnavailableByUpgrade() || pod.Resetting) {
 			slots--
 		}
 	}

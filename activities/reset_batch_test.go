@@ -248,7 +248,19 @@ func TestAResetBatchRunsConcurrentlyWithAnUpgradeBatch(t *testing.T) {
 // The backend of an app was down during the upgrade, so all pods were unready, and were upgraded without slots.
 // All pods become ready in the same second.
 func TestSpec7_5_AtMostMaxUnavailableTwinsRestartAtTheSameTime(t *testing.T) {
+	for name, good := range map[string][]v1alpha1.GoodRevision{
+		"in a rollout": nil,
+		"after the end of the rollout, such as a rollout by OpenKruise": {{Hash: hotSet().Annotations[v1alpha1.HashAnnotation]}},
+	} {
+		t.Run(name, func(t *testing.T) { assertResetsWithin(t, good) })
+	}
+}
+
+// assertResetsWithin asserts that at most two of five pods are reset at the same time if maxUnavailable is 2.
+func assertResetsWithin(t *testing.T, good []v1alpha1.GoodRevision) {
+	t.Helper()
 	set := hotSet()
+	set.Status.GoodRevisions = good
 	set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(2))
 	pods := []*corev1.Pod{hotPod("a"), hotPod("b"), hotPod("c"), hotPod("d"), hotPod("e")}
 	cluster := newTestCluster(t, interceptor.Funcs{}, set, pods[0], pods[1], pods[2], pods[3], pods[4])

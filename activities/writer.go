@@ -174,6 +174,8 @@ func (w *writer) attempt(ctx context.Context, reference protocol.PodReference, p
 		return resultWritten, nil
 	case isConflict(err), errors.Is(err, errOtherContent) && !arrived:
 		return resultConflict, nil
+	case isGone(err) && decided.resize:
+		return w.resizeNotFound(ctx, reference, outcome)
 	case isGone(err):
 		return resultSkipped, nil
 	case rejected(err):
@@ -184,6 +186,20 @@ func (w *writer) attempt(ctx context.Context, reference protocol.PodReference, p
 		outcome.wrote(reference, "")
 	}
 	return "", fmt.Errorf("write pod %s: %w", reference, err)
+}
+
+// resizeNotFound returns the result of a resize for which the API server answered NotFound. Before Kubernetes 1.33,
+// the API server has no subresource pods/resize, so an existing pod is rejected.
+func (w *writer) resizeNotFound(ctx context.Context, reference protocol.PodReference, outcome *outcome) (podResult, error) {
+	pod, err := readPod(ctx, w.Live, reference)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("read pod %s after its resize was not found: %w", reference, err)
+	case pod == nil:
+		return resultSkipped, nil
+	}
+	outcome.failed(reference, "the API server has no subresource pods/resize")
+	return resultRejected, nil
 }
 
 // traced wraps a write in a span. The span contains the name of the pod, but not the content of the write.

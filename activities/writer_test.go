@@ -268,3 +268,26 @@ func TestSpec7_9_AResizedPodKeepsItsSlotIfTheResizeDoesNotLast(t *testing.T) {
 	assert.Len(t, outcome.writes(all), 1)
 	assert.Equal(t, []protocol.RejectedPod{{PodReference: refTo("a"), Reason: "another component changes the resources of the sidecars back"}}, outcome.failures(all))
 }
+
+type missingResize struct{ client.SubResourceWriter }
+
+func (missingResize) Patch(_ context.Context, o client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+	return apierrors.NewGenericServerResponse(http.StatusNotFound, "patch", podResource, o.GetName(), "404 page not found", 0, true)
+}
+
+// API servers before Kubernetes 1.33 answer a resize with NotFound.
+func TestSpec7_9_APodWithoutTheSubresourceResizeIsRejected(t *testing.T) {
+	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("a"))
+	cluster.Resize = missingResize{}
+	for pod, want := range map[string]podResult{"a": resultRejected, "gone": resultSkipped} {
+		var outcome outcome
+		result, err := cluster.writer(changeUpgrade).attempt(t.Context(), refTo(pod), webPod(pod), &outcome, change{
+			decide: func(context.Context, *corev1.Pod) (decision, error) {
+				return decision{patch: []byte("{}"), more: true, resize: true}, nil
+			},
+		})
+		require.NoError(t, err)
+		assert.Equal(t, want, result, pod)
+		assert.Len(t, outcome.failures([]protocol.PodReference{refTo(pod)}), map[podResult]int{resultRejected: 1}[want])
+	}
+}

@@ -50,6 +50,9 @@ type State struct {
 	// Migrating is set if a standby twin of the pod is not reset yet. Migrated is set if these standby twins can
 	// be reset, because all other containers of the pod run the requested images and are ready (SPEC §7.7).
 	Migrating, Migrated bool
+	// Resetting is set while the kubelet restarts a standby twin that a reset emptied (SPEC 7.7.4). A twin that
+	// crashes with the empty image has restarted.
+	Resetting bool
 	// FalseConditionDue is set if the entry for the SidecarSet in the condition SidecarSetUpgradable must become
 	// false. TrueConditionDue is set if this entry must become true.
 	FalseConditionDue, TrueConditionDue bool
@@ -130,6 +133,7 @@ func (v *Version) judgeProgress(state *State, pod *corev1.Pod, read *record.Reco
 	state.NotStarted = len(pending) > 0 && notStarted(pod, newest)
 	state.Crashes = crashes(pod, newest)
 	state.Migrating = len(standbys) > 0
+	state.Resetting = v.resetting(pod, read, pending, standbys)
 	state.Migrated = state.Migrating && onlyOf(standbys, pending) && othersReady(pod, standbys) && !empty
 }
 
@@ -206,6 +210,27 @@ func (v *Version) StandbysToReset(pod *corev1.Pod, active map[string]string) []S
 		}
 	}
 	return standbys
+}
+
+// resetting reports whether the kubelet has not observed the reset of a standby twin, or whether the emptied twin
+// has not become ready and has not crashed either. pending contains the changes that the kubelet has not observed.
+// standbys contains the twins that are not emptied yet.
+func (v *Version) resetting(pod *corev1.Pod, read *record.Record, pending map[string]record.ContainerStatus, standbys []StandbyToReset) bool {
+	return slices.ContainsFunc(v.Sidecars, func(s Sidecar) bool {
+		if !s.Hot() || !s.isTwin(read.Active[s.Name]) {
+			return false
+		}
+		standby := s.Twin(read.Active[s.Name])
+		before, changed := read.States[v.Set].LastContainerStatuses[standby]
+		if !changed || slices.ContainsFunc(standbys, func(t StandbyToReset) bool { return t.Container == standby }) {
+			return false
+		}
+		if _, unobserved := pending[standby]; unobserved {
+			return true
+		}
+		status := Status(pod, standby, false)
+		return status != nil && !status.Ready && before.RestartCount != nil && status.RestartCount == *before.RestartCount+1
+	})
 }
 
 // othersReady reports whether all native sidecars and all containers of a pod are ready. othersReady ignores the

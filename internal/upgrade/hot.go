@@ -88,11 +88,18 @@ func (w *write) empty(twins []podstate.StandbyToReset, set string, now metav1.Ti
 }
 
 // keepObserved keeps the recorded status of each container whose change the kubelet has observed. A status
-// without a restart count is not kept, because the change would not count as observed after this write.
+// without a restart count is not kept, because the change would not count as observed after this write. If the
+// container had not started before the change, its start was compared with the time of the record. This write moves
+// the time, so keepObserved records the image that the container runs now.
 func (w *write) keepObserved(newest record.State) {
 	for name, before := range newest.LastContainerStatuses {
-		if _, changed := w.before[name]; !changed && before.RestartCount != nil {
-			w.before[name] = before
+		if _, changed := w.before[name]; changed || before.RestartCount == nil {
+			continue
 		}
+		container, status := podstate.Container(w.pod, name, false), podstate.Status(w.pod, name, false)
+		if before.ImageID == "" && container != nil && status != nil {
+			before.Image, before.ImageID = container.Image, status.ImageID
+		}
+		w.before[name] = before
 	}
 }

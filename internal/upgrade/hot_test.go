@@ -3,10 +3,12 @@ package upgrade
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -108,6 +110,54 @@ func TestSpec7_7_UpgradeMigrateReset(t *testing.T) {
 	run(pod)
 	settled := state(t, pod, target)
 	assert.True(t, settled.Converged() && settled.UpgradedToVersion && !settled.UnavailableByUpgrade(), "%+v", settled)
+}
+
+// The kubelet starts an upgraded twin for the first time, and reports the image of the twin with another name.
+func TestSpec7_7_AResetKeepsTheObservedStartOfATwin(t *testing.T) {
+	target := hotTarget("envoy:2", "77")
+	pod := hotPod()
+	pod.Status.ContainerStatuses = nil
+	patch, err := Patch(pod, target, now)
+	require.NoError(t, err)
+	pod = apply(t, pod, patch)
+	start := func(twin int, at time.Time) {
+		pod.Status.ContainerStatuses[twin].Image = "sha256:1234"
+		pod.Status.ContainerStatuses[twin].State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(at)}
+	}
+	run(pod)
+	start(2, now.Add(time.Second))
+	require.True(t, state(t, pod, target).Migrated)
+	patch, err = Reset(pod, target.Version, metav1.NewTime(now.Add(time.Minute)))
+	require.NoError(t, err)
+	pod = apply(t, pod, patch)
+	assert.True(t, state(t, pod, target).Resetting)
+	run(pod)
+	start(2, now.Add(time.Second))
+	found := state(t, pod, target)
+	assert.True(t, found.Converged() && !found.Resetting, "%+v", found)
+}
+
+func TestSpec7_7_AResetIsInProgressUntilTheTwinIsReadyOrCrashes(t *testing.T) {
+	target := hotTarget("envoy:2", "77")
+	patch, err := Patch(hotPod(), target, now)
+	require.NoError(t, err)
+	pod := apply(t, hotPod(), patch)
+	run(pod)
+	assert.False(t, state(t, pod, target).Resetting, "the twin is not emptied yet")
+	patch, err = Reset(pod, target.Version, now)
+	require.NoError(t, err)
+	pod = apply(t, pod, patch)
+	target.Good = []v1alpha1.GoodRevision{{Hash: target.Hash, ResourceVersion: "78"}}
+	assert.True(t, state(t, pod, target).Resetting, "although the rollout has ended")
+	for _, c := range []struct {
+		ready    bool
+		restarts int32
+		want     bool
+	}{{false, 1, true}, {true, 1, false}, {false, 2, false}} {
+		run(pod)
+		pod.Status.ContainerStatuses[1].Ready, pod.Status.ContainerStatuses[1].RestartCount = c.ready, c.restarts
+		assert.Equal(t, c.want, state(t, pod, target).Resetting, "%+v", c)
+	}
 }
 
 func TestSpec11_6_CrashesOfTheActiveTwinCountAfterTheReset(t *testing.T) {
