@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,8 +16,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// webhookService is the name of the Service of config/deploy.
-const webhookService = "outrigger-webhook"
+// webhookService is the name of the Service of config/deploy. configurationName is the name of both webhook
+// configurations.
+const (
+	webhookService    = "outrigger-webhook"
+	configurationName = "outrigger"
+)
 
 const (
 	// deletionInterval is the time between two checks whether an object is deleted.
@@ -35,13 +40,17 @@ type Uninstallation struct {
 	Out             io.Writer
 }
 
-// Run deletes the webhook configurations and then the Deployments, and waits at most deletionTimeout for the
+// Run returns an error, and deletes nothing, if the API server calls a webhook of another namespace. Otherwise, Run
+// deletes the webhook configurations and then the Deployments, and waits at most deletionTimeout for the
 // deletion of each object. Run then suspends the conversion, even if a pod is not deleted because its node does
 // not respond.
 func (u Uninstallation) Run(ctx context.Context) error {
+	if err := u.checkNamespace(ctx); err != nil {
+		return err
+	}
 	configurations := []*metav1.PartialObjectMetadata{
-		named("admissionregistration.k8s.io", "ValidatingWebhookConfiguration", "", "outrigger"),
-		named("admissionregistration.k8s.io", "MutatingWebhookConfiguration", "", "outrigger"),
+		named("admissionregistration.k8s.io", "ValidatingWebhookConfiguration", "", configurationName),
+		named("admissionregistration.k8s.io", "MutatingWebhookConfiguration", "", configurationName),
 	}
 	if err := u.remove(ctx, configurations); err != nil {
 		return err
@@ -56,6 +65,31 @@ func (u Uninstallation) Run(ctx context.Context) error {
 	return u.stopConverting(ctx)
 }
 
+// checkNamespace compares SystemNamespace with the namespace of the Service that the webhook configurations call. The
+// configurations are cluster-scoped, so another installation would lose its webhook.
+func (u Uninstallation) checkNamespace(ctx context.Context) error {
+	validating, mutating := &admissionregistrationv1.ValidatingWebhookConfiguration{}, &admissionregistrationv1.MutatingWebhookConfiguration{}
+	for _, configuration := range []client.Object{validating, mutating} {
+		if err := u.Client.Get(ctx, client.ObjectKey{Name: configurationName}, configuration); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("read the webhook configuration %s: %w", configurationName, err)
+		}
+	}
+	var called []admissionregistrationv1.WebhookClientConfig
+	for _, webhook := range validating.Webhooks {
+		called = append(called, webhook.ClientConfig)
+	}
+	for _, webhook := range mutating.Webhooks {
+		called = append(called, webhook.ClientConfig)
+	}
+	for _, config := range called {
+		if config.Service != nil && config.Service.Namespace != u.SystemNamespace {
+			return fmt.Errorf("nothing is removed, because Outrigger is installed in namespace %s and not in %s; use --namespace=%s",
+				config.Service.Namespace, u.SystemNamespace, config.Service.Namespace)
+		}
+	}
+	return nil
+}
+
 func named(group, kind, namespace, name string) *metav1.PartialObjectMetadata {
 	object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	object.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind})
@@ -65,13 +99,21 @@ func named(group, kind, namespace, name string) *metav1.PartialObjectMetadata {
 // remove deletes the objects, and waits until the objects and their dependents are deleted, or until
 // deletionTimeout. remove waits because a running webhook role would claim the conversion again.
 func (u Uninstallation) remove(ctx context.Context, objects []*metav1.PartialObjectMetadata) error {
+	var deleted []*metav1.PartialObjectMetadata
 	for _, object := range objects {
 		err := u.Client.Delete(ctx, object, client.PropagationPolicy(metav1.DeletePropagationForeground))
-		if client.IgnoreNotFound(err) != nil {
+		switch {
+		case err == nil:
+			deleted = append(deleted, object)
+		case !apierrors.IsNotFound(err):
 			return fmt.Errorf("delete %s %s: %w", object.Kind, object.Name, err)
+		default:
+			if err := u.say("%s %s does not exist%s", object.Kind, object.Name, inNamespace(object)); err != nil {
+				return err
+			}
 		}
 	}
-	for _, object := range objects {
+	for _, object := range deleted {
 		err := wait.PollUntilContextTimeout(ctx, deletionInterval, deletionTimeout, true, func(ctx context.Context) (bool, error) {
 			err := u.Client.Get(ctx, client.ObjectKeyFromObject(object), named(object.GroupVersionKind().Group, object.Kind, "", ""))
 			return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
@@ -90,6 +132,13 @@ func (u Uninstallation) remove(ctx context.Context, objects []*metav1.PartialObj
 		}
 	}
 	return nil
+}
+
+func inNamespace(object client.Object) string {
+	if object.GetNamespace() == "" {
+		return ""
+	}
+	return " in namespace " + object.GetNamespace()
 }
 
 // stopConverting suspends the conversion, unless the conversion belongs to another installation.

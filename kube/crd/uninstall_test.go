@@ -3,6 +3,7 @@ package crd
 import (
 	"context"
 	"io"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -101,4 +102,29 @@ func TestUninstallationSuspendsTheConversionAlthoughADeploymentIsNotDeleted(t *t
 		in.uninstall(t)
 		assert.Equal(t, apiextensionsv1.NoneConverter, in.strategy(t))
 	})
+}
+
+// The webhook configurations are cluster-scoped, so a mistyped namespace would remove the webhook of the installation.
+func TestUninstallationOfAnotherNamespaceDeletesNothing(t *testing.T) {
+	in := newInstalled(t, "outrigger-webhook")
+	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	require.NoError(t, in.Get(t.Context(), client.ObjectKey{Name: "outrigger"}, configuration))
+	configuration.Webhooks = []admissionregistrationv1.MutatingWebhook{{
+		Name: "pods.outrigger.io", ClientConfig: admissionregistrationv1.WebhookClientConfig{
+			Service: &admissionregistrationv1.ServiceReference{Namespace: "system", Name: "outrigger-webhook"},
+		},
+	}}
+	require.NoError(t, in.Update(t.Context(), configuration))
+	err := Uninstallation{Client: in, SystemNamespace: "sytem", Out: io.Discard}.Run(t.Context())
+	require.EqualError(t, err, "nothing is removed, because Outrigger is installed in namespace system and not in sytem; use --namespace=system")
+	assert.Empty(t, in.asked)
+	in.uninstall(t)
+}
+
+func TestUninstallationNamesMissingObjects(t *testing.T) {
+	in := newInstalled(t, "outrigger-webhook")
+	var out strings.Builder
+	require.NoError(t, Uninstallation{Client: in, SystemNamespace: "system", Out: &out}.Run(t.Context()))
+	assert.Contains(t, out.String(), "Deployment outrigger-worker does not exist in namespace system\n")
+	assert.Contains(t, out.String(), "Deployment outrigger-webhook is deleted\n")
 }

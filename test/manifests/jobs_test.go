@@ -90,6 +90,14 @@ func TestTheTestJobAsksTheWorkersOfTheValues(t *testing.T) {
 }
 
 // The setup Job connects to Temporal with the settings of the roles, and has no token of a service account.
+// kubectl would run the uninstall Job at once, and the Job would delete the installation.
+func TestTheUninstallJobCanBeLeftOut(t *testing.T) {
+	out, err := output(t, "helm", "template", "outrigger", packaged(t), "--namespace=kruise-system", "--set=uninstall.enabled=false,temporal.setup.enabled=true")
+	require.NoError(t, err, out)
+	assert.NotContains(t, out, "outrigger-uninstall")
+	assert.Contains(t, out, "outrigger-temporal-setup")
+}
+
 // The uninstall Job must start without the Secrets of Temporal.
 func TestOnlyTheSetupJobConnectsToTemporal(t *testing.T) {
 	args := []string{
