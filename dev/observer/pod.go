@@ -42,8 +42,8 @@ type pod struct {
 type upgrade struct {
 	since time.Time
 	slot  bool
-	// atWrite is true if the upgrade uses a slot since the write. If atWrite is false, the upgrade uses a slot
-	// since the pod served again before the pending restart, and a writer observes this slot with a delay.
+	// atWrite is true if the slot begins with the write. If atWrite is false, the pod did not serve at the time of
+	// the write, and the slot begins when the pod serves again. A writer observes such a slot with a delay.
 	atWrite bool
 	// unreadySince is the transition time of the Ready condition when a pod that did not serve was written.
 	// While the condition has this time, the pod uses no slot. A kubelet that corrects a wrong report restores

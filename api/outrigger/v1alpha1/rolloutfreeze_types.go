@@ -3,8 +3,8 @@ package v1alpha1
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // RolloutFreeze stops the upgrades of the selected SidecarSets. Hot upgrades in progress finish. The rollouts
-// continue once the freeze is deleted, or at the time in the field until. A freeze does not change the version
-// of new pods.
+// continue once the freeze is deleted, or at the time spec.until. A freeze does not change the version of new
+// pods.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=rof
