@@ -3,17 +3,17 @@
 #
 # usage: tools/test.sh
 #
-# Most tests wait for servers and use little CPU time. Therefore, four chains of suites run in parallel. Each
-# suite starts its own servers. The webhook and the API server give up after a few seconds, so a chain whose tests
-# depend on such a timeout gets CPU time first. The script needs bash, coreutils, grep and Go.
+# Many tests wait for servers. Therefore, three chains of suites run in parallel. Each suite starts its own servers.
+# With more chains, servers wait for the CPU for longer than the API server and the webhook wait for a response. The
+# script needs bash, coreutils, grep and Go.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
 # These integration tests start additional control planes, or slow down or stop the servers of their suite.
 disturbing='FleetRollsOut|ConnectionToTheFleet|ClusterWideLimit|LateCache|OlderThanAnOutage|ClaimedAgain|MissingWorkers|CertificatesRotate|ShareATemporal'
-# This test runs before all other tests. On a busy machine, the API server needs longer to replace a definition
-# than the API server waits for a webhook.
-alone='AnUpgradeRejectsNoPod'
+# These tests require that the API server rejects no pod, and run before all other tests. On a busy machine, the API
+# server needs longer to replace a definition than the API server waits for a webhook.
+alone='RejectsNoPod|NoPodIsRejected|AndUninstalls'
 
 # Background processes of a script ignore SIGINT, and do not receive the SIGTERM of the script, so the script kills its
 # process group.
@@ -24,8 +24,7 @@ unset "${!TEMPORAL_@}"
 export TEMPORAL_CONFIG_FILE=/dev/null
 
 code=0
-niceness=0
-suites() { nice -n "$niceness" go test -timeout 60m -p 1 "$@" || code=1; }
+suites() { go test -timeout 60m -p 1 "$@" || code=1; }
 
 # half is a pattern for every second integration test that is not in disturbing.
 half=$(grep -ohE '^func Test[A-Za-z0-9_]+\(t ' test/integration/*_test.go | cut -d'(' -f1 | cut -d' ' -f2 |
@@ -33,32 +32,26 @@ half=$(grep -ohE '^func Test[A-Za-z0-9_]+\(t ' test/integration/*_test.go | cut 
 [ -n "$half" ] || { echo "$0: found no integration tests" >&2; exit 1; }
 
 chain1() {
-	niceness=5
 	suites ./test/integration -run "^($half)\$"
 	suites ./dev/... ./test/conformance ./test/metrics ./test/switchover
+	suites $(go list ./... | grep -vE '/(dev/.*|test/(cli|conformance|documents|integration|manifests|metrics|switchover))$')
 }
 
 chain2() {
-	niceness=5
 	suites ./test/integration -skip "^($half)\$|$disturbing"
 	suites ./test/documents
+	suites ./test/cli
 }
 
 chain3() {
 	suites ./test/integration -run "$disturbing"
-	suites ./test/cli
-}
-
-chain4() {
-	niceness=10
-	suites ./test/manifests -skip "$alone" -parallel 3
-	suites $(go list ./... | grep -vE '/(dev/.*|test/(cli|conformance|documents|integration|manifests|metrics|switchover))$')
+	suites ./test/manifests -skip "$alone" -parallel 2
 }
 
 go test -c -o /dev/null ./test/integration || exit 1
-suites ./test/manifests -run "$alone"
+suites ./test/manifests -run "$alone" -parallel 2
 chains=()
-for chain in chain1 chain2 chain3 chain4; do
+for chain in chain1 chain2 chain3; do
 	($chain && exit $code) &
 	chains+=($!)
 done
