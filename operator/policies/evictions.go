@@ -136,8 +136,8 @@ func statusOf(policy *outriggerv1.RolloutPolicy, view *protocol.EvictionView, kn
 	return status
 }
 
-// appliedSets contains whether a policy applies to at least one SidecarSet, and the SidecarSets whose status
-// shows outdated pods.
+// appliedSets describes the SidecarSets to which a policy applies. any is set if the policy applies to at least one
+// SidecarSet. outdated contains the uids of the SidecarSets with outdated pods, without terminating SidecarSets.
 type appliedSets struct {
 	any      bool
 	outdated []types.UID
