@@ -245,7 +245,7 @@ func (v *Version) judgeResources(state *State, pod *corev1.Pod, read *record.Rec
 func (v *Version) mayRestart(pod *corev1.Pod) bool {
 	for _, sidecar := range v.Sidecars {
 		for _, name := range sidecar.InPod() {
-			if mayRestart(Container(pod, name, sidecar.Native)) {
+			if MayRestart(Container(pod, name, sidecar.Native)) {
 				return true
 			}
 		}
@@ -253,7 +253,8 @@ func (v *Version) mayRestart(pod *corev1.Pod) bool {
 	return false
 }
 
-func mayRestart(c *corev1.Container) bool {
+// MayRestart reports whether a resize may restart a container. c may be nil.
+func MayRestart(c *corev1.Container) bool {
 	return c != nil && slices.ContainsFunc(c.ResizePolicy, func(p corev1.ContainerResizePolicy) bool { return p.RestartPolicy == corev1.RestartContainer })
 }
 
@@ -290,7 +291,7 @@ func ResizeMayRestart(pod *corev1.Pod) bool {
 	}
 	for set := range read.Resizes {
 		for _, name := range read.Hashes[set].SidecarList {
-			if mayRestart(Container(pod, name, false)) || mayRestart(Container(pod, name, true)) {
+			if MayRestart(Container(pod, name, false)) || MayRestart(Container(pod, name, true)) {
 				return true
 			}
 		}

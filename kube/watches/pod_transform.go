@@ -24,8 +24,8 @@ func NewPodTransform() toolscache.TransformFunc {
 type podTransform struct {
 	mu   sync.Mutex
 	pool *stringPool
-	// reported replaces the resources that a kubelet reports. All cached pods share reported, so reported is
-	// immutable.
+	// reported replaces the resources that a kubelet reports, except for containers that a resize may restart. All
+	// cached pods share reported, so reported is immutable.
 	reported corev1.ResourceRequirements
 	// ended replaces the state of each terminated container, because roles read only whether a container has
 	// ended. All cached pods share ended, so ended is immutable.
@@ -64,8 +64,8 @@ func (t *podTransform) strip(o any) (any, error) {
 			ObservedGeneration:    pod.Status.ObservedGeneration,
 			QOSClass:              corev1.PodQOSClass(t.pool.text(string(pod.Status.QOSClass))),
 			Conditions:            t.conditions(pod),
-			InitContainerStatuses: t.statuses(pod.Status.InitContainerStatuses),
-			ContainerStatuses:     t.statuses(pod.Status.ContainerStatuses),
+			InitContainerStatuses: t.statuses(pod.Status.InitContainerStatuses, pod.Spec.InitContainers),
+			ContainerStatuses:     t.statuses(pod.Status.ContainerStatuses, pod.Spec.Containers),
 		},
 	}
 	return pod, nil
@@ -136,7 +136,7 @@ func (t *podTransform) condition(of *corev1.PodCondition, message string) corev1
 	}
 }
 
-func (t *podTransform) statuses(all []corev1.ContainerStatus) []corev1.ContainerStatus {
+func (t *podTransform) statuses(all []corev1.ContainerStatus, containers []corev1.Container) []corev1.ContainerStatus {
 	if len(all) == 0 {
 		return nil
 	}
@@ -148,11 +148,21 @@ func (t *podTransform) statuses(all []corev1.ContainerStatus) []corev1.Container
 			Ready: status.Ready, RestartCount: status.RestartCount, State: t.state(&status.State),
 		}
 		if status.Resources != nil {
-			// Outrigger reads only whether Resources is set, so all cached statuses share one value.
-			kept[i].Resources = &t.reported
+			kept[i].Resources = t.resources(status, containers)
 		}
 	}
 	return kept
+}
+
+// resources returns the amounts of CPU and memory that a kubelet reports for a container that a resize may restart,
+// because an upgrade compares these amounts with the amounts in the spec. Of other containers, roles read only
+// whether Resources is set, so all cached statuses share one value.
+func (t *podTransform) resources(status *corev1.ContainerStatus, containers []corev1.Container) *corev1.ResourceRequirements {
+	restarts := slices.ContainsFunc(containers, func(c corev1.Container) bool { return c.Name == status.Name && podstate.MayRestart(&c) })
+	if !restarts {
+		return &t.reported
+	}
+	return &corev1.ResourceRequirements{Requests: resizable(status.Resources.Requests), Limits: resizable(status.Resources.Limits)}
 }
 
 func (t *podTransform) state(state *corev1.ContainerState) (kept corev1.ContainerState) {

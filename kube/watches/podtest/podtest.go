@@ -165,8 +165,11 @@ func (p *Pods) statuses(of []corev1.Container) []corev1.ContainerStatus {
 	for i := range of {
 		status := &drawn[i]
 		p.filler.Fill(status)
-		if p.one(4) {
+		switch {
+		case p.one(4):
 			status.Resources = nil
+		case p.one(2):
+			status.Resources = of[i].Resources.DeepCopy()
 		}
 		status.Name, status.Image = of[i].Name, p.pick(of[i].Image, "side:v1", "side:v2")
 		status.ImageID, status.RestartCount = p.pick("", "id-1", "id-2", "side@sha256:aa"), int32(p.below(2))
