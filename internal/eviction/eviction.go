@@ -155,7 +155,9 @@ func (p *planner) prune() {
 	s.Proven = slices.DeleteFunc(slices.Clone(s.Proven), func(c protocol.ProvenContent) bool {
 		return !current(c.SidecarSet.Name, c.SidecarSet.UID, c.Generation) || p.Sets[c.SidecarSet.Name].otherContent(c.Generation, c.Hash)
 	})
-	s.Failed = slices.DeleteFunc(s.Failed, func(f outriggerv1.FailedEviction) bool { return !current(f.SidecarSet, f.SidecarSetUID, f.Generation) })
+	s.Failed = slices.DeleteFunc(s.Failed, func(f outriggerv1.FailedEviction) bool {
+		return !current(f.SidecarSet, f.SidecarSetUID, f.Generation) || p.Sets[f.SidecarSet].otherContent(f.Generation, f.Hash)
+	})
 	if len(s.Proven)+len(s.Failed) != before {
 		s.Rejected, s.Rotations = 0, 0
 	}

@@ -406,6 +406,30 @@ func TestSpec13_3_OtherContentOfTheSameGenerationNeedsACanary(t *testing.T) {
 	}
 }
 
+// The failure of other content with the same generation does not halt the evictions. Workers of earlier releases
+// recorded no hash.
+func TestSpec13_3_AFailureOfOtherContentOfTheSameGenerationDoesNotCount(t *testing.T) {
+	for _, before := range []struct {
+		failed, hash string
+		halted       bool
+	}{{"bad", "bad", true}, {"bad", "other", false}, {"", "other", true}} {
+		c := newCluster(1)
+		c.sets["logs"] = Set{UID: "s1", Generation: 7, Hash: "bad", MaxUnavailable: 100}
+		c.addOld("a", 2)
+		c.addOld("b", 2)
+		c.evictCanary(t)
+		for range 31 {
+			c.plan(20 * time.Second)
+		}
+		require.Len(t, c.state.Failed, 1)
+		assert.Equal(t, "bad", c.state.Failed[0].Hash)
+		c.state.Failed[0].Hash = before.failed
+		c.sets["logs"] = Set{UID: "s1", Generation: 7, Hash: before.hash, MaxUnavailable: 100}
+		plan := c.next(nil)
+		assert.Equal(t, before.halted, len(plan.State.Failed) == 1, "%+v", before)
+	}
+}
+
 // etcd was restored to an older generation of the SidecarSet. A user may have edited the SidecarSet after the
 // restore.
 func TestSpec13_3_ARestoredSidecarSetNeedsACanary(t *testing.T) {

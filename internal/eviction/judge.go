@@ -141,7 +141,7 @@ func (p *planner) fail(e *protocol.Eviction, reason string) {
 		return
 	}
 	p.State.Failed = append(p.State.Failed, outriggerv1.FailedEviction{
-		SidecarSet: e.SidecarSet.Name, SidecarSetUID: e.SidecarSet.UID, Generation: e.Generation, Namespace: e.Owner.Namespace, Kind: e.Owner.Kind, Name: e.Owner.Name, Reason: reason,
+		SidecarSet: e.SidecarSet.Name, SidecarSetUID: e.SidecarSet.UID, Generation: e.Generation, Hash: e.Hash, Namespace: e.Owner.Namespace, Kind: e.Owner.Kind, Name: e.Owner.Name, Reason: reason,
 	})
 }
 

@@ -77,6 +77,9 @@ type FailedEviction struct {
 	SidecarSet string `json:"sidecarSet"`
 	// Generation is the generation of the SidecarSet at the time of the eviction.
 	Generation int64 `json:"generation"`
+	// Hash is the hash of the content of the SidecarSet at the time of the eviction. Hash is empty if an older
+	// worker recorded the failure.
+	Hash string `json:"hash,omitempty"`
 	// SidecarSetUID is the uid of the SidecarSet.
 	SidecarSetUID types.UID `json:"sidecarSetUID"`
 	Namespace     string    `json:"namespace"`
