@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/rollout"
 )
 
@@ -22,7 +23,11 @@ func (a *Activities) AwaitMigration(ctx context.Context, input protocol.AwaitMig
 		if unseen, err := written.count(ctx); err != nil || unseen > 0 {
 			return heartbeatInterval, err
 		}
-		found, err := a.findMigrating(ctx, set, excluded)
+		current, err := set.get(ctx)
+		if err != nil {
+			return 0, err
+		}
+		found, err := a.findMigrating(ctx, current, excluded)
 		if err != nil {
 			return 0, err
 		}
@@ -74,10 +79,10 @@ func (m *migrating) slots(written func(protocol.PodReference) bool) int {
 
 func nothingWritten(protocol.PodReference) bool { return false }
 
-func (a *Activities) findMigrating(ctx context.Context, recent *recentSet, excluded func(protocol.PodReference) bool) (found migrating, err error) {
-	set, err := recent.get(ctx)
-	if err != nil || set == nil {
-		return found, err
+// findMigrating finds the migrating pods of a SidecarSet. If set is nil, findMigrating finds no pods.
+func (a *Activities) findMigrating(ctx context.Context, set *v1alpha1.SidecarSet, excluded func(protocol.PodReference) bool) (found migrating, err error) {
+	if set == nil {
+		return found, nil
 	}
 	population, err := a.population(ctx, set)
 	if err != nil {

@@ -25,6 +25,9 @@ type fence struct {
 	// stage contains the windows in which upgrades may start, and the target of a rollback. Without a
 	// RolloutPolicy, stage is nil.
 	stage *protocol.Stage
+	// resets is set for a batch of resets. A pause, a RolloutFreeze or a newer generation does not stop resets
+	// (SPEC 7.1.2), so generation and stage are not set.
+	resets bool
 }
 
 // permission is the decision of a fence. If pods may be upgraded, set is the SidecarSet and stopped is empty.
@@ -49,6 +52,24 @@ func (a *Activities) newFence(lease *rolloutLease, generation int64) *fence {
 	f := &fence{Activities: a, generation: generation, lease: lease}
 	f.permission = newRecent(a.Clock, "SidecarSet "+lease.set.Name+" and its Lease", f.read)
 	return f
+}
+
+// newResetFence returns the fence of a batch of resets.
+func (a *Activities) newResetFence(set protocol.SetReference, run string) *fence {
+	lease := a.lease(set, run)
+	lease.resets = true
+	f := a.newFence(lease, 0)
+	f.resets = true
+	return f
+}
+
+// permitted returns the SidecarSet, or the error stopped. permitted does not check RolloutFreezes and windows.
+func (f *fence) permitted(ctx context.Context) (*v1alpha1.SidecarSet, error) {
+	now, err := f.permission.get(ctx)
+	if err == nil && now.stopped != "" {
+		err = now.stopped
+	}
+	return now.set, err
 }
 
 // check returns the SidecarSet, or the error stopped if the pods of the SidecarSet must not be upgraded. With
@@ -129,6 +150,8 @@ func (f *fence) stopped(set *v1alpha1.SidecarSet) stopped {
 	switch {
 	case set == nil:
 		return "the SidecarSet is gone"
+	case f.resets:
+		return ""
 	case set.Generation != f.generation:
 		return stopped(fmt.Sprintf("generation is %d", set.Generation))
 	case set.Spec.UpdateStrategy.Paused:

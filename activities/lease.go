@@ -29,7 +29,7 @@ const (
 	cleanUpHolder = "tidying-worker"
 )
 
-// rolloutLease is the Kubernetes Lease of a rollout. Only the run that is the holder of the Lease upgrades
+// rolloutLease is the Kubernetes Lease of a rollout. Only the holder of the Lease upgrades and resets
 // pods. Temporal allows one open run of a SidecarSet, but the activities of a terminated or reset run continue
 // for a while. Before each write, the holder checks a copy of the Lease that is at most maxAge old. A run that
 // takes over the Lease first writes the identity of the run into the Lease as the next holder, waits for
@@ -42,6 +42,10 @@ type rolloutLease struct {
 	// task is the token of the activity task that this process has claimed. The Lease contains task and PodUID,
 	// so that the next process in the same pod can release the task.
 	task []byte
+	// resets is set for a batch that only resets pods. After a takeover by such a batch, the run stays recorded
+	// as the next holder, so that the first upgrade batch of the run also takes the Lease over and waits for the
+	// writes of the previous holder, which the cache of the worker of this upgrade batch may not show yet.
+	resets bool
 }
 
 func (a *Activities) lease(set protocol.SetReference, run string) *rolloutLease {
@@ -57,10 +61,19 @@ func leaseIdentity(ctx context.Context, run string) string {
 	return run
 }
 
-// held reports whether the run is the holder of the Lease, and no other run is taking over the Lease.
+// held reports whether the run is the holder of the Lease, and no other run is taking over the Lease. A batch of
+// resets without the id of its run, such as a batch of an earlier release, needs no Lease.
 func (l *rolloutLease) held(ctx context.Context) (bool, error) {
+	if l.resets && l.run == "" {
+		return true, nil
+	}
 	lease, err := l.read(ctx)
-	return err == nil && lease != nil && holder(lease) == l.run && nextHolder(lease) == "", err
+	return err == nil && lease != nil && l.holds(lease), err
+}
+
+func (l *rolloutLease) holds(lease *coordinationv1.Lease) bool {
+	next := nextHolder(lease)
+	return holder(lease) == l.run && (next == "" || l.resets && next == l.run)
 }
 
 // acquire makes the run the holder of the Lease, and creates the Lease if the Lease does not exist. If another
@@ -78,7 +91,7 @@ func (l *rolloutLease) acquire(ctx context.Context, takeOver func(context.Contex
 		lease.Spec.HolderIdentity = &l.run
 		l.recordTask(lease)
 		return l.wrapped("create", l.Writer.Create(ctx, lease))
-	case holder(lease) == l.run && nextHolder(lease) == "":
+	case l.holds(lease):
 		if !l.recordTask(lease) {
 			return nil
 		}
@@ -106,7 +119,9 @@ func (l *rolloutLease) hold(ctx context.Context, lease *coordinationv1.Lease) er
 	// hold removes the owner, so that the Lease is not garbage collected with the SidecarSet. While write
 	// requests of the run are in flight, a run of a recreated SidecarSet must find this Lease and wait.
 	lease.OwnerReferences = nil
-	delete(lease.Annotations, v1alpha1.NextHolderAnnotation)
+	if !l.resets || nextHolder(lease) != l.run {
+		delete(lease.Annotations, v1alpha1.NextHolderAnnotation)
+	}
 	l.recordTask(lease)
 	return l.update(ctx, lease)
 }

@@ -33,8 +33,8 @@ const (
 // each pod. The batch resets the pods of the input first, and then, for resetTime, pods that migrate during the
 // batch. A reset does not change the hash of the pod. A reset restarts the standby twin, so maxUnavailable limits
 // the resets, except that 0 counts as 1. A pod that needed a slot for the upgrade still occupies this slot. The
-// batch resets no pod without an acknowledged heartbeat, or before the cache shows the writes of other workers. A
-// cancelled batch finishes the writes in flight.
+// batch resets no pod without an acknowledged heartbeat, without the Lease of the SidecarSet, or before the cache
+// shows the writes of other workers. A cancelled batch finishes the writes in flight.
 func (a *Activities) ResetBatch(ctx context.Context, input protocol.ResetBatchInput) (protocol.ResetBatchResult, error) {
 	b := a.newResetBatch(input)
 	ctx, stop := b.deadline.keep(ctx, answeredHeartbeat(ctx, &outcome{}))
@@ -44,6 +44,10 @@ func (a *Activities) ResetBatch(ctx context.Context, input protocol.ResetBatchIn
 
 func (b *resetBatch) resetAll(ctx context.Context, set protocol.SetReference) (protocol.ResetBatchResult, error) {
 	defer b.Metrics.time(changeReset, b.Clock)()
+	// A run may have no pods to upgrade, so the batch itself acquires the Lease.
+	if err := b.acquireLease(ctx); err != nil {
+		return b.result(), err
+	}
 	current, listed, err := b.writesOfOthers(ctx, set)
 	if err != nil {
 		return b.result(), err
@@ -60,10 +64,18 @@ func (b *resetBatch) resetAll(ctx context.Context, set protocol.SetReference) (p
 	return b.result(), err
 }
 
+func (b *resetBatch) acquireLease(ctx context.Context) error {
+	if b.fence.lease.run == "" {
+		return nil
+	}
+	// After acquireLease, resetAll waits for the writes of the previous holder.
+	return b.fence.lease.acquire(ctx, func(context.Context) error { return nil })
+}
+
 func (a *Activities) newResetBatch(input protocol.ResetBatchInput) *resetBatch {
 	now := a.Clock.Now()
 	return &resetBatch{
-		writer: a.writer(changeReset), upgrading: input.Upgrading, queue: input.Pods, set: a.recentSet(input.SidecarSet, nil), rejected: input.Rejected.Set(),
+		writer: a.writer(changeReset), upgrading: input.Upgrading, queue: input.Pods, fence: a.newResetFence(input.SidecarSet, input.Run), rejected: input.Rejected.Set(),
 		deadline: newWriteDeadline(a.Clock), before: a.unseenWrites(nil),
 		done: map[protocol.PodReference]bool{}, skipped: map[protocol.PodReference]time.Time{}, refused: map[protocol.PodReference]bool{}, end: now.Add(resetTime), busy: now,
 	}
@@ -72,8 +84,8 @@ func (a *Activities) newResetBatch(input protocol.ResetBatchInput) *resetBatch {
 // resetBatch is the state of one ResetBatch activity in progress.
 type resetBatch struct {
 	*writer
-	pool *pool
-	set  *recentSet
+	pool  *pool
+	fence *fence
 	// upgrading is set if an upgrade batch is running, because hot pods migrate after their upgrade.
 	upgrading bool
 	// queue contains the pods of the input that the batch has not reset yet.
@@ -108,8 +120,12 @@ func (b *resetBatch) check(ctx context.Context) (again time.Duration, err error)
 	if unseen, err := b.before.count(ctx); err != nil || unseen > 0 || b.Current() != nil {
 		return max(0, min(b.end.Sub(b.Clock.Now()), heartbeatInterval)), err
 	}
+	set, err := b.fence.permitted(ctx)
+	if err != nil {
+		return 0, err
+	}
 	b.retrySkipped()
-	found, err := b.findMigrating(ctx, b.set, b.isDone)
+	found, err := b.findMigrating(ctx, set, b.isDone)
 	if err != nil {
 		return 0, err
 	}
@@ -202,8 +218,8 @@ func (b *resetBatch) retrySkipped() {
 	}
 }
 
-// wanted returns the SidecarSet, or nil if the SidecarSet is gone. wanted returns an error after the
-// deadline, and if another worker leads. A pause does not stop resets.
+// wanted returns the SidecarSet. wanted returns an error after the deadline, if another worker leads, if the run
+// does not hold the Lease, and if the SidecarSet is gone. A pause does not stop resets.
 func (b *resetBatch) wanted(ctx context.Context) (*v1alpha1.SidecarSet, error) {
 	if b.deadline.left() <= 0 {
 		return nil, stopped("")
@@ -211,12 +227,12 @@ func (b *resetBatch) wanted(ctx context.Context) (*v1alpha1.SidecarSet, error) {
 	if err := b.Limit.check(); err != nil {
 		return nil, err
 	}
-	return b.set.get(ctx)
+	return b.fence.permitted(ctx)
 }
 
 func (b *resetBatch) decide(ctx context.Context, pod *corev1.Pod) (decision, error) {
 	set, err := b.wanted(ctx)
-	if err != nil || set == nil {
+	if err != nil {
 		return decision{}, err
 	}
 	state, matched, err := b.state(ctx, set, pod)

@@ -58,7 +58,7 @@ func TestMigratedPodsAreFound(t *testing.T) {
 			p.Spec.Containers[0].Image = "empty:1"
 			p.Annotations[v1alpha1.VersionAnnotationPrefix+"side-1"] = "0"
 		}))
-	found, err := cluster.findMigrating(t.Context(), cluster.recentSet(webSetReference, nil), func(pod protocol.PodReference) bool { return pod.Name == "rejected" })
+	found, err := cluster.findMigrating(t.Context(), hotSet(), func(pod protocol.PodReference) bool { return pod.Name == "rejected" })
 	require.NoError(t, err)
 	found.population = nil
 	assert.Equal(t, migrating{

@@ -102,7 +102,7 @@ func (r *run) resetBatch(ctx workflow.Context) (pending bool, err error) {
 	var resetting workflow.Context
 	resetting, m.end = workflow.WithCancel(batchOptions(ctx, fmt.Sprintf("reset batch %d: %d pods, and pods that migrate meanwhile", m.batches, len(next.Pods))))
 	err = workflow.ExecuteActivity(resetting, protocol.ResetBatchActivity, protocol.ResetBatchInput{
-		SidecarSet: r.input.SidecarSet, Pods: next.Pods, Rejected: m.rejected.Pods, Upgrading: r.upgrading,
+		SidecarSet: r.input.SidecarSet, Pods: next.Pods, Rejected: m.rejected.Pods, Upgrading: r.upgrading, Run: r.progress.Run,
 	}).Get(ctx, &result)
 	if err != nil && resetting.Err() != nil && ctx.Err() == nil {
 		// The batch was cancelled and is not retried. The next check reads the state of the pods.

@@ -49,6 +49,7 @@ func (s *rolloutSuite) TestSpec7_7_StandbyTwinsAreResetBesideTheBatches() {
 	s.wakesAfter(3 * time.Minute)
 	s.run()
 	s.Equal([][]protocol.PodReference{{pod("a")}, {pod("b")}}, [][]protocol.PodReference{(*resets)[0].Pods, (*resets)[1].Pods})
+	s.NotEmpty((*resets)[0].Run, "the Lease names the run")
 }
 
 func (s *rolloutSuite) TestSpec7_1_PauseDoesNotDelayResets() {

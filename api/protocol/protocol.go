@@ -408,6 +408,9 @@ type ResetBatchInput struct {
 	Rejected   Fingerprints   `json:"refused,omitempty"`
 	// Upgrading is set while an upgrade batch is running, because the upgrade batch adds migrating pods.
 	Upgrading bool `json:"upgrading,omitempty"`
+	// Run is the id of the run. The run must hold the Lease of the SidecarSet. Runs of earlier releases set no
+	// Run, and reset pods without the Lease.
+	Run string `json:"run,omitempty"`
 }
 
 // ResetBatchResult is the result of a batch that resets standby twins.
