@@ -37,12 +37,12 @@ func (r *Rollout) frozenBy() string {
 	return freezeIn(r.Message)
 }
 
-// freezeIn returns the description of the freeze in the message of a frozen rollout.
+// freezeIn returns the description of the freeze in the message of a frozen rollout, in one line.
 func freezeIn(by string) string {
 	if counts := strings.LastIndex(by, " pods updated, "); counts >= 0 {
 		by = by[:max(strings.LastIndex(by[:counts], "; "), 0)]
 	}
-	return strings.TrimPrefix(by, "frozen ")
+	return OneLine(strings.TrimPrefix(by, "frozen "))
 }
 
 // unfreezeCommand returns the command that ends a freeze. A freeze of a fleet is ended in the fleet, because a

@@ -144,6 +144,7 @@ func pausedFor(pause *protocol.Pause, now time.Time) string {
 	return "for " + age(now, pause.At) + " "
 }
 
+// pausedBy returns the user and the reason of a pause in one line.
 func pausedBy(pause *protocol.Pause) string {
 	text := "by an unknown user"
 	if pause.By != "" {
@@ -152,7 +153,7 @@ func pausedBy(pause *protocol.Pause) string {
 	if pause.Reason != "" {
 		text += ": " + pause.Reason
 	}
-	return text
+	return OneLine(text)
 }
 
 func (r *Rollout) runLine(s Style) string {
@@ -248,5 +249,5 @@ func (r *Rollout) Line() string {
 	if !r.Observed {
 		line += fmt.Sprintf("; generation %d is not observed yet", r.Generation)
 	}
-	return line
+	return OneLine(line) // The message may contain a reason that a user wrote.
 }
