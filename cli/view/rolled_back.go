@@ -34,8 +34,8 @@ func (r *Rollout) rolledBack(in *Input) error {
 	return nil
 }
 
-// planRollback plans the rollback with the planner of the worker. target is the SidecarSet with the content of
-// the good revision.
+// planRollback plans the rollback with the planner of the worker, and shows the freeze that stops the
+// rollback. target is the SidecarSet with the content of the good revision.
 func (r *Rollout) planRollback(in *Input, target *v1alpha1.SidecarSet) error {
 	pods, err := rollout.Population(target, in.Pods, in.NamespaceLabels)
 	if err != nil {
@@ -47,11 +47,18 @@ func (r *Rollout) planRollback(in *Input, target *v1alpha1.SidecarSet) error {
 	if err != nil {
 		return err
 	}
+	r.Phase, r.Message, r.Counts.Remaining = plan.Phase, plan.Message, plan.Counts.Remaining
+	if stage.QuarantineOf(in.Set) != nil { // Otherwise, the operator wrote the conditions before the rollback.
+		r.frozen()
+	}
+	if r.Phase == protocol.PhaseFrozen {
+		return nil
+	}
 	r.rollback = v1alpha1.ReasonRollingBack
 	if plan.Phase == protocol.PhaseQuarantined {
 		r.rollback = v1alpha1.ReasonQuarantined
 	}
-	r.Phase, r.Message, r.Counts.Remaining = protocol.PhaseQuarantined, plan.Message, plan.Counts.Remaining
+	r.Phase = protocol.PhaseQuarantined
 	return nil
 }
 

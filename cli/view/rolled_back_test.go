@@ -78,3 +78,25 @@ func TestARollbackIsPlannedFromThePods(t *testing.T) {
 		assert.Equal(t, string(protocol.PhaseProgressing), newRollout(t, in).Headline, "%s: a retry has begun", written)
 	}
 }
+
+func TestAFrozenRollbackIsShownAsFrozen(t *testing.T) {
+	in := staged(t, 0, -1) // One of four pods has the new content.
+	in.Set.Status.ObservedGeneration = in.Set.Generation
+	in.Set.Status.Rollout.Quarantine = &v1alpha1.RolloutQuarantine{Hash: in.Set.Annotations[v1alpha1.HashAnnotation], Revision: in.Revisions[0].Name, Reason: "3 pods failed"}
+	in.Set.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Status: "False", Reason: v1alpha1.ReasonFrozen, Message: "frozen by RolloutFreeze stop: incident; 3 of 4 pods updated, 3 of them ready"}}
+	r := newRollout(t, in)
+	assert.Equal(t, "Frozen", r.Headline)
+	assert.Equal(t, "Frozen", listed(in, v1alpha1.ReasonFrozen).Headline)
+	assert.Equal(t, 1, r.Counts.Remaining)
+	shown := r.Text(Style{})
+	assert.Contains(t, shown, "\nFrozen:    by RolloutFreeze stop: incident\n")
+	assert.NotContains(t, shown, "\nStep:", "the rollback ignores the steps")
+	assert.Contains(t, r.next(in.Now), "kubectl sidecarset unfreeze stop")
+	assert.Contains(t, newWhy(t, in).Text(Style{}), "frozen by RolloutFreeze stop: incident (kubectl sidecarset unfreeze stop)")
+	done, err := r.Done()
+	require.NoError(t, err)
+	assert.False(t, done)
+
+	in.Pods[0] = pod(t, "a", "agent:v1")
+	assert.Equal(t, v1alpha1.ReasonQuarantined, newRollout(t, in).Headline, "no pod is left to roll back")
+}

@@ -100,11 +100,11 @@ func timeLeft(until, now time.Time) string {
 	return duration.HumanDuration(max(until.Sub(now), 0)) + " left"
 }
 
-// addSteps adds the steps of a rollout that has pods left to upgrade. If policy is nil, addSteps adds only the
-// current step.
+// addSteps adds the steps of a rollout that has pods left to upgrade. A rollback has no steps. If policy is nil,
+// addSteps adds only the current step.
 func (r *Rollout) addSteps(policy *outriggerv1.RolloutPolicy, now time.Time) {
 	s := r.stage
-	if s == nil || r.Phase.Ended() || r.rollback != "" {
+	if s == nil || r.Phase.Ended() || r.rollback != "" || s.Quarantine != nil && r.Phase == protocol.PhaseFrozen {
 		return
 	}
 	r.Policy = s.Policy
