@@ -18,7 +18,9 @@ import (
 const (
 	headlinePending = "Pending"
 	headlineNoPods  = "nothing to do: no pod matches"
-	notResponding   = "the run does not respond"
+	// headlineTerminating is the headline of a SidecarSet that is being deleted.
+	headlineTerminating = "Terminating"
+	notResponding       = "the run does not respond"
 	// unreachableHere replaces the headline Progressing if this command cannot connect to Temporal. The rollout
 	// continues if the worker is connected to Temporal.
 	unreachableHere = "Progressing (Temporal does not respond to this command)"
@@ -27,6 +29,9 @@ const (
 // facts contains the data that determines the headline. The data comes from a plan, or only from the status.
 type facts struct {
 	phase protocol.Phase
+	// terminating reports whether the SidecarSet is being deleted. The operator does not observe the generation
+	// of a deletion.
+	terminating bool
 	// observed reports whether the operator has observed the generation. If the generation is not observed,
 	// progressing and degraded are empty.
 	observed bool
@@ -62,6 +67,8 @@ func headline(f facts) string {
 // headline returns the state of a rollout. headline ignores unreachable.
 func (f *facts) headline() string {
 	switch {
+	case f.terminating:
+		return headlineTerminating
 	case f.progressing == v1alpha1.ReasonInvalid:
 		return stalled(f.progressing)
 	case f.phase == protocol.PhaseNotUpdate, f.phase == protocol.PhasePaused:
@@ -188,7 +195,7 @@ func headlineTone(headline string) Tone {
 			return Bad
 		}
 		return Good
-	case string(protocol.PhasePaused), string(protocol.PhaseProgressing), string(protocol.PhaseBaking), string(protocol.PhaseGateRunning), string(protocol.PhaseAwaitingApproval), string(protocol.PhaseFrozen), headlinePending:
+	case string(protocol.PhasePaused), string(protocol.PhaseProgressing), string(protocol.PhaseBaking), string(protocol.PhaseGateRunning), string(protocol.PhaseAwaitingApproval), string(protocol.PhaseFrozen), headlinePending, headlineTerminating:
 		return Busy
 	case "Stalled", "Waiting", v1alpha1.ReasonRollingBack, v1alpha1.ReasonQuarantined:
 		return Bad
@@ -200,7 +207,7 @@ func headlineTone(headline string) Tone {
 // ignored.
 func (r *Rollout) facts() facts {
 	f := facts{
-		phase: r.Phase, observed: r.Observed, matched: r.Counts.Matched, updated: r.Counts.Updated, unready: r.Counts.Updated - r.Counts.UpdatedReady,
+		phase: r.Phase, terminating: r.terminating, observed: r.Observed, matched: r.Counts.Matched, updated: r.Counts.Updated, unready: r.Counts.Updated - r.Counts.UpdatedReady,
 		notUpgradable: r.Counts.NotUpgradable > 0, noSlots: r.Limits.Slots == 0 && r.Counts.Remaining > 0,
 		step: stepTitle(r.stage), silent: r.notResponding, unreachable: r.unreachable,
 		late: r.late != nil,
@@ -260,6 +267,7 @@ func (s *Summary) stoppedBy(set *v1alpha1.SidecarSet) string {
 func (s *Summary) facts(set *v1alpha1.SidecarSet, run *protocol.RolloutStatus, now time.Time) facts {
 	strategy, left := &set.Spec.UpdateStrategy, s.Updated < s.Matched
 	f := facts{
+		terminating: set.DeletionTimestamp != nil,
 		// An operator of an earlier release does not record an invalid generation as observed.
 		observed:    set.Status.ObservedGeneration == set.Generation || s.Reason == v1alpha1.ReasonInvalid,
 		progressing: s.Reason, degraded: s.stoppedBy(set), matched: int(s.Matched), updated: int(s.Updated),
@@ -344,6 +352,6 @@ func (f *facts) attention(s *Summary) []string {
 	add("MaxUnavailableZero", f.noSlots && (f.phase == protocol.PhaseWaiting || f.phase == protocol.PhaseProgressing || f.phase == protocol.PhasePaused))
 	add("PodsNotReady", f.phase == protocol.PhaseComplete && f.observed && s.unready > 0 && s.Degraded == "")
 	add("NoPods", f.observed && f.matched == 0 && f.uninjected == 0 && f.progressing != v1alpha1.ReasonInvalid)
-	add(notObserved, !f.observed)
+	add(notObserved, !f.observed && !f.terminating)
 	return found
 }

@@ -33,6 +33,11 @@ func PausedBySpec(set string) string {
 	return "spec.updateStrategy.paused is true (" + ResumeCommand(set) + ")"
 }
 
+// seeFinalizers returns the command that shows the finalizers of a SidecarSet, which delay the deletion.
+func seeFinalizers(set string) string {
+	return "see its finalizers: kubectl get sidecarset " + set + " -o jsonpath='{.metadata.finalizers}'"
+}
+
 // ResumeCommand returns the command that resumes a rollout that is paused by spec or by signal.
 func ResumeCommand(set string) string { return "kubectl sidecarset resume " + set }
 
@@ -76,6 +81,9 @@ func (r *Rollout) blockedPod(longest *Pod) *Pod {
 
 // next returns the commands that continue a rollout or explain the state of the rollout.
 func (r *Rollout) next(now time.Time) []string {
+	if r.terminating {
+		return []string{seeFinalizers(r.Name)}
+	}
 	var found []string
 	add := func(command string, needed bool) {
 		if needed && !slices.Contains(found, command) {

@@ -54,6 +54,8 @@ type Rollout struct {
 	// LostPods contains the pods that are ready in the API server although their nodes do not exist.
 	LostPods []LostPod `json:"lostPods,omitempty"`
 	stage    *protocol.Stage
+	// terminating is set if the SidecarSet is being deleted.
+	terminating bool
 	// retried is set if the run is not rolled back, even if the status shows a rollback.
 	retried bool
 	// rollback is the reason of Progressing for a rollback in progress or a completed rollback, or empty.
@@ -151,7 +153,7 @@ func NewRollout(in *Input) (*Rollout, error) {
 		InjectionPaused: set.Spec.InjectionStrategy.Paused, Conditions: conditions(set), Run: runOf(in),
 		RunUnknown: in.Run.Unknown, Temporal: in.Run.Temporal, Revisions: in.byRevision(matched, version),
 		notResponding: in.Run.NotResponding, unreachable: in.Run.Unreachable, stage: current,
-		Fault: in.Fault,
+		Fault: in.Fault, terminating: set.DeletionTimestamp != nil,
 	}
 	if r.Counts.Matched == 0 {
 		r.noPods = newNoPods(in)
@@ -294,6 +296,8 @@ func (r *Revision) sort() {
 // pods, Done returns an error.
 func (r *Rollout) Done() (bool, error) {
 	switch {
+	case r.terminating:
+		return true, fmt.Errorf("SidecarSet %s is being deleted, so that its rollout does not continue; %s", r.Name, seeFinalizers(r.Name))
 	case !r.Observed:
 		return false, nil
 	case r.Phase == protocol.PhaseNotUpdate:
@@ -309,7 +313,9 @@ func (r *Rollout) Done() (bool, error) {
 }
 
 // RunEnds reports whether the run is open and ends without a user action after the pods have converged.
-func (r *Rollout) RunEnds() bool { return r.Run != nil && r.Pause == nil && !r.quarantined() }
+func (r *Rollout) RunEnds() bool {
+	return r.Run != nil && r.Pause == nil && !r.quarantined() && !r.terminating
+}
 
 // quarantined reports whether all pods of a rollout are rolled back. The run of the rollout stays open for a
 // retry.

@@ -93,7 +93,7 @@ func (c *Condition) needsAttention() bool {
 
 func (r *Rollout) statusLine(s Style) string {
 	line := s.Paint.in(headlineTone(r.Headline), withTimeLeft(r.Headline, bakesUntil(r.Phase, r.stage), s.Now))
-	if !r.Observed {
+	if !r.Observed && !r.terminating {
 		line += fmt.Sprintf(", the operator has not observed generation %d yet", r.Generation)
 	}
 	return line
@@ -246,7 +246,7 @@ func (r *Rollout) Line() string {
 	if r.Pause != nil {
 		line += "; paused " + pausedBy(r.Pause)
 	}
-	if !r.Observed {
+	if !r.Observed && !r.terminating {
 		line += fmt.Sprintf("; generation %d is not observed yet", r.Generation)
 	}
 	return OneLine(line) // The message may contain a reason that a user wrote.

@@ -84,12 +84,14 @@ func (r *Rollout) missingLine(missing BehindPods) string {
 	return line
 }
 
-// stoppedBy returns the reasons why a rollout does not continue: a fault of the installation, a generation
-// that the operator has not observed, disabled upgrades, a pause, a freeze, a quarantine, or a step that has
-// not ended.
+// stoppedBy returns the reasons why a rollout does not continue: a deletion, a fault of the installation, a
+// generation that the operator has not observed, disabled upgrades, a pause, a freeze, a quarantine, or a step
+// that has not ended.
 func (r *Rollout) stoppedBy(in *Input) []string {
 	var found []string
 	switch {
+	case r.terminating:
+		found = append(found, "the SidecarSet is being deleted ("+seeFinalizers(r.Name)+")")
 	case r.Fault != (Fault{}):
 		found = append(found, r.Fault.Message)
 	case !r.Observed:
