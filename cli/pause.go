@@ -138,6 +138,10 @@ func (s *shared) update(ctx context.Context, c *cluster, set *v1alpha1.SidecarSe
 			err = fmt.Errorf("%s the rollout of SidecarSet %s: %w", update, set.Name, sender.explainUpdate(set, update, err))
 		}
 	}
+	if err == nil && update == protocol.PauseUpdate {
+		sorted, _ := c.revisions(ctx, set) // Without the revisions, the command undo has no revision.
+		answer.next += ", or " + view.UndoCommand(set, sorted)
+	}
 	if frozen := view.Frozen(set); err != nil && update == protocol.ResumeUpdate && frozen != "" {
 		err = fmt.Errorf("%w; SidecarSet %s is %s", err, set.Name, frozen)
 	}
@@ -168,7 +172,7 @@ func (s *sender) send(ctx context.Context, set *v1alpha1.SidecarSet) (updateAnsw
 	if err != nil {
 		return updateAnswer{}, err
 	}
-	answer := updateAnswer{Name: set.Name, PauseResult: result, next: "next: " + view.ResumeCommand(set.Name) + ", or kubectl sidecarset undo " + set.Name}
+	answer := updateAnswer{Name: set.Name, PauseResult: result, next: "next: " + view.ResumeCommand(set.Name)}
 	if s.update == protocol.ResumeUpdate {
 		resumed := set.DeepCopy()
 		resumed.Status.Rollout = nil // The status may still show the ended pause.

@@ -85,10 +85,8 @@ func (v versions) previous() (*appsv1.ControllerRevision, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, one := range slices.Backward(v.sorted) {
-		if !revision.Equal(one.Data.Raw, current.Data.Raw) {
-			return one, nil
-		}
+	if found := revision.NewestOther(v.sorted, current.Data.Raw); found != nil {
+		return found, nil
 	}
 	if err := v.recorded(); err != nil {
 		return nil, err

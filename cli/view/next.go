@@ -139,7 +139,7 @@ func (r *Rollout) nextOfDegraded() []string {
 // in place.
 func (r *Rollout) whyCommand() string { return "kubectl sidecarset why " + r.Name }
 
-func (r *Rollout) undoCommand() string { return "go back: kubectl sidecarset undo " + r.Name }
+func (r *Rollout) undoCommand() string { return "go back: " + r.undo }
 
 // fails reports whether a pod with the newest content has a sidecar that cannot start. Pods with older
 // content are ignored, because an undo does not change older content.

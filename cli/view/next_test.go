@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/revision"
 )
 
 func TestEachAnswerOfWhyHasACommand(t *testing.T) {
@@ -288,5 +290,30 @@ func TestNextLeavesOutARestartOfPodsWithoutAController(t *testing.T) {
 		text := newRollout(t, in).Text(Style{Now: noon})
 		assert.Contains(t, text, "kubectl sidecarset list --missing", name)
 		assert.Equal(t, !bare, strings.Contains(text, "kubectl sidecarset restart logs"), name)
+	}
+}
+
+func TestAnUndoNamesTheLastGoodRevision(t *testing.T) {
+	in := input(t)
+	good := in.Revisions[0]
+	former, err := revision.New(logsOf("agent:bad"), "kruise-system", 2)
+	require.NoError(t, err)
+	in.Revisions[1].Revision = 3
+	in.Revisions = []*appsv1.ControllerRevision{good, former, in.Revisions[1]}
+	hash := in.Set.Annotations[v1alpha1.HashAnnotation]
+	plain, named := "kubectl sidecarset undo logs", "kubectl sidecarset undo logs --to-revision "+good.Name
+	for name, c := range map[string]struct {
+		good []v1alpha1.GoodRevision
+		want string
+	}{
+		"none is good":                    {nil, plain},
+		"an earlier one is good":          {[]v1alpha1.GoodRevision{{Revision: good.Name, Hash: "1", ResourceVersion: "7"}}, named},
+		"the current one is good, too":    {[]v1alpha1.GoodRevision{{Revision: in.Revisions[2].Name, Hash: hash, ResourceVersion: "9"}, {Revision: good.Name, Hash: "1", ResourceVersion: "7"}}, named},
+		"the undo goes there in any case": {[]v1alpha1.GoodRevision{{Revision: former.Name, Hash: "2", ResourceVersion: "7"}}, plain},
+		"the good one is not recorded":    {[]v1alpha1.GoodRevision{{Revision: "logs-gone", Hash: "1", ResourceVersion: "7"}}, plain},
+	} {
+		in.Set.Status.GoodRevisions = c.good
+		assert.Contains(t, newRollout(t, in).next(noon), "go back: "+c.want, name)
+		assert.Contains(t, newWhy(t, in).Reasons, "to go back: "+c.want, name)
 	}
 }

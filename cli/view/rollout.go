@@ -54,6 +54,8 @@ type Rollout struct {
 	// LostPods contains the pods that are ready in the API server although their nodes do not exist.
 	LostPods []LostPod `json:"lostPods,omitempty"`
 	stage    *protocol.Stage
+	// undo is the command that restores the last good revision.
+	undo string
 	// terminating is set if the SidecarSet is being deleted.
 	terminating bool
 	// retried is set if the run is not rolled back, even if the status shows a rollback.
@@ -153,7 +155,7 @@ func NewRollout(in *Input) (*Rollout, error) {
 		InjectionPaused: set.Spec.InjectionStrategy.Paused, Conditions: conditions(set), Run: runOf(in),
 		RunUnknown: in.Run.Unknown, Temporal: in.Run.Temporal, Revisions: in.byRevision(matched, version),
 		notResponding: in.Run.NotResponding, unreachable: in.Run.Unreachable, stage: current,
-		Fault: in.Fault, terminating: set.DeletionTimestamp != nil,
+		Fault: in.Fault, terminating: set.DeletionTimestamp != nil, undo: UndoCommand(set, in.Revisions),
 	}
 	if r.Counts.Matched == 0 {
 		r.noPods = newNoPods(in)

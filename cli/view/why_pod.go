@@ -268,7 +268,11 @@ func (i *injection) failingNext(pod *Pod) string {
 	case !pod.updated:
 		return "; " + i.waitsFor()
 	}
-	return " (kubectl sidecarset undo " + i.set.Name + ")"
+	var sorted []*appsv1.ControllerRevision
+	if i.Revisions != nil {
+		sorted = i.Revisions(i.set)
+	}
+	return " (" + UndoCommand(i.set, sorted) + ")"
 }
 
 // difference returns a text with the fields that prevent an upgrade in place.

@@ -211,7 +211,7 @@ func (r *Rollout) stuckPodsNext() []string {
 			}
 			commands[pod.Phase] = "the rollout gives these pods the newest content: kubectl sidecarset status " + r.Name + " --watch"
 			if r.fails() {
-				commands[pod.Phase] = "to go back: kubectl sidecarset undo " + r.Name
+				commands[pod.Phase] = "to go back: " + r.undo
 			}
 		case PodRejected:
 			commands[pod.Phase] = "the worker retries rejected pods; to see the attempts: kubectl sidecarset open " + r.Name

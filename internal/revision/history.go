@@ -34,6 +34,16 @@ func Find(sorted []*appsv1.ControllerRevision, data []byte) *appsv1.ControllerRe
 	return nil
 }
 
+// NewestOther returns the newest of the sorted revisions with other content than data, or nil.
+func NewestOther(sorted []*appsv1.ControllerRevision, data []byte) *appsv1.ControllerRevision {
+	for _, candidate := range slices.Backward(sorted) {
+		if !Equal(candidate.Data.Raw, data) {
+			return candidate
+		}
+	}
+	return nil
+}
+
 // NumberFor returns the number that makes a revision the newest of the sorted revisions. The newest revision
 // keeps its number. revision is nil for a new revision.
 func NumberFor(revision *appsv1.ControllerRevision, sorted []*appsv1.ControllerRevision) int64 {
