@@ -18,6 +18,10 @@ const (
 	listInterval = time.Second
 	// askInterval is the time between two reads of the runs and nodes of SidecarSets.
 	askInterval = 2 * time.Second
+	// maxRefused is the number of consecutive 401 and 403 responses that a watched list tolerates. A credential
+	// plugin renews expired credentials only after a 401. An API server that starts answers 403 until it has read
+	// the roles.
+	maxRefused = 5
 )
 
 // listed contains the SidecarSets of the last successful read. note describes a failure after this read, or a
@@ -64,13 +68,18 @@ func (s *shared) watchList(ctx context.Context, c *cluster, o output.Flag) error
 }
 
 // followSets reads the SidecarSets every listInterval, and queries their runs every askInterval. After the
-// first read, followSets ends only if ctx ends, if show fails, or if a read is forbidden or unauthorized.
+// first read, followSets ends only if ctx ends, if show fails, or if more than maxRefused consecutive reads are
+// forbidden or unauthorized.
 func (c *cluster) followSets(ctx context.Context, ask answers, show func(listed) error) error {
 	var last listed
 	var known *view.ListInput
 	var asked time.Time
+	refused := 0
 	for {
 		sets, err := c.sets(ctx)
+		if refused++; !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) {
+			refused = 0
+		}
 		switch {
 		case err == nil:
 			if known == nil || time.Since(asked) >= askInterval {
@@ -78,7 +87,7 @@ func (c *cluster) followSets(ctx context.Context, ask answers, show func(listed)
 			}
 			known.Sets, known.Now = sets, time.Now()
 			last = listed{view.NewSummaries(known), known.Fault.Line(), known.Fault.Reason}
-		case last.Summaries == nil || ctx.Err() != nil || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err):
+		case last.Summaries == nil || ctx.Err() != nil || refused > maxRefused:
 			return err
 		default:
 			last.note = "Note: " + err.Error() + "; the list is read again\n"

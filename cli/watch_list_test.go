@@ -98,6 +98,7 @@ func TestAWatchedListSurvivesFailedReads(t *testing.T) {
 	down := &url.Error{Err: &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}
 	forbidden := apierrors.NewForbidden(schema.GroupResource{}, "", nil)
 	watch := func(reads ...error) ran {
+		lists := 0
 		return newInterceptedCluster(t, interceptor.Funcs{
 			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 				if _, ok := list.(*v1alpha1.SidecarSetList); !ok {
@@ -105,19 +106,22 @@ func TestAWatchedListSurvivesFailedReads(t *testing.T) {
 				}
 				err := reads[0]
 				reads = reads[1:]
-				if len(reads) == 1 {
-					require.NoError(t, c.Delete(ctx, sidecarSet(t, "mesh")))
-				}
 				if err != nil {
 					return err
+				}
+				if lists++; lists == 2 {
+					require.NoError(t, c.Delete(ctx, sidecarSet(t, "mesh")))
 				}
 				return c.List(ctx, list, options...)
 			},
 		}, sidecarSet(t, "logs"), sidecarSet(t, "mesh")).run("list", "-w")
 	}
-	got := watch(nil, down, down, nil, forbidden)
+	got := watch(nil, down, forbidden, nil, forbidden, forbidden, forbidden, forbidden, forbidden, forbidden)
 	require.ErrorContains(t, got.err, "not allowed")
-	assert.Equal(t, "Note: "+explain(down, "list SidecarSets").Error()+"; the list is read again\n", got.errOut)
+	note := func(err error) string {
+		return "Note: " + explain(err, "list SidecarSets").Error() + "; the list is read again\n"
+	}
+	assert.Equal(t, note(down)+note(forbidden)+note(forbidden), got.errOut, "consecutive notes about the same failure are one")
 	lines := strings.Split(got.out, "\n")
 	require.Len(t, lines, 5, got.out)
 	assert.Regexp(t, `^mesh .*Pending`, lines[2])
