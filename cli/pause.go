@@ -26,7 +26,8 @@ func newPause(s *shared) *cobra.Command {
 		Long: "Pause the rollout of a SidecarSet until it is resumed, and wait for the answer of its run.\n\n" +
 			"The running batch stops within seconds: pods that the worker has not patched by then keep their version.\n" +
 			"The pause outlives generations and lost runs; status shows who paused the rollout, and the reason. Without an open\n" +
-			"run, the command sets spec.updateStrategy.paused, which pauses the next rollout and has no reason.\n\n" +
+			"run, the command sets spec.updateStrategy.paused, which pauses the next rollout and has no reason. While status shows\n" +
+			"an unfinished rollout, the command fails instead, because the run may be open in another Temporal.\n\n" +
 			"With --all, the command pauses all SidecarSets with an open run, and prints a line for each SidecarSet. The exit code\n" +
 			"is 1 if the pause of a SidecarSet failed, or if no run is open while the status of a SidecarSet shows an unfinished\n" +
 			"rollout.",
@@ -75,7 +76,8 @@ func (s *shared) updates(update string, cmd *cobra.Command) *cobra.Command {
 			return s.resumeSpec(ctx, c, set, reason)
 		}
 		answer, err := s.update(ctx, c, set, update, reason)
-		if update == protocol.PauseUpdate && errors.Is(err, errNoOpenRun) {
+		// The run of an unfinished rollout may be open in another Temporal, so the error names both.
+		if update == protocol.PauseUpdate && errors.Is(err, errNoOpenRun) && !view.Unfinished(set) {
 			answer, err := c.pauseSpec(ctx, set, true)
 			if err != nil {
 				return nil, err

@@ -115,6 +115,8 @@ func TestAllOpenRunsArePausedAndResumed(t *testing.T) {
 	}
 	_, err := sidecarset(t, "pause", "--all", "--temporal-namespace=temporal-system")
 	require.ErrorContains(t, err, "pause failed: no run is open, but the status of these SidecarSets shows an unfinished rollout: ")
+	_, err = sidecarset(t, "pause", "one", "--temporal-namespace=temporal-system")
+	require.ErrorContains(t, err, "namespace temporal-system has no open run of the SidecarSet, but status shows an unfinished rollout")
 	out := shows(t, "pause", "--all", "--reason=incident")
 	assert.Contains(t, out, "sidecarset/one paused")
 	assert.Contains(t, out, "sidecarset/two paused")
