@@ -167,8 +167,9 @@ func (s *shared) readFile(ctx context.Context, c *cluster, file string, in *view
 		return nil
 	}
 	if err == nil {
-		// The file omits fields that the API server sets.
+		// The file omits fields that the API server sets. The stage in status belongs to the generation.
 		in.Set.Status, in.Set.UID, in.Set.ResourceVersion = in.Stored.Status, in.Stored.UID, in.Stored.ResourceVersion
+		in.Set.Generation = in.Stored.Generation
 	}
 	return err
 }

@@ -28,12 +28,12 @@ type PlannedStep struct {
 	Approval bool             `json:"approval,omitempty"`
 }
 
-// stage returns the current stage if the spec of the plan is the stored spec. Otherwise, stage returns the
-// first step. Without a policy, stage returns nil.
+// stage returns the current stage if the spec of the plan is the stored spec, or if the content is quarantined.
+// Otherwise, stage returns the first step. Without a policy, stage returns nil.
 func (in *PlanInput) stage() (*protocol.Stage, error) {
 	var current *protocol.Stage
-	if in.Stored != nil && equality.Semantic.DeepEqual(in.Stored.Spec, in.Set.Spec) {
-		current = stage.OfStatus(in.Set)
+	if in.Stored != nil && (stage.QuarantineOf(in.Set) != nil || equality.Semantic.DeepEqual(in.Stored.Spec, in.Set.Spec)) {
+		current = stage.ForStart(in.Set)
 	}
 	return stage.Resolve(in.Set, current, in.Policies)
 }
