@@ -260,8 +260,9 @@ func (r *Rollout) notUpgradable(in *Input) []string {
 	return found
 }
 
-// end explains a rollout without pods to upgrade: no pod matches, or a setting excludes pods. If no such reason
-// applies, or if only leftOut pods are injected, end returns an empty string.
+// end returns the reason why a rollout has no pod to upgrade: no pod matches, or a setting excludes pods. leftOut
+// is the number of injected pods that are not matched. If there is no such reason, or if no injected pod is
+// matched, end returns an empty string.
 func (r *Rollout) end(in *Input, leftOut int) string {
 	switch {
 	case r.Counts.Matched == 0 && leftOut > 0:
@@ -278,7 +279,7 @@ func (r *Rollout) end(in *Input, leftOut int) string {
 	return ""
 }
 
-// Text returns a line for each reason.
+// Text returns a line with the headline, and then a line for each reason.
 func (w *RolloutWhy) Text(s Style) string {
 	lines := []string{"sidecarset/" + s.Paint.in(Strong, w.Name) + ": " + s.Paint.in(headlineTone(w.Headline), withTimeLeft(w.Headline, w.bakesUntil, s.Now)) + ", " + w.Message}
 	for _, reason := range w.Reasons {
