@@ -30,7 +30,9 @@ type shared struct {
 	temporal        temporal.Flags
 	keys            codec.Options
 	systemNamespace string
-	now             func() time.Time
+	// flags contains the flags of every command.
+	flags *pflag.FlagSet
+	now   func() time.Time
 	// cluster returns the cluster that the flags select.
 	cluster func() (*cluster, error)
 }
@@ -70,6 +72,7 @@ func (s *shared) command() *cobra.Command {
 	s.temporal.AddTo(root.PersistentFlags())
 	s.keys.AddTo(root.PersistentFlags())
 	root.PersistentFlags().StringVar(&s.systemNamespace, "system-namespace", v1alpha1.DefaultSystemNamespace, "`namespace` with the revisions of SidecarSets")
+	s.flags = root.PersistentFlags()
 	versions := version.NewCommand()
 	versions.Example = "  kubectl sidecarset version\n  kubectl sidecarset version -o json"
 	versions.Args = takes(0)
@@ -115,7 +118,7 @@ func (s *shared) prints(cmd *cobra.Command, o *output.Flag, read reader, formats
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, err := s.cluster()
 		if err != nil {
-			return err
+			return s.suggestedError(err)
 		}
 		model, err := read(cmd.Context(), c, args)
 		if model != nil {
@@ -123,7 +126,7 @@ func (s *shared) prints(cmd *cobra.Command, o *output.Flag, read reader, formats
 				return err
 			}
 		}
-		return err
+		return s.suggestedError(err)
 	}
 	return cmd
 }

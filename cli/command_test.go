@@ -61,8 +61,9 @@ func (s testCluster) runWith(stdin string, args ...string) ran {
 		return &cluster{Reader: s.Client, live: s.Client, systemNamespace: sh.systemNamespace, page: pageSize}, nil
 	}
 	cmd := sh.command()
-	// The key directory does not exist, so commands do not wait for Temporal.
-	cmd.SetArgs(append([]string{"--kubeconfig=", "--temporal-payload-key-dir=" + s.t.TempDir() + "/none"}, args...))
+	// The key directory does not exist, so commands do not wait for Temporal. Suggested commands do not repeat it.
+	sh.keys.KeyDir = s.t.TempDir() + "/none"
+	cmd.SetArgs(append([]string{"--kubeconfig="}, args...))
 	err := cmd.ExecuteContext(s.t.Context())
 	return ran{out.String(), errOut.String(), err}
 }

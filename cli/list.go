@@ -82,7 +82,7 @@ func (s *shared) list(in *view.ListInput, o output.Flag) model {
 	if !o.Structured() {
 		return listed{Summaries: all, note: in.Fault.Line()}
 	}
-	_, _ = fmt.Fprint(s.ErrOut, in.Fault.Line())
+	_, _ = fmt.Fprint(s.ErrOut, s.suggested(in.Fault.Line()))
 	return all
 }
 

@@ -10,7 +10,6 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"golang.org/x/term"
 
-	"github.com/outrigger/outrigger/cli/view"
 	"github.com/outrigger/outrigger/output"
 )
 
@@ -22,7 +21,7 @@ func (s *shared) live(ctx context.Context, o output.Flag, follow func(ctx contex
 	if in, ok := s.In.(*os.File); ok && term.IsTerminal(int(in.Fd())) {
 		options = append(options, tea.WithInput(in))
 	}
-	program := tea.NewProgram(screen{style: func() view.Style { return s.style(o) }}, append(options, extra...)...)
+	program := tea.NewProgram(screen{text: func(m model) string { return s.textOf(m, s.style(o)) }}, append(options, extra...)...)
 	ended := make(chan error, 1)
 	go func() {
 		ended <- follow(ctx, func(m model) error {
@@ -46,7 +45,7 @@ func (s *shared) live(ctx context.Context, o output.Flag, follow func(ctx contex
 // screen is the model of bubbletea.
 type screen struct {
 	shown  model
-	style  func() view.Style
+	text   func(model) string
 	height int
 	// left is set if the user pressed q or Ctrl-C.
 	left bool
@@ -78,7 +77,7 @@ func (s screen) View() tea.View {
 	if s.shown == nil {
 		return tea.NewView("reading …\n")
 	}
-	return tea.NewView(fitted(Printable(s.shown.Text(s.style())), s.height))
+	return tea.NewView(fitted(Printable(s.text(s.shown)), s.height))
 }
 
 // fitted omits the lines of text that do not fit in a window of height lines, because a terminal cannot

@@ -23,7 +23,7 @@ func (s *shared) print(o output.Flag, m model) error {
 	if o.Structured() {
 		return o.Write(s.Out, m)
 	}
-	_, err := fmt.Fprint(colorprofile.NewWriter(s.Out, os.Environ()), Printable(m.Text(s.style(o))))
+	_, err := fmt.Fprint(colorprofile.NewWriter(s.Out, os.Environ()), Printable(s.textOf(m, s.style(o))))
 	return err
 }
 

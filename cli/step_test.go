@@ -112,7 +112,7 @@ func TestTheNextStepNamesAFreeze(t *testing.T) {
 	after := frozen.DeepCopy()
 	c.withoutEnded(t.Context(), after, protocol.AbortUpdate, false, noon)
 	assert.NotEmpty(t, view.Frozen(after), "the freeze also stops rollbacks")
-	require.ErrorContains(t, s.run("resume", "logs", "--temporal-payload-key-dir=", "--temporal-address=127.0.0.1:1").err, "; SidecarSet logs is "+want)
+	require.ErrorContains(t, s.run("resume", "logs", "--temporal-payload-key-dir=", "--temporal-address=127.0.0.1:1").err, "; SidecarSet logs is frozen by RolloutFreeze x: sales (kubectl sidecarset --temporal-address=127.0.0.1:1 unfreeze x)")
 }
 
 func TestTheNextStepLeavesOutWhatTheRequestEnds(t *testing.T) {

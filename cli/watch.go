@@ -89,7 +89,7 @@ func (s *shared) lines(ctx context.Context, name string, o output.Flag, follow f
 	err := follow(ctx, func(rollout *view.Rollout) error {
 		if reason := rollout.Fault.Reason; reason != fault {
 			fault = reason
-			_, _ = fmt.Fprint(s.ErrOut, rollout.Fault.Line())
+			_, _ = fmt.Fprint(s.ErrOut, s.suggested(rollout.Fault.Line()))
 		}
 		line := rollout.Line()
 		if line == last {
@@ -99,7 +99,7 @@ func (s *shared) lines(ctx context.Context, name string, o output.Flag, follow f
 		if o.Structured() {
 			return s.print(o, rollout)
 		}
-		_, err := fmt.Fprintln(s.Out, Printable(line))
+		_, err := fmt.Fprintln(s.Out, Printable(s.suggested(line)))
 		return err
 	})
 	if err == nil && !o.Structured() {

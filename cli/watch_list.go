@@ -55,7 +55,7 @@ func (s *shared) watchList(ctx context.Context, c *cluster, o output.Flag) error
 	} else {
 		var shown listed
 		err = c.followSets(ctx, s.askRuns, func(all listed) error {
-			_, _ = fmt.Fprint(s.ErrOut, all.newNote(shown))
+			_, _ = fmt.Fprint(s.ErrOut, s.suggested(all.newNote(shown)))
 			err := s.printChanged(o, shown.Summaries, all.Summaries, shown.Summaries == nil)
 			shown = all
 			return err
@@ -134,6 +134,6 @@ func (s *shared) printChanged(o output.Flag, shown, all view.Summaries, first bo
 		return s.print(o, changed)
 	}
 	_, lines, _ := strings.Cut(changed.Text(s.style(o)), "\n")
-	_, err := fmt.Fprint(s.Out, Printable(lines))
+	_, err := fmt.Fprint(s.Out, Printable(s.suggested(lines)))
 	return err
 }

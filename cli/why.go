@@ -140,7 +140,7 @@ func (s *shared) whyPod(ctx context.Context, c *cluster, key client.ObjectKey) (
 func (s *shared) webhook(ctx context.Context, c *cluster) view.Webhook {
 	installed, err := kube.PodWebhook(ctx, c)
 	if err != nil {
-		_, _ = fmt.Fprintf(s.ErrOut, "Note: %v; pods that it is not called for may be listed as missing\n", explain(err, "get the webhook of pods"))
+		_, _ = fmt.Fprintf(s.ErrOut, "Note: %v; pods that it is not called for may be listed as missing\n", s.suggestedError(explain(err, "get the webhook of pods")))
 	}
 	return view.Webhook{Installed: installed, Absent: installed == nil && err == nil}
 }

@@ -194,9 +194,9 @@ func TestAWrongTemporalAddressStopsOnlyCommandsThatNeedTemporal(t *testing.T) {
 		"; to pause by the spec, which takes effect when Temporal responds: "+pausePatch)
 	for _, update := range []string{"resume", "approve", "promote", "abort", "retry"} {
 		require.EqualError(t, s.run(at("127.0.0.1:1", update, "logs")...).err, update+" the rollout of SidecarSet logs: "+refused+
-			"; through the operator: kubectl sidecarset "+update+" logs --via-cluster")
+			"; through the operator: kubectl sidecarset --temporal-address=127.0.0.1:1 "+update+" logs --via-cluster")
 	}
-	require.ErrorContains(t, s.run(at("127.0.0.1:1", "promote", "logs", "--full", "--step=2")...).err, "kubectl sidecarset promote logs --full --step 2 --via-cluster")
+	require.ErrorContains(t, s.run(at("127.0.0.1:1", "promote", "logs", "--full", "--step=2")...).err, "kubectl sidecarset --temporal-address=127.0.0.1:1 promote logs --full --step 2 --via-cluster")
 	require.Contains(t, s.shows(at("127.0.0.1:1", "history", "logs")...), "\nRuns are not listed: "+refused+"\n")
 }
 
@@ -204,6 +204,6 @@ func TestASystemNamespaceWithoutRevisionsIsNamed(t *testing.T) {
 	s, _, _ := fourRevisionsCluster(t)
 	for _, args := range [][]string{{"history", "logs"}, {"undo", "logs"}, {"undo", "logs", "--to-revision=1"}, {"diff", "logs", "1"}} {
 		require.EqualError(t, s.run(append(args, "--system-namespace=other")...).err, "namespace other has no revision of SidecarSet logs "+
-			"(name the namespace of the operator with --system-namespace; kubectl sidecarset check checks the operator)", "%v", args)
+			"(name the namespace of the operator with --system-namespace; kubectl sidecarset --system-namespace=other check checks the operator)", "%v", args)
 	}
 }

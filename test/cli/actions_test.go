@@ -14,12 +14,12 @@ func TestActionsNeedNoAccessToTemporal(t *testing.T) {
 	defer staged(t, "acted", `[{name: canary, upTo: 1, approval: {}}, {upTo: 2, bake: 1h}]`)()
 	setImage(t, "acted", "agent:v2")
 	eventually(t, []string{"status", "acted"}, "Status:    AwaitingApproval (step 1 of 2)")
-	assert.Equal(t, "sidecarset/acted: step 1 of 2 (canary) is approved\nnext: kubectl sidecarset status acted --watch\n",
+	assert.Equal(t, "sidecarset/acted: step 1 of 2 (canary) is approved\nnext: kubectl sidecarset "+nowhere+" status acted --watch\n",
 		shows(t, "approve", "acted", "--via-cluster", nowhere, "--reason=fine"))
 	eventually(t, []string{"status", "acted"}, "Status:    Baking (step 2 of 2, ")
 	_, err := sidecarset(t, "approve", "acted", "--via-cluster", nowhere, "--step=1")
-	require.EqualError(t, err, "approve the rollout of SidecarSet acted: the action is for step 1, and the current step is step 2 of 2 (kubectl sidecarset status acted)")
-	assert.Contains(t, shows(t, "pause", "acted", "--via-cluster", nowhere, "--reason=lunch"), "sidecarset/acted: paused\nnext: kubectl sidecarset resume acted\n")
+	require.EqualError(t, err, "approve the rollout of SidecarSet acted: the action is for step 1, and the current step is step 2 of 2 (kubectl sidecarset "+nowhere+" status acted)")
+	assert.Contains(t, shows(t, "pause", "acted", "--via-cluster", nowhere, "--reason=lunch"), "sidecarset/acted: paused\nnext: kubectl sidecarset "+nowhere+" resume acted\n")
 	eventually(t, []string{"status", "acted"}, "Paused:    ", "by admin: lunch")
 	assert.Contains(t, shows(t, "resume", "acted", "--via-cluster", nowhere), "sidecarset/acted: resumed\n")
 	assert.Contains(t, shows(t, "abort", "acted", "--via-cluster", nowhere), "generation 2 is aborted")

@@ -96,9 +96,13 @@ func sidecarsetWith(t *testing.T, stdin string, args ...string) (string, error) 
 
 func command(t *testing.T, in io.Reader, out io.Writer, args ...string) *cobra.Command {
 	cmd := plugin.NewCommand(genericiooptions.IOStreams{In: in, Out: out, ErrOut: out})
-	cmd.SetArgs(append([]string{
-		"--kubeconfig=" + stack.Kubeconfig, "--cache-dir=" + t.TempDir(), "--temporal-address=" + stack.TemporalAddress, "--temporal-tls=false",
-	}, args...))
+	// Suggested commands repeat the flags of a user. The values that every test needs are set like defaults.
+	for name, value := range map[string]string{
+		"kubeconfig": stack.Kubeconfig, "cache-dir": t.TempDir(), "temporal-address": stack.TemporalAddress, "temporal-tls": "false",
+	} {
+		require.NoError(t, cmd.PersistentFlags().Lookup(name).Value.Set(value))
+	}
+	cmd.SetArgs(append([]string{}, args...))
 	return cmd
 }
 
