@@ -297,6 +297,15 @@ webhook:
 	assert.Equal(t, []any{object{"name": "not-system-critical", "expression": false}}, conditions)
 }
 
+// If cert-manager issues the certificate of the webhook, and the certificate has expired, the pods of cert-manager
+// must start before API servers trust the webhook again.
+func TestSpec4_13_CertManagerStartsWithoutTheWebhook(t *testing.T) {
+	hook := rendered(t)["MutatingWebhookConfiguration /outrigger"]["webhooks"].([]any)[0].(object)
+	names := hook["namespaceSelector"].(object)["matchExpressions"].([]any)[0].(object)
+	require.Equal(t, "kubernetes.io/metadata.name", names["key"])
+	assert.Contains(t, names["values"], "cert-manager")
+}
+
 // The operator and the worker read Secrets from files. The webhook mounts no Secrets of Temporal.
 func TestTemporalIsReachedBySecrets(t *testing.T) {
 	all := rendered(t, "--set=temporal.address=eu.example:7233,temporal.namespace=sidecars.a1b2c",
