@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # This script installs programs for tests, linting and the local stack into bin/. The script installs only
 # programs that are missing or have another version, so a complete bin/ needs no network. The script downloads a
-# program from its publisher if possible, and otherwise compiles the program. The script also accepts a compiled
-# program of the right version that was copied from another clone.
+# program from its publisher if possible, and otherwise compiles the program. With TOOLS=download, the script compiles
+# only programs without a download address. The script also accepts a compiled program of the right version that was
+# copied from another clone.
 # usage: [TOOLS=auto|download|build] [V=1] tools/build.sh [name...]     (default: all programs that are not optional)
 # Downloads need curl and tar. The checksums are in tools/checksums.txt. If a checksum is not listed in this
 # file, the script uses the checksum that the publisher serves over TLS.
@@ -25,7 +26,7 @@ fail() {
 
 # describe NAME sets the variables of a program. package is the Go package that is compiled, at version or, if version
 # is empty, in the module of the folder module. sources contains the download addresses, with the path in an archive
-# after a "#". sums is the address of the publisher's list of checksums.
+# after a "#". A program without sources is always compiled. sums is the address of the publisher's list of checksums.
 describe() {
 	version= module=tools tags= sources=() sums=
 	case $1 in
@@ -173,7 +174,7 @@ install() {
 		done
 	fi
 	if [ -z "$origin" ]; then
-		[ $mode != download ] || fail "TOOLS=$mode: $1 cannot be downloaded"
+		[ $mode != download ] || [ ${#sources[@]} = 0 ] || fail "TOOLS=$mode: $1 cannot be downloaded"
 		if [ -n "${V:-}" ]; then
 			compile "$1" "$file"
 		else

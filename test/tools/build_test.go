@@ -211,6 +211,16 @@ func TestAProgramThatCannotBeDownloadedIsCompiled(t *testing.T) {
 	assert.Contains(t, out, "kubectl cannot be downloaded")
 }
 
+// The script has no download addresses of helm, controller-gen and workflowcheck.
+func TestAProgramWithoutADownloadIsAlwaysCompiled(t *testing.T) {
+	r := newRepository(t, "http://127.0.0.1:1")
+	for _, name := range []string{"helm", "controller-gen", "workflowcheck"} {
+		assert.Contains(t, r.succeeds("download", name), "compiled in", name)
+		assert.Equal(t, "compiled", r.content(name), name)
+		assert.Empty(t, r.succeeds("download", name), name)
+	}
+}
+
 func TestAnArchiveIsDownloadedOnceAndItsProgramsAreLeftAlone(t *testing.T) {
 	m := newMirror(t)
 	r := newRepository(t, m.URL)
