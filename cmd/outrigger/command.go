@@ -112,6 +112,9 @@ func newOperator(shared *flags) *cobra.Command {
 			if o.Options, err = shared.options(args); err != nil {
 				return err
 			}
+			if o.WorkerCheckInterval <= 0 {
+				return fmt.Errorf("--worker-check-interval must be positive")
+			}
 			if o.Temporal, err = f.ProcessOptions("operator", keys); err != nil {
 				return err
 			}

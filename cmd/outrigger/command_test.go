@@ -6,6 +6,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// A worker check every 0 s would be a query every second, and not the end of the checks.
+func TestTheIntervalOfWorkerChecksIsPositive(t *testing.T) {
+	for _, interval := range []string{"0", "-1s"} {
+		_, err := runCommand(t, "operator", "--worker-check-interval="+interval)
+		require.EqualError(t, err, "--worker-check-interval must be positive", interval)
+	}
+}
+
 func TestInvalidFlagsOfAWorkerAreRejected(t *testing.T) {
 	for want, args := range map[string][]string{
 		"--max-unavailable-pods must not be negative":                            {"--max-unavailable-pods=-1"},
