@@ -158,6 +158,9 @@ func newWorker(shared *flags) *cobra.Command {
 			if o.Temporal, err = f.ProcessOptions("worker", keys); err != nil {
 				return err
 			}
+			if err = needFleet(o.Fleet.Enabled, &connection); err != nil {
+				return err
+			}
 			if o.Fleet.Temporal, err = connection.Options(o.Temporal); err != nil {
 				return err
 			}

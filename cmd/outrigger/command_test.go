@@ -14,6 +14,15 @@ func TestTheIntervalOfWorkerChecksIsPositive(t *testing.T) {
 	}
 }
 
+func TestFlagsOfTheFleetNeedAFleet(t *testing.T) {
+	for _, role := range []string{"worker", "ui"} {
+		for _, flag := range []string{"address=hub:7233", "namespace=fleet", "tls=false", "api-key-file=/absent", "payload-key-dir=/absent"} {
+			_, err := runCommand(t, role, "--fleet-temporal-"+flag)
+			require.EqualError(t, err, "the flags --fleet-temporal-… need --fleet", role+" "+flag)
+		}
+	}
+}
+
 func TestInvalidFlagsOfAWorkerAreRejected(t *testing.T) {
 	for want, args := range map[string][]string{
 		"--max-unavailable-pods must not be negative":                            {"--max-unavailable-pods=-1"},

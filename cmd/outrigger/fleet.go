@@ -42,6 +42,15 @@ func addFleetWorker(cmd *cobra.Command, o *worker.FleetOptions, connection *temp
 	set.StringToStringVar(&o.ClusterLabels, "fleet-cluster-labels", nil, "`labels` of the cluster, such as stage=canary,region=eu")
 }
 
+// needFleet returns an error if the flags of the connection to the fleet are set without the flag --fleet, which
+// would make the process ignore the connection.
+func needFleet(enabled bool, connection *temporal.FleetFlags) error {
+	if !enabled && connection.Given() {
+		return errors.New("the flags --fleet-temporal-… need --fleet")
+	}
+	return nil
+}
+
 // fleetCommand contains the flags of the subcommands of outrigger fleet.
 type fleetCommand struct {
 	temporal temporal.Flags

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"errors"
-
 	"github.com/spf13/cobra"
 
 	"github.com/outrigger/outrigger/temporal"
@@ -36,8 +34,8 @@ func newUI(shared *flags) *cobra.Command {
 			if o.Temporal, err = f.ProcessOptions("ui", keys); err != nil {
 				return err
 			}
-			if !fleet && connection.Given() {
-				return errors.New("the flags --fleet-temporal-… need --fleet")
+			if err = needFleet(fleet, &connection); err != nil {
+				return err
 			}
 			if fleet {
 				options, err := connection.Options(o.Temporal)
