@@ -43,6 +43,21 @@ func TestValuesThatContradictEachOtherOrTheRolesAreRejected(t *testing.T) {
 	require.NoError(t, err, "Helm gives a chart the value enabled of a condition of a parent chart: %s", out)
 }
 
+// If replicas is null, an autoscaler of the user sets the number of replicas. This number may be one, so the budget
+// must permit the eviction of a single replica.
+func TestARoleWithoutReplicasHasABudget(t *testing.T) {
+	all := rendered(t, "--set=webhook.replicas=null")
+	spec, _, _ := deployed(t, all, "webhook")
+	assert.NotContains(t, spec, "replicas")
+	const name = "PodDisruptionBudget kruise-system/outrigger-webhook"
+	require.Contains(t, all, name)
+	budget := all[name]["spec"].(object)
+	assert.EqualValues(t, 1, budget["maxUnavailable"])
+	assert.NotContains(t, budget, "minAvailable")
+	assert.EqualValues(t, 1, rendered(t, "--set=webhook.replicas=null,webhook.autoscaling.enabled=true")[name]["spec"].(object)["minAvailable"])
+	assert.NotContains(t, rendered(t, "--set=webhook.replicas=1"), name)
+}
+
 // If the flag is set first, as the README describes, the Deployment does not change when cert-manager is
 // enabled. Therefore, no replica without the flag overwrites the Secret.
 func TestCertManagerIsEnabledAfterAllReplicasHaveTheFlag(t *testing.T) {
