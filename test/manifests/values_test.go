@@ -2,6 +2,7 @@ package manifests
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"regexp"
 	"slices"
@@ -56,6 +57,34 @@ func TestARoleWithoutReplicasHasABudget(t *testing.T) {
 	assert.NotContains(t, budget, "minAvailable")
 	assert.EqualValues(t, 1, rendered(t, "--set=webhook.replicas=null,webhook.autoscaling.enabled=true")[name]["spec"].(object)["minAvailable"])
 	assert.NotContains(t, rendered(t, "--set=webhook.replicas=1"), name)
+}
+
+// Probes, network policies and the PodMonitor select ports by name, so the ports follow the flags.
+func TestThePortsOfARoleFollowItsFlags(t *testing.T) {
+	for _, role := range []string{"operator", "worker", "webhook"} {
+		args := "--set=" + role + ".args={--health-probe-bind-address=:9081,--metrics-bind-address=[::]:9080}"
+		assert.Subset(t, ports(t, rendered(t, args), role), []string{"metrics 9080", "health 9081"}, role)
+		without := ports(t, rendered(t, "--set="+role+".args={--metrics-bind-address=0}"), role)
+		assert.Contains(t, without, "health 8081", role)
+		assert.NotContains(t, strings.Join(without, " "), "metrics", role)
+		for _, off := range []string{"0", ""} {
+			out, err := output(t, "helm", "template", "outrigger", chart, "--set="+role+".args={--health-probe-bind-address="+off+"}")
+			require.Error(t, err)
+			assert.Contains(t, out, role+".args: --health-probe-bind-address="+off+" turns off the probes of the pods")
+		}
+	}
+	assert.Contains(t, ports(t, rendered(t, "--set=webhook.args={--port=10250}"), "webhook"), "webhook 10250")
+}
+
+// ports returns the names and numbers of the ports of a role.
+func ports(t *testing.T, all map[string]object, role string) []string {
+	t.Helper()
+	_, _, container := deployed(t, all, role)
+	var found []string
+	for _, port := range container["ports"].([]any) {
+		found = append(found, fmt.Sprint(port.(object)["name"], " ", port.(object)["containerPort"]))
+	}
+	return found
 }
 
 // If the flag is set first, as the README describes, the Deployment does not change when cert-manager is

@@ -153,6 +153,30 @@ Arguments: the values of the connection, and the prefix of the directories.
 {{- toYaml $args -}}
 {{- end -}}
 
+{{/*
+Returns the ports of a container with the numbers in its flags, because the Service, the probes, the
+network policies and the PodMonitor select a port by its name. Arguments: role, container.
+*/}}
+{{- define "outrigger.ports" -}}
+{{- $role := index . 0 -}}
+{{- $container := index . 1 -}}
+{{- $ports := list -}}
+{{- range $port := $container.ports -}}
+{{- $flag := get (dict "webhook" "--port=" "metrics" "--metrics-bind-address=" "health" "--health-probe-bind-address=") $port.name -}}
+{{- $off := false -}}
+{{- range $arg := $container.args -}}{{- if and $flag (hasPrefix $flag $arg) -}}
+{{- $address := trimPrefix $flag $arg -}}
+{{- $off = eq $address "0" -}}
+{{- if and (eq $port.name "health") (has $address (list "" "0")) -}}
+{{- fail (printf "%s.args: %s turns off the probes of the pods: set an address, such as --health-probe-bind-address=:8081" $role $arg) -}}
+{{- end -}}
+{{- with $address -}}{{- $_ := set $port "containerPort" (splitList ":" . | last | int) -}}{{- end -}}
+{{- end -}}{{- end -}}
+{{- if not $off -}}{{- $ports = append $ports $port -}}{{- end -}}
+{{- end -}}
+{{- toYaml $ports -}}
+{{- end -}}
+
 {{/* Returns config/deploy/<role>.yaml with the values of the role. Arguments: root, role, Deployment. */}}
 {{- define "outrigger.deployment" -}}
 {{- $root := index . 0 -}}
@@ -190,10 +214,7 @@ Arguments: the values of the connection, and the prefix of the directories.
 {{- $_ := set $container "args" (append $container.args "--match-conditions") -}}
 {{- end -}}
 {{- $_ := set $container "args" (concat $container.args (include "outrigger.fleet.args" (list $root (index . 1)) | fromYamlArray) $values.args) -}}
-{{- /* The Service and the NetworkPolicy select the port by its name. */ -}}
-{{- range $arg := $container.args -}}{{- if hasPrefix "--port=" $arg -}}
-{{- range $container.ports -}}{{- if eq .name "webhook" -}}{{- $_ := set . "containerPort" (int (trimPrefix "--port=" $arg)) -}}{{- end -}}{{- end -}}
-{{- end -}}{{- end -}}
+{{- $_ := set $container "ports" (include "outrigger.ports" (list (index . 1) $container) | fromYamlArray) -}}
 {{- range $container.env -}}{{- if eq .name "GOMEMLIMIT" -}}{{- $_ := set . "value" $values.goMemLimit -}}{{- end -}}{{- end -}}
 {{- $_ := set $container "env" (concat $container.env $values.env) -}}
 {{- with $values.resources -}}{{- $_ := set $container "resources" . -}}{{- end -}}
