@@ -87,6 +87,41 @@ func ports(t *testing.T, all map[string]object, role string) []string {
 	return found
 }
 
+// In a values file, null removes a default. The message names the value that the templates need.
+func TestNullIsRejectedWhereAValueIsNeeded(t *testing.T) {
+	for parent, needed := range map[string]string{
+		"":                    "image temporal test fleet uninstall ui operator worker webhook excludedNamespaces networkPolicy",
+		"temporal":            "address namespace uiURL apiKey tls payloadKeys env embedded",
+		"temporal.apiKey":     "key",
+		"temporal.setup":      "retention",
+		"temporal.embedded":   "image storage securityContext",
+		"fleet":               "cluster",
+		"fleet.temporal":      "apiKey tls payloadKeys",
+		"operator":            "args env podAnnotations podLabels podSpec",
+		"webhook":             "args env podAnnotations podLabels podSpec pods",
+		"webhook.certManager": "issuerRef",
+		"webhook.autoscaling": "maxReplicas targetCPUUtilizationPercentage",
+		"test":                "podNamespace",
+		"ui":                  "tls",
+		"networkPolicy":       "webhookFrom",
+	} {
+		var values []string
+		for name := range strings.FieldsSeq(needed) {
+			values = append(values, strings.TrimPrefix(parent+"."+name, ".")+"=null")
+		}
+		out, err := output(t, "helm", "template", "outrigger", chart, "--set="+strings.Join(values, ","))
+		require.Error(t, err, values)
+		assert.Contains(t, out, "- at '"+strings.ReplaceAll(strings.TrimSuffix("/"+parent, "/"), ".", "/")+"': missing propert")
+		for name := range strings.FieldsSeq(needed) {
+			assert.Contains(t, out, "'"+name+"'", parent)
+		}
+	}
+	out, err := output(t, "helm", "template", "outrigger", chart, "--set=fleet.enabled=true,ui.enabled=true,temporal.embedded.enabled=true",
+		"--set=temporal.setup=null,webhook.autoscaling=null,webhook.certManager=null,webhook.annotations=null,fleet.temporal=null,monitoring=null,imagePullSecrets=null,worker.replicas=null")
+	require.NoError(t, err, out)
+	assert.NotContains(t, out, "<nil>")
+}
+
 // If the flag is set first, as the README describes, the Deployment does not change when cert-manager is
 // enabled. Therefore, no replica without the flag overwrites the Secret.
 func TestCertManagerIsEnabledAfterAllReplicasHaveTheFlag(t *testing.T) {
