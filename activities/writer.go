@@ -174,10 +174,8 @@ func (w *writer) attempt(ctx context.Context, reference protocol.PodReference, p
 		return resultWritten, nil
 	case isConflict(err), errors.Is(err, errOtherContent) && !arrived:
 		return resultConflict, nil
-	case isGone(err) && decided.resize:
-		return w.resizeNotFound(ctx, reference, outcome)
 	case isGone(err):
-		return resultSkipped, nil
+		return w.notFound(ctx, reference, outcome, decided.resize)
 	case rejected(err):
 		outcome.failed(reference, reason(err))
 		return resultRejected, nil
@@ -188,9 +186,12 @@ func (w *writer) attempt(ctx context.Context, reference protocol.PodReference, p
 	return "", fmt.Errorf("write pod %s: %w", reference, err)
 }
 
-// resizeNotFound returns the result of a resize for which the API server answered NotFound. Before Kubernetes 1.33,
-// the API server has no subresource pods/resize, so an existing pod is rejected.
-func (w *writer) resizeNotFound(ctx context.Context, reference protocol.PodReference, outcome *outcome) (podResult, error) {
+// notFound returns the result of a write for which the API server answered NotFound. Before Kubernetes 1.33, the API
+// server has no subresource pods/resize, so the resize of an existing pod is rejected.
+func (w *writer) notFound(ctx context.Context, reference protocol.PodReference, outcome *outcome, resize bool) (podResult, error) {
+	if !resize {
+		return resultSkipped, nil
+	}
 	pod, err := readPod(ctx, w.Live, reference)
 	switch {
 	case err != nil:

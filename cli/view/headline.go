@@ -334,6 +334,9 @@ func phaseOf(progressing string) protocol.Phase {
 	return protocol.PhaseProgressing
 }
 
+// pending reports whether the operator has to observe the generation.
+func (f *facts) pending() bool { return !f.observed && !f.terminating }
+
 // attention lists the problems that require a user action.
 func (f *facts) attention(s *Summary) []string {
 	var found []string
@@ -352,6 +355,6 @@ func (f *facts) attention(s *Summary) []string {
 	add("MaxUnavailableZero", f.noSlots && (f.phase == protocol.PhaseWaiting || f.phase == protocol.PhaseProgressing || f.phase == protocol.PhasePaused))
 	add("PodsNotReady", f.phase == protocol.PhaseComplete && f.observed && s.unready > 0 && s.Degraded == "")
 	add("NoPods", f.observed && f.matched == 0 && f.uninjected == 0 && f.progressing != v1alpha1.ReasonInvalid)
-	add(notObserved, !f.observed && !f.terminating)
+	add(notObserved, f.pending())
 	return found
 }

@@ -84,6 +84,13 @@ func (r *Rollout) next(now time.Time) []string {
 	if r.terminating {
 		return []string{seeFinalizers(r.Name)}
 	}
+	if found := r.nextOfRollout(now); len(found) > 0 {
+		return found
+	}
+	return r.nextOfDegraded()
+}
+
+func (r *Rollout) nextOfRollout(now time.Time) []string {
 	var found []string
 	add := func(command string, needed bool) {
 		if needed && !slices.Contains(found, command) {
@@ -109,9 +116,6 @@ func (r *Rollout) next(now time.Time) []string {
 	r.nextOfPods(f.uninjected, add)
 	add(r.whyCommand(), r.Counts.NotUpgradable > 0 && r.Phase != protocol.PhaseNotUpdate)
 	add(resumeInjection(r.Name), r.InjectionPaused)
-	if len(found) == 0 {
-		return r.nextOfDegraded()
-	}
 	return found
 }
 

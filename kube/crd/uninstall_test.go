@@ -115,8 +115,8 @@ func TestUninstallationOfAnotherNamespaceDeletesNothing(t *testing.T) {
 		},
 	}}
 	require.NoError(t, in.Update(t.Context(), configuration))
-	err := Uninstallation{Client: in, SystemNamespace: "sytem", Out: io.Discard}.Run(t.Context())
-	require.EqualError(t, err, "nothing is removed, because Outrigger is installed in namespace system and not in sytem; use --namespace=system")
+	err := Uninstallation{Client: in, SystemNamespace: "systems", Out: io.Discard}.Run(t.Context())
+	require.EqualError(t, err, "nothing is removed, because Outrigger is installed in namespace system and not in systems; use --namespace=system")
 	assert.Empty(t, in.asked)
 	in.uninstall(t)
 }
