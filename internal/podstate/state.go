@@ -267,7 +267,7 @@ func onlyOf(standbys []StandbyToReset, pending map[string]record.ContainerStatus
 // restarted. pending contains the changes that the kubelet has not observed.
 func failed(pod *corev1.Pod, newest record.State, pending map[string]record.ContainerStatus) bool {
 	for name := range newest.LastContainerStatuses {
-		_, status := changed(pod, name)
+		_, status := Changed(pod, name)
 		reason, stopped := Stopped(status)
 		if _, unobserved := pending[name]; stopped && (reason != terminated || unobserved && observedGeneration(pod)) {
 			return true
@@ -294,7 +294,7 @@ func (v *Version) activeTwinIsEmpty(pod *corev1.Pod, active map[string]string) b
 // have not started since, for example because no node has room for the pod.
 func notStarted(pod *corev1.Pod, newest record.State) bool {
 	for name, before := range newest.LastContainerStatuses {
-		_, status := changed(pod, name)
+		_, status := Changed(pod, name)
 		if before.ImageID != "" || status != nil && (status.ImageID != "" || status.State.Running != nil) {
 			return false
 		}
@@ -307,7 +307,7 @@ func notStarted(pod *corev1.Pod, newest record.State) bool {
 // lost if the node is recreated.
 func crashes(pod *corev1.Pod, newest record.State) (most int32) {
 	for name, before := range newest.LastContainerStatuses {
-		if _, status := changed(pod, name); status != nil && before.RestartCount != nil {
+		if _, status := Changed(pod, name); status != nil && before.RestartCount != nil {
 			expected := int32(1)
 			if before.Resizing {
 				expected++ // the restart by the resize
@@ -323,7 +323,7 @@ func crashes(pod *corev1.Pod, newest record.State) (most int32) {
 func Pending(pod *corev1.Pod, newest record.State) map[string]record.ContainerStatus {
 	var pending map[string]record.ContainerStatus
 	for name, before := range newest.LastContainerStatuses {
-		container, status := changed(pod, name)
+		container, status := Changed(pod, name)
 		change := containerChange{container: container, status: status, before: before, patched: newest.UpdateTimestamp.Time}
 		if container == nil || change.observed() {
 			continue
@@ -336,10 +336,10 @@ func Pending(pod *corev1.Pod, newest record.State) map[string]record.ContainerSt
 	return pending
 }
 
-// changed returns a container, or a native sidecar, that an upgrade changed, and the status of the container.
+// Changed returns a container, or a native sidecar, that an upgrade changed, and the status of the container.
 // The container is nil if the pod has no such container. The status is nil if the kubelet has not reported
 // the status.
-func changed(pod *corev1.Pod, name string) (*corev1.Container, *corev1.ContainerStatus) {
+func Changed(pod *corev1.Pod, name string) (*corev1.Container, *corev1.ContainerStatus) {
 	if container := Container(pod, name, false); container != nil {
 		return container, Status(pod, name, false)
 	}

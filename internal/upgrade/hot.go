@@ -96,7 +96,7 @@ func (w *write) keepObserved(newest record.State) {
 		if _, changed := w.before[name]; changed || before.RestartCount == nil {
 			continue
 		}
-		container, status := podstate.Container(w.pod, name, false), podstate.Status(w.pod, name, false)
+		container, status := podstate.Changed(w.pod, name)
 		if before.ImageID == "" && container != nil && status != nil {
 			before.Image, before.ImageID = container.Image, status.ImageID
 		}

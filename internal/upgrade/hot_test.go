@@ -112,27 +112,30 @@ func TestSpec7_7_UpgradeMigrateReset(t *testing.T) {
 	assert.True(t, settled.Converged() && settled.UpgradedToVersion && !settled.UnavailableByUpgrade(), "%+v", settled)
 }
 
-// The kubelet starts an upgraded twin for the first time, and reports the image of the twin with another name.
-func TestSpec7_7_AResetKeepsTheObservedStartOfATwin(t *testing.T) {
+// The kubelet starts an upgraded twin and a native sidecar for the first time, and reports their images with other
+// names.
+func TestSpec7_7_AResetKeepsTheObservedStartOfAContainer(t *testing.T) {
 	target := hotTarget("envoy:2", "77")
+	target.Sidecars = append(target.Sidecars, podstate.Sidecar{Name: "proxy", Image: "proxy:2", Native: true})
 	pod := hotPod()
+	pod.Spec.InitContainers = []corev1.Container{{Name: "proxy", Image: "proxy:1", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
 	pod.Status.ContainerStatuses = nil
 	patch, err := Patch(pod, target, now)
 	require.NoError(t, err)
 	pod = apply(t, pod, patch)
-	start := func(twin int, at time.Time) {
-		pod.Status.ContainerStatuses[twin].Image = "sha256:1234"
-		pod.Status.ContainerStatuses[twin].State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(at)}
+	start := func() {
+		run(pod)
+		running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now.Add(time.Second))}}
+		pod.Status.ContainerStatuses[2].Image, pod.Status.ContainerStatuses[2].State = "sha256:1234", running
+		pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "proxy", Image: "sha256:5678", ImageID: "id-of-proxy:2", Ready: true, State: running}}
 	}
-	run(pod)
-	start(2, now.Add(time.Second))
+	start()
 	require.True(t, state(t, pod, target).Migrated)
 	patch, err = Reset(pod, target.Version, metav1.NewTime(now.Add(time.Minute)))
 	require.NoError(t, err)
 	pod = apply(t, pod, patch)
 	assert.True(t, state(t, pod, target).Resetting)
-	run(pod)
-	start(2, now.Add(time.Second))
+	start()
 	found := state(t, pod, target)
 	assert.True(t, found.Converged() && !found.Resetting, "%+v", found)
 }
