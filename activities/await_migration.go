@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/outrigger/outrigger/api/protocol"
@@ -11,8 +12,8 @@ import (
 
 // AwaitMigration waits until hot pods can be reset: all containers except the standby twin run the new image, and
 // resets have a free slot (SPEC §7.7). The result contains rejected pods only if no other pod can be reset. The
-// result contains no pods if no pod is migrating or being upgraded, or if nothing has changed for idleTimeout. If
-// the cache is stale, AwaitMigration returns an error, and Temporal retries the activity. A pause or a newer
+// result contains no pods if no pod is migrating or being upgraded, or if nothing has changed for idleTimeout and no
+// reset is in progress. If the cache is stale, AwaitMigration returns an error, and Temporal retries the activity. A pause or a newer
 // generation does not stop the activity, because hot upgrades in progress continue.
 func (a *Activities) AwaitMigration(ctx context.Context, input protocol.AwaitMigrationInput) (result protocol.AwaitMigrationResult, err error) {
 	defer keepHeartbeating(ctx, a.Clock)()
@@ -38,7 +39,12 @@ func (a *Activities) AwaitMigration(ctx context.Context, input protocol.AwaitMig
 		if len(result.Pods) > 0 && found.slots(nothingWritten) > 0 {
 			return 0, nil
 		}
+		waits := len(result.Pods) > 0 && found.resetting()
 		result.Pods = nil
+		if waits {
+			// After the end of a rollout, nothing wakes the run once the kubelet has restarted an emptied twin.
+			return heartbeatInterval, nil
+		}
 		if result.Pending > 0 || input.Upgrading {
 			if left := idle.left(protocol.Counts{Migrating: found.pending}); left > 0 {
 				return left, nil
@@ -75,6 +81,11 @@ func (m *migrating) slots(written func(protocol.PodReference) bool) int {
 		}
 	}
 	return max(slots, 0)
+}
+
+// resetting reports whether the reset of a pod is in progress.
+func (m *migrating) resetting() bool {
+	return slices.ContainsFunc(m.population, func(pod rollout.Pod) bool { return !pod.Migrating && pod.Resetting })
 }
 
 func nothingWritten(protocol.PodReference) bool { return false }

@@ -120,7 +120,9 @@ func TestSpec7_7_NoResetBatchStartsWithoutAFreeSlot(t *testing.T) {
 		}, 10*time.Second, time.Millisecond)
 		return result
 	}
+	began := cluster.clock.Now()
 	assert.Equal(t, protocol.AwaitMigrationResult{Pending: 1}, await())
+	assert.GreaterOrEqual(t, cluster.clock.Since(began), protocol.NextBatchPoll, "nothing wakes a run after the end of the rollout")
 	cluster.edit(restarting, func() {
 		restarting.Status.ContainerStatuses[0] = corev1.ContainerStatus{Name: "side-1", Image: "empty:1", ImageID: "id-empty", RestartCount: 1, Ready: true}
 	})
