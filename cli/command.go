@@ -78,6 +78,9 @@ func (s *shared) command() *cobra.Command {
 	versions.Args = takes(0)
 	root.AddCommand(newList(s), newGet(s), s.checksTemporalFlags(newWhy(s)), s.checksTemporalFlags(newStatus(s)), s.checksTemporalFlags(newPlan(s)),
 		s.checksTemporalFlags(newHistory(s)), newDiff(s), newSet(s), newUndo(s), newRestart(s), newPause(s), newResume(s), newApprove(s), newPromote(s), newAbort(s), newRetry(s), newPermit(s), newFreeze(s), newUnfreeze(s), newOpen(s), newCheck(s), newOptions(s), versions)
+	for _, cmd := range root.Commands() {
+		s.suggestsInErrors(cmd)
+	}
 	subcommand.Root(root)
 	leaveOutOptions(root)
 	return root
@@ -118,7 +121,7 @@ func (s *shared) prints(cmd *cobra.Command, o *output.Flag, read reader, formats
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, err := s.cluster()
 		if err != nil {
-			return s.suggestedError(err)
+			return err
 		}
 		model, err := read(cmd.Context(), c, args)
 		if model != nil {
@@ -126,7 +129,7 @@ func (s *shared) prints(cmd *cobra.Command, o *output.Flag, read reader, formats
 				return err
 			}
 		}
-		return s.suggestedError(err)
+		return err
 	}
 	return cmd
 }

@@ -139,7 +139,7 @@ func (r *restarter) restart(ctx context.Context, now *view.Restart) error {
 		}
 		left, open := evictions.Next(now)
 		if len(left) == 0 && evictions.Waiting(now) == "" {
-			_, err := fmt.Fprintf(r.shared.Out, "sidecarset/%s: %d evicted, and their owners have as many ready pods as before\n%s", now.Name, evictions.Done, now.KeptText())
+			_, err := fmt.Fprintf(r.shared.Out, "sidecarset/%s: %d evicted, and their owners have as many ready pods as before\n%s", now.Name, evictions.Done, r.shared.suggested(now.KeptText()))
 			return errors.Join(err, r.failure())
 		}
 		r.waiting = nil

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/outrigger/outrigger/cli/view"
@@ -13,7 +14,7 @@ import (
 
 var (
 	// suggestion matches the beginning of each command that outputs and errors suggest.
-	suggestion = regexp.MustCompile(`\bkubectl (sidecarset|delete|describe|edit|get|label|logs|patch|replace|rollout) `)
+	suggestion = regexp.MustCompile(`\bkubectl (-n \S+ )?(sidecarset|delete|describe|edit|get|label|logs|patch|replace|rollout|scale) `)
 	// plain matches a value that a shell does not change.
 	plain = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
 )
@@ -41,7 +42,19 @@ func (s *shared) suggestedError(err error) error {
 	return &explainedError{s.suggested(err.Error()), err}
 }
 
-// textOf returns the text of a model. Texts of other people, such as change causes, stay as they are.
+// suggestsInErrors lets the commands in the errors of cmd, and of the subcommands of cmd, have the flags of the
+// connections.
+func (s *shared) suggestsInErrors(cmd *cobra.Command) {
+	if run := cmd.RunE; run != nil {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error { return s.suggestedError(run(cmd, args)) }
+	}
+	for _, child := range cmd.Commands() {
+		s.suggestsInErrors(child)
+	}
+}
+
+// textOf returns the text of a model. The texts of contents and of histories, such as change causes, stay as they
+// are. The reason of a pause or a freeze is a part of other texts, so a command in such a reason also gets the flags.
 func (s *shared) textOf(m model, style view.Style) string {
 	text := m.Text(style)
 	switch m.(type) {
@@ -57,7 +70,7 @@ func (s *shared) connectionFlags() (kubectl, plugin string) {
 	if s.flags == nil {
 		return "", ""
 	}
-	ofKubectl := []string{"kubeconfig", "context", "cluster", "user", "server", "certificate-authority", "client-certificate", "client-key", "tls-server-name", "insecure-skip-tls-verify", "as"}
+	ofKubectl := []string{"kubeconfig", "context", "cluster", "user", "server", "certificate-authority", "client-certificate", "client-key", "tls-server-name", "insecure-skip-tls-verify", "as", "as-uid"}
 	secret := []string{"temporal-api-key", "temporal-grpc-meta"}
 	s.flags.VisitAll(func(f *pflag.Flag) {
 		value := s.valueOf(f)

@@ -37,6 +37,7 @@ func TestEachOutputHasTheFlagsOfTheConnections(t *testing.T) {
 	assert.Contains(t, out.String(), "see kubectl sidecarset --context=prod check; ")
 	assert.Contains(t, errOut.String(), "kubectl --context=prod get pods")
 	assert.Equal(t, "kubectl config get-contexts; kubectl --context=prod patch sidecarset a; written by kubectl-edit", s.suggested("kubectl config get-contexts; kubectl patch sidecarset a; written by kubectl-edit"))
+	assert.Equal(t, "kubectl --context=prod -n kruise-system rollout restart deployment/outrigger-worker", s.suggested("kubectl -n kruise-system rollout restart deployment/outrigger-worker"))
 	failed := s.suggestedError(degradedError{"logs", "x", "kubectl sidecarset undo logs"})
 	require.ErrorContains(t, failed, "kubectl sidecarset --context=prod undo logs")
 	assert.Equal(t, 2, ExitCode(failed))

@@ -243,6 +243,10 @@ func (r *Rollout) messageOf(c *Condition) string {
 	if r.answered(c) {
 		return c.Message + "; the run has answered this command since"
 	}
+	// The operator suggests the command undo without a revision.
+	if message, found := strings.CutSuffix(c.Message, "kubectl sidecarset undo "+r.Name); found {
+		return message + r.undo
+	}
 	return c.Message
 }
 
