@@ -78,7 +78,8 @@ installed() {
 # another clone, and writes the stamp. The build information of a download does not always contain the version.
 recognised() {
 	local kind path built of=
-	[ -x "bin/$1" ] && [ ! -e "bin/.stamp/$1" ] && [ $mode != download ] || return 1
+	[ -x "bin/$1" ] && [ ! -e "bin/.stamp/$1" ] || return 1
+	[ $mode != download ] || [ ${#sources[@]} = 0 ] || return 1
 	while read -r kind path built _; do
 		case $kind in
 		path) [ "$path" = "$package" ] || return 1 ;;
