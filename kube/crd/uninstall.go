@@ -83,7 +83,7 @@ func (u Uninstallation) checkNamespace(ctx context.Context) error {
 	}
 	for _, config := range called {
 		if config.Service != nil && config.Service.Namespace != u.SystemNamespace {
-			return fmt.Errorf("nothing is removed, because Outrigger is installed in namespace %s and not in %s; use --namespace=%s",
+			return fmt.Errorf("nothing is removed, because the API server calls the webhook of namespace %s and not of %s; to uninstall that installation, use --namespace=%s; to remove only a Helm release, use helm uninstall --no-hooks",
 				config.Service.Namespace, u.SystemNamespace, config.Service.Namespace)
 		}
 	}

@@ -116,7 +116,7 @@ func TestUninstallationOfAnotherNamespaceDeletesNothing(t *testing.T) {
 	}}
 	require.NoError(t, in.Update(t.Context(), configuration))
 	err := Uninstallation{Client: in, SystemNamespace: "systems", Out: io.Discard}.Run(t.Context())
-	require.EqualError(t, err, "nothing is removed, because Outrigger is installed in namespace system and not in systems; use --namespace=system")
+	require.EqualError(t, err, "nothing is removed, because the API server calls the webhook of namespace system and not of systems; to uninstall that installation, use --namespace=system; to remove only a Helm release, use helm uninstall --no-hooks")
 	assert.Empty(t, in.asked)
 	in.uninstall(t)
 }

@@ -89,7 +89,6 @@ func TestTheTestJobAsksTheWorkersOfTheValues(t *testing.T) {
 	assert.NotContains(t, args("--set=worker.args={--max-unavailable-pods=9,--task-queue=pipelines}"), "--max-unavailable-pods=9")
 }
 
-// The setup Job connects to Temporal with the settings of the roles, and has no token of a service account.
 // kubectl would run the uninstall Job at once, and the Job would delete the installation.
 func TestTheUninstallJobCanBeLeftOut(t *testing.T) {
 	out, err := output(t, "helm", "template", "outrigger", packaged(t), "--namespace=kruise-system", "--set=uninstall.enabled=false,temporal.setup.enabled=true")
@@ -98,6 +97,7 @@ func TestTheUninstallJobCanBeLeftOut(t *testing.T) {
 	assert.Contains(t, out, "outrigger-temporal-setup")
 }
 
+// The setup Job connects to Temporal with the settings of the roles, and has no token of a service account.
 // The uninstall Job must start without the Secrets of Temporal.
 func TestOnlyTheSetupJobConnectsToTemporal(t *testing.T) {
 	args := []string{

@@ -103,6 +103,7 @@ func TestNullIsRejectedWhereAValueIsNeeded(t *testing.T) {
 		"webhook.autoscaling": "maxReplicas targetCPUUtilizationPercentage",
 		"test":                "podNamespace",
 		"ui":                  "tls",
+		"uninstall":           "enabled",
 		"networkPolicy":       "webhookFrom",
 	} {
 		var values []string
