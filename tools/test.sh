@@ -34,7 +34,6 @@ half=$(grep -ohE '^func Test[A-Za-z0-9_]+\(t ' test/integration/*_test.go | cut 
 chain1() {
 	suites ./test/integration -run "^($half)\$"
 	suites ./dev/... ./test/conformance ./test/metrics ./test/switchover
-	suites $(go list ./... | grep -vE '/(dev/.*|test/(cli|conformance|documents|integration|manifests|metrics|switchover))$')
 }
 
 chain2() {
@@ -46,6 +45,7 @@ chain2() {
 chain3() {
 	suites ./test/integration -run "$disturbing"
 	suites ./test/manifests -skip "$alone" -parallel 2
+	suites $(go list ./... | grep -vE '/(dev/.*|test/(cli|conformance|documents|integration|manifests|metrics|switchover))$')
 }
 
 go test -c -o /dev/null ./test/integration || exit 1
