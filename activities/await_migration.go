@@ -13,8 +13,8 @@ import (
 // AwaitMigration waits until hot pods can be reset: all containers except the standby twin run the new image, and
 // resets have a free slot (SPEC §7.7). The result contains rejected pods only if no other pod can be reset. The
 // result contains no pods if no pod is migrating or being upgraded, or if nothing has changed for idleTimeout and no
-// reset is in progress. If the cache is stale, AwaitMigration returns an error, and Temporal retries the activity. A pause or a newer
-// generation does not stop the activity, because hot upgrades in progress continue.
+// reset is in progress. If the cache is stale, AwaitMigration returns an error, and Temporal retries the activity. A
+// pause or a newer generation does not stop the activity, because hot upgrades in progress continue.
 func (a *Activities) AwaitMigration(ctx context.Context, input protocol.AwaitMigrationInput) (result protocol.AwaitMigrationResult, err error) {
 	defer keepHeartbeating(ctx, a.Clock)()
 	set, rejected := a.recentSet(input.SidecarSet, nil), input.Rejected.Set()

@@ -25,9 +25,6 @@ type fence struct {
 	// stage contains the windows in which upgrades may start, and the target of a rollback. Without a
 	// RolloutPolicy, stage is nil.
 	stage *protocol.Stage
-	// resets is set for a batch of resets. A pause, a RolloutFreeze or a newer generation does not stop resets
-	// (SPEC 7.1.2), so generation and stage are not set.
-	resets bool
 }
 
 // permission is the decision of a fence. If pods may be upgraded, set is the SidecarSet and stopped is empty.
@@ -54,13 +51,12 @@ func (a *Activities) newFence(lease *rolloutLease, generation int64) *fence {
 	return f
 }
 
-// newResetFence returns the fence of a batch of resets.
+// newResetFence returns the fence of a batch of resets. A pause, a RolloutFreeze or a newer generation does not stop
+// resets (SPEC 7.1.2), so the fence has no generation and no stage.
 func (a *Activities) newResetFence(set protocol.SetReference, run string) *fence {
 	lease := a.lease(set, run)
 	lease.resets = true
-	f := a.newFence(lease, 0)
-	f.resets = true
-	return f
+	return a.newFence(lease, 0)
 }
 
 // permitted returns the SidecarSet, or the error stopped. permitted does not check RolloutFreezes and windows.
@@ -150,7 +146,7 @@ func (f *fence) stopped(set *v1alpha1.SidecarSet) stopped {
 	switch {
 	case set == nil:
 		return "the SidecarSet is gone"
-	case f.resets:
+	case f.lease.resets:
 		return ""
 	case set.Generation != f.generation:
 		return stopped(fmt.Sprintf("generation is %d", set.Generation))

@@ -102,22 +102,12 @@ func TestSpec7_7_NoResetBatchStartsWithoutAFreeSlot(t *testing.T) {
 	lookOnce(t, cluster.resetBatchOf(protocol.ResetBatchInput{SidecarSet: webSetReference, Pods: []protocol.PodReference{refTo("restarting")}}))
 	cluster.sync()
 	await := func() (result protocol.AwaitMigrationResult) {
-		done := make(chan error, 1)
-		go func() {
-			done <- inActivity(t, nil, func(ctx context.Context) (err error) {
+		awaitOverTime(t, cluster, func() error {
+			return inActivity(t, nil, func(ctx context.Context) (err error) {
 				result, err = cluster.AwaitMigration(ctx, protocol.AwaitMigrationInput{SidecarSet: webSetReference})
 				return err
 			})
-		}()
-		require.Eventually(t, func() bool {
-			select {
-			case err := <-done:
-				return assert.NoError(t, err)
-			default:
-				cluster.clock.Step(heartbeatInterval)
-				return false
-			}
-		}, 10*time.Second, time.Millisecond)
+		})
 		return result
 	}
 	began := cluster.clock.Now()
