@@ -61,7 +61,7 @@ func (s testCluster) runWith(stdin string, args ...string) ran {
 		return &cluster{Reader: s.Client, live: s.Client, systemNamespace: sh.systemNamespace, page: pageSize}, nil
 	}
 	cmd := sh.command()
-	// The key directory does not exist, so commands do not wait for Temporal. Suggested commands do not repeat it.
+	// The key directory does not exist, so commands do not wait for Temporal. Suggested commands do not repeat the directory.
 	sh.keys.KeyDir = s.t.TempDir() + "/none"
 	cmd.SetArgs(append([]string{"--kubeconfig="}, args...))
 	err := cmd.ExecuteContext(s.t.Context())

@@ -36,10 +36,14 @@ func (s *shared) suggested(text string) string {
 
 // suggestedError returns err with the text that suggested returns.
 func (s *shared) suggestedError(err error) error {
-	if err == nil || s.suggested(err.Error()) == err.Error() {
+	if err == nil {
+		return nil
+	}
+	text := s.suggested(err.Error())
+	if text == err.Error() {
 		return err
 	}
-	return &explainedError{s.suggested(err.Error()), err}
+	return &explainedError{text, err}
 }
 
 // suggestsInErrors lets the commands in the errors of cmd, and of the subcommands of cmd, have the flags of the
@@ -94,10 +98,9 @@ func (s *shared) connectionFlags() (kubectl, plugin string) {
 
 // valueOf returns the value of a flag. The flags of TLS do not return their values themselves.
 func (s *shared) valueOf(f *pflag.Flag) string {
-	for name, value := range map[string]*bool{"temporal-tls": s.temporal.TLS, "temporal-tls-disable-host-verification": s.temporal.DisableHostVerification} {
-		if f.Name == name && value != nil {
-			return strconv.FormatBool(*value)
-		}
+	tls := map[string]*bool{"temporal-tls": s.temporal.TLS, "temporal-tls-disable-host-verification": s.temporal.DisableHostVerification}
+	if value := tls[f.Name]; value != nil {
+		return strconv.FormatBool(*value)
 	}
 	return f.Value.String()
 }
